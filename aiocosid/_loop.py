@@ -1,0 +1,56 @@
+"""Which event loop is running, and how a task without a parent is started on it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+__all__ = ("is_dead", "loop_finder", "no_loop", "running_loop", "start_root_task")
+
+
+def loop_finder() -> Callable[[], object | None]:
+    """Return what finds the loop running in a thread, for the kind of loop that runs in this one.
+
+    What it returns is an identity to compare, or None; cheap enough for every segment boundary.
+    """
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and asyncio._get_running_loop() is not None:
+        return asyncio._get_running_loop  # type: ignore[no-any-return]  # sys.modules gives Any
+    if "trio" in sys.modules:
+        return _trio_loop
+    return no_loop
+
+
+def no_loop() -> None:
+    """Find nothing: for what is not open."""
+
+
+def running_loop() -> object | None:
+    """Return the loop that runs in this thread right now, or None."""
+    return loop_finder()()
+
+
+def _trio_loop() -> object | None:
+    lowlevel = sys.modules["trio"].lowlevel
+    return lowlevel.current_trio_token() if lowlevel.in_trio_run() else None
+
+
+def is_dead(loop: object) -> bool:
+    """Tell whether a loop that was running once can never run again."""
+    is_closed: Callable[[], bool] | None = getattr(loop, "is_closed", None)
+    return is_closed is not None and is_closed()
+
+
+def start_root_task(main: Callable[[], Coroutine[Any, Any, None]], name: str) -> object:
+    """Start ``main`` as a task of its own, outside of every cancel scope of the caller's.
+
+    The result has to be kept for as long as the task runs: asyncio itself holds it weakly.
+    """
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and (loop := asyncio._get_running_loop()) is not None:
+        return loop.create_task(main(), name=name)
+    trio = sys.modules["trio"]
+    return trio.lowlevel.spawn_system_task(main, name=name)

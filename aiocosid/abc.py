@@ -1,0 +1,383 @@
+"""The contracts: what a generator, a distributor, a store and a clock promise to each other.
+
+Bring your own store by writing one class with one coroutine; see `IdSegmentDistributor`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from .errors import InvalidArgumentError, WouldBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+    import anyio
+    from anyio.abc import TaskStatus
+
+__all__ = (
+    "DEFAULT_NAMESPACE",
+    "DEFAULT_STEP",
+    "MAX_ID",
+    "Clock",
+    "Counter",
+    "IdGenerator",
+    "IdSegmentDistributor",
+    "Statistics",
+    "Store",
+)
+
+MAX_ID: Final = 2**63 - 1
+"""The highest id there is: int64, as in CosId's ``long``."""
+
+DEFAULT_NAMESPACE: Final = "cosid"
+"""CosId's own default (``cosid.namespace``)."""
+
+DEFAULT_STEP: Final = 1000
+"""Ids per segment.  CosId's code says 10, its benchmarks and every deployment guide 100 to 1000."""
+
+
+class Clock(ABC):
+    """Time as a seam: everything in the package that reads a clock or waits does it through one.
+
+    `aiocosid.testing.ManualClock` is the other implementation.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def monotonic(self) -> float:
+        """Return seconds on a clock that never goes back; only differences have a meaning."""
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """Return the wall clock in milliseconds since 1970-01-01T00:00Z; it may step either way."""
+
+    @abstractmethod
+    async def sleep(self, seconds: float) -> None:
+        """Suspend the calling task for ``seconds``; a cancelled call ends at once."""
+
+    @abstractmethod
+    def move_on_after(
+        self, seconds: float, *, shield: bool = False
+    ) -> AbstractContextManager[anyio.CancelScope]:
+        """Return a cancel scope that ends its block after ``seconds``, as anyio's does.
+
+        Args:
+            seconds: from entering the block.
+            shield: whether the block is kept from cancellation from outside until then.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """What every generator can say about itself.  A frozen picture of one moment.
+
+    Attributes:
+        kind: the generator's class name.
+        namespace: the namespace of its counter.
+        name: its name in the namespace.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class IdGenerator(ABC):
+    """The contract of every generator, whatever its kind.
+
+    It is opened by ``async with``, or in the user's own task group by ``await tg.start(gen.run)``,
+    and used from the event loop it was opened on.  After `aclose` it may be opened again.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def next_id(self) -> int:
+        """Return the next id: positive, unique under its name, above every one handed out before.
+
+        A cancelled call hands out nothing; an id that had already been chosen for it is a gap.
+
+        Raises:
+            SegmentUnavailableError: no id came within the generator's ``wait_timeout``.
+            IdOverflowError: the ids are used up.
+            ClosedError: the generator was closed, also while this call waited.
+            StoreRolledBackError: the store lost writes; the generator has ended.
+            ForkedError: the generator belongs to the parent process.
+            WrongLoopError: the generator was opened on another event loop or thread.
+        """
+
+    @abstractmethod
+    async def next_ids(self, n: int) -> list[int]:
+        """Return exactly ``n`` ids in rising order, all or nothing.
+
+        They need not be contiguous.  A cancelled call hands out nothing; ids that had already been
+        set aside for it are a gap.
+
+        Args:
+            n: how many, at least 1.
+
+        Raises:
+            InvalidArgumentError: ``n`` is no integer, below 1 or above the generator's limit.
+            CosIdError: as `next_id`.
+        """
+
+    @abstractmethod
+    def next_id_nowait(self) -> int:
+        """Return the next id if one is in hand.
+
+        Raises:
+            WouldBlock: none is in hand; more have been asked for.
+            CosIdError: as `next_id`.
+        """
+
+    @abstractmethod
+    def statistics(self) -> Statistics:
+        """Return a frozen picture of the generator; cheap, and never waits."""
+
+    @abstractmethod
+    async def run(self, *, task_status: TaskStatus[Self] = ...) -> None:
+        """Open the generator in the calling task and stay until it is closed or cancelled.
+
+        Written for ``await task_group.start(gen.run)``, which returns when ids are in hand.
+
+        Raises:
+            CosIdError: it could not be opened; see the generator's class.
+        """
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close the generator; whoever waits gets `ClosedError`.
+
+        Idempotent, and safe from any task, in any order and in a cancelled scope; ends within the
+        generator's ``close_timeout``.
+        """
+
+    async def __aenter__(self) -> Self:
+        """Open the generator; returns when it can hand out ids."""
+        raise NotImplementedError
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the generator."""
+        await self.aclose()
+
+
+class IdSegmentDistributor(ABC):
+    """Asks a store for the next max id.  Its one duty is `next_max_id`.
+
+    A subclass of your own calls ``super().__init__`` and implements `next_max_id`; everything else
+    has a default.  Check it with `aiocosid.testing.IdSegmentDistributorContract`.
+
+    Attributes:
+        namespace: groups the counters of one system.
+        name: the counter's name in the namespace.
+        offset: where a new counter starts; the first id is ``offset + 1``.
+        step: ids per segment.
+    """
+
+    __slots__ = ("__weakref__", "name", "namespace", "offset", "step")
+
+    store: str = "store"
+    """The kind of store, for error messages."""
+
+    def __init__(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> None:
+        """Describe a counter; nothing is read or written yet.
+
+        Args:
+            namespace: not empty, without NUL.
+            name: not empty, without NUL.
+            offset: at least 0; used only when the counter does not exist yet.
+            step: ids per segment, at least 1.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        _check_text("namespace", namespace)
+        _check_text("name", name)
+        _check_integer("offset", offset, at_least=0)
+        _check_integer("step", step, at_least=1)
+        self.namespace = namespace
+        self.name = name
+        self.offset = offset
+        self.step = step
+
+    @property
+    def namespaced_name(self) -> str:
+        """``{namespace}.{name}``, by which CosId's stores know the counter."""
+        return f"{self.namespace}.{self.name}"
+
+    @abstractmethod
+    async def next_max_id(self, step: int) -> int:
+        """Add ``step`` to the store's counter and return the new value; create it on first use.
+
+        It takes effect in one atomic operation, so that the caller owns ``(result - step, result]``
+        alone.  It has to be safe to be applied twice (drivers resend): that may waste a range,
+        never share one.  A cancelled call may have taken effect on the store; its connection must
+        not go back to a pool, where its late reply would be read as another call's.
+
+        Args:
+            step: how many ids to reserve, at least 1.
+
+        Raises:
+            InvalidArgumentError: ``step`` is below 1; nothing was written.
+            IdOverflowError: the counter would pass 2^63-1; nothing was written.
+            StoreUnavailableError: the store cannot be reached or does not answer.
+            StoreError: the store refuses (rights, missing table, no integer, went backwards).
+        """
+
+    def next_max_id_nowait(self, step: int) -> int:
+        """Do the same without a suspension, if the store lives in this process.
+
+        Args:
+            step: how many ids to reserve, at least 1.
+
+        Raises:
+            WouldBlock: this store has to be awaited (the default).
+        """
+        raise WouldBlock
+
+    async def aopen(self) -> None:
+        """Get ready in this process and loop; called whenever a generator on it is opened.
+
+        Raises:
+            ForkedError: it lives on a client of the parent process.
+        """
+
+    async def aclose(self) -> None:
+        """Release what this object has opened itself; never what the user passed in.
+
+        A distributor made by ``from_url`` closes its connections here and opens new ones when it is
+        used again.
+        """
+
+    def __repr__(self) -> str:
+        """Name the counter and the step."""
+        return f"<{type(self).__name__} {self.namespaced_name} step={self.step}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counter:
+    """One counter as it lies in a store.
+
+    Attributes:
+        namespaced_name: ``{namespace}.{name}``.
+        last_max_id: the last max id handed out; the next id is above it.
+        last_fetch_time: unix time in seconds of the last fetch, or None where the store keeps none.
+    """
+
+    namespaced_name: str
+    last_max_id: int
+    last_fetch_time: int | None = None
+
+
+class Store(ABC):
+    """One server or file that keeps many counters; what ``connect(url)`` and the CLI work on.
+
+    Made from the user's client, which it then never closes, or from a URL.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def segment_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> IdSegmentDistributor:
+        """Return a distributor on this store's connections; nothing is sent yet.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or the name is too long.
+        """
+
+    @abstractmethod
+    async def create_schema(self) -> None:
+        """Create the tables if they are missing; does nothing on a store without any.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+
+    @abstractmethod
+    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
+        """Return the counters, ordered by name.
+
+        Args:
+            namespace: only the ones of this namespace; None for all.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+
+    @abstractmethod
+    async def set_floor(
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
+    ) -> Counter:
+        """Raise a counter so that every further id is above ``above``; never lower it.
+
+        One atomic compare-and-raise, safe to repeat; creates a missing counter.  Generators that
+        hold segments keep them: close those that may hold ids at or below ``above`` first.
+
+        Args:
+            namespace: the counter's namespace.
+            name: the counter's name.
+            above: the highest id known to have been handed out, 0 to 2^63-1.
+
+        Returns:
+            The counter as it is now.
+
+        Raises:
+            InvalidArgumentError: ``above`` is outside its range.
+            StoreError: the store refuses or cannot be reached.
+        """
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close the connections that this store opened itself."""
+
+    async def __aenter__(self) -> Self:
+        """Return the store; connections are opened on first use."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the store."""
+        await self.aclose()
+
+
+def _check_text(argument: str, value: object) -> None:
+    # NUL cannot be stored by PostgreSQL and ends a C string in SQLite.
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise InvalidArgumentError(argument, value, expected="a text that is not empty, without NUL")
+
+
+def _check_integer(argument: str, value: object, *, at_least: int, at_most: int = MAX_ID) -> None:
+    # bool is an int to isinstance; step=True is a mistake all the same.
+    if type(value) is not int or not at_least <= value <= at_most:
+        raise InvalidArgumentError(
+            argument, value, expected=f"an integer from {at_least} to {at_most}"
+        )

@@ -1,0 +1,119 @@
+"""What a generator tells an `Instrument`: frozen facts, from which logs, metrics and traces are made.
+
+The core knows no metrics library.  An event is made only when an instrument is there, and never for
+a single id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+__all__ = (
+    "DistanceChanged",
+    "Event",
+    "FetchFailed",
+    "IdsDiscarded",
+    "Instrument",
+    "SegmentFetched",
+    "Starved",
+    "WaitTimedOut",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to one generator.
+
+    Attributes:
+        namespace: the generator's namespace.
+        name: the generator's name.
+    """
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFetched(Event):
+    """A segment arrived from the store and was linked to the chain.
+
+    Attributes:
+        max_id: the store's counter after the fetch, which is the segment's last id.
+        count: ids in the segment.
+        took: seconds that the store needed.
+        starved: whether somebody was waiting for it.
+    """
+
+    max_id: int
+    count: int
+    took: float
+    starved: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchFailed(Event):
+    """The store did not answer with a segment.
+
+    Attributes:
+        error: what it answered.
+        attempt: how many fetches have failed in a row, this one included.
+        took: seconds until the failure.
+    """
+
+    error: Exception
+    attempt: int
+    took: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starved(Event):
+    """The chain went dry and a caller has to wait.  Sent once for each dry spell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistanceChanged(Event):
+    """The prefetch distance was adapted.
+
+    Attributes:
+        before: segments kept ahead until now.
+        after: segments kept ahead from now on.
+    """
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitTimedOut(Event):
+    """A caller's wait ended without an id.
+
+    Attributes:
+        waited: seconds that it was allowed to wait.
+    """
+
+    waited: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdsDiscarded(Event):
+    """Ids that were reserved are given up; they leave a gap and never come back.
+
+    Attributes:
+        count: how many.
+        reason: ``"expired"``, ``"cancelled"``, ``"closed"``, ``"limit"`` or ``"order"``.
+    """
+
+    count: int
+    reason: str
+
+
+@runtime_checkable
+class Instrument(Protocol):
+    """Receives events, synchronously, on the generator's event loop.
+
+    It has to be quick and must not wait.  What it raises is logged and goes no further.
+    """
+
+    def on_event(self, event: Event, /) -> None:
+        """Take note of one event."""

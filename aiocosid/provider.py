@@ -1,0 +1,255 @@
+"""Named generators, opened and closed together."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import anyio
+
+from ._component import Component, Root
+from .abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Store
+from .errors import BusyError, ClosedError, CosIdError, InvalidArgumentError
+from .segment import SegmentChainId, SegmentId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .abc import Clock
+    from .events import Instrument
+    from .segment._generator import SegmentGenerator
+
+__all__ = ("IdProvider", "connect", "open_store")
+
+_STORES: Final = {
+    "memory": ("memory", "MemoryStore"),
+    "sqlite": ("sqlite", "SqliteStore"),
+    **dict.fromkeys(
+        (
+            "redis",
+            "rediss",
+            "valkey",
+            "valkeys",
+            "unix",
+            "redis+cluster",
+            "rediss+cluster",
+            "redis+sentinel",
+            "rediss+sentinel",
+        ),
+        ("redis", "RedisStore"),
+    ),
+    **dict.fromkeys(("postgres", "postgresql"), ("postgres", "PostgresStore")),
+}
+
+_G = TypeVar("_G", bound="SegmentGenerator")
+
+
+def open_store(url: str) -> Store:
+    """Return the store that a URL names; its module is imported here, and nothing is sent yet.
+
+    Args:
+        url: ``memory://``, ``sqlite:///ids.db``, ``redis://host:6379/0`` (``rediss://`` for TLS,
+            ``unix:///path``, ``redis+cluster://a,b,c``, ``redis+sentinel://a,b,c/service/0``), or
+            ``postgresql://user@host/db``.
+
+    Raises:
+        InvalidArgumentError: the URL names no store, or is malformed.
+        MissingExtraError: the store's driver is not installed.
+    """
+    scheme = url.partition(":")[0].lower() if isinstance(url, str) else ""
+    if scheme not in _STORES:
+        # Only the scheme: the rest may hold a password.
+        known = ", ".join(f"{name}:" for name in sorted(_STORES))
+        raise InvalidArgumentError("url", f"{scheme}:...", expected=f"one that begins with {known}")
+    module, name = _STORES[scheme]
+    store: Any = getattr(import_module(f"{__package__}.stores.{module}"), name)
+    made = store.from_url(url)
+    assert isinstance(made, Store)
+    return made
+
+
+def connect(
+    url: str | Store,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    instrument: Instrument | None = None,
+    close_timeout: float = 5.0,
+    clock: Clock | None = None,
+) -> IdProvider:
+    """Return a provider of generators on one store, to be opened by ``async with``.
+
+    Args:
+        url: as for `open_store`; or a store made from your own client, which stays open.
+        namespace: the namespace of all its counters.
+        instrument: receives the events of all its generators.
+        close_timeout: seconds that closing waits for calls under way.
+        clock: time; the system's by default.
+
+    Raises:
+        InvalidArgumentError: the URL names no store, or is malformed.
+        MissingExtraError: the store's driver is not installed.
+    """
+    owns_store = not isinstance(url, Store)
+    store = open_store(url) if isinstance(url, str) or owns_store else url
+    return IdProvider(
+        store,  # type: ignore[arg-type]  # open_store has refused what is neither text nor store
+        namespace=namespace,
+        instrument=instrument,
+        close_timeout=close_timeout,
+        clock=clock,
+        owns_store=owns_store,
+    )
+
+
+class IdProvider(Component):
+    """Named generators on one store; the same object for the same name.
+
+    All of them run their tasks in the provider's one task group, so that an idle generator costs
+    its counters and nothing else.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_generators",
+        "_instrument",
+        "_opening",
+        "_owns_store",
+        "_store",
+        "close_timeout",
+        "namespace",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instrument: Instrument | None = None,
+        close_timeout: float = 5.0,
+        clock: Clock | None = None,
+        owns_store: bool = False,
+    ) -> None:
+        """Describe a provider; see `connect`."""
+        self.namespace = namespace
+        self.close_timeout = close_timeout
+        self._store = store
+        self._owns_store = owns_store
+        self._instrument = instrument
+        self._generators: dict[str, SegmentGenerator] = {}
+        self._opening: dict[str, anyio.Event] = {}
+        super().__init__(clock)
+
+    async def segment_chain(
+        self, name: str, *, step: int = DEFAULT_STEP, offset: int = 0, **options: Any
+    ) -> SegmentChainId:
+        """Return the open `SegmentChainId` of this name; it is made by the first call.
+
+        Args:
+            name: the counter's name in the provider's namespace.
+            step: ids per segment.
+            offset: where a new counter starts.
+            **options: as for `SegmentChainId`: ``safe_distance``, ``ttl``, ``wait_timeout`` ...
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, or with another step.
+            InvalidArgumentError: an argument is outside its range.
+            StoreError: the store refuses.
+            SegmentUnavailableError: no first segment came within ``wait_timeout``.
+            ClosedError: the provider is closed.
+        """
+        return await self._generator(SegmentChainId, name, step, offset, options)
+
+    async def segment(
+        self, name: str, *, step: int = DEFAULT_STEP, offset: int = 0, **options: Any
+    ) -> SegmentId:
+        """Return the open `SegmentId` of this name; it is made by the first call.
+
+        Args:
+            name: the counter's name in the provider's namespace.
+            step: ids per segment.
+            offset: where a new counter starts.
+            **options: as for `SegmentId`: ``ttl``, ``wait_timeout`` ...
+
+        Raises:
+            CosIdError: as for `segment_chain`.
+        """
+        return await self._generator(SegmentId, name, step, offset, options)
+
+    def __getitem__(self, name: str) -> SegmentGenerator:
+        """Return the open generator of this name; KeyError if there is none."""
+        return self._generators[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the open generators."""
+        return iter(tuple(self._generators))
+
+    def __len__(self) -> int:
+        """Count the open generators."""
+        return len(self._generators)
+
+    async def _generator(
+        self, kind: type[_G], name: str, step: int, offset: int, options: dict[str, Any]
+    ) -> _G:
+        self._check_usable()
+        while (opening := self._opening.get(name)) is not None:
+            await opening.wait()  # another task is at it; it ends within its own deadline
+            self._check_usable()
+        found = self._generators.get(name)
+        if found is not None and found._unusable is None:
+            return self._checked(found, kind, name, step)
+        return await self._made(kind, name, step, offset, options)
+
+    def _checked(self, found: SegmentGenerator, kind: type[_G], name: str, step: int) -> _G:
+        if type(found) is not kind or found._pace.step != step:
+            raise BusyError(
+                repr(name),
+                reason=f"is in use as {type(found).__name__} with step {found._pace.step}; "
+                f"{kind.__name__} with step {step} needs another name",
+            )
+        return found
+
+    async def _made(
+        self, kind: type[_G], name: str, step: int, offset: int, options: dict[str, Any]
+    ) -> _G:
+        distributor = self._store.segment_distributor(
+            namespace=self.namespace, name=name, offset=offset, step=step
+        )
+        options.setdefault("instrument", self._instrument)
+        made: _G = kind(distributor, clock=self._clock, **options)
+        done = self._opening[name] = anyio.Event()
+        try:
+            await made._open(self._root)
+            # The provider may have been closed while the first segment was on its way.
+            self._check_usable()
+        except BaseException:
+            await made.aclose()
+            raise
+        else:
+            self._generators[name] = made
+            return made
+        finally:
+            del self._opening[name]
+            done.set()
+
+    def _label(self) -> str:
+        return f"IdProvider {self.namespace}"
+
+    async def _start(self) -> None:
+        assert self._root is not None
+        self._root._tenants = self._tenants
+
+    def _tenants(self) -> tuple[Component, ...]:
+        return (self, *self._generators.values())
+
+    def _stop(self, reason: CosIdError) -> None:
+        for generator in self._generators.values():
+            made = type(reason)(generator._label()) if isinstance(reason, ClosedError) else reason
+            generator._retire(made)
+
+    async def _drain(self) -> None:
+        async with anyio.create_task_group() as group:
+            for generator in tuple(self._generators.values()):
+                group.start_soon(generator.aclose)
+        self._generators.clear()
+        if self._owns_store:
+            await self._store.aclose()

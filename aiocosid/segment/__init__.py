@@ -1,0 +1,21 @@
+"""Ids from ranges that are reserved in a store."""
+
+from __future__ import annotations
+
+from ._pace import MAX_DISTANCE as MAX_DISTANCE
+from ._pace import MAX_IDS_AHEAD as MAX_IDS_AHEAD
+from ._segment import FOREVER as FOREVER
+from ._segment import IdSegment as IdSegment
+from ._segment_chain_id import SegmentChainId as SegmentChainId
+from ._segment_id import SegmentId as SegmentId
+from ._statistics import SegmentStatistics as SegmentStatistics
+
+__all__ = (
+    "FOREVER",
+    "MAX_DISTANCE",
+    "MAX_IDS_AHEAD",
+    "IdSegment",
+    "SegmentChainId",
+    "SegmentId",
+    "SegmentStatistics",
+)

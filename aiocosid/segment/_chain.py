@@ -1,0 +1,113 @@
+"""The segment chain: ids bought and not yet handed out.  Pure.
+
+Nodes are linked at the tail by the prefetcher alone; a node's `next` is set once.  Consumers only
+walk forward from the head.  A linked list, not a deque: an empty deque holds a block of 64 places,
+and a process may keep a hundred thousand idle chains.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._segment import IdSegment
+
+__all__ = ("ChainNode", "IdSegmentChain")
+
+
+class ChainNode:
+    """One linked segment.
+
+    Attributes:
+        segment: what was fetched.
+        version: 0 for the first node of the chain, then one more for each.
+        first: the next id of this node to be cut off.
+        next: the following node, or None at the tail.
+    """
+
+    __slots__ = ("first", "next", "segment", "version")
+
+    def __init__(self, segment: IdSegment, version: int) -> None:
+        self.segment = segment
+        self.version = version
+        self.first = segment.offset + 1
+        self.next: ChainNode | None = None
+
+    @property
+    def remaining(self) -> int:
+        """Ids of this node that are not cut off yet."""
+        return self.segment.max_id - self.first + 1
+
+
+class IdSegmentChain:
+    """Linked segments ahead of the consumer.
+
+    Attributes:
+        head: the oldest node with ids left, or None when the chain is dry.
+        tail: the newest node, or None.
+        remaining: ids in all nodes.
+    """
+
+    __slots__ = ("_linked", "head", "remaining", "tail")
+
+    def __init__(self) -> None:
+        self.head: ChainNode | None = None
+        self.tail: ChainNode | None = None
+        self.remaining = 0
+        self._linked = 0
+
+    def link(self, segment: IdSegment) -> None:
+        """Append a segment whose ids are all above the ones linked before."""
+        node = ChainNode(segment, self._linked)
+        self._linked += 1
+        self.remaining += segment.step
+        if self.tail is None:
+            self.head = node
+        else:
+            self.tail.next = node
+        self.tail = node
+
+    def cut(self, size: int) -> tuple[range, IdSegment] | None:
+        """Take up to ``size`` ids off the head node, never across two; None when dry."""
+        node = self.head
+        if node is None:
+            return None
+        first = node.first
+        size = min(size, node.remaining)
+        self._advance(node, size)
+        return range(first, first + size), node.segment
+
+    def take(self, n: int) -> list[range]:
+        """Take exactly ``n`` ids, across nodes; there have to be that many."""
+        pieces: list[range] = []
+        while n > 0:
+            piece = self.cut(n)
+            assert piece is not None, "the caller looks at remaining first"
+            pieces.append(piece[0])
+            n -= len(piece[0])
+        return pieces
+
+    def drop_expired(self, now: float) -> int:
+        """Drop the nodes that are too old at ``now``; return how many ids that were.
+
+        Nodes are fetched one after the other, so the first one that is fresh ends the search.
+        """
+        dropped = 0
+        while (node := self.head) is not None and node.segment.is_expired(now):
+            dropped += node.remaining
+            self._advance(node, node.remaining)
+        return dropped
+
+    def clear(self) -> int:
+        """Drop everything; return how many ids that were."""
+        dropped, self.remaining = self.remaining, 0
+        self.head = self.tail = None
+        return dropped
+
+    def _advance(self, node: ChainNode, size: int) -> None:
+        node.first += size
+        self.remaining -= size
+        if node.first > node.segment.max_id:
+            self.head = node.next
+            if self.head is None:
+                self.tail = None

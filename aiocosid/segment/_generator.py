@@ -1,0 +1,365 @@
+"""The consumer's side of a segment generator: the hot path, the boundary, the wait."""
+
+from __future__ import annotations
+
+from operator import length_hint
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from .. import _fork
+from ..abc import IdGenerator
+from ..errors import CosIdError, ForkedError, IdOverflowError, SegmentUnavailableError, WouldBlock, WrongLoopError
+from ..events import WaitTimedOut
+from ._options import check_integer
+from ._segment import FOREVER
+from ._statistics import SegmentStatistics
+from ._supply import Supply
+from ._waiters import Waiter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ("MAX_BATCH", "SegmentGenerator")
+
+MAX_BATCH: Final = 10_000_000
+"""Ids that one ``next_ids`` call may ask for; a list of them takes 400 MB."""
+
+SHORT_PIECE: Final = 1000  # ids between two turns for the loop while the chain is below its distance
+LONG_PIECE: Final = 10_000  # ids between two turns at most, about a millisecond
+
+_EMPTY: Final[Iterator[int]] = iter(range(0))
+
+
+class SegmentGenerator(Supply, IdGenerator):
+    """Hands out the ids of a supply, from a piece in hand: an iterator over a range.
+
+    Whatever ends the use of the ids in hand (closing, fork, expiry, a store that went backwards)
+    swaps the iterator for an empty one.  So the hot path asks nothing, and the slow path finds out.
+    """
+
+    __slots__ = ("_expires_at", "_expiry_watched", "_piece", "_since_turn", "_stop_at")
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._piece: Iterator[int] = _EMPTY
+        self._stop_at = 0  # one after the last id of the piece
+        self._since_turn = 0  # ids installed since the loop last had a turn
+        self._expires_at = FOREVER
+        self._expiry_watched = False
+
+    # The hot path.
+
+    async def next_id(self) -> int:
+        """Return the next id; see `aiocosid.abc.IdGenerator.next_id`."""
+        for new_id in self._piece:
+            return new_id
+        return await self._next_id_slow()
+
+    def next_id_nowait(self) -> int:
+        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        for new_id in self._piece:
+            return new_id
+        return self._next_id_nowait_slow()
+
+    async def next_ids(self, n: int) -> list[int]:
+        """Return exactly ``n`` ids, 1 to 10 million; see `aiocosid.abc.IdGenerator.next_ids`."""
+        if self._find_loop() is not self._loop:
+            raise WrongLoopError(self._label())
+        piece, self._piece = self._piece, _EMPTY  # from here on no other thread can step it
+        left = length_hint(piece)
+        if type(n) is int and 0 < n <= left:
+            stop = self._stop_at
+            first = stop - left
+            self._piece = iter(range(first + n, stop))
+            return list(range(first, first + n))
+        self._piece = piece
+        return await self._next_ids_slow(n)
+
+    # The boundary.
+
+    async def _next_id_slow(self) -> int:
+        self._check_usable()
+        if self._turn():
+            await checkpoint()
+            self._check_usable()
+            self._turn()  # other tasks may have used up the piece meanwhile
+        for new_id in self._piece:
+            return new_id
+        return (await self._wait(1))[0][0]
+
+    def _next_id_nowait_slow(self) -> int:
+        self._check_usable()
+        self._turn()
+        for new_id in self._piece:
+            return new_id
+        if self._used_up:
+            raise self._overflow()
+        self._starve(waiting=False)
+        self._order(self._nowait_segments)
+        for new_id in self._piece:
+            return new_id
+        raise WouldBlock
+
+    _nowait_segments = 0
+    """Segments to ask for when `next_id_nowait` finds none."""
+
+    async def _next_ids_slow(self, n: int) -> list[int]:
+        check_integer("n", n, at_least=1, at_most=MAX_BATCH)
+        self._check_usable()
+        if self._turn():
+            await checkpoint()
+            self._check_usable()
+            self._turn()
+        if not self._waiters and self._left() + self._chain.remaining >= n:
+            pieces = self._take(n)
+            self._order()
+        else:
+            pieces = await self._wait(n)
+        return await self._listed(n, pieces)
+
+    async def _listed(self, n: int, pieces: list[range]) -> list[int]:
+        """Make a list of the ranges, with a turn for the loop between long stretches."""
+        if len(pieces) == 1 and n <= LONG_PIECE:
+            return list(pieces[0])
+        ids: list[int] = []
+        turn_at = LONG_PIECE
+        try:
+            for piece in pieces:
+                for start in range(0, len(piece), LONG_PIECE):
+                    if len(ids) >= turn_at:
+                        await checkpoint()
+                        turn_at += LONG_PIECE
+                    ids += piece[start : start + LONG_PIECE]
+        except BaseException:
+            self._discard(n, "cancelled")
+            raise
+        self._check_process()
+        return ids
+
+    def _turn(self) -> bool:
+        """Order what is missing, put the next piece in hand; tell whether the loop is due a turn.
+
+        An ``await`` that does not suspend never lets the loop run.  A consumer in a tight loop
+        would keep the prefetcher from the reply that it waits for itself.
+        """
+        if self._options.ttl != FOREVER:
+            self._drop_expired()
+        if not self._left():
+            self._pace.note(self._chain.remaining)
+            self._order()
+            if not self._left():
+                self._install()
+        ahead = self._chain.remaining + self._left()
+        if self._since_turn < (SHORT_PIECE if ahead < self._pace.target else LONG_PIECE):
+            return False
+        self._since_turn = 0
+        return ahead > 0  # somebody who has to wait suspends anyway
+
+    def _install(self) -> None:
+        if self._left() or self._waiters:
+            return
+        remaining, size = self._chain.remaining, LONG_PIECE
+        if self._pace.distance and not self._at_once:
+            # A boundary has to come while there are ids left, or the order would come too late.
+            longest = LONG_PIECE if remaining >= self._pace.target else SHORT_PIECE
+            size = min(longest, (remaining + 1) // 2)
+        cut = self._chain.cut(size)
+        if cut is None:
+            return
+        piece, segment = cut
+        self._stop_at = piece.stop
+        self._since_turn += len(piece)
+        self._piece = iter(piece)
+        if segment.ttl != FOREVER:
+            self._watch_expiry(segment.expires_at)
+
+    def _left(self) -> int:
+        return length_hint(self._piece)
+
+    def _take(self, n: int) -> list[range]:
+        piece, self._piece = self._piece, _EMPTY
+        left = length_hint(piece)
+        self._since_turn += max(0, n - left)
+        if left == 0:
+            return self._chain.take(n)
+        first = self._stop_at - left
+        if left > n:
+            self._piece = iter(range(first + n, self._stop_at))
+            return [range(first, first + n)] if n else []
+        return [range(first, self._stop_at), *self._chain.take(n - left)]
+
+    # Waiting.
+
+    async def _wait(self, n: int) -> list[range]:
+        """Stand in line for ``n`` ids, for as long as ``wait_timeout``."""
+        event = anyio.Event()
+        waiter = Waiter(n, event.set)
+        self._line_up(waiter)
+        if not waiter.is_done:
+            try:
+                with self._clock.move_on_after(self._options.wait_timeout):
+                    await event.wait()
+            except BaseException:
+                self._leave(waiter)
+                raise
+        elif n:
+            await self._let_others_run(waiter)
+        self._check_process()
+        if waiter.pieces is not None:
+            return waiter.pieces
+        if waiter.error is not None:
+            raise waiter.error
+        self._leave(waiter)
+        if self._options.instrument is not None:
+            self._emit(WaitTimedOut, waited=self._options.wait_timeout)
+        raise self._unavailable()
+
+    def _line_up(self, waiter: Waiter) -> None:
+        in_hand = self._left() + self._chain.remaining
+        if self._used_up and in_hand < max(1, waiter.n):
+            raise self._overflow()
+        if in_hand == 0 and waiter.n:
+            self._starve(waiting=True)
+        self._waits += waiter.n > 0
+        self._waiters.add(waiter)
+        self._order()
+
+    async def _let_others_run(self, waiter: Waiter) -> None:
+        """Served at once by a store in this process: give the loop its turn all the same."""
+        if self._since_turn >= LONG_PIECE:
+            self._since_turn = 0
+            try:
+                await checkpoint()
+            except BaseException:
+                self._leave(waiter)
+                raise
+
+    def _leave(self, waiter: Waiter) -> None:
+        """Give up a place in the line, or the ids that were delivered in the same turn.
+
+        Those are never put back: ids above them may have been handed out.
+        """
+        if waiter.pieces is not None:
+            self._discard(waiter.n, "cancelled")
+        elif waiter.error is None:
+            self._waiters.discard(waiter)
+            self._serve()  # there may be enough for whoever stood behind
+
+    def _unavailable(self) -> CosIdError:
+        error = SegmentUnavailableError(
+            self._distributor.namespaced_name,
+            waited=self._options.wait_timeout,
+            reason=str(self._last_error or ""),
+        )
+        error.__cause__ = self._last_error
+        return error
+
+    def _check_process(self) -> None:
+        """Raise if this coroutine was suspended in one process and goes on in its child."""
+        if self._born != _fork.generation:
+            raise ForkedError(self._label())
+
+    # Opening, expiry, closing.
+
+    async def _start(self) -> None:
+        self._reset()
+        await self._distributor.aopen()
+        if not self._opens_with_ids():
+            return
+        try:
+            await self._wait(0)
+        except SegmentUnavailableError as error:
+            cause = error.__cause__
+            if isinstance(cause, CosIdError) and not cause.retryable:
+                raise cause from cause.__cause__
+            raise
+
+    def _opens_with_ids(self) -> bool:
+        """Tell whether opening has to bring the first segment."""
+        return True
+
+    def _stop(self, reason: CosIdError) -> None:
+        left = self._left()
+        self._piece = _EMPTY
+        if not isinstance(reason, ForkedError):
+            self._discard(left, "closed")
+        super()._stop(reason)
+
+    def _drop_expired(self) -> None:
+        now = self._clock.monotonic()
+        if now > self._expires_at:
+            self._expire_piece()
+        self._discard(self._chain.drop_expired(now), "expired")
+
+    def _expire_piece(self) -> None:
+        left = self._left()
+        self._piece = _EMPTY
+        self._discard(left, "expired")
+
+    def _watch_expiry(self, expires_at: float) -> None:
+        self._expires_at = expires_at
+        root = self._root
+        if not self._expiry_watched and root is not None:
+            self._expiry_watched = True
+            root.start_soon(self._expire_in_time, name=f"aiocosid ttl {self._label()}")
+
+    async def _expire_in_time(self) -> None:
+        """Take what is too old out of the hand; wakes once for a ttl, and fetches nothing."""
+        try:
+            while self._left() and self._unusable is None:
+                now = self._clock.monotonic()
+                if now >= self._expires_at:
+                    self._expire_piece()
+                else:
+                    await self._sleep(self._expires_at - now)
+        finally:
+            self._expiry_watched = False
+
+    # Looking inside.
+
+    def statistics(self) -> SegmentStatistics:
+        """Return a frozen picture of the generator; cheap, and never waits."""
+        distributor, pace = self._distributor, self._pace
+        remaining = self._left() + self._chain.remaining
+        handed_out = self._handed_out()
+        rate = self._meter.rate(self._clock.monotonic(), handed_out)
+        return SegmentStatistics(
+            kind=type(self).__name__,
+            namespace=distributor.namespace,
+            name=distributor.name,
+            step=distributor.step,
+            head_sequence=self._head_sequence(),
+            max_id=self._last_max_id,
+            remaining=remaining,
+            safe_distance=pace.safe_distance,
+            prefetch_distance=pace.distance,
+            starvations=self._starvations,
+            waits=self._waits,
+            waiting=len(self._waiters),
+            fetches=self._fetches,
+            failures=self._failures,
+            ids_fetched=self._fetched,
+            ids_handed_out=handed_out,
+            ids_discarded=self._discarded,
+            rate=rate,
+            seconds_left=remaining / rate if rate > 0 else None,
+            last_error=self._last_error,
+        )
+
+    def _head_sequence(self) -> int | None:
+        left = self._left()
+        if left:
+            return self._stop_at - left - 1
+        head = self._chain.head
+        return head.first - 1 if head is not None else self._last_max_id
+
+    def __repr__(self) -> str:
+        """Say what is held and who waits."""
+        state = "open" if self._unusable is None else type(self._unusable).__name__
+        left, waiting = self._left() + self._chain.remaining, len(self._waiters)
+        return (
+            f"<{self._label()} {state} head={self._head_sequence()} remaining={left} "
+            f"distance={self._pace.distance} waiting={waiting}>"
+        )

@@ -1,0 +1,81 @@
+"""The settings that all segment generators share, validated on creation.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from ..abc import MAX_ID
+from ..errors import InvalidArgumentError
+from ._pace import QUIET_PERIOD
+from ._segment import FOREVER
+
+if TYPE_CHECKING:
+    from ..events import Instrument
+
+__all__ = ("SegmentOptions", "check_integer")
+
+FETCH_SHARE = 0.4  # of wait_timeout: two attempts and the pauses between them fit into one wait
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOptions:
+    """See `SegmentChainId` for what each means."""
+
+    ttl: float
+    wait_timeout: float
+    fetch_timeout: float
+    close_timeout: float
+    quiet_period: float
+    max_id: int
+    instrument: Instrument | None
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        ttl: float | None = None,
+        wait_timeout: float = 5.0,
+        fetch_timeout: float | None = None,
+        close_timeout: float = 5.0,
+        quiet_period: float = QUIET_PERIOD,
+        max_id: int = MAX_ID,
+        instrument: Instrument | None = None,
+    ) -> SegmentOptions:
+        """Build them, or raise `InvalidArgumentError` for the first one outside its range."""
+        if fetch_timeout is None:
+            fetch_timeout = wait_timeout * FETCH_SHARE
+        _check_seconds("wait_timeout", wait_timeout)
+        _check_seconds("fetch_timeout", fetch_timeout, at_most=wait_timeout)
+        _check_seconds("close_timeout", close_timeout)
+        _check_seconds("quiet_period", quiet_period)
+        if ttl is not None:
+            _check_seconds("ttl", ttl)
+        check_integer("max_id", max_id, at_least=1, at_most=MAX_ID)
+        return cls(
+            ttl=FOREVER if ttl is None else ttl,
+            wait_timeout=wait_timeout,
+            fetch_timeout=fetch_timeout,
+            close_timeout=close_timeout,
+            quiet_period=quiet_period,
+            max_id=max_id,
+            instrument=instrument,
+        )
+
+
+def check_integer(argument: str, value: object, *, at_least: int, at_most: int) -> None:
+    """Raise `InvalidArgumentError` unless it is an integer between two, both inclusive."""
+    # bool is an int to isinstance; next_ids(True) is a mistake all the same.
+    if type(value) is not int or not at_least <= value <= at_most:
+        expected = f"an integer from {at_least} to {at_most}"
+        raise InvalidArgumentError(argument, value, expected=expected)
+
+
+def _check_seconds(argument: str, value: object, *, at_most: float | None = None) -> None:
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if not fits or not value > 0 or (at_most is not None and value > at_most):  # type: ignore[operator]  # a number
+        expected = "a finite number of seconds above 0"
+        if at_most is not None:
+            expected += f", at most {at_most:g} (wait_timeout)"
+        raise InvalidArgumentError(argument, value, expected=expected)

@@ -1,0 +1,57 @@
+"""The range of ids that one fetch reserves.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ("FOREVER", "IdSegment")
+
+FOREVER: Final = float("inf")
+"""A ttl without end; CosId writes it as 2^63-1 seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdSegment:
+    """The ids ``(max_id - step, max_id]``, reserved in a store and owned by this process.
+
+    Attributes:
+        max_id: the last id; the store's counter after the fetch.
+        step: how many ids.
+        fetched_at: when the fetch was sent, in seconds on the generator's monotonic clock.
+        ttl: seconds after which the ids are not handed out any more.
+    """
+
+    max_id: int
+    step: int
+    fetched_at: float = 0.0
+    ttl: float = FOREVER
+
+    @property
+    def offset(self) -> int:
+        """The id before the first one."""
+        return self.max_id - self.step
+
+    @property
+    def ids(self) -> range:
+        """The ids, in the order in which they are handed out."""
+        return range(self.max_id - self.step + 1, self.max_id + 1)
+
+    @property
+    def expires_at(self) -> float:
+        """The last moment, on the same clock as ``fetched_at``, at which the ids may be used."""
+        return self.fetched_at + self.ttl
+
+    def is_expired(self, now: float) -> bool:
+        """Tell whether the ids are too old at ``now``, in seconds; strictly later, as in CosId."""
+        return now > self.fetched_at + self.ttl
+
+    def clipped(self, *, lowest: int, highest: int) -> IdSegment | None:
+        """Return the part between two ids, both inclusive; None if nothing is left."""
+        low = max(self.max_id - self.step + 1, lowest)
+        high = min(self.max_id, highest)
+        if high - low + 1 == self.step:
+            return self
+        if low > high:
+            return None
+        return IdSegment(high, high - low + 1, self.fetched_at, self.ttl)

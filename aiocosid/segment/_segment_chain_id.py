@@ -1,0 +1,85 @@
+"""The segment chain as a generator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..abc import MAX_ID
+from ._generator import SegmentGenerator
+from ._options import SegmentOptions, check_integer
+from ._pace import MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD, Pace
+
+if TYPE_CHECKING:
+    from ..abc import Clock, IdSegmentDistributor
+    from ..events import Instrument
+
+__all__ = ("SegmentChainId",)
+
+
+class SegmentChainId(SegmentGenerator):
+    """Ids from a chain of segments that are fetched before they are needed.
+
+    Open it with ``async with``, or with ``await task_group.start(chain.run)``; either returns when
+    the first segment is in hand.  It belongs to the event loop it was opened on.
+    """
+
+    __slots__ = ()
+
+    _nowait_segments = 1
+
+    def __init__(
+        self,
+        distributor: IdSegmentDistributor,
+        *,
+        safe_distance: int = 2,
+        ttl: float | None = None,
+        wait_timeout: float = 5.0,
+        fetch_timeout: float | None = None,
+        close_timeout: float = 5.0,
+        max_id: int = MAX_ID,
+        max_distance: int = MAX_DISTANCE,
+        max_ids_ahead: int = MAX_IDS_AHEAD,
+        quiet_period: float = QUIET_PERIOD,
+        instrument: Instrument | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Describe a chain; nothing is fetched before it is opened.
+
+        Args:
+            distributor: asks the store; closing the chain closes what the distributor opened itself.
+            safe_distance: segments kept ahead of the consumer at rest, 1 to ``max_distance``.
+                CosId's code has the same default.
+            ttl: seconds after which fetched ids are not handed out any more; None for ever.
+            wait_timeout: seconds that a caller waits for ids at most.
+            fetch_timeout: seconds for one call to the store, at most ``wait_timeout``; None for two
+                fifths of it, so that a second attempt fits in.
+            close_timeout: seconds that `aclose` waits for a call under way before it tears it.
+            max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
+            max_distance: the longest prefetch distance, in segments.
+            max_ids_ahead: the same in ids, for large steps.
+            quiet_period: seconds after which a distance that was not needed is halved.
+            instrument: receives events.
+            clock: time; the system's by default.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        check_integer("max_distance", max_distance, at_least=1, at_most=MAX_ID)
+        check_integer("max_ids_ahead", max_ids_ahead, at_least=1, at_most=MAX_ID)
+        check_integer("safe_distance", safe_distance, at_least=1, at_most=max_distance)
+        options = SegmentOptions.checked(
+            ttl=ttl,
+            wait_timeout=wait_timeout,
+            fetch_timeout=fetch_timeout,
+            close_timeout=close_timeout,
+            quiet_period=quiet_period,
+            max_id=max_id,
+            instrument=instrument,
+        )
+        pace = Pace(
+            step=distributor.step,
+            safe_distance=safe_distance,
+            max_distance=max_distance,
+            max_ids_ahead=max_ids_ahead,
+        )
+        super().__init__(distributor, options, pace, clock)

@@ -1,0 +1,90 @@
+"""Callers that wait for ids, in the order in which they came.  Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..errors import CosIdError
+
+__all__ = ("Waiter", "WaiterQueue")
+
+
+class Waiter:
+    """One caller.
+
+    Attributes:
+        n: how many ids it wants; 0 waits until there is any, and takes none.
+        pieces: its ids, once it is served.
+        error: why it gets none.
+    """
+
+    __slots__ = ("_wake", "error", "n", "pieces")
+
+    def __init__(self, n: int, wake: Callable[[], object]) -> None:
+        self.n = n
+        self.pieces: list[range] | None = None
+        self.error: CosIdError | None = None
+        self._wake = wake
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has been served or failed."""
+        return self.pieces is not None or self.error is not None
+
+    def serve(self, pieces: list[range]) -> None:
+        """Hand over its ids and wake it."""
+        self.pieces = pieces
+        self._wake()
+
+    def fail(self, error: CosIdError) -> None:
+        """Hand over an error and wake it."""
+        self.error = error
+        self._wake()
+
+
+class WaiterQueue(deque[Waiter]):
+    """First come, first served; nobody behind the first is served before it.
+
+    Attributes:
+        wanted: ids that all of them wait for together.
+    """
+
+    __slots__ = ("wanted",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wanted = 0
+
+    def add(self, waiter: Waiter) -> None:
+        """Let a caller stand at the end."""
+        self.append(waiter)
+        self.wanted += waiter.n
+
+    def discard(self, waiter: Waiter) -> None:
+        """Let a caller that gives up leave."""
+        self.remove(waiter)
+        self.wanted -= waiter.n
+
+    def serve(self, available: int, take: Callable[[int], list[range]]) -> None:
+        """Serve callers from the front for as long as there is enough for the first one.
+
+        Args:
+            available: ids in hand.
+            take: takes that many of them away.
+        """
+        while self and available >= max(1, self[0].n):
+            waiter = self.popleft()
+            self.wanted -= waiter.n
+            available -= waiter.n
+            waiter.serve(take(waiter.n))
+
+    def fail(self, make_error: Callable[[], CosIdError]) -> None:
+        """Fail every caller, each with an error of its own."""
+        while self:
+            waiter = self.popleft()
+            self.wanted -= waiter.n
+            waiter.fail(make_error())

@@ -1,0 +1,5 @@
+"""The stores, one module for each server; import the one you need by its name."""
+
+from __future__ import annotations
+
+__all__ = ()
