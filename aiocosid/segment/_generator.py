@@ -155,6 +155,10 @@ class SegmentGenerator(Supply, IdGenerator):
         if self._since_turn < (SHORT_PIECE if ahead < self._pace.target else LONG_PIECE):
             return False
         self._since_turn = 0
+        if ahead >= self._pace.target < LONG_PIECE:
+            # The whole distance, several times over, before the loop had a turn: hunger, although
+            # a store in this process has hidden it.
+            self._starve(waiting=False)
         return ahead > 0  # somebody who has to wait suspends anyway
 
     def _install(self) -> None:

@@ -162,6 +162,8 @@ class Supply(Component):
             return 0
         waiters = self._waiters
         ahead = self._chain.remaining + self._left()
+        if self._at_once and ahead > waiters.wanted:
+            return 0  # it can be asked when the last id is gone: fewer, longer segments
         segments = self._pace.missing(ahead, waiters.wanted)
         if segments == 0 and waiters:
             return 1  # somebody waits for anything at all

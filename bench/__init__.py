@@ -1,0 +1,1 @@
+"""One harness, one module for each question; ``python -m bench`` asks them all."""

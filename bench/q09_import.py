@@ -1,0 +1,42 @@
+"""What does importing the package cost?"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+
+from ._harness import ROUNDS, Answer, ratio
+
+DRIVERS = ("redis", "asyncpg", "aiosqlite", "sqlite3", "typer", "rich")
+
+
+def seconds(code: str) -> float:
+    """Return what a fresh interpreter takes for it."""
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own code
+    return time.perf_counter() - begin
+
+
+async def ask() -> Answer:
+    """Import it in fresh interpreters, beside anyio; look at what came along."""
+    bare, anyio, ours = [], [], []
+    for _ in range(ROUNDS + 4):
+        bare.append(seconds("pass"))
+        anyio.append(seconds("import anyio"))
+        ours.append(seconds("import aiocosid"))
+    look = f"import sys, aiocosid; print(*(set(sys.modules) & set({DRIVERS!r})))"
+    loaded = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", look], check=True, capture_output=True, text=True
+    ).stdout.split()
+    milliseconds = [statistics.median(v) * 1000 for v in (bare, anyio, ours)]
+    return Answer(
+        "`import aiocosid`",
+        "no driver loaded",
+        not loaded,
+        f"{milliseconds[2] - milliseconds[0]:.0f} ms beside {milliseconds[1] - milliseconds[0]:.0f} "
+        f"ms for `import anyio` (ratio of whole runs {ratio(ours, anyio):.2f}); "
+        f"drivers loaded: {', '.join(loaded) or 'none'}.",
+        raw={"bare": bare, "anyio": anyio, "aiocosid": ours, "loaded": loaded},
+    )
