@@ -1,0 +1,77 @@
+# What people and CI do here.  `make help` lists it.
+#
+# Nothing but Python 3.11+ and make has to be there: each target sets up $(VENV) when it has to.
+# Another interpreter:  make test VENV=.venv-3.13 PYTHON=python3.13
+
+PYTHON ?= python3
+VENV ?= .venv
+UV ?= uv
+
+# Handed on:  make test TESTS=tests/unit ARGS='-k fork'
+TESTS ?= tests
+ARGS ?=
+
+DEMO_STORE ?= sqlite:///demo.db
+
+BIN := $(VENV)/bin
+# -qq: errors only; a registry that lacks one of the packages is not worth a line each.
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
+SOURCES := aiocosid bench tests
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:  # targets share one environment
+.PHONY: help demo test stress bench docs check lock clean venv
+
+help:  ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: $(VENV)/.demo  ## Ids from a SQLite file, in a few seconds; every run goes on where the last ended
+	$(BIN)/aiocosid next order -n 10 --store $(DEMO_STORE)
+	$(BIN)/aiocosid next invoice -n 3 --store $(DEMO_STORE) --format json
+	$(BIN)/aiocosid inspect --store $(DEMO_STORE)
+
+test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minutes
+	$(BIN)/python -m pytest -m 'not stress' $(TESTS) $(ARGS)
+
+stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
+	$(BIN)/python -m pytest -m stress $(TESTS) $(ARGS)
+
+bench: $(VENV)/.dev  ## Measure; results go into bench/
+	$(BIN)/python -m bench $(ARGS)
+
+docs: $(VENV)/.dev  ## Build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+check: $(VENV)/.dev  ## Format, lint and types
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+venv: $(VENV)/.dev  ## Only set up the environment
+
+# One file a purpose, with every package pinned by version and hash and no address in it, so that
+# it installs from whatever registry pip is set up for.  UPGRADE=--upgrade takes newer versions.
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-find-links $(UPGRADE) pyproject.toml requirements/build.in
+lock:  ## Pin requirements/*.txt anew (needs uv)
+	$(COMPILE) --all-extras -o requirements/dev.txt
+	$(COMPILE) --extra cli -c requirements/dev.txt -o requirements/demo.txt
+	@! grep -nE '://|--(extra-)?index|--find-links| @ |(^|[ =])/' requirements/*.txt
+
+clean:  ## Remove what the targets made, except the environment
+	rm -rf build dist site demo.db* .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
+
+# $(VENV)/.dev and $(VENV)/.demo are stamps: the environment holds requirements/dev.txt or demo.txt.
+$(VENV)/.%: requirements/%.txt pyproject.toml | $(BIN)/python
+	@echo 'installing requirements/$*.txt into $(VENV)'
+	@$(PIP) install --require-hashes -r $<
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'aiocosid needs Python 3.11+ with venv (Debian: python3-venv); "$(PYTHON)" is not it.'; \
+	  echo 'Name another one:  make PYTHON=python3.13 ...'; exit 1; }
+	@$(PYTHON) -m venv $(VENV)

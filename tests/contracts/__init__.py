@@ -1,0 +1,1 @@
+"""The public contract kit, on every store and every event loop."""

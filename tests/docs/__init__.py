@@ -1,0 +1,1 @@
+"""The documentation's code blocks run, and what it says is true."""

@@ -1,0 +1,115 @@
+"""A Valkey master with a replica, watched by three sentinels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from ._process import wait_until
+from ._resp import RespError
+from .valkey import ValkeyServer
+
+SERVICE: Final = "ids"  # the name under which the sentinels know the master
+DOWN_AFTER_MS: Final = 500
+QUORUM: Final = 2
+FORMING_DEADLINE: Final = 30.0  # seconds; sentinels greet each other every two
+
+
+class SentinelServer(ValkeyServer):
+    """One sentinel: the same program in another mode."""
+
+    name = "sentinel"
+
+    def __init__(self, master: ValkeyServer) -> None:
+        super().__init__()
+        self._master = master
+
+    def prepare(self) -> None:
+        """Write the configuration; a sentinel rewrites it, so it must be a file."""
+        lines = [
+            f"port {self.port}",
+            f"bind {self.host}",
+            f"dir {self.directory}",
+            f"sentinel monitor {SERVICE} {self._master.host} {self._master.port} {QUORUM}",
+            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}",
+            f"sentinel failover-timeout {SERVICE} 5000",
+        ]
+        (self.directory / "sentinel.conf").write_text("\n".join(lines) + "\n")
+
+    def argv(self) -> Sequence[str | Path]:
+        """The configuration stands in the file."""
+        return [self.binary, "sentinel.conf", "--sentinel"]
+
+
+class ValkeySentinel:
+    """One master, one replica, three sentinels; a context manager.
+
+    Attributes:
+        master: the server that was the master at the start.
+        replica: the one that follows it at the start.
+        service: the name under which the sentinels know the master.
+    """
+
+    service = SERVICE
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        quick = ("--repl-diskless-sync-delay", "0")
+        self.master = ValkeyServer(*quick)
+        self.replica = ValkeyServer("--replicaof", f"{self.master.host} {self.master.port}", *quick)
+        self.sentinels = [SentinelServer(self.master) for _ in range(3)]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.service!r} at {self.sentinels}>"
+
+    @property
+    def url(self) -> str:
+        """A redis+sentinel:// URL that names every sentinel."""
+        hosts = ",".join(f"{host}:{port}" for host, port in self.addresses)
+        return f"redis+sentinel://{hosts}/{self.service}"
+
+    @property
+    def addresses(self) -> Sequence[tuple[str, int]]:
+        """The sentinels, in the form that redis-py's Sentinel takes."""
+        return [(sentinel.host, sentinel.port) for sentinel in self.sentinels]
+
+    def current_master(self) -> ValkeyServer:
+        """Whom the sentinels call the master now."""
+        asked = next(sentinel for sentinel in self.sentinels if sentinel.running)
+        address = asked.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
+        assert isinstance(address, list)
+        return next(s for s in (self.master, self.replica) if str(s.port) == address[1])
+
+    def __enter__(self) -> Self:
+        with self._stack:
+            for server in (self.master, self.replica, *self.sentinels):
+                self._stack.enter_context(server)
+            wait_until(self._in_service, "the sentinels agree", deadline=FORMING_DEADLINE)
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def _in_service(self) -> bool:
+        """Would a failover be possible now?"""
+        return all(self._sees_everybody(sentinel) for sentinel in self.sentinels)
+
+    def _sees_everybody(self, sentinel: ValkeyServer) -> bool:
+        try:
+            reply = sentinel.call("SENTINEL", "MASTER", self.service)
+        except (OSError, RespError):
+            return False
+        assert isinstance(reply, list)
+        facts = dict(zip(reply[::2], reply[1::2], strict=True))
+        others = str(len(self.sentinels) - 1)
+        seen = (facts["flags"], facts["num-slaves"], facts["num-other-sentinels"])
+        return seen == ("master", "1", others)

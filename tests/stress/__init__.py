@@ -1,0 +1,1 @@
+"""Many processes, killed and failed over; minutes."""

@@ -1,0 +1,1 @@
+"""Checked for types and never run."""

@@ -1,0 +1,294 @@
+"""Who may import whom, what stays pure, who reads the clock, and how big things may get.
+
+The picture is in docs/explanation/architecture.md; this is the part a machine can hold on to.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from ._source import PACKAGE, Function, Import, Module, dotted, imports, load, room_of
+
+MODULES = load()
+KNOWN = set(MODULES)
+
+# What lies under everything: it knows no generator, no store and no event of the outside.
+LEAVES = {"errors", "events", "_clock", "_fork", "_loop", "abc"}
+GROUND = LEAVES | {"_component", "settings"}
+ROOMS = GROUND | {"segment", "snowflake", "machine", "converter", "sharding", "provider"}
+PUBLIC = {"", "stores", "compat"} | {room for room in ROOMS if not room.startswith("_")}
+
+# What each room may import when it is imported itself.  Imports for types only are free, and an
+# import inside a function is listed in DEFERRED.  A new room has to take its place here.
+MAY_IMPORT = {
+    "": {"abc", "errors", "events", "provider", "segment", "snowflake", "machine", "converter"},
+    "__main__": {"cli"},
+    "errors": set[str](),
+    "events": {"errors"},
+    "abc": {"errors", "events"},
+    "_clock": {"abc", "errors"},
+    "_fork": {"errors"},
+    "_loop": {"errors"},
+    "_component": LEAVES,
+    "settings": {"abc", "errors"},
+    "converter": {"abc", "errors"},
+    "sharding": {"abc", "errors"},
+    "segment": GROUND,
+    "snowflake": GROUND,
+    "machine": GROUND,
+    "stores": GROUND,
+    "compat": GROUND | {"stores"},
+    "provider": ROOMS,
+    "integrations": PUBLIC,
+    "server": PUBLIC,
+    "cli": PUBLIC,
+    "testing": ROOMS | PUBLIC,
+}
+DEFERRED = {"__main__": {"cli"}, "provider": {"stores"}}
+
+# Rooms that show a user how to do it: they get by with what a user may import.
+OUTSIDERS = {"integrations", "server", "cli"}
+
+PURE = (
+    "segment/_segment.py",
+    "segment/_chain.py",
+    "segment/_pace.py",
+    "segment/_waiters.py",
+    "snowflake/_layout.py",
+    "snowflake/_sequencer.py",
+    "converter/",
+    "sharding/",
+)
+IMPURE_IMPORTS = {
+    *("anyio", "asyncio", "logging", "os", "random", "secrets", "socket", "threading", "time"),
+}
+
+# A wall clock, a monotonic clock, or a timer; by the last name, whatever it hangs on.
+CLOCKS = {"current_time", "now", "time", "today", "utcnow"}  # loop.time() among them
+TIMERS = {"call_at", "call_later", "sleep", "sleep_until"}
+KEEPS_TIME = {"_clock", "testing"}
+
+MAX_MODULE_LINES = 400
+MAX_FUNCTION_LINES = 25  # for nine in ten
+MAX_PUBLIC_METHODS = 12
+
+DRIVERS = ("aiosqlite", "asyncpg", "hiredis", "redis", "rich", "sqlite3", "typer")
+
+
+def misplaced_imports(module: Module, known: set[str]) -> Iterator[str]:
+    """Name what a module imports although its room may not."""
+    allowed = MAY_IMPORT.get(module.room)
+    if allowed is None:
+        yield f"{module.name}: room {module.room!r} has no place in MAY_IMPORT"
+        return
+    for found in imports(module, known):
+        top, room = found.module.split(".")[0], room_of(found.module)
+        if top != PACKAGE or (room == module.room and room):
+            continue
+        permitted = allowed | (DEFERRED.get(module.room, set()) if found.deferred else set())
+        if room == "testing" or not (found.for_types or room in permitted):
+            yield f"{module.name} imports {found.module}"
+        elif module.room in OUTSIDERS and "._" in found.module:
+            yield f"{module.name} imports {found.module}, which is private"
+
+
+def impurities(module: Module) -> Iterator[str]:
+    """Name what a pure module must not hold."""
+    for found in imports(module, KNOWN):
+        if not found.for_types and found.module.split(".")[0] in IMPURE_IMPORTS:
+            yield f"{module.name} imports {found.module}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+            yield f"{module.name}:{node.lineno} {type(node).__name__}"
+
+
+def clock_reads(module: Module) -> Iterator[str]:
+    """Name where a module reads a clock or sets a timer instead of asking its `Clock`."""
+    for found in imports(module, KNOWN):
+        if found.module.split(".")[0] == "time":
+            yield f"{module.name} imports time"
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = dotted(node.func)
+        owner, _, name = called.rpartition(".")
+        if owner.endswith("clock"):
+            continue  # the seam itself
+        zero = [ast.dump(argument) for argument in node.args] == [ast.dump(ast.Constant(0))]
+        if name in CLOCKS or (name in TIMERS and not zero):
+            yield f"{module.name}:{node.lineno} {called}()"
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Return one cycle of the graph, or nothing."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def functions(modules: Iterable[Module]) -> dict[str, int]:
+    """Return the length of every function in lines, by its place."""
+    return {
+        f"{module.path}:{node.lineno} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, Function)
+    }
+
+
+def public_methods(node: ast.ClassDef) -> list[str]:
+    """Name a class's public methods; a test in a contract is none, nor is a property."""
+    return [
+        child.name
+        for child in node.body
+        if isinstance(child, Function)
+        and not child.name.startswith(("_", "test_"))
+        and not any(dotted(mark).endswith(("property", "setter")) for mark in child.decorator_list)
+    ]
+
+
+def test_a_room_imports_only_what_it_may() -> None:
+    assert [line for m in MODULES.values() for line in misplaced_imports(m, KNOWN)] == []
+
+
+def test_there_is_no_import_cycle() -> None:
+    graph = {
+        name: {i.module for i in imports(m, KNOWN) if not (i.for_types or i.deferred)} & KNOWN
+        for name, m in MODULES.items()
+    }
+    assert cycle(graph) == []
+
+
+def test_pure_modules_are_pure() -> None:
+    pure = [m for m in MODULES.values() if m.path.startswith(PURE)]
+    assert {m.path for m in pure} >= {path for path in PURE if path.startswith("segment/")}
+    assert [line for m in pure for line in impurities(m)] == []
+
+
+def test_only_the_clock_reads_a_clock_or_sleeps() -> None:
+    others = [m for m in MODULES.values() if m.room not in KEEPS_TIME]
+    assert [line for m in others for line in clock_reads(m)] == []
+
+
+def test_modules_stay_small() -> None:
+    lines = {m.path: len(m.source.splitlines()) for m in MODULES.values()}
+    assert {path: n for path, n in lines.items() if n > MAX_MODULE_LINES} == {}
+
+
+def test_nine_in_ten_functions_stay_small() -> None:
+    lengths = functions(MODULES.values())
+    longer = {place: n for place, n in lengths.items() if n > MAX_FUNCTION_LINES}
+    assert len(longer) * 10 <= len(lengths), longer
+
+
+def test_classes_stay_small() -> None:
+    classes = {
+        f"{m.path}:{node.lineno} {node.name}": public_methods(node)
+        for m in MODULES.values()
+        for node in ast.walk(m.tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    assert {place: n for place, n in classes.items() if len(n) > MAX_PUBLIC_METHODS} == {}
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [m.path for m in MODULES.values() if not ast.get_docstring(m.tree)] == []
+
+
+def test_importing_the_package_loads_no_driver() -> None:
+    code = f"import {PACKAGE}, sys; print(*sorted(sys.modules.keys() & set({DRIVERS})))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+# The rules above are only as good as their eyes: each planted fault has to be seen.
+
+
+def planted(path: str, source: str) -> Module:
+    name = f"{PACKAGE}.{path.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
+    return Module(name, path, source)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("errors.py", "from .abc import Clock"),
+        ("segment/_x.py", "from .. import provider"),
+        ("segment/_x.py", "from ..snowflake._x import Y"),
+        ("segment/_x.py", "import aiocosid.stores.memory"),
+        ("segment/__init__.py", "from ..provider import Provider as Provider"),
+        ("stores/x.py", "from aiocosid import SegmentChainId"),
+        ("stores/x.py", "from ..testing import ManualClock"),
+        ("provider.py", "from .stores import memory"),
+        ("provider.py", "def f():\n    from .cli import main"),
+        ("abc.py", "if TYPE_CHECKING:\n    from .testing import ManualClock"),
+        ("cli/x.py", "from ..segment._chain import IdSegmentChain"),
+        ("nowhere/x.py", ""),
+    ],
+)
+def test_a_misplaced_import_is_seen(path: str, source: str) -> None:
+    assert list(misplaced_imports(planted(path, source), KNOWN | {"aiocosid.provider"})) != []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("abc.py", "if TYPE_CHECKING:\n    from .segment import IdSegment"),
+        ("cli/x.py", "from .. import connect"),
+        ("cli/x.py", "from ._table import draw"),
+        ("provider.py", "def f():\n    from .stores import memory"),
+        ("segment/_x.py", "import anyio\nfrom ..errors import ClosedError\nfrom ._chain import X"),
+    ],
+)
+def test_a_proper_import_is_let_through(path: str, source: str) -> None:
+    assert list(misplaced_imports(planted(path, source), KNOWN)) == []
+
+
+@pytest.mark.parametrize(
+    "source", ["import time", "from os import path", "async def f(): ...", "import anyio.abc"]
+)
+def test_an_impurity_is_seen(source: str) -> None:
+    assert list(impurities(planted("segment/_chain.py", source))) != []
+
+
+@pytest.mark.parametrize(
+    ("source", "seen"),
+    [
+        ("import time", True),
+        ("from time import monotonic", True),
+        ("anyio.sleep(1)", True),
+        ("asyncio.sleep(delay)", True),
+        ("sleep(0.1)", True),
+        ("datetime.now(UTC)", True),
+        ("loop.call_later(1, f)", True),
+        ("anyio.current_time()", True),
+        ("asyncio.get_running_loop().time()", True),
+        ("anyio.sleep(0)", False),
+        ("self._clock.sleep(1)", False),
+        ("clock.now_ms()", False),
+    ],
+)
+def test_a_clock_read_is_seen(source: str, *, seen: bool) -> None:
+    assert bool(list(clock_reads(planted("segment/_x.py", source)))) is seen
+
+
+def test_a_cycle_is_seen() -> None:
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) != []
+
+
+def test_relative_imports_are_resolved() -> None:
+    module = planted("segment/_x.py", "from . import _chain\nfrom ..abc import Clock")
+    assert list(imports(module, KNOWN)) == [
+        Import("aiocosid.segment._chain"),
+        Import("aiocosid.abc"),
+    ]

@@ -1,0 +1,134 @@
+"""What a user may import: complete, exact, documented, and loaded no sooner than asked for."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+
+import pytest
+
+import aiocosid
+from aiocosid import errors
+
+from ._source import Function, Module, load
+
+PUBLIC = {name: module for name, module in load().items() if module.is_public}
+
+# Promised by name; a name leaves these lists only through a deprecation.
+PROMISED = {
+    "aiocosid": {"CosIdError", "IdSegment", "SegmentChainId", "SegmentId", "WouldBlock", "connect"},
+    "aiocosid.abc": {"Clock", "IdGenerator", "IdSegmentDistributor"},
+    "aiocosid.stores.memory": {"MemoryIdSegmentDistributor"},
+    "aiocosid.stores.sqlite": {"SqliteIdSegmentDistributor"},
+    "aiocosid.stores.redis": {"RedisIdSegmentDistributor"},
+    "aiocosid.stores.postgres": {"PostgresIdSegmentDistributor"},
+    "aiocosid.testing": {"IdGeneratorContract", "IdSegmentDistributorContract", "ManualClock"},
+}
+
+every_public_module = pytest.mark.parametrize("name", sorted(PUBLIC))
+
+
+def bound_names(module: Module) -> set[str]:
+    """Return the public names that a module defines or re-exports (``from .x import Y as Y``)."""
+    names: set[str | None] = set()
+    for node in module.tree.body:
+        match node:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                names.add(node.name)
+            case ast.Import() | ast.ImportFrom():
+                names |= {a.asname for a in node.names if a.asname == a.name}
+            case ast.Assign() | ast.AnnAssign():
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+            case _:
+                pass
+    return {name for name in names if name and not name.startswith("_")}
+
+
+def declared_names(module: Module) -> list[str] | None:
+    """Return what ``__all__`` says, if it is a tuple of literals."""
+    for node in module.tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            value: object = ast.literal_eval(node.value)
+            return [str(name) for name in value] if isinstance(value, tuple) else None
+    return None
+
+
+def undocumented(name: str, thing: object) -> Iterator[str]:
+    """Name a public class or function, and the public members of a class, without a docstring."""
+    if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+        return  # a constant or an alias is described where it stands
+    doc = thing.__doc__ or ""
+    # A dataclass without a docstring is given its own signature for one.
+    if not doc or doc.startswith(f"{getattr(thing, '__name__', '')}("):
+        yield name
+    if inspect.isclass(thing):
+        for member in vars(thing):
+            described = inspect.isroutine(value := getattr(thing, member)) or isinstance(
+                vars(thing)[member], property
+            )
+            # An override may leave the words to the contract that it fulfils.
+            if described and not member.startswith("_") and not inspect.getdoc(value):
+                yield f"{name}.{member}"
+
+
+@every_public_module
+def test_all_is_an_exact_tuple(name: str) -> None:
+    module = PUBLIC[name]
+    declared = declared_names(module)
+    assert declared is not None, "__all__ has to be a tuple of literals"
+    assert sorted(declared) == sorted(bound_names(module) | ({"__version__"} & set(declared)))
+
+
+@every_public_module
+def test_every_public_object_has_a_docstring(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__
+    exported: tuple[str, ...] = getattr(module, "__all__", ())
+    gaps = [gap for each in exported for gap in undocumented(each, getattr(module, each))]
+    assert gaps == []
+
+
+@pytest.mark.parametrize("name", sorted(PROMISED))
+def test_the_promised_names_are_there(name: str) -> None:
+    assert PROMISED[name] - set(importlib.import_module(name).__all__) == set()
+
+
+def test_init_modules_only_re_export() -> None:
+    """A room's front door holds no code of its own."""
+    code = [
+        f"{module.path}:{node.lineno}"
+        for module in PUBLIC.values()
+        if module.path.endswith("__init__.py") and module.room != "cli"
+        for node in ast.walk(module.tree)
+        if isinstance(node, Function | ast.ClassDef)
+    ]
+    assert code == []
+
+
+def test_the_whole_error_tree_is_at_the_top() -> None:
+    """Whoever catches an error needs no second import."""
+    assert set(errors.__all__) - set(aiocosid.__all__) == set()
+    assert all(getattr(aiocosid, name) is getattr(errors, name) for name in errors.__all__)
+
+
+def test_every_error_has_the_one_root() -> None:
+    classes = [getattr(errors, name) for name in errors.__all__]
+    assert [c for c in classes if not issubclass(c, errors.CosIdError)] == []
+
+
+def test_a_planted_gap_is_seen() -> None:
+    class Undocumented:
+        def method(self) -> None: ...
+
+    found = list(undocumented("Undocumented", Undocumented))
+    assert found == ["Undocumented", "Undocumented.method"]
+
+
+def test_planted_names_are_seen() -> None:
+    source = "from .x import A as A, B\nc: int = 1\n_d = 2\ndef e(): ...\n__all__ = ('A', 'c')"
+    module = Module("aiocosid.x", "x.py", source)
+    assert bound_names(module) == {"A", "c", "e"}
+    assert declared_names(module) == ["A", "c"]
