@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 import anyio
 
@@ -42,6 +42,26 @@ _STORES: Final = {
 }
 
 _G = TypeVar("_G", bound="SegmentGenerator")
+
+
+class SegmentIdOptions(TypedDict, total=False):
+    """What `IdProvider.segment` hands on to `SegmentId`."""
+
+    ttl: float | None
+    wait_timeout: float
+    fetch_timeout: float | None
+    close_timeout: float
+    max_id: int
+    instrument: Instrument | None
+
+
+class SegmentChainOptions(SegmentIdOptions, total=False):
+    """What `IdProvider.segment_chain` hands on to `SegmentChainId`."""
+
+    safe_distance: int
+    max_distance: int
+    max_ids_ahead: int
+    quiet_period: float
 
 
 def open_store(url: str) -> Store:
@@ -140,7 +160,12 @@ class IdProvider(Component):
         super().__init__(clock)
 
     async def segment_chain(
-        self, name: str, *, step: int = DEFAULT_STEP, offset: int = 0, **options: Any
+        self,
+        name: str,
+        *,
+        step: int = DEFAULT_STEP,
+        offset: int = 0,
+        **options: Unpack[SegmentChainOptions],
     ) -> SegmentChainId:
         """Return the open `SegmentChainId` of this name; it is made by the first call.
 
@@ -157,10 +182,15 @@ class IdProvider(Component):
             SegmentUnavailableError: no first segment came within ``wait_timeout``.
             ClosedError: the provider is closed.
         """
-        return await self._generator(SegmentChainId, name, step, offset, options)
+        return await self._generator(SegmentChainId, name, step, offset, {**options})
 
     async def segment(
-        self, name: str, *, step: int = DEFAULT_STEP, offset: int = 0, **options: Any
+        self,
+        name: str,
+        *,
+        step: int = DEFAULT_STEP,
+        offset: int = 0,
+        **options: Unpack[SegmentIdOptions],
     ) -> SegmentId:
         """Return the open `SegmentId` of this name; it is made by the first call.
 
@@ -173,7 +203,7 @@ class IdProvider(Component):
         Raises:
             CosIdError: as for `segment_chain`.
         """
-        return await self._generator(SegmentId, name, step, offset, options)
+        return await self._generator(SegmentId, name, step, offset, {**options})
 
     def __getitem__(self, name: str) -> SegmentGenerator:
         """Return the open generator of this name; KeyError if there is none."""
@@ -217,15 +247,14 @@ class IdProvider(Component):
         options.setdefault("instrument", self._instrument)
         made: _G = kind(distributor, clock=self._clock, **options)
         done = self._opening[name] = anyio.Event()
+        # Among the others at once: a provider that closes now has to close this one too.
+        self._generators[name] = made
         try:
             await made._open(self._root)
-            # The provider may have been closed while the first segment was on its way.
-            self._check_usable()
         except BaseException:
-            await made.aclose()
+            self._generators.pop(name, None)
             raise
         else:
-            self._generators[name] = made
             return made
         finally:
             del self._opening[name]
@@ -247,9 +276,11 @@ class IdProvider(Component):
             generator._retire(made)
 
     async def _drain(self) -> None:
+        generators, self._generators = tuple(self._generators.values()), {}
         async with anyio.create_task_group() as group:
-            for generator in tuple(self._generators.values()):
-                group.start_soon(generator.aclose)
-        self._generators.clear()
+            for generator in generators:
+                generator._root = None
+                if generator._in_flight:  # a task each would be too many for the idle ones
+                    group.start_soon(generator._drain)
         if self._owns_store:
             await self._store.aclose()

@@ -10,12 +10,13 @@ from anyio.lowlevel import checkpoint
 
 from .. import _fork
 from ..abc import IdGenerator
-from ..errors import CosIdError, ForkedError, IdOverflowError, SegmentUnavailableError, WouldBlock, WrongLoopError
+from ..errors import CosIdError, ForkedError, SegmentUnavailableError, WouldBlock, WrongLoopError
 from ..events import WaitTimedOut
 from ._options import check_integer
 from ._segment import FOREVER
 from ._statistics import SegmentStatistics
 from ._supply import Supply
+from ._turns import TurnLine
 from ._waiters import Waiter
 
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ class SegmentGenerator(Supply, IdGenerator):
     swaps the iterator for an empty one.  So the hot path asks nothing, and the slow path finds out.
     """
 
-    __slots__ = ("_expires_at", "_expiry_watched", "_piece", "_since_turn", "_stop_at")
+    __slots__ = ("_expires_at", "_expiry_watched", "_piece", "_since_turn", "_stop_at", "_turns")
 
     def _reset(self) -> None:
         super()._reset()
         self._piece: Iterator[int] = _EMPTY
+        self._turns = TurnLine()
         self._stop_at = 0  # one after the last id of the piece
         self._since_turn = 0  # ids installed since the loop last had a turn
         self._expires_at = FOREVER
@@ -81,17 +83,14 @@ class SegmentGenerator(Supply, IdGenerator):
 
     async def _next_id_slow(self) -> int:
         self._check_usable()
-        if self._turn():
-            await checkpoint()
-            self._check_usable()
-            self._turn()  # other tasks may have used up the piece meanwhile
+        await self._cross()
         for new_id in self._piece:
             return new_id
         return (await self._wait(1))[0][0]
 
     def _next_id_nowait_slow(self) -> int:
         self._check_usable()
-        self._turn()
+        self._refill()
         for new_id in self._piece:
             return new_id
         if self._used_up:
@@ -108,10 +107,7 @@ class SegmentGenerator(Supply, IdGenerator):
     async def _next_ids_slow(self, n: int) -> list[int]:
         check_integer("n", n, at_least=1, at_most=MAX_BATCH)
         self._check_usable()
-        if self._turn():
-            await checkpoint()
-            self._check_usable()
-            self._turn()
+        await self._cross()
         if not self._waiters and self._left() + self._chain.remaining >= n:
             pieces = self._take(n)
             self._order()
@@ -138,28 +134,42 @@ class SegmentGenerator(Supply, IdGenerator):
         self._check_process()
         return ids
 
-    def _turn(self) -> bool:
-        """Order what is missing, put the next piece in hand; tell whether the loop is due a turn.
+    async def _cross(self) -> None:
+        """Cross a boundary: give the loop a turn if one is due, and put the next piece in hand.
 
         An ``await`` that does not suspend never lets the loop run.  A consumer in a tight loop
         would keep the prefetcher from the reply that it waits for itself.
         """
-        if self._options.ttl != FOREVER:
-            self._drop_expired()
         if not self._left():
             self._pace.note(self._chain.remaining)
             self._order()
-            if not self._left():
-                self._install()
-        ahead = self._chain.remaining + self._left()
-        if self._since_turn < (SHORT_PIECE if ahead < self._pace.target else LONG_PIECE):
-            return False
-        self._since_turn = 0
-        if ahead >= self._pace.target < LONG_PIECE:
-            # The whole distance, several times over, before the loop had a turn: hunger, although
-            # a store in this process has hidden it.
-            self._starve(waiting=False)
-        return ahead > 0  # somebody who has to wait suspends anyway
+        again = False
+        while self._is_turn_spent():
+            if self._at_once and self._pace.target < LONG_PIECE:
+                # The whole distance, several times over, before the loop had a turn: hunger,
+                # although a store in this process has hidden it.
+                self._starve(waiting=False)
+            if await self._turns.wait(self._is_turn_spent, again=again):
+                self._since_turn = 0
+            self._check_usable()
+            again = True
+        self._refill()
+
+    def _is_turn_spent(self) -> bool:
+        """Tell whether the next piece has to wait for a turn of the loop."""
+        remaining = self._chain.remaining
+        if self._left() or not remaining:
+            return False  # or whoever wants more is going to wait for it anyway
+        short = remaining < self._pace.target and not self._at_once
+        return self._since_turn >= (SHORT_PIECE if short else LONG_PIECE)
+
+    def _refill(self) -> None:
+        """Put the next piece in hand if the last one is used up, and order what is missing."""
+        if self._options.ttl != FOREVER:
+            self._drop_expired()
+        if not self._left():
+            self._order()
+            self._install()
 
     def _install(self) -> None:
         if self._left() or self._waiters:
@@ -235,7 +245,7 @@ class SegmentGenerator(Supply, IdGenerator):
         if self._since_turn >= LONG_PIECE:
             self._since_turn = 0
             try:
-                await checkpoint()
+                await self._turns.wait(self._is_turn_spent)
             except BaseException:
                 self._leave(waiter)
                 raise
@@ -289,6 +299,7 @@ class SegmentGenerator(Supply, IdGenerator):
         self._piece = _EMPTY
         if not isinstance(reason, ForkedError):
             self._discard(left, "closed")
+            self._turns.release()
         super()._stop(reason)
 
     def _drop_expired(self) -> None:

@@ -3,6 +3,9 @@
 CosId doubles its distance on every run of its worker for five seconds after one blip, and buys that
 much each time.  Here a starvation doubles the distance once, a segment is bought only when one is
 missing, and a quiet period halves the distance again.
+
+A consumer takes ``c`` ids while a flight is under way.  The distance settles between ``4/3 c`` and
+``8/3 c``: the first one doubled up to that leaves a quarter of itself when a flight lands.
 """
 
 from __future__ import annotations
@@ -27,6 +30,12 @@ Halving leaves a distance of one half; two thirds leave the low-water mark then 
 still, so that a steady load cannot halve, starve and double for ever.
 """
 
+TIGHT: Final = 3 / 4
+"""The part of a grown distance that may be used up during one flight.
+
+The next flight may be slower, or the load higher, by a third without anybody starving.
+"""
+
 
 class Pace:
     """The prefetch distance, in segments: doubled by starvation, halved by quiet.
@@ -38,7 +47,15 @@ class Pace:
         limit: the longest distance.
     """
 
-    __slots__ = ("_low_water", "distance", "limit", "safe_distance", "step")
+    __slots__ = (
+        "_excused",
+        "_low_water",
+        "_under_way",
+        "distance",
+        "limit",
+        "safe_distance",
+        "step",
+    )
 
     def __init__(
         self,
@@ -52,6 +69,14 @@ class Pace:
         self.safe_distance = self.distance = safe_distance
         self.limit = max(safe_distance, min(max_distance, max_ids_ahead // step))
         self._low_water = 0
+        self._under_way = 0  # segments used up while a flight is under way, by the last ones
+        self._excused = False  # a starvation has been put down to a distance not stocked up yet
+
+    def rest(self) -> None:
+        """Begin anew, at the safe distance."""
+        self.distance = self.safe_distance
+        self._low_water = self._under_way = 0
+        self._excused = False
 
     @property
     def target(self) -> int:
@@ -64,19 +89,40 @@ class Pace:
         return self.distance > self.safe_distance
 
     def missing(self, remaining: int, wanted: int) -> int:
-        """Return how many segments to buy when ``remaining`` are ahead and ``wanted`` waited for."""
-        short = self.distance * self.step + wanted - remaining
-        return -(-short // self.step) if short > 0 else 0
+        """Return how many segments to buy when ``remaining`` are ahead and ``wanted`` waited for.
 
-    def starve(self) -> bool:
-        """Double the distance up to the limit; return whether it grew.
-
-        The low-water mark is zero then, so the quiet period that is under way ends nothing.
+        What is going to be used up while the flight is under way comes on top, so that the distance
+        is full when it lands.
         """
-        self._low_water = 0
+        short = self.distance * self.step + wanted - remaining
+        return -(-short // self.step) + self._under_way if short > 0 else 0
+
+    def landed(self, *, taken: int, demand: float, starved: bool) -> bool:
+        """Adapt to what happened while a flight was under way; return whether the distance grew.
+
+        A starvation doubles the distance once.  It is excused a single time if the ids in hand at
+        take-off, at the speed at which they went, show that the distance would have been long
+        enough: it was doubled before, and has not been stocked up to it yet.
+
+        Args:
+            taken: ids taken between take-off and landing.
+            demand: ids that would have been taken, had there been enough.
+            starved: whether somebody found the chain dry.
+        """
+        # One blip at rest costs one doubling and nothing besides.
+        blip = starved and not self.is_grown
+        lately = max(taken // self.step, self._under_way // 2)
+        self._under_way = 0 if blip else min(lately, self.distance)
+        enough = demand <= self.target * TIGHT
+        if not starved and (enough or not self.is_grown):
+            return False
+        if enough and not self._excused:
+            self._excused = True
+            return False
         before = self.distance
-        if before:
-            self.distance = min(before * 2, self.limit)
+        self.distance = min(before * 2, self.limit)
+        self._low_water = 0  # the quiet period that is under way ends nothing
+        self._excused = False
         return self.distance > before
 
     def note(self, remaining: int) -> None:

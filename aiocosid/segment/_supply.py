@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -56,6 +57,7 @@ class Supply(Component):
         "_chain",
         "_discarded",
         "_distributor",
+        "_dry_at",
         "_failures",
         "_fetched",
         "_fetches",
@@ -71,6 +73,7 @@ class Supply(Component):
         "_pace",
         "_starvations",
         "_starved",
+        "_stock",
         "_timers",
         "_used_up",
         "_waiters",
@@ -97,7 +100,7 @@ class Supply(Component):
         self._chain = IdSegmentChain()
         self._waiters = WaiterQueue()
         self._meter = RateMeter(self._clock.monotonic())
-        self._pace.distance = self._pace.safe_distance
+        self._pace.rest()
         self._last_max_id: int | None = None
         self._last_error: Exception | None = None
         self._used_up = False  # the last id below the limit has been linked
@@ -105,7 +108,9 @@ class Supply(Component):
         self._at_once = False  # the store is in this process and needs no flight
         self._in_flight = False
         self._watched = False  # the quiet timer is running
-        self._hungry = False  # the distance was doubled, and nothing came since
+        self._hungry = False  # somebody found the chain dry, and nothing came since
+        self._dry_at = 0.0  # when that was
+        self._stock = 0  # ids in hand when the flight took off
         self._starved = False  # a starvation was counted, and nothing came since
         self._flight: anyio.CancelScope | None = None
         self._landed: anyio.Event | None = None
@@ -145,6 +150,7 @@ class Supply(Component):
             at_least = 0
             count = segments * self._pace.step
             now = self._clock.monotonic()
+            self._stock = self._chain.remaining + self._left()
             try:
                 max_id = self._distributor.next_max_id_nowait(count)
             except WouldBlock:
@@ -167,7 +173,7 @@ class Supply(Component):
         segments = self._pace.missing(ahead, waiters.wanted)
         if segments == 0 and waiters:
             return 1  # somebody waits for anything at all
-        return 1 if segments and self._one_by_one else segments
+        return min(segments, 1 if self._one_by_one else MAX_ID // self._pace.step)
 
     def _take_off(self, segments: int) -> None:
         root = self._root
@@ -177,8 +183,9 @@ class Supply(Component):
 
     async def _fly(self, segments: int) -> None:
         """Fetch until nothing is missing; ends, and is started anew when something is."""
+        life = self._chain
         try:
-            while segments:
+            while segments and self._chain is life:
                 demand = self._handed_out()
                 if not await self._fetch(segments):
                     await self._back_off()
@@ -187,9 +194,10 @@ class Supply(Component):
                         break
                 segments = self._missing()
         finally:
-            self._in_flight = False
-            if self._landed is not None:
-                self._landed.set()
+            if self._chain is life:
+                self._in_flight = False
+                if self._landed is not None:
+                    self._landed.set()
 
     async def _fetch(self, segments: int) -> bool:
         """Make one call to the store; tell whether to go on without a pause.
@@ -197,8 +205,9 @@ class Supply(Component):
         The call is shielded: it belongs to all callers and to none, and a torn one would leave its
         reply on the connection.
         """
-        count = segments * self._pace.step
+        count, life = segments * self._pace.step, self._chain
         sent_at = self._clock.monotonic()
+        self._stock = self._chain.remaining + self._left()
         max_id: int | None = None
         try:
             with self._clock.move_on_after(self._options.fetch_timeout, shield=True) as scope:
@@ -216,7 +225,8 @@ class Supply(Component):
             reason = f"no answer within {self._options.fetch_timeout:g} s"
             late = StoreUnavailableError(self._distributor.store, reason)
             return self._fail(late, segments, sent_at)
-        self._land(max_id, count, sent_at)
+        if self._chain is life:  # else closed without waiting for us, and opened anew
+            self._land(max_id, count, sent_at)
         return True
 
     async def _back_off(self) -> None:
@@ -247,10 +257,12 @@ class Supply(Component):
         if segment is None and not self._used_up:
             self._fail(self._not_positive(max_id), 1, sent_at)
             return
-        self._link(segment, fetched, starved=self._starved)
+        self._link(segment, fetched)
 
-    def _link(self, segment: IdSegment | None, fetched: IdSegment, *, starved: bool) -> None:
+    def _link(self, segment: IdSegment | None, fetched: IdSegment) -> None:
         now = self._clock.monotonic()
+        starved = self._starved
+        self._adapt(fetched.fetched_at, now)
         self._last_max_id = fetched.max_id
         self._last_error = None
         self._attempt = 0
@@ -262,12 +274,11 @@ class Supply(Component):
         if segment is not fetched:
             self._discard(fetched.step - (segment.step if segment else 0), "limit")
         if self._options.instrument is not None:
-            took = now - fetched.fetched_at
             self._emit(
                 SegmentFetched,
                 max_id=fetched.max_id,
                 count=fetched.step,
-                took=took,
+                took=now - fetched.fetched_at,
                 starved=starved,
             )
         self._meter.note(now, self._handed_out())
@@ -321,19 +332,29 @@ class Supply(Component):
     # Hunger and quiet.
 
     def _starve(self, *, waiting: bool) -> None:
-        """Somebody found the chain dry: keep more ahead from now on.  Once for each dry spell."""
+        """Somebody found the chain dry: keep more ahead from the next landing on."""
         if waiting and not self._starved:
             self._starved = True
             self._starvations += 1
             self._emit(Starved)
+        if not self._hungry:
+            self._hungry = True
+            self._dry_at = self._clock.monotonic()
+
+    def _adapt(self, sent_at: float, now: float) -> None:
+        """Fit the distance to what was taken while the flight was under way."""
+        taken = demand = self._stock - self._chain.remaining - self._left()
         if self._hungry:
-            return
-        self._hungry = True
+            if self._attempt:
+                return  # the store was down: no distance would have been long enough
+            lasted = self._dry_at - sent_at
+            demand = taken * (now - sent_at) / lasted if taken and lasted > 0 else inf
         before = self._pace.distance
-        if self._pace.starve():
-            self._emit(DistanceChanged, before=before, after=self._pace.distance)
+        if not self._pace.landed(taken=taken, demand=demand, starved=self._hungry):
+            return
+        self._emit(DistanceChanged, before=before, after=self._pace.distance)
         root = self._root
-        if self._pace.is_grown and not self._watched and root is not None and root.is_alive:
+        if not self._watched and root is not None and root.is_alive:
             self._watched = True
             root.start_soon(self._watch_quiet, name=f"aiocosid quiet {self._label()}")
 
