@@ -1,22 +1,30 @@
 """Distributed ids for asyncio: unique, rising, compact, and there before they are needed.
 
-    async with aiocosid.connect("sqlite:///ids.db") as ids:
-        orders = await ids.segment_chain("order")
-        await orders.next_id()
+Begin with `connect`; compose by hand with `SegmentChainId` and a distributor of
+`aiocosid.stores`.  The contracts are in `aiocosid.abc`.
 """
 
 from __future__ import annotations
 
+from .errors import BusyError as BusyError
 from .errors import ClosedError as ClosedError
+from .errors import CorruptCounterError as CorruptCounterError
 from .errors import CosIdError as CosIdError
 from .errors import ForkedError as ForkedError
 from .errors import IdOverflowError as IdOverflowError
 from .errors import InvalidArgumentError as InvalidArgumentError
+from .errors import MissingExtraError as MissingExtraError
+from .errors import NameTooLongError as NameTooLongError
+from .errors import NotOpenError as NotOpenError
+from .errors import SchemaMissingError as SchemaMissingError
 from .errors import SegmentUnavailableError as SegmentUnavailableError
+from .errors import StoreAuthenticationError as StoreAuthenticationError
 from .errors import StoreError as StoreError
 from .errors import StoreRolledBackError as StoreRolledBackError
 from .errors import StoreUnavailableError as StoreUnavailableError
+from .errors import UnsupportedRuntimeError as UnsupportedRuntimeError
 from .errors import WouldBlock as WouldBlock
+from .errors import WrongLoopError as WrongLoopError
 from .events import Instrument as Instrument
 from .provider import IdProvider as IdProvider
 from .provider import connect as connect
@@ -27,7 +35,9 @@ from .segment import SegmentId as SegmentId
 from .segment import SegmentStatistics as SegmentStatistics
 
 __all__ = (
+    "BusyError",
     "ClosedError",
+    "CorruptCounterError",
     "CosIdError",
     "ForkedError",
     "IdOverflowError",
@@ -35,14 +45,21 @@ __all__ = (
     "IdSegment",
     "Instrument",
     "InvalidArgumentError",
+    "MissingExtraError",
+    "NameTooLongError",
+    "NotOpenError",
+    "SchemaMissingError",
     "SegmentChainId",
     "SegmentId",
     "SegmentStatistics",
     "SegmentUnavailableError",
+    "StoreAuthenticationError",
     "StoreError",
     "StoreRolledBackError",
     "StoreUnavailableError",
+    "UnsupportedRuntimeError",
     "WouldBlock",
+    "WrongLoopError",
     "connect",
     "open_store",
 )

@@ -27,7 +27,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
     from types import TracebackType
 
     from anyio.abc import TaskGroup, TaskStatus
@@ -44,13 +44,15 @@ class Root:
 
     Attributes:
         loop: the event loop, as `running_loop` tells it.
+        task: the root task, kept from the garbage collector; None in the user's own task.
+        tenants: gives the components whose tasks run here.
     """
 
-    __slots__ = ("__weakref__", "_close", "_ended", "_group", "_tenants", "loop", "task")
+    __slots__ = ("__weakref__", "_close", "_ended", "_group", "loop", "task", "tenants")
 
     def __init__(self, tenants: Callable[[], Iterable[Component]]) -> None:
         self.loop = running_loop()
-        self._tenants = tenants
+        self.tenants = tenants
         self._group: TaskGroup | None = None
         self._close = anyio.Event()
         self._ended = anyio.Event()
@@ -86,7 +88,7 @@ class Root:
                 group.cancel_scope.cancel()
         finally:
             self._group = None
-            for tenant in tuple(self._tenants()):
+            for tenant in tuple(self.tenants()):
                 tenant._retire(ClosedError(tenant._label()))
             self._ended.set()
 
@@ -95,21 +97,23 @@ class Root:
         """Whether tasks can be started."""
         return self._group is not None
 
-    def start_soon(self, func: Callable[..., Awaitable[Any]], *args: object, name: str) -> None:
+    def start_soon(
+        self, func: Callable[..., Coroutine[Any, Any, None]], *args: object, name: str
+    ) -> None:
         """Start a task in the group, if there is still one."""
         if self._group is not None:
             self._group.start_soon(func, *args, name=name)
 
-    async def aclose(self, timeout: float) -> None:
-        """End the group and wait for its end, at most ``timeout`` seconds; idempotent."""
+    async def aclose(self, close_timeout: float) -> None:
+        """End the group and wait for its end, at most ``close_timeout`` seconds; idempotent."""
         self._close.set()
         if self.task is not None:
-            with anyio.move_on_after(timeout, shield=True):
+            with anyio.move_on_after(close_timeout, shield=True):
                 await self._ended.wait()
 
     def _forget(self) -> None:
         self._group = None
-        for tenant in tuple(self._tenants()):
+        for tenant in tuple(self.tenants()):
             tenant._retire(ForkedError(tenant._label()))
 
 
@@ -119,9 +123,21 @@ class Component:
     A subclass says what opening and closing mean: `_start`, `_retired`, `_drain`.
     """
 
-    __slots__ = ("_born", "_clock", "_closing", "_find_loop", "_loop", "_owns_root", "_root", "_unusable")
+    __slots__ = (
+        "_born",
+        "_clock",
+        "_closing",
+        "_find_loop",
+        "_loop",
+        "_owns_root",
+        "_root",
+        "_unusable",
+    )
 
-    close_timeout: float
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take."""
+        raise NotImplementedError
 
     def __init__(self, clock: Clock | None) -> None:
         self._clock: Clock = clock or SYSTEM_CLOCK
@@ -165,9 +181,7 @@ class Component:
     ) -> None:
         await self.aclose()
 
-    async def run(
-        self, *, task_status: TaskStatus[Self] = anyio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
         """Open in the calling task's own group, and stay until closed or cancelled."""
         self._claim()
         root = self._root = Root(lambda: (self,))

@@ -10,7 +10,7 @@ import os
 import weakref
 from typing import Any, Final, Protocol
 
-generation = 0
+generation: int = 0
 """Counts the forks between this process and the one that imported the package."""
 
 abandoned: Final[list[Any]] = []

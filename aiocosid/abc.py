@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from .errors import InvalidArgumentError, WouldBlock
 
@@ -141,7 +141,7 @@ class IdGenerator(ABC):
         """Return a frozen picture of the generator; cheap, and never waits."""
 
     @abstractmethod
-    async def run(self, *, task_status: TaskStatus[Self] = ...) -> None:
+    async def run(self, *, task_status: TaskStatus[Any] = ...) -> None:
         """Open the generator in the calling task and stay until it is closed or cancelled.
 
         Written for ``await task_group.start(gen.run)``, which returns when ids are in hand.
@@ -372,7 +372,8 @@ class Store(ABC):
 def _check_text(argument: str, value: object) -> None:
     # NUL cannot be stored by PostgreSQL and ends a C string in SQLite.
     if not isinstance(value, str) or not value or "\0" in value:
-        raise InvalidArgumentError(argument, value, expected="a text that is not empty, without NUL")
+        expected = "a text that is not empty, without NUL"
+        raise InvalidArgumentError(argument, value, expected=expected)
 
 
 def _check_integer(argument: str, value: object, *, at_least: int, at_most: int = MAX_ID) -> None:

@@ -86,7 +86,8 @@ class NameTooLongError(InvalidArgumentError):
         super().__init__(
             "namespace.name",
             namespaced_name,
-            expected=f"at most {limit} characters, the width of the column (it has {len(namespaced_name)})",
+            expected=f"at most {limit} characters, the width of the column; "
+            f"it has {len(namespaced_name)}",
         )
         self.limit = limit
 
@@ -125,7 +126,7 @@ class WouldBlock(CosIdError):  # noqa: N818 - the name of the anyio pair X / X_n
     retryable = True
 
     def __init__(self) -> None:
-        super().__init__("no id is in hand; await next_id(), or call again when the store has answered")
+        super().__init__("no id is in hand; await next_id(), or call again a little later")
 
 
 class NotOpenError(CosIdError):

@@ -1,4 +1,4 @@
-"""What a generator tells an `Instrument`: frozen facts, from which logs, metrics and traces are made.
+"""What a generator tells an `Instrument`: frozen facts to make logs, metrics and traces of.
 
 The core knows no metrics library.  An event is made only when an instrument is there, and never for
 a single id.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 import anyio
 
-from ._component import Component, Root
+from ._component import Component
 from .abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Store
 from .errors import BusyError, ClosedError, CosIdError, InvalidArgumentError
 from .segment import SegmentChainId, SegmentId
@@ -76,15 +76,14 @@ def open_store(url: str) -> Store:
         InvalidArgumentError: the URL names no store, or is malformed.
         MissingExtraError: the store's driver is not installed.
     """
-    scheme = url.partition(":")[0].lower() if isinstance(url, str) else ""
+    scheme = str(url).partition(":")[0].lower()
     if scheme not in _STORES:
         # Only the scheme: the rest may hold a password.
         known = ", ".join(f"{name}:" for name in sorted(_STORES))
         raise InvalidArgumentError("url", f"{scheme}:...", expected=f"one that begins with {known}")
     module, name = _STORES[scheme]
-    store: Any = getattr(import_module(f"{__package__}.stores.{module}"), name)
-    made = store.from_url(url)
-    assert isinstance(made, Store)
+    store: type[Any] = getattr(import_module(f"{__package__}.stores.{module}"), name)
+    made: Store = store.from_url(url)
     return made
 
 
@@ -109,15 +108,13 @@ def connect(
         InvalidArgumentError: the URL names no store, or is malformed.
         MissingExtraError: the store's driver is not installed.
     """
-    owns_store = not isinstance(url, Store)
-    store = open_store(url) if isinstance(url, str) or owns_store else url
     return IdProvider(
-        store,  # type: ignore[arg-type]  # open_store has refused what is neither text nor store
+        url if isinstance(url, Store) else open_store(url),
         namespace=namespace,
         instrument=instrument,
         close_timeout=close_timeout,
         clock=clock,
-        owns_store=owns_store,
+        owns_store=not isinstance(url, Store),
     )
 
 
@@ -130,12 +127,12 @@ class IdProvider(Component):
 
     __slots__ = (
         "_asked",
+        "_close_timeout",
         "_generators",
         "_instrument",
         "_opening",
         "_owns_store",
         "_store",
-        "close_timeout",
         "namespace",
     )
 
@@ -151,7 +148,7 @@ class IdProvider(Component):
     ) -> None:
         """Describe a provider; see `connect`."""
         self.namespace = namespace
-        self.close_timeout = close_timeout
+        self._close_timeout = close_timeout
         self._store = store
         self._owns_store = owns_store
         self._instrument = instrument
@@ -260,12 +257,17 @@ class IdProvider(Component):
             del self._opening[name]
             done.set()
 
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take."""
+        return self._close_timeout
+
     def _label(self) -> str:
         return f"IdProvider {self.namespace}"
 
     async def _start(self) -> None:
-        assert self._root is not None
-        self._root._tenants = self._tenants
+        if self._root is not None:
+            self._root.tenants = self._tenants
 
     def _tenants(self) -> tuple[Component, ...]:
         return (self, *self._generators.values())

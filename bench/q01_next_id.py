@@ -46,6 +46,11 @@ async def ask() -> Answer:
         f"at most {BAR}",
         found <= BAR,
         f"Ratio {found:.2f}.",
-        raw={"ratio": found, "seconds": ours, "floor_seconds": floor, "n": N,
-             "events": instrument.events},
+        raw={
+            "ratio": found,
+            "seconds": ours,
+            "floor_seconds": floor,
+            "n": N,
+            "events": instrument.events,
+        },
     )

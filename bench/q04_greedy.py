@@ -151,8 +151,16 @@ async def ask() -> Answer:
         "3 x rate x latency + the safe distance, at most 100 trips a million at 5 ms",
         reached,
         f"CosId on the JVM: {COSID_RESERVED}.",
-        ("store", "tasks", "starvations after 2 M", "per id / full chain", "ids in hand at the end",
-         "bar", "reserved for 20 M used", "trips a million ids"),
+        (
+            "store",
+            "tasks",
+            "starvations after 2 M",
+            "per id / full chain",
+            "ids in hand at the end",
+            "bar",
+            "reserved for 20 M used",
+            "trips a million ids",
+        ),
         tuple(rows),
         {"runs": runs, "minutes": minutes},
     )

@@ -108,7 +108,9 @@ async def ask() -> Answer:
     """Break stores for 1, 10 and 60 s at three rates, chain beside `SegmentId`, side by side."""
     runs: list[dict[str, Any]] = []
     for rate in RATES:  # the fast ones would disturb the slow ones
-        cases = [one(kind, rate, outage) for outage in OUTAGES for kind in (SegmentChainId, SegmentId)]
+        cases = [
+            one(kind, rate, outage) for outage in OUTAGES for kind in (SegmentChainId, SegmentId)
+        ]
         runs += await asyncio.gather(*cases)
     rows = tuple(
         (
@@ -128,8 +130,15 @@ async def ask() -> Answer:
         None,
         "Default settings (step 1000, safe distance 2, waits of at most 5 s); "
         "a larger safe distance is what buys time.",
-        ("outage", "rate", "generator", "served at once", "served late", "failed",
-         "`seconds_left` just before"),
+        (
+            "outage",
+            "rate",
+            "generator",
+            "served at once",
+            "served late",
+            "failed",
+            "`seconds_left` just before",
+        ),
         rows,
         {"runs": runs},
     )

@@ -80,11 +80,9 @@ class IdSegmentChain:
     def take(self, n: int) -> list[range]:
         """Take exactly ``n`` ids, across nodes; there have to be that many."""
         pieces: list[range] = []
-        while n > 0:
-            piece = self.cut(n)
-            assert piece is not None, "the caller looks at remaining first"
-            pieces.append(piece[0])
-            n -= len(piece[0])
+        while n > 0 and (cut := self.cut(n)) is not None:
+            pieces.append(cut[0])
+            n -= len(cut[0])
         return pieces
 
     def drop_expired(self, now: float) -> int:

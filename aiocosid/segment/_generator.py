@@ -27,7 +27,9 @@ __all__ = ("MAX_BATCH", "SegmentGenerator")
 MAX_BATCH: Final = 10_000_000
 """Ids that one ``next_ids`` call may ask for; a list of them takes 400 MB."""
 
-SHORT_PIECE: Final = 1000  # ids between two turns for the loop while the chain is below its distance
+SHORT_PIECE: Final = (
+    1000  # ids between two turns for the loop while the chain is below its distance
+)
 LONG_PIECE: Final = 10_000  # ids between two turns at most, about a millisecond
 
 _EMPTY: Final[Iterator[int]] = iter(range(0))

@@ -46,7 +46,7 @@ class SegmentChainId(SegmentGenerator):
         """Describe a chain; nothing is fetched before it is opened.
 
         Args:
-            distributor: asks the store; closing the chain closes what the distributor opened itself.
+            distributor: asks the store; closing closes what the distributor opened itself.
             safe_distance: segments kept ahead of the consumer at rest, 1 to ``max_distance``.
                 CosId's code has the same default.
             ttl: seconds after which fetched ids are not handed out any more; None for ever.

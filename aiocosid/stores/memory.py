@@ -48,7 +48,7 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
                 this process share.
         """
         super().__init__(namespace=namespace, name=name, offset=offset, step=step)
-        self._store = SHARED if memory is None else memory
+        self._store = _SHARED if memory is None else memory
         self._counters = self._store._counters
         self._key = self.namespaced_name
 
@@ -121,7 +121,7 @@ class MemoryStore(Store):
         """
         if url not in {"memory:", "memory://"}:
             raise InvalidArgumentError("url", url, expected="memory://")
-        return SHARED
+        return _SHARED
 
     def segment_distributor(
         self,
@@ -174,4 +174,4 @@ class MemoryStore(Store):
             )
 
 
-SHARED = MemoryStore()
+_SHARED = MemoryStore()

@@ -14,6 +14,7 @@ from .valkey import ValkeyServer
 
 SERVICE: Final = "ids"  # the name under which the sentinels know the master
 DOWN_AFTER_MS: Final = 500
+FAILOVER_TIMEOUT_MS: Final = 1000  # twice that, until the next attempt after a split vote
 QUORUM: Final = 2
 FORMING_DEADLINE: Final = 30.0  # seconds; sentinels greet each other every two
 
@@ -35,7 +36,7 @@ class SentinelServer(ValkeyServer):
             f"dir {self.directory}",
             f"sentinel monitor {SERVICE} {self._master.host} {self._master.port} {QUORUM}",
             f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}",
-            f"sentinel failover-timeout {SERVICE} 5000",
+            f"sentinel failover-timeout {SERVICE} {FAILOVER_TIMEOUT_MS}",
         ]
         (self.directory / "sentinel.conf").write_text("\n".join(lines) + "\n")
 

@@ -41,15 +41,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("processes", [2, 8])
-def test_processes_share_nothing(
-    url: str, namespace: str, tmp_path: Path, processes: int
-) -> None:
+def test_processes_share_nothing(url: str, namespace: str, tmp_path: Path, processes: int) -> None:
     """Two million ids from several processes are two million different ids."""
     record = tmp_path / "record"
     record.mkdir()
-    running = [
-        spawn(url, namespace, IDS // processes, record / str(i)) for i in range(processes)
-    ]
+    running = [spawn(url, namespace, IDS // processes, record / str(i)) for i in range(processes)]
     for process in running:
         process.join()
     assert [process.exitcode for process in running] == [0] * processes

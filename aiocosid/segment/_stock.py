@@ -1,0 +1,208 @@
+"""What a segment generator holds, counts and tells."""
+
+from __future__ import annotations
+
+import logging
+from math import inf
+from typing import TYPE_CHECKING
+
+import anyio
+
+from .._component import Component
+from ..errors import CosIdError, ForkedError
+from ..events import DistanceChanged, Event, IdsDiscarded, Starved
+from ._chain import IdSegmentChain
+from ._statistics import RateMeter
+from ._waiters import WaiterQueue
+
+if TYPE_CHECKING:
+    from ..abc import Clock, IdSegmentDistributor
+    from ._options import SegmentOptions
+    from ._pace import Pace
+
+__all__ = ("Stock", "logger")
+
+logger = logging.getLogger("aiocosid")
+
+
+class Stock(Component):
+    """The chain, who waits for it, and the counts; hunger and quiet; what is given up."""
+
+    __slots__ = (
+        "_at_once",
+        "_attempt",
+        "_chain",
+        "_discarded",
+        "_distributor",
+        "_dry_at",
+        "_failures",
+        "_fetched",
+        "_fetches",
+        "_flight",
+        "_hungry",
+        "_in_flight",
+        "_landed",
+        "_last_error",
+        "_last_max_id",
+        "_meter",
+        "_one_by_one",
+        "_options",
+        "_pace",
+        "_starvations",
+        "_starved",
+        "_stock",
+        "_timers",
+        "_used_up",
+        "_waiters",
+        "_waits",
+        "_watched",
+    )
+
+    def __init__(
+        self,
+        distributor: IdSegmentDistributor,
+        options: SegmentOptions,
+        pace: Pace,
+        clock: Clock | None,
+    ) -> None:
+        self._distributor = distributor
+        self._options = options
+        self._pace = pace
+        self._timers: list[anyio.CancelScope] | None = None
+        super().__init__(clock)
+        self._reset()
+
+    def _reset(self) -> None:
+        """Forget an earlier life: counts start anew with each opening."""
+        self._chain = IdSegmentChain()
+        self._waiters = WaiterQueue()
+        self._meter = RateMeter(self._clock.monotonic())
+        self._pace.rest()
+        self._last_max_id: int | None = None
+        self._last_error: Exception | None = None
+        self._used_up = False  # the last id below the limit has been linked
+        self._one_by_one = False  # close to 2^63-1 more than one segment does not fit
+        self._at_once = False  # the store is in this process and needs no flight
+        self._in_flight = False
+        self._flight: anyio.CancelScope | None = None
+        self._landed: anyio.Event | None = None  # set at the landing, for who waits to close
+        self._stock = 0  # ids in hand when the flight took off
+        self._hungry = False  # somebody found the chain dry, and nothing came since
+        self._dry_at = 0.0  # when that was
+        self._starved = False  # a starvation was counted, and nothing came since
+        self._watched = False  # the quiet timer is running
+        self._attempt: int = 0  # fetches that failed in a row
+        self._starvations: int = 0
+        self._waits: int = 0
+        self._fetches: int = 0
+        self._failures: int = 0
+        self._fetched: int = 0
+        self._discarded: int = 0
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take."""
+        return self._options.close_timeout
+
+    def _label(self) -> str:
+        return f"{type(self).__name__} {self._distributor.namespaced_name}"
+
+    # The consumer's side.
+
+    def _left(self) -> int:
+        """Count the ids of the piece in hand."""
+        raise NotImplementedError
+
+    def _install(self) -> None:
+        """Put the next piece in hand if there is none."""
+        raise NotImplementedError
+
+    def _take(self, n: int) -> list[range]:
+        """Take exactly ``n`` ids, the piece in hand first; there have to be that many."""
+        raise NotImplementedError
+
+    def _handed_out(self) -> int:
+        return self._fetched - self._discarded - self._chain.remaining - self._left()
+
+    # Hunger and quiet.
+
+    def _starve(self, *, waiting: bool) -> None:
+        """Somebody found the chain dry: keep more ahead from the next landing on."""
+        if waiting and not self._starved:
+            self._starved = True
+            self._starvations += 1
+            self._emit(Starved)
+        if not self._hungry:
+            self._hungry = True
+            self._dry_at = self._clock.monotonic()
+
+    def _adapt(self, sent_at: float, now: float) -> None:
+        """Fit the distance to what was taken while the flight was under way."""
+        taken = self._stock - self._chain.remaining - self._left()
+        demand: float = taken
+        if self._hungry:
+            if self._attempt:
+                return  # the store was down: no distance would have been long enough
+            lasted = self._dry_at - sent_at
+            demand = taken * (now - sent_at) / lasted if taken and lasted > 0 else inf
+        before = self._pace.distance
+        if not self._pace.landed(taken=taken, demand=demand, starved=self._hungry):
+            return
+        self._emit(DistanceChanged, before=before, after=self._pace.distance)
+        root = self._root
+        if not self._watched and root is not None and root.is_alive:
+            self._watched = True
+            root.start_soon(self._watch_quiet, name=f"aiocosid quiet {self._label()}")
+
+    async def _watch_quiet(self) -> None:
+        """Halve the distance after each quiet period; exists only while it is grown."""
+        try:
+            while self._pace.is_grown and self._unusable is None:
+                demand = self._handed_out() + self._waits
+                await self._sleep(self._options.quiet_period)
+                idle = demand == self._handed_out() + self._waits and not self._waiters
+                before = self._pace.distance
+                if self._pace.end_period(self._chain.remaining + self._left(), idle=idle):
+                    self._emit(DistanceChanged, before=before, after=self._pace.distance)
+        finally:
+            self._watched = False
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep until then, or until the generator is closed."""
+        if self._unusable is not None:
+            return
+        with anyio.CancelScope() as scope:
+            if self._timers is None:
+                self._timers = []
+            self._timers.append(scope)
+            try:
+                await self._clock.sleep(seconds)
+            finally:
+                self._timers.remove(scope)
+                if not self._timers:
+                    self._timers = None
+
+    # Giving up.
+
+    def _discard(self, count: int, reason: str) -> None:
+        if count:
+            self._discarded += count
+            self._emit(IdsDiscarded, count=count, reason=reason)
+
+    def _stop(self, reason: CosIdError) -> None:
+        dropped = self._chain.clear()
+        if isinstance(reason, ForkedError):
+            return  # nobody in this process waits, and the parent's loop is not ours to touch
+        self._discard(dropped, "closed")
+        self._waiters.fail(reason.again)
+        for timer in tuple(self._timers or ()):
+            timer.cancel()
+
+    def _emit(self, kind: type[Event], **facts: object) -> None:
+        if self._options.instrument is None:
+            return
+        about = {"namespace": self._distributor.namespace, "name": self._distributor.name}
+        try:
+            self._options.instrument.on_event(kind(**about, **facts))  # type: ignore[arg-type]  # facts
+        except Exception:
+            logger.exception("%s: the instrument failed", self._label())
