@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from .events import Instrument
     from .segment._generator import SegmentGenerator
 
-__all__ = ("IdProvider", "connect", "open_store")
+__all__ = (
+    "IdProvider",
+    "SegmentChainOptions",
+    "SegmentIdOptions",
+    "connect",
+    "open_store",
+)
 
 _STORES: Final = {
     "memory": ("memory", "MemoryStore"),

@@ -144,7 +144,8 @@ class SegmentGenerator(Supply, IdGenerator):
         """
         if not self._left():
             self._pace.note(self._chain.remaining)
-            self._order()
+            if not self._at_once:
+                self._order()  # before the turn, so that it is on its way meanwhile
         again = False
         while self._is_turn_spent():
             if self._at_once and self._pace.target < LONG_PIECE:
@@ -159,11 +160,14 @@ class SegmentGenerator(Supply, IdGenerator):
 
     def _is_turn_spent(self) -> bool:
         """Tell whether the next piece has to wait for a turn of the loop."""
+        if self._left():
+            return False
+        if self._at_once:
+            return self._since_turn >= LONG_PIECE
         remaining = self._chain.remaining
-        if self._left() or not remaining:
-            return False  # or whoever wants more is going to wait for it anyway
-        short = remaining < self._pace.target and not self._at_once
-        return self._since_turn >= (SHORT_PIECE if short else LONG_PIECE)
+        limit = SHORT_PIECE if remaining < self._pace.target else LONG_PIECE
+        # With none left the caller has to wait for the store, which is a turn and more.
+        return self._since_turn >= limit and remaining > 0
 
     def _refill(self) -> None:
         """Put the next piece in hand if the last one is used up, and order what is missing."""
