@@ -17,13 +17,16 @@ from typing import Any, ParamSpec, TypeVar
 
 import pytest
 
-from tests.servers._process import ServerMissingError
-from tests.servers.cluster import ValkeyCluster
-from tests.servers.pgbouncer import PgBouncerServer
-from tests.servers.postgres import PostgresServer
-from tests.servers.redis import RedisServer
-from tests.servers.sentinel import ValkeySentinel
-from tests.servers.valkey import PASSWORD, ValkeyServer
+from tests.servers import (
+    PASSWORD,
+    PgBouncerServer,
+    PostgresServer,
+    RedisServer,
+    ServerMissingError,
+    ValkeyCluster,
+    ValkeySentinel,
+    ValkeyServer,
+)
 
 # Before anything imports it: else a failure in the public contracts shows no values.
 pytest.register_assert_rewrite("aiocosid.testing")
@@ -71,7 +74,9 @@ def pytest_asyncio_loop_factories(
         pytest.param(
             ("asyncio", {"use_uvloop": True}),
             id="uvloop",
-            marks=pytest.mark.skipif(not HAS_UVLOOP, reason="uvloop is not installed"),
+            marks=pytest.mark.skipif(
+                not (HAS_UVLOOP or REQUIRED), reason="uvloop is not installed"
+            ),
         ),
         pytest.param(("trio", {}), id="trio"),
     ],

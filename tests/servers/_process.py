@@ -58,22 +58,24 @@ def wait_until(condition: Callable[[], bool], what: str, *, deadline: float = 10
         time.sleep(POLL)
 
 
-_given_ports: set[int] = set()
-
-
 def free_port() -> int:
-    """A loopback port that nobody listens on and that this process never gave out before."""
+    """A loopback port for a TCP server, ours until this process ends.
+
+    Nobody else who asks here gets it, in this process or another, even while our server is down.
+    """
     for port in random.SystemRandom().sample(PORTS, k=len(PORTS)):
-        if port in _given_ports:  # its server may be down for a moment and come back
-            continue
-        with socket.socket() as probe:
+        with socket.socket() as probe, socket.socket(type=socket.SOCK_DGRAM) as claim:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
+                # The UDP port of the same number is the claim: of no use to a TCP server, and
+                # released by the system however we end.  Without it two test runs side by side
+                # collided in a cluster's twelve ports.
+                claim.bind((HOST, port))
                 probe.bind((HOST, port))
             except OSError:
                 continue
-        _given_ports.add(port)
-        return port
+            claim.detach()
+            return port
     raise RuntimeError(f"no free port in {PORTS}")
 
 
@@ -114,7 +116,7 @@ def unprivileged() -> Account:
     """Ourselves, unless we are root."""
     if os.geteuid() != 0:
         return Account()
-    # First choice: a user namespace still reads a virtual environment under /root (mode 0700),
+    # First choice: a user namespace still reads a virtual environment in root's home (mode 0700),
     # and an IPC namespace takes a killed server's shared memory with it.  A container may
     # forbid namespaces, so it has to be tried.
     namespaces = ("unshare", "--user", "--ipc", "--map-user=1000", "--map-group=1000", "--")

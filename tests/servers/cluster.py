@@ -49,7 +49,7 @@ class ValkeyCluster:
         return f"redis+cluster://{hosts}"
 
     def owner(self, key: str) -> ValkeyServer:
-        """The living node that is now the master of the key's slot."""
+        """The master of the key's slot, as the first living node has heard so far."""
         asked = next(node for node in self.nodes if node.running)
         slot = asked.call("CLUSTER", "KEYSLOT", key)
         ranges = asked.call("CLUSTER", "SLOTS")
