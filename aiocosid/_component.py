@@ -80,16 +80,18 @@ class Root:
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
-                if opening is not None:
-                    await opening()
-                on_ready()
-                await self._close.wait()
+                try:
+                    if opening is not None:
+                        await opening()
+                    on_ready()
+                    await self._close.wait()
+                finally:
+                    # At once: a flight, which is shielded, may keep the group from ending.
+                    self._retire_tenants(ClosedError)
                 # What still runs is timers, or a flight that was given up.
                 group.cancel_scope.cancel()
         finally:
             self._group = None
-            for tenant in tuple(self.tenants()):
-                tenant._retire(ClosedError(tenant._label()))
             self._ended.set()
 
     @property
@@ -113,8 +115,12 @@ class Root:
 
     def _forget(self) -> None:
         self._group = None
+        self._retire_tenants(ForkedError)
+
+    def _retire_tenants(self, reason: type[ClosedError | ForkedError]) -> None:
         for tenant in tuple(self.tenants()):
-            tenant._retire(ForkedError(tenant._label()))
+            if tenant._root is self:  # else opened anew since, in another root
+                tenant._retire(reason(tenant._label()))
 
 
 class Component:
@@ -203,7 +209,8 @@ class Component:
         try:
             await root.hold(ready, opening)
         finally:
-            await self.aclose()
+            if self._root is root:  # else closed already, and perhaps opened anew
+                await self.aclose()
         if refused:
             raise refused[0]
 

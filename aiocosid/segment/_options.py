@@ -44,9 +44,9 @@ class SegmentOptions:
         instrument: Instrument | None = None,
     ) -> SegmentOptions:
         """Build them, or raise `InvalidArgumentError` for the first one outside its range."""
+        _check_seconds("wait_timeout", wait_timeout)
         if fetch_timeout is None:
             fetch_timeout = wait_timeout * FETCH_SHARE
-        _check_seconds("wait_timeout", wait_timeout)
         _check_seconds("fetch_timeout", fetch_timeout, at_most=wait_timeout)
         _check_seconds("close_timeout", close_timeout)
         _check_seconds("quiet_period", quiet_period)

@@ -121,6 +121,10 @@ class Stock(Component):
         """Take exactly ``n`` ids, the piece in hand first; there have to be that many."""
         raise NotImplementedError
 
+    def _drop_expired(self) -> None:
+        """Give up what is too old, in hand and in the chain."""
+        raise NotImplementedError
+
     def _handed_out(self) -> int:
         return self._fetched - self._discarded - self._chain.remaining - self._left()
 

@@ -18,7 +18,7 @@ from ..errors import (
     WouldBlock,
 )
 from ..events import FetchFailed, SegmentFetched
-from ._segment import IdSegment
+from ._segment import FOREVER, IdSegment
 from ._stock import Stock, logger
 
 __all__ = ("Supply",)
@@ -47,10 +47,13 @@ class Supply(Stock):
                 self._take_off(segments)
             except CosIdError as error:
                 if not self._fail(error, segments, now):
+                    if self._waiters:
+                        self._take_off(segments)  # a flight goes on asking
                     return
             else:
                 self._at_once = True
-                self._land(max_id, count, now)
+                if not self._land(max_id, count, now):
+                    return
 
     def _missing(self) -> int:
         """Count the segments to buy now."""
@@ -114,9 +117,8 @@ class Supply(Stock):
             reason = f"no answer within {self._options.fetch_timeout:g} s"
             late = StoreUnavailableError(self._distributor.store, reason)
             return self._fail(late, segments, sent_at)
-        if self._chain is life:  # else closed without waiting for us, and opened anew
-            self._land(max_id, count, sent_at)
-        return True
+        # Else closed without waiting for us, and opened anew.
+        return self._chain is not life or self._land(max_id, count, sent_at)
 
     async def _back_off(self) -> None:
         """Sleep: longer after each failure, and not in step with other processes."""
@@ -126,28 +128,26 @@ class Supply(Stock):
 
     # Landing.
 
-    def _land(self, max_id: int, count: int, sent_at: float) -> None:
-        """Link what arrived, serve the waiters from it, then put the rest in hand."""
+    def _land(self, max_id: int, count: int, sent_at: float) -> bool:
+        """Link what arrived, serve the waiters, put the rest in hand; answers as `_fetch` does."""
         if self._unusable is not None:
-            return  # closed meanwhile: the range is a gap
+            return True  # closed meanwhile: the range is a gap
         last = self._last_max_id
         if last is not None and max_id < last + count:
-            self._retire(
-                StoreRolledBackError(
-                    self._distributor.store,
-                    counter=self._distributor.namespaced_name,
-                    seen=max_id,
-                    expected=last + count,
-                )
+            went_back = StoreRolledBackError(
+                self._distributor.store,
+                counter=self._distributor.namespaced_name,
+                seen=max_id,
+                expected=last + count,
             )
-            return
+            return self._fail(went_back, 1, sent_at)
         fetched = IdSegment(max_id, count, sent_at, self._options.ttl)
         segment = fetched.clipped(lowest=1, highest=self._options.max_id)
         self._used_up = max_id >= self._options.max_id
         if segment is None and not self._used_up:
-            self._fail(self._not_positive(max_id), 1, sent_at)
-            return
+            return self._fail(self._not_positive(max_id), 1, sent_at)
         self._link(segment, fetched)
+        return True
 
     def _link(self, segment: IdSegment | None, fetched: IdSegment) -> None:
         now = self._clock.monotonic()
@@ -178,6 +178,8 @@ class Supply(Stock):
         """Serve whom the chain can serve; what is left over goes in hand when nobody waits."""
         waiters = self._waiters
         if waiters:
+            if self._options.ttl != FOREVER:
+                self._drop_expired()  # what was fresh when they began to wait
             waiters.serve(self._chain.remaining + self._left(), self._take)
             if self._used_up and waiters:
                 waiters.fail(self._overflow)
@@ -195,11 +197,12 @@ class Supply(Stock):
         self._last_error = error
         self._failures += 1
         self._attempt += 1
-        if self._attempt == 1:
+        went_back = isinstance(error, StoreRolledBackError)
+        if self._attempt == 1 or went_back:
             logger.warning("%s: cannot fetch a segment: %s", self._label(), error)
         took = self._clock.monotonic() - sent_at
         self._emit(FetchFailed, error=error, attempt=self._attempt, took=took)
-        if isinstance(error, StoreRolledBackError):
+        if went_back:
             self._retire(error)
         elif not error.retryable:
             self._waiters.fail(self._unavailable)
