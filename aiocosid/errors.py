@@ -289,14 +289,13 @@ class StoreRolledBackError(StoreError):
         expected: the lowest max id that a sound store could have answered.
     """
 
-    def __init__(self, store: str, *, counter: str, seen: int, expected: int) -> None:
-        name = counter.partition(".")[2] or counter
+    def __init__(self, store: str, *, namespace: str, name: str, seen: int, expected: int) -> None:
         super().__init__(
             store,
-            f"counter {counter!r} went backwards: {seen} came, at least {expected} was due; "
-            f"raise it with 'aiocosid set-floor {name} --above N' to a number above every id "
-            "ever handed out, then open the generator anew",
+            f"counter '{namespace}.{name}' went backwards: {seen} came, at least {expected} was "
+            f"due; raise it with 'aiocosid set-floor {name} --namespace {namespace} --above N' to "
+            "a number above every id ever handed out, then open the generator anew",
         )
-        self.counter = counter
+        self.counter = f"{namespace}.{name}"
         self.seen = seen
         self.expected = expected

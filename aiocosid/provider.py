@@ -172,6 +172,9 @@ class IdProvider(Component):
     ) -> SegmentChainId:
         """Return the open `SegmentChainId` of this name; it is made by the first call.
 
+        The settings are those of that call; of a later one only ``step`` is looked at.  A cancelled
+        call makes no generator; its first segment may have been reserved, and is a gap then.
+
         Args:
             name: the counter's name in the provider's namespace.
             step: ids per segment.

@@ -10,7 +10,7 @@ from anyio.lowlevel import checkpoint
 
 from .. import _fork
 from ..abc import IdGenerator
-from ..errors import CosIdError, ForkedError, SegmentUnavailableError, WouldBlock, WrongLoopError
+from ..errors import CosIdError, ForkedError, SegmentUnavailableError, WouldBlock
 from ..events import WaitTimedOut
 from ._options import check_integer
 from ._segment import FOREVER
@@ -70,7 +70,7 @@ class SegmentGenerator(Supply, IdGenerator):
     async def next_ids(self, n: int) -> list[int]:
         """Return exactly ``n`` ids, 1 to 10 million; see `aiocosid.abc.IdGenerator.next_ids`."""
         if self._find_loop() is not self._loop:
-            raise WrongLoopError(self._label())
+            self._check_usable()  # raises: it may be closed, or forked from, besides
         piece, self._piece = self._piece, _EMPTY  # from here on no other thread can step it
         left = length_hint(piece)
         if type(n) is int and 0 < n <= left:
@@ -122,7 +122,7 @@ class SegmentGenerator(Supply, IdGenerator):
         if len(pieces) == 1 and n <= LONG_PIECE:
             return list(pieces[0])
         ids: list[int] = []
-        turn_at = LONG_PIECE
+        turn_at, process = LONG_PIECE, _fork.generation
         try:
             for piece in pieces:
                 for start in range(0, len(piece), LONG_PIECE):
@@ -133,7 +133,7 @@ class SegmentGenerator(Supply, IdGenerator):
         except BaseException:
             self._discard(n, "cancelled")
             raise
-        self._check_process()
+        self._check_process(process)
         return ids
 
     async def _cross(self) -> None:
@@ -214,7 +214,7 @@ class SegmentGenerator(Supply, IdGenerator):
 
     async def _wait(self, n: int) -> list[range]:
         """Stand in line for ``n`` ids, for as long as ``wait_timeout``."""
-        event = anyio.Event()
+        event, process = anyio.Event(), _fork.generation
         waiter = Waiter(n, event.set)
         self._line_up(waiter)
         if not waiter.is_done:
@@ -226,7 +226,7 @@ class SegmentGenerator(Supply, IdGenerator):
                 raise
         elif n:
             await self._let_others_run(waiter)
-        self._check_process()
+        self._check_process(process)
         if waiter.pieces is not None:
             return waiter.pieces
         if waiter.error is not None:
@@ -276,9 +276,12 @@ class SegmentGenerator(Supply, IdGenerator):
         error.__cause__ = self._last_error
         return error
 
-    def _check_process(self) -> None:
-        """Raise if this coroutine was suspended in one process and goes on in its child."""
-        if self._born != _fork.generation:
+    def _check_process(self, begun_in: int) -> None:
+        """Raise if the calling coroutine was suspended in one process and goes on in its child.
+
+        Not by when the generator was opened: the child may have opened it anew meanwhile.
+        """
+        if begun_in != _fork.generation:
             raise ForkedError(self._label())
 
     # Opening, expiry, closing.

@@ -164,6 +164,8 @@ class Stock(Component):
             while self._pace.is_grown and self._unusable is None:
                 demand = self._handed_out() + self._waits
                 await self._sleep(self._options.quiet_period)
+                if self._unusable is not None:
+                    break
                 idle = demand == self._handed_out() + self._waits and not self._waiters
                 before = self._pace.distance
                 if self._pace.end_period(self._chain.remaining + self._left(), idle=idle):

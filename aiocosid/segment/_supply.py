@@ -25,6 +25,7 @@ __all__ = ("Supply",)
 
 FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
 LAST_BACKOFF: Final = 1.0  # seconds; an outage is over for us at most this long after it ended
+BACKOFF_SHARE: Final = 0.2  # of wait_timeout: who begins to wait during a pause sees an attempt
 
 
 class Supply(Stock):
@@ -122,7 +123,8 @@ class Supply(Stock):
 
     async def _back_off(self) -> None:
         """Sleep: longer after each failure, and not in step with other processes."""
-        delay = min(LAST_BACKOFF, FIRST_BACKOFF * 2 ** min(self._attempt - 1, 10))
+        longest = min(LAST_BACKOFF, self._options.wait_timeout * BACKOFF_SHARE)
+        delay = min(longest, FIRST_BACKOFF * 2 ** min(self._attempt - 1, 10))
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
         await self._sleep(delay * jitter)
 
@@ -136,7 +138,8 @@ class Supply(Stock):
         if last is not None and max_id < last + count:
             went_back = StoreRolledBackError(
                 self._distributor.store,
-                counter=self._distributor.namespaced_name,
+                namespace=self._distributor.namespace,
+                name=self._distributor.name,
                 seen=max_id,
                 expected=last + count,
             )

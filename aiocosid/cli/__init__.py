@@ -1,0 +1,43 @@
+"""The command line, ``aiocosid``.  Requires the ``cli`` extra.
+
+It does nothing that a user of the library could not do; docs/reference/cli.md describes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from ..errors import MissingExtraError
+from ._exit import ExitCode, OutputError, discard_output, report
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+__all__ = ("main",)
+
+
+def main() -> NoReturn:
+    """Run the command in ``sys.argv`` and exit with a code that a script can use."""
+    try:
+        code = _run()
+    except KeyboardInterrupt:
+        discard_output()
+        code = ExitCode.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - report() raises what it does not know
+        code = report(error)
+    sys.exit(code)
+
+
+def _run() -> int:
+    if sys.stdout is None:  # closed by the caller: nothing may be reserved that nobody can see
+        raise OutputError(OSError(errno.EBADF, os.strerror(errno.EBADF)))
+    try:
+        from ._app import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("aiocosid"):
+            raise
+        raise MissingExtraError(error.name or "typer", extra="cli") from error
+    return run()

@@ -1,0 +1,216 @@
+"""The commands: their names and options, and what they do in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from .. import connect
+from ..abc import DEFAULT_NAMESPACE
+from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
+from ._exit import PROGRAM, ExitCode, printable, redacted
+from ._options import (
+    DEFAULT_STORE,
+    DEFAULT_TIMEOUT,
+    AnyNamespace,
+    Name,
+    Namespace,
+    Seconds,
+    StoreUrl,
+    Timeout,
+)
+from ._output import (
+    TableFormat,
+    TextFormat,
+    progress_bar,
+    write,
+    write_counters,
+    write_ids,
+    write_json,
+    write_table,
+)
+from ._session import Session
+
+__all__ = ("app", "run")
+
+app = typer.Typer(
+    help="Unique, rising, compact ids from a counter that many processes share.",
+    epilog="Exit codes: 0 done, 2 bad argument, 3 store unavailable (try again), 4 store refused, "
+    "5 ids used up or store rolled back, 130 Ctrl-C.",
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,  # they print local variables, and a URL holds a password
+)
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code.
+
+    Args:
+        argv: the words after the program's name; by default the process's own.
+
+    Raises:
+        Exception: what `aiocosid.cli._exit.report` turns into a line and an exit code.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    # A warning of the library would be a second line beside the error that it leads to.
+    logging.basicConfig(handlers=[logging.NullHandler()])
+    try:
+        # Not standalone: click would write its own kind of message, and end the process.
+        code: int | None = app(args=argv, prog_name=PROGRAM, standalone_mode=False)
+    except typer.Abort as error:  # what older releases make of Ctrl-C
+        raise KeyboardInterrupt from error
+    return code or ExitCode.OK
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        write(f"{PROGRAM} {version('aiocosid')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None: ...
+
+
+@app.command("next")
+def next_(
+    name: Name,
+    *,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many ids.")] = 1,
+    store: StoreUrl = DEFAULT_STORE,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    step: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Reserve at most so many ids by one call to the store; all without it."
+        ),
+    ] = None,
+    layout: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Print the next ids of a counter, which is created on first use.
+
+    Exactly as many as asked for are reserved.  What is reserved but not printed, because of
+    Ctrl-C or a closed pipe, is a gap and never given to anybody else.
+    """
+    with (
+        Session(store, timeout=timeout) as session,
+        # closing(): the distributor is done with before the session is, whatever happens.
+        closing(_reserved(session, name, namespace, count, step or count)) as segments,
+    ):
+        write_ids(segments, layout)
+
+
+def _reserved(
+    session: Session, name: str, namespace: str, count: int, step: int
+) -> Generator[range]:
+    distributor = session.store.segment_distributor(namespace=namespace, name=name, step=step)
+    session.call(distributor.aopen)
+    try:
+        while count > 0:
+            size = min(step, count)
+            max_id = session.call(distributor.next_max_id, size)
+            yield range(max_id - size + 1, max_id + 1)
+            count -= size
+    finally:
+        session.call(distributor.aclose)
+
+
+@app.command()
+def init(*, store: StoreUrl = DEFAULT_STORE, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
+    """Create the tables that the store needs; may be repeated."""
+    with Session(store, timeout=timeout) as session:
+        session.call(session.store.create_schema)
+    write(f"{printable(redacted(store))} is ready\n")
+
+
+@app.command()
+def inspect(
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    namespace: AnyNamespace = None,
+    layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Show the counters of a store."""
+    with Session(store, timeout=timeout) as session:
+        counters = session.call(session.store.counters, namespace=namespace)
+    write_counters(counters, layout)
+
+
+@app.command()
+def set_floor(
+    name: Name,
+    *,
+    above: Annotated[int, typer.Option(help="The highest id that was ever handed out.")],
+    store: StoreUrl = DEFAULT_STORE,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    layout: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Raise a counter so that every further id is above a number; never lowers it.
+
+    For a store that lost writes, as after a restored backup.  Close the generators that may hold
+    ids at or below the number first.
+    """
+    with Session(store, timeout=timeout) as session:
+        # Made only to have the name checked by the rules for names.
+        session.store.segment_distributor(namespace=namespace, name=name)
+        counter = session.call(session.store.set_floor, namespace=namespace, name=name, above=above)
+    if layout is TextFormat.JSON:
+        write_json(asdict(counter))
+        return
+    already = f", above {above} already" if counter.last_max_id > above else ""
+    write(f"{printable(counter.namespaced_name)} is at {counter.last_max_id}{already}\n")
+
+
+@app.command()
+def bench(
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    seconds: Seconds = 3.0,
+    layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Measure the generator here, beside an empty coroutine method.
+
+    Its counter lies in a namespace of its own, aiocosid-bench.
+    """
+    found = asyncio.run(_measured(store, seconds, timeout))
+    if layout is TableFormat.JSON:
+        write_json(asdict(found))
+    else:
+        _write_measurement(found)
+
+
+async def _measured(store: str, seconds: float, wait_timeout: float) -> Measurement:
+    with progress_bar("measuring") as show:
+        async with connect(store, namespace=BENCH_NAMESPACE) as ids:
+            chain = await ids.segment_chain(BENCH_NAME, wait_timeout=wait_timeout)
+            return await measure(chain, seconds=seconds, on_progress=show)
+
+
+def _write_measurement(found: Measurement) -> None:
+    rates = {
+        "await an empty coroutine method": found.empty_calls_per_second,
+        "await next_id()": found.next_id_per_second,
+        "await next_ids(1000), per id": found.next_ids_per_second,
+    }
+    rows = [(what, f"{rate:,.0f}", f"{1e9 / rate:,.1f}") for what, rate in rates.items()]
+    write_table(("", "per second", "ns each"), rows)
+    write(f"one next_id() takes {found.next_id_ratio:.2f} times as long as an empty call\n")

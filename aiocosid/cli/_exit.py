@@ -1,0 +1,137 @@
+"""How a command ends: its exit code, and the one line that says why.
+
+Nothing here needs the extra, so that its absence can be reported in the same way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import suppress
+from enum import IntEnum
+from typing import Final
+
+from ..errors import (
+    CosIdError,
+    IdOverflowError,
+    InvalidArgumentError,
+    MissingExtraError,
+    StoreError,
+    StoreRolledBackError,
+)
+
+__all__ = (
+    "PROGRAM",
+    "ExitCode",
+    "OutputError",
+    "code_of",
+    "discard_output",
+    "one_line",
+    "printable",
+    "redacted",
+    "report",
+)
+
+PROGRAM: Final = "aiocosid"
+
+# Up to the last "@": better to lose a few words of a sentence than to show half a password.
+_PASSWORD: Final = re.compile(r"(?s)(://.*?:).*@")
+_SECRET_PARAMETER: Final = re.compile(r"(?i)([?&](?:\w*passw(?:or)?d|\w*secret)=)[^\s&#'\"]*")
+
+
+class ExitCode(IntEnum):
+    """What a script is told; a code never changes its meaning."""
+
+    OK = 0
+    FAILED = 1  # none of the others: the output cannot be written, or a bug
+    USAGE = 2  # click's own code
+    UNAVAILABLE = 3
+    REFUSED = 4
+    USED_UP = 5
+    INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+    PIPE_CLOSED = 141  # 128 + SIGPIPE, as `yes | head` ends
+
+
+class OutputError(Exception):
+    """Standard output takes no more.
+
+    Attributes:
+        is_pipe: whether it is a pipe whose reader has gone, which is nobody's mistake.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"cannot write to standard output: {error.strerror or error}")
+        self.is_pipe = isinstance(error, BrokenPipeError)
+
+
+def code_of(error: CosIdError) -> ExitCode:
+    """Return the exit code for an error of the library."""
+    match error:
+        case InvalidArgumentError() | MissingExtraError():
+            return ExitCode.USAGE
+        case IdOverflowError() | StoreRolledBackError():
+            return ExitCode.USED_UP
+        case _ if error.retryable:
+            return ExitCode.UNAVAILABLE
+        case StoreError():
+            return ExitCode.REFUSED
+        case _:
+            return ExitCode.FAILED
+
+
+def report(error: Exception) -> int:
+    """Say on standard error what went wrong, in one line, and return the exit code.
+
+    Raises:
+        Exception: ``error`` itself, if it is none that a command may end with: a bug, whose
+            traceback is worth more than its last line.
+    """
+    match error:
+        case CosIdError():
+            code, sentence = int(code_of(error)), str(error)
+        case OutputError():
+            discard_output()
+            if error.is_pipe:
+                return ExitCode.PIPE_CLOSED
+            code, sentence = ExitCode.FAILED, str(error)
+        case _:
+            # click's usage errors; their root has a public name in typer from 0.28 on only.
+            explain = getattr(error, "format_message", None)
+            if explain is None:
+                raise error
+            code, sentence = ExitCode.USAGE, f"{explain()} (see {PROGRAM} --help)"
+    if sys.stderr is not None:  # closed by the caller; print() would take standard output instead
+        print(f"{PROGRAM}: error: {one_line(redacted(sentence))}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def discard_output() -> None:
+    """Let what standard output still holds go nowhere.
+
+    The interpreter flushes it at its end: into a disk that is full, and says so once more, or into
+    a pipe that nobody empties, and hangs.
+    """
+    if sys.stdout is None:
+        return
+    with suppress(OSError):  # nothing that has a descriptor
+        descriptor = sys.stdout.fileno()
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, descriptor)
+        os.close(null)
+
+
+def redacted(text: str) -> str:
+    """Return the text with the password of every URL in it replaced by ``***``."""
+    text = _PASSWORD.sub(r"\1***@", text)
+    return _SECRET_PARAMETER.sub(r"\1***", text)
+
+
+def one_line(text: str) -> str:
+    """Return the text without line breaks and without what a terminal would act on."""
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """Return the text with escapes for what is no visible character: a store may hold anything."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,180 @@
+"""What the commands print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from enum import StrEnum
+from io import StringIO
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from ._exit import OutputError, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from ..abc import Counter
+
+__all__ = (
+    "TableFormat",
+    "TextFormat",
+    "progress_bar",
+    "write",
+    "write_counters",
+    "write_ids",
+    "write_json",
+    "write_table",
+)
+
+CHUNK: Final = 10_000  # ids turned into text at a time
+UNBOUNDED: Final = 10_000  # columns of a table that no terminal shows
+PROGRESS_STEP: Final = 0.01  # share of the whole between two pictures of the bar
+
+
+class TextFormat(StrEnum):
+    """How ids, or a sentence, are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class TableFormat(StrEnum):
+    """How a table is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def write(text: str) -> None:
+    """Write to standard output, now.
+
+    Raises:
+        OutputError: it takes no more.
+    """
+    try:
+        try:
+            sys.stdout.write(text)
+        except UnicodeEncodeError as error:  # a counter's name, on a terminal that is not UTF-8
+            sys.stdout.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        raise OutputError(error) from error
+
+
+def write_ids(segments: Iterable[range], layout: TextFormat) -> None:
+    """Write ids: as text while they come, one a line; as a JSON array when all of them are there.
+
+    Raises:
+        OutputError: standard output takes no more.
+    """
+    if layout is TextFormat.TEXT:
+        for segment in segments:
+            for chunk in _chunks(segment):
+                write("\n".join(map(str, chunk)) + "\n")
+        return
+    separator = "["
+    for segment in list(segments):  # ranges, not ids; an error leaves no half an array
+        for chunk in _chunks(segment):
+            write(separator + ", ".join(map(str, chunk)))
+            separator = ", "
+    write("]\n")
+
+
+def _chunks(segment: range) -> Iterator[range]:
+    return (segment[start : start + CHUNK] for start in range(0, len(segment), CHUNK))
+
+
+def write_counters(counters: Sequence[Counter], layout: TableFormat) -> None:
+    """Write counters as a table or as a JSON array of objects.
+
+    Raises:
+        OutputError: standard output takes no more.
+    """
+    if layout is TableFormat.JSON:
+        write_json([asdict(counter) for counter in counters])
+        return
+    if not counters:
+        write("no counters\n")
+        return
+    rows = [
+        (printable(c.namespaced_name), str(c.last_max_id), _time(c.last_fetch_time))
+        for c in counters
+    ]
+    write_table(("counter", "last max id", "last fetch (UTC)"), rows)
+
+
+def _time(seconds: int | None) -> str:
+    if seconds is None:
+        return "-"
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, OSError, ValueError):  # whatever somebody put into the column
+        return str(seconds)
+
+
+def write_json(value: object) -> None:
+    """Write one JSON document on a line.
+
+    Raises:
+        OutputError: standard output takes no more.
+    """
+    write(json.dumps(value) + "\n")
+
+
+def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a table; the first column holds text, the others numbers.  Nothing is ever cut off.
+
+    Raises:
+        OutputError: standard output takes no more.
+    """
+    # Drawn here and written by us: rich's own way to end on a broken pipe is to end the process.
+    drawn = _Drawing()
+    console = Console(file=drawn, width=None if sys.stdout.isatty() else UNBOUNDED)
+    table = Table()
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))  # Text: a name with [brackets] is no markup
+    console.print(table)
+    write(drawn.getvalue())
+
+
+class _Drawing(StringIO):
+    """Collects what is drawn for standard output."""
+
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoding = sys.stdout.encoding  # what cannot be encoded is drawn in ASCII
+
+    def isatty(self) -> bool:
+        return sys.stdout.isatty()
+
+
+@contextmanager
+def progress_bar(description: str) -> Generator[Callable[[float], None]]:
+    """Draw a bar on standard error if that is a terminal; yield what is told the share, 0 to 1."""
+    console = Console(stderr=True)
+    # No refresh of its own: its thread would disturb what is measured.
+    with Progress(
+        console=console, auto_refresh=False, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task(description, total=1.0)
+        shown = 0.0
+
+        def show(share: float) -> None:
+            nonlocal shown
+            if share - shown >= PROGRESS_STEP:
+                shown = share
+                progress.update(task, completed=share, refresh=True)
+
+        yield show

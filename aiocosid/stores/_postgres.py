@@ -1,0 +1,136 @@
+"""What the PostgreSQL store knows of its server: URL, statements, and what its errors mean."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from typing import Final
+from urllib.parse import urlsplit
+
+from ..errors import (
+    InvalidArgumentError,
+    MissingExtraError,
+    SchemaMissingError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+)
+from ._executor import OutOfRangeError
+from ._sql import NAME_WIDTH, TABLE, Dialect
+
+try:
+    from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError
+except ModuleNotFoundError as _exc:
+    raise MissingExtraError("asyncpg", extra="postgres") from _exc
+
+__all__ = ("POSTGRES", "checked_url", "refused_url", "translated")
+
+POSTGRES: Final = Dialect(
+    # Bare CREATE TABLE IF NOT EXISTS fails for one of two that run it at once, and for a user who
+    # may not create tables even if there is nothing to create.
+    create_table=f"""
+DO $$
+BEGIN
+    IF to_regclass('{TABLE}') IS NULL THEN
+        PERFORM pg_advisory_xact_lock(hashtext('aiocosid'));
+        CREATE TABLE IF NOT EXISTS {TABLE} (
+            name varchar({NAME_WIDTH}) NOT NULL,
+            last_max_id bigint NOT NULL DEFAULT 0,
+            last_fetch_time bigint NOT NULL DEFAULT 0,
+            CONSTRAINT cosid_pk PRIMARY KEY (name)
+        );
+    END IF;
+END
+$$
+""",
+    next_max_id="""
+INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
+VALUES ($1, $2::bigint, extract(epoch from now())::bigint)
+ON CONFLICT (name) DO UPDATE
+SET last_max_id = c.last_max_id + $3::bigint, last_fetch_time = excluded.last_fetch_time
+RETURNING last_max_id
+""",
+    set_floor="""
+INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
+VALUES ($1, $2::bigint, extract(epoch from now())::bigint)
+ON CONFLICT (name) DO UPDATE SET last_max_id = greatest(c.last_max_id, excluded.last_max_id)
+RETURNING last_max_id, last_fetch_time
+""",
+    counter="SELECT last_max_id FROM cosid WHERE name = $1",
+    counters="""
+SELECT name, last_max_id, last_fetch_time FROM cosid
+WHERE substr(name, 1, length($1::text)) = $1::text
+""",
+)
+
+# By SQLSTATE; the longest prefix counts.
+_MEANINGS: Final[dict[str, type[StoreError]]] = {
+    "08": StoreUnavailableError,  # the connection was lost or refused; also all of PgBouncer's
+    "0P": StoreAuthenticationError,  # no such role
+    "22003": OutOfRangeError,
+    "25006": StoreUnavailableError,  # read-only: a standby, since the primary moved
+    "28": StoreAuthenticationError,
+    "40": StoreUnavailableError,  # rolled back, nothing was written: conflict or deadlock
+    "42501": StoreAuthenticationError,  # no privilege
+    "53": StoreUnavailableError,  # out of connections, memory or disk
+    "55P03": StoreUnavailableError,  # lock_timeout
+    "57": StoreUnavailableError,  # starting, shutting down, cancelled by the administrator
+    "57P04": StoreError,  # the database was dropped
+    "58": StoreUnavailableError,  # the server's own input or output
+}
+
+_URL_FORM: Final = (
+    "postgresql://user:password@host:port/database; "
+    "in user and password everything but letters and digits percent-encoded"
+)
+_HOST: Final = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]*)(:[0-9]{1,5})?")
+
+
+def checked_url(url: str) -> str:
+    """Return the URL if its form is right; it is read by asyncpg when it connects.
+
+    Raises:
+        InvalidArgumentError: it is malformed; the sentence holds no part that may be secret.
+    """
+    try:
+        parts = urlsplit(url)
+    except (AttributeError, TypeError, ValueError):
+        raise refused_url() from None
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    if (
+        parts.scheme not in {"postgres", "postgresql"}
+        or parts.fragment
+        or "@" in parts.path + parts.query
+    ):
+        raise refused_url()
+    if not all(_HOST.fullmatch(host) for host in hosts):
+        raise refused_url()
+    return url
+
+
+def refused_url() -> InvalidArgumentError:
+    """Return the error for a URL, not a word of which is shown."""
+    return InvalidArgumentError("url", "postgresql:...", expected=_URL_FORM)
+
+
+def translated(label: str, exc: Exception) -> StoreError:
+    """Turn what asyncpg raises into our errors."""
+    reason = f"{exc.args[0]}" if exc.args and isinstance(exc.args[0], str) else str(exc)
+    reason = reason or ("no answer" if isinstance(exc, TimeoutError) else type(exc).__name__)
+    if isinstance(exc, PostgresError):
+        return _refusal(label, getattr(exc, "sqlstate", None) or "", reason)
+    if isinstance(exc, ssl.SSLCertVerificationError):
+        return StoreError(label, f"the server's certificate is not trusted: {reason}")
+    # OSError: refused, reset, unknown host, timed out.  InternalClientError: among others a session
+    # that was ended while it was idle, as asyncpg sees it.  Those connections are gone by now.
+    outages = OSError, InterfaceError, InternalClientError
+    return (StoreUnavailableError if isinstance(exc, outages) else StoreError)(label, reason)
+
+
+def _refusal(label: str, state: str, reason: str) -> StoreError:
+    if state == "42P01":
+        return SchemaMissingError(label, table=TABLE)
+    for length in (5, 2):
+        if (meaning := _MEANINGS.get(state[:length])) is not None:
+            return meaning(label, reason)
+    return StoreError(label, reason)

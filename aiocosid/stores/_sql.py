@@ -1,0 +1,304 @@
+"""What the SQL stores share: a distributor and a store over one `Executor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
+
+from ..abc import (
+    DEFAULT_NAMESPACE,
+    DEFAULT_STEP,
+    MAX_ID,
+    Counter,
+    IdSegmentDistributor,
+    Store,
+)
+from ..errors import (
+    CorruptCounterError,
+    CosIdError,
+    IdOverflowError,
+    InvalidArgumentError,
+    NameTooLongError,
+    StoreUnavailableError,
+)
+from ._executor import OutOfRangeError
+from ._watermark import HighWater
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._executor import Executor
+
+__all__ = ("NAME_WIDTH", "TABLE", "Dialect", "SqlIdSegmentDistributor", "SqlStore")
+
+TABLE: Final = "cosid"
+NAME_WIDTH: Final = 100  # characters; CosId's varchar(100)
+SHOWN: Final = 40  # characters of a damaged value that an error repeats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """The statements of one database, all on CosId's own table ``cosid``.
+
+    Each is atomic by itself.  Parameters are by name, in the order given here.
+
+    Attributes:
+        create_table: creates the table if it is missing, whoever else does so at the same time.
+        next_max_id: (name, first, step) adds ``step`` to a counter, or creates it at ``first``,
+            and answers ``last_max_id``; no row, or `OutOfRangeError`, if it cannot be advanced.
+        set_floor: (name, above) raises or creates a counter and answers ``last_max_id`` and
+            ``last_fetch_time``; no row if it holds no integer.
+        counter: (name) answers ``last_max_id``.
+        counters: (prefix) answers the three columns of every counter whose name begins so.
+    """
+
+    create_table: str
+    next_max_id: str
+    set_floor: str
+    counter: str
+    counters: str
+
+
+class SqlIdSegmentDistributor(IdSegmentDistributor):
+    """A row of the table ``cosid``, advanced by one statement for each segment."""
+
+    __slots__ = ("_executor", "_owns_executor", "_water")
+
+    dialect: ClassVar[Dialect]
+
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        namespace: str,
+        name: str,
+        offset: int,
+        step: int,
+        owns_executor: bool = False,
+    ) -> None:
+        """Describe a counter; nothing is sent yet.
+
+        Args:
+            executor: runs the statements.
+            namespace: the counter's namespace.
+            name: the counter's name.
+            offset: where a new counter starts.
+            step: ids per segment.
+            owns_executor: whether `aclose` closes it.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
+        """
+        super().__init__(namespace=namespace, name=name, offset=offset, step=step)
+        _check_name(self.namespaced_name)
+        self._executor = executor
+        self._owns_executor = owns_executor
+        self._water = HighWater()
+
+    @classmethod
+    def _on(cls, executor: Executor, **described: Any) -> Self:  # noqa: ANN401 - as for __init__
+        """Make one that shares an executor, past the subclass's own ``__init__``."""
+        made = cls.__new__(cls)
+        SqlIdSegmentDistributor.__init__(made, executor, **described)
+        return made
+
+    async def next_max_id(self, step: int) -> int:
+        """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
+
+        A cancelled call may have taken effect; its range is a gap then, and no later call gets to
+        see its reply.
+
+        Raises:
+            InvalidArgumentError: ``step`` is below 1; nothing was sent.
+            IdOverflowError: the counter would pass 2^63-1; nothing was written.
+            CorruptCounterError: the row holds no integer; nothing was written.
+            SchemaMissingError: the table ``cosid`` does not exist.
+            StoreAuthenticationError: the store rejects the user, the password or the rights.
+            StoreUnavailableError: the store cannot be reached, is busy, or does not answer.
+            StoreRolledBackError: the counter is lower than it was.
+            ForkedError: the distributor, or the client beneath it, is the parent process's.
+            WrongLoopError: the connections are in use on another event loop.
+        """
+        if type(step) is not int or step < 1:
+            raise InvalidArgumentError("step", step, expected="an integer, at least 1")
+        first = self.offset + step
+        if first > MAX_ID:
+            raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
+        self._water.ensure_own(repr(self))
+        sent = self._water.sent()
+        try:
+            max_id = await self._advanced(first, step)
+        except CosIdError:
+            self._water.ensure_own(repr(self))
+            raise
+        # Suspended across a fork: the range is the parent's.
+        self._water.ensure_own(repr(self))
+        return self._water.check(self, max_id, step=step, sent=sent)
+
+    async def _advanced(self, first: int, step: int) -> int:
+        name, statement = self.namespaced_name, self.dialect.next_max_id
+        try:
+            row = await self._executor.fetch_row(statement, name=name, first=first, step=step)
+        except OutOfRangeError as error:
+            raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
+        if row is None:
+            await _refused(self._executor, self.dialect, name, step)
+        return _integer(self._executor, name, row[0])
+
+    async def aopen(self) -> None:
+        """Get ready in this process; connects when it is used.
+
+        Raises:
+            ForkedError: the client was passed in, and is the parent's.
+        """
+        await self._executor.aopen()
+        self._water.adopt()
+
+    async def aclose(self) -> None:
+        """Close connections made from a URL; a client that was passed in stays open.
+
+        Raises:
+            WrongLoopError: they are in use on another event loop.
+        """
+        if self._owns_executor:
+            await self._executor.aclose()
+
+
+class SqlStore(Store):
+    """The table ``cosid`` of one database."""
+
+    __slots__ = ("_executor",)
+
+    distributor: ClassVar[type[SqlIdSegmentDistributor]]
+
+    def __init__(self, executor: Executor) -> None:
+        """Work on an executor."""
+        self._executor = executor
+
+    @classmethod
+    def _on(cls, executor: Executor) -> Self:
+        """Make one past the subclass's own ``__init__``."""
+        made = cls.__new__(cls)
+        SqlStore.__init__(made, executor)
+        return made
+
+    def __repr__(self) -> str:
+        """Name the database, without credentials."""
+        return f"<{type(self).__name__} {self._executor.label}>"
+
+    def segment_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> SqlIdSegmentDistributor:
+        """Return a distributor on this store's connections; nothing is sent yet.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
+        """
+        return self.distributor._on(
+            self._executor, namespace=namespace, name=name, offset=offset, step=step
+        )
+
+    async def create_schema(self) -> None:
+        """Create the table ``cosid`` if it is missing; many processes may do so at once.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        await self._executor.fetch_rows(self.distributor.dialect.create_table)
+
+    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
+        """Return the counters, ordered by name.
+
+        Args:
+            namespace: only the ones whose name begins with it and a dot; None for all.
+
+        Raises:
+            CorruptCounterError: a row holds no integer.
+            StoreError: the store refuses or cannot be reached.
+        """
+        prefix = "" if namespace is None else f"{namespace}."
+        rows = await self._executor.fetch_rows(self.distributor.dialect.counters, prefix=prefix)
+        # Here, because every database has an order of its own.
+        return sorted((self._counter(*row) for row in rows), key=lambda each: each.namespaced_name)
+
+    async def set_floor(
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
+    ) -> Counter:
+        """Raise a counter to ``above`` if it is lower or missing.
+
+        A cancelled call may have taken effect; it is safe to repeat.
+
+        Raises:
+            InvalidArgumentError: ``above`` is outside its range.
+            CorruptCounterError: the row holds no integer; nothing was written.
+            StoreError: the store refuses or cannot be reached.
+        """
+        if type(above) is not int or not 0 <= above <= MAX_ID:
+            raise InvalidArgumentError("above", above, expected=f"an integer from 0 to {MAX_ID}")
+        described = self.segment_distributor(namespace=namespace, name=name)
+        key, dialect = described.namespaced_name, described.dialect
+        row = await self._executor.fetch_row(dialect.set_floor, name=key, above=above)
+        if row is None:
+            await _refused(self._executor, dialect, key, 0)
+        return self._counter(key, *row)
+
+    async def aopen(self) -> None:
+        """Get ready in this process; connects when it is used.
+
+        Raises:
+            ForkedError: the client was passed in, and is the parent's.
+        """
+        await self._executor.aopen()
+
+    async def __aenter__(self) -> Self:
+        """Return the store, ready in this process; connections are opened on first use."""
+        await self.aopen()
+        return self
+
+    async def aclose(self) -> None:
+        """Close connections made from a URL; a client that was passed in stays open.
+
+        Raises:
+            WrongLoopError: they are in use on another event loop.
+        """
+        await self._executor.aclose()
+
+    def _counter(self, name: str, last_max_id: object, last_fetch_time: object) -> Counter:
+        return Counter(
+            namespaced_name=name,
+            last_max_id=_integer(self._executor, name, last_max_id),
+            last_fetch_time=last_fetch_time if type(last_fetch_time) is int else None,
+        )
+
+
+def _check_name(name: str) -> None:
+    if len(name) > NAME_WIDTH:
+        raise NameTooLongError(name, limit=NAME_WIDTH)
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise InvalidArgumentError(
+            "namespace.name", name, expected="a text that UTF-8 can hold"
+        ) from None
+
+
+def _integer(executor: Executor, name: str, value: object) -> int:
+    if type(value) is not int:
+        found = f"{value!r:.{SHOWN}}"
+        raise CorruptCounterError(executor.label, counter=name, found=found)
+    return value
+
+
+async def _refused(executor: Executor, dialect: Dialect, name: str, step: int) -> NoReturn:
+    """Find out why a counter could not be advanced; nothing was written."""
+    row = await executor.fetch_row(dialect.counter, name=name)
+    if row is not None and _integer(executor, name, row[0]) > MAX_ID - step:
+        raise IdOverflowError(name, limit=MAX_ID)
+    raise StoreUnavailableError(executor.label, f"{name!r} is being repaired by somebody else")

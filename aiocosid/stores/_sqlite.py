@@ -1,0 +1,193 @@
+"""The blocking side of the SQLite store: its URL, its statements, and what runs in its worker."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from ..errors import (
+    InvalidArgumentError,
+    SchemaMissingError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+    UnsupportedRuntimeError,
+)
+from ._sql import NAME_WIDTH, TABLE, Dialect
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ._executor import Value
+
+__all__ = (
+    "BUSY_TIMEOUT",
+    "SQLITE",
+    "check_version",
+    "identity",
+    "path_of",
+    "prepare",
+    "run",
+    "translated",
+)
+
+BUSY_TIMEOUT: Final = 1.5  # seconds for a lock: below the 2 s after which a generator gives up
+WAL_ATTEMPTS: Final = 20  # at setting the journal mode; each waits for one other process
+OLDEST: Final = (3, 35)  # of SQLite's versions: it brought RETURNING
+
+# A sum above int64 would silently become a floating-point number, and a text plus one is one.
+SQLITE: Final = Dialect(
+    create_table=f"""
+CREATE TABLE IF NOT EXISTS {TABLE} (
+    name varchar({NAME_WIDTH}) NOT NULL,
+    last_max_id bigint NOT NULL DEFAULT 0,
+    last_fetch_time bigint NOT NULL DEFAULT 0,
+    CONSTRAINT cosid_pk PRIMARY KEY (name)
+)
+""",
+    next_max_id="""
+INSERT INTO cosid (name, last_max_id, last_fetch_time)
+VALUES (:name, :first, CAST(strftime('%s', 'now') AS INTEGER))
+ON CONFLICT (name) DO UPDATE
+SET last_max_id = cosid.last_max_id + :step, last_fetch_time = excluded.last_fetch_time
+WHERE typeof(cosid.last_max_id) = 'integer'
+AND cosid.last_max_id <= 9223372036854775807 - :step
+RETURNING last_max_id
+""",
+    set_floor="""
+INSERT INTO cosid (name, last_max_id, last_fetch_time)
+VALUES (:name, :above, CAST(strftime('%s', 'now') AS INTEGER))
+ON CONFLICT (name) DO UPDATE SET last_max_id = max(cosid.last_max_id, excluded.last_max_id)
+WHERE typeof(cosid.last_max_id) = 'integer'
+RETURNING last_max_id, last_fetch_time
+""",
+    counter="SELECT last_max_id FROM cosid WHERE name = :name",
+    counters="""
+SELECT name, last_max_id, last_fetch_time FROM cosid
+WHERE substr(name, 1, length(:prefix)) = :prefix
+""",
+)
+
+_OUTAGES: Final = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_SCHEMA,
+}
+_REFUSALS: Final = {sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
+
+
+def check_version() -> None:
+    """Raise `UnsupportedRuntimeError` if Python was built with a SQLite that is too old."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        found = sqlite3.sqlite_version
+        raise UnsupportedRuntimeError(f"SQLite {found} has no RETURNING; 3.35 is the first")
+
+
+def path_of(url: str) -> str:
+    """Return the absolute path that a URL names.
+
+    Raises:
+        InvalidArgumentError: it is malformed, or names no file.
+    """
+    scheme, _, rest = str(url).partition(":")
+    match = re.fullmatch(r"///([^?#\0]+)", rest) if scheme.lower() == "sqlite" else None
+    path = unquote(match[1]) if match else ""
+    if path in {"", ":memory:"} or path.startswith("file:") or "\0" in path:
+        shown = url if scheme.lower() == "sqlite" else f"{scheme}:..."  # it may hold a password
+        raise InvalidArgumentError(
+            "url",
+            shown,
+            expected="sqlite:///ids.db, or sqlite:////var/lib/ids.db for an absolute path; "
+            "for counters that end with the process use memory://",
+        )
+    return os.path.abspath(path)  # noqa: PTH100 - Path would resolve nothing more
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Tell the file that lies there from one that is put in its place."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - of a text
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def prepare(database: sqlite3.Connection) -> None:
+    """Set up a connection of ours, and the table."""
+    # In WAL mode the same as FULL: every commit is synced.  Where there is no WAL, on some file
+    # systems, the deletion of the journal is synced as well, without which it could come back.
+    database.execute("PRAGMA synchronous = EXTRA")
+    database.execute("PRAGMA fullfsync = ON")  # on macOS a mere sync stops at the drive's cache
+    for _ in range(WAL_ATTEMPTS):
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as exc:
+            if _code(exc) != sqlite3.SQLITE_BUSY:
+                raise
+        # This pragma does not wait for the lock as everything else does.
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("ROLLBACK")
+    database.execute(SQLITE.create_table)
+
+
+def run(
+    database: sqlite3.Connection, label: str, statement: str, values: Mapping[str, Value]
+) -> list[Any]:
+    """Run one statement in a transaction of its own.
+
+    Raises:
+        StoreError: the connection is in a transaction, with which the grant could be rolled back.
+    """
+    if database.in_transaction:
+        endless = getattr(database, "autocommit", None) is False  # since Python 3.12
+        raise (StoreError if endless else StoreUnavailableError)(
+            label,
+            "the connection is in a transaction, and ids granted there would come again after a "
+            "rollback; give aiocosid a connection of its own",
+        )
+    level = database.isolation_level
+    database.isolation_level = None  # else Python would begin a transaction and leave it open
+    try:
+        with closing(database.cursor()) as cursor:
+            cursor.row_factory = None
+            return cursor.execute(statement, values).fetchall()
+    finally:
+        database.isolation_level = level
+
+
+def translated(label: str, exc: sqlite3.Error, path: str = "") -> StoreError:
+    """Turn SQLite's error into ours."""
+    code, reason = _code(exc), str(exc)
+    if code == sqlite3.SQLITE_CANTOPEN and path:
+        return _cannot_open(label, path, reason)
+    if code in _OUTAGES:
+        return StoreUnavailableError(label, reason)
+    if code in _REFUSALS:
+        return StoreAuthenticationError(label, reason)
+    if reason.startswith(f"no such table: {TABLE}"):
+        return SchemaMissingError(label, table=TABLE)
+    return StoreError(label, reason)
+
+
+def _cannot_open(label: str, path: str, reason: str) -> StoreError:
+    folder = os.path.dirname(path)  # noqa: PTH120 - of a text
+    if not os.path.isdir(folder):  # noqa: PTH112 - as above
+        return StoreError(label, f"{reason}: there is no folder {folder}")
+    if os.path.isdir(path):  # noqa: PTH112 - as above
+        return StoreError(label, f"{reason}: it is a folder")
+    return StoreAuthenticationError(label, f"{reason}: no right to read and write it")
+
+
+def _code(exc: sqlite3.Error) -> int:
+    """Return the primary code; the extended one is in the higher bits."""
+    return getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

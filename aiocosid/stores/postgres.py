@@ -1,0 +1,251 @@
+"""Counters in a PostgreSQL database.  Requires the ``postgres`` extra."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakSet
+
+import anyio
+
+from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP
+from ..errors import InvalidArgumentError, MissingExtraError, StoreError, WrongLoopError
+from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor, running_asyncio_loop
+from ._postgres import POSTGRES, checked_url, refused_url, translated
+from ._sql import SqlIdSegmentDistributor, SqlStore
+
+try:
+    import asyncpg
+    from asyncpg.exceptions import InterfaceError, PostgresError
+except ModuleNotFoundError as _exc:
+    raise MissingExtraError("asyncpg", extra="postgres") from _exc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._executor import Row, Value
+
+__all__ = ("PostgresIdSegmentDistributor", "PostgresStore")
+
+_CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
+_RELEASE_TIMEOUT: Final = 1.0  # seconds; how long a pool may take to clean a connection
+_MAX_CONNECTIONS: Final = 4  # of a pool of ours; what comes above waits its turn
+
+_Pool = Any  # asyncpg's own annotations stop half-way
+_driver: Any = asyncpg
+
+
+class PostgresIdSegmentDistributor(SqlIdSegmentDistributor):
+    """A counter in PostgreSQL, in CosId's table ``cosid``.
+
+    Runs on asyncio; also behind PgBouncer in transaction mode.  The table is created by
+    `PostgresStore.create_schema`; one that CosId has made will do.
+    """
+
+    __slots__ = ()
+
+    store = "postgres"
+    dialect = POSTGRES
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> None:
+        """Describe a counter on your own pool; nothing is sent yet.
+
+        Args:
+            pool: stays yours to close.  A connection on which a call was cancelled or timed out
+                is terminated, and the pool replaces it.  Behind PgBouncer make the pool with
+                ``statement_cache_size=0``.
+            namespace: the counter's namespace.
+            name: the counter's name.
+            offset: where a new counter starts.
+            step: ids per segment.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range; a single connection is refused,
+                since it runs one query at a time, and its transactions could take grants back.
+            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
+        """
+        executor = _Borrowed(pool)
+        super().__init__(executor, namespace=namespace, name=name, offset=offset, step=step)
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> Self:
+        """Describe a counter on connections of its own, opened on first use, closed by `aclose`.
+
+        Args:
+            url: as for `PostgresStore.from_url`.
+            namespace: the counter's namespace.
+            name: the counter's name.
+            offset: where a new counter starts.
+            step: ids per segment.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed, or an argument outside its range.
+            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
+        """
+        described = {"namespace": namespace, "name": name, "offset": offset, "step": step}
+        return cls._on(_Own(checked_url(url)), owns_executor=True, **described)
+
+
+class PostgresStore(SqlStore):
+    """The counters in one PostgreSQL database."""
+
+    __slots__ = ()
+
+    distributor = PostgresIdSegmentDistributor
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        """Work on your own pool, which stays yours to close; nothing is sent yet.
+
+        Args:
+            pool: as for `PostgresIdSegmentDistributor`.
+
+        Raises:
+            InvalidArgumentError: it is no pool of asyncpg's.
+        """
+        super().__init__(_Borrowed(pool))
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Work on up to four connections of its own, opened on first use and anew after `aclose`.
+
+        Args:
+            url: ``postgresql://user:password@host:port/database``, with ``sslmode`` and whatever
+                else asyncpg understands after a ``?``; several hosts are separated by commas.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed.
+        """
+        return cls._on(_Own(checked_url(url)))
+
+
+async def _fetch(label: str, pool: _Pool, statement: str, *values: Value) -> list[Row]:
+    try:
+        with anyio.fail_after(_CALL_TIMEOUT):
+            connection = await pool.acquire()
+            try:
+                rows: list[Row] = await connection.fetch(statement, *values)
+            except PostgresError:
+                # An answer: the connection is in step with its server.
+                await _release(pool, connection)
+                raise
+            except BaseException:
+                # Torn: the answer may still come, and whoever got the connection next would wait
+                # for it.
+                connection.terminate()
+                raise
+            await _release(pool, connection)
+            return rows
+    except Exception as exc:
+        raise translated(label, exc) from exc
+
+
+async def _release(pool: _Pool, connection: Any) -> None:  # noqa: ANN401 - a pool's own kind
+    try:
+        await pool.release(connection, timeout=_RELEASE_TIMEOUT)
+    except Exception:  # noqa: BLE001, S110 - the answer is in hand, and the pool gets rid of it
+        pass
+    except BaseException:
+        # Else it would be cleaned in the background, by a task that nobody waits for.
+        with suppress(InterfaceError):  # it was done already
+            connection.terminate()
+        raise
+
+
+class _Borrowed(Executor):
+    """On the user's pool."""
+
+    __slots__ = ("_loop", "_pool")
+
+    def __init__(self, pool: object) -> None:
+        if not isinstance(pool, asyncpg.Pool):
+            expected = "an asyncpg.Pool; from_url() takes a URL"
+            raise InvalidArgumentError("pool", type(pool), expected=expected)
+        super().__init__("postgres")
+        self._pool: _Pool = pool
+        self._loop: object = None
+
+    async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
+        self._check_process("make a new pool in this process")
+        loop = running_asyncio_loop(self.label)
+        if self._loop not in {None, loop}:
+            raise WrongLoopError("the pool")
+        self._loop = loop
+        if self._pool.is_closing():
+            raise StoreError(self.label, "the pool is closed")
+        return await _fetch(self.label, self._pool, statement, *values.values())
+
+
+class _Own(OwnExecutor[_Pool]):
+    """On a pool of its own."""
+
+    __slots__ = ("_connections", "_url")
+
+    def __init__(self, url: str) -> None:
+        super().__init__("postgres")
+        self._url = url
+        self._connections: WeakSet[Any] = WeakSet()
+
+    async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
+        pool = await self._ready()
+        try:
+            return await _fetch(self.label, pool, statement, *values.values())
+        except StoreError as error:
+            cause = error.__cause__
+            if not isinstance(cause, ValueError) or isinstance(cause, OSError):
+                raise
+        # The driver could not read the URL; its own sentence may hold a piece of the password.
+        raise refused_url()
+
+    async def _connect(self) -> _Pool:
+        return await _driver.create_pool(
+            self._url,
+            min_size=0,
+            max_size=_MAX_CONNECTIONS,
+            # A connection of PgBouncer's is another server session in every transaction.
+            statement_cache_size=0,
+            init=self._made,
+            reset=_leave,
+        )
+
+    async def _made(self, connection: asyncpg.Connection) -> None:
+        self._connections.add(connection)
+
+    async def _disconnect(self, client: _Pool) -> None:
+        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(Exception):
+            await client.close()
+        client.terminate()
+
+    def _salvage(self, client: _Pool) -> None:
+        with suppress(RuntimeError):  # the loop is closed, says the transport, once it is done
+            client.terminate()
+
+    def _silence(self) -> None:
+        """Lead the parent's sockets nowhere, under the numbers by which destructors know them."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for connection in tuple(self._connections):
+            socket = connection._transport.get_extra_info("socket")
+            if socket is not None and socket.fileno() >= 0:
+                os.dup2(nowhere, socket.fileno())
+        os.close(nowhere)
+        self._connections.clear()
+
+
+async def _leave(_: asyncpg.Connection) -> None:
+    """Change nothing: a statement of ours leaves nothing to reset."""

@@ -1,0 +1,139 @@
+"""Turns what the driver raises into our errors, in one place.
+
+By the names of the classes, because valkey-py has the same ones in a tree of its own; and by what
+the server said, because inside a script or an older driver that is all there is.
+"""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from ...abc import MAX_ID
+from ...errors import (
+    CorruptCounterError,
+    CosIdError,
+    IdOverflowError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+__all__ = ("STORE", "translated")
+
+STORE: Final = "redis"
+
+_DRIVER: Final = {
+    *("RedisError", "RedisClusterException", "ValkeyError", "ValkeyClusterException", "OSError"),
+}
+_AUTHENTICATION: Final = {
+    *("AuthenticationError", "AuthorizationError", "AuthenticationWrongNumberOfArgsError"),
+    "NoPermissionError",
+}
+_REFUSALS: Final = ("NOAUTH", "WRONGPASS", "NOPERM", "ACL failure")
+_UNAVAILABLE: Final = {
+    *("ConnectionError", "TimeoutError", "BusyLoadingError", "ReadOnlyError", "OutOfMemoryError"),
+    *("ClusterDownError", "ClusterError", "MasterDownError", "SlotNotCoveredError"),
+    "TryAgainError",
+}
+_OUTAGES: Final = (
+    *("LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "OOM", "NOREPLICAS"),
+    *("TRYAGAIN", "BUSY"),
+    # Sentences of the cluster client, which has no class for them.
+    *("cannot be connected", "slots are not covered", "could not agree"),
+)
+_NO_CLUSTER: Final = "Cluster mode is not enabled"
+
+
+@contextmanager
+def translated(namespaced_name: str = "", key: str = "") -> Generator[None]:
+    """Raise our error from the driver's; what is neither's goes through."""
+    try:
+        yield
+    except CosIdError:
+        raise
+    except Exception as exc:
+        error = _meaning(exc, namespaced_name, key)
+        if error is None:
+            raise
+        raise error from exc
+
+
+def _meaning(exc: Exception, namespaced_name: str, key: str) -> CosIdError | None:
+    text = _sentence(exc)
+    if not _names(exc) & _DRIVER:
+        return _slip(exc, text)
+    return (
+        _of_counter(text, namespaced_name, key)
+        or _refusal(exc)
+        or _outage(exc, text)
+        or StoreError(STORE, text)
+    )
+
+
+def _slip(exc: Exception, text: str) -> StoreError | None:
+    """Look for what the driver lets slip through; it drops the connection, so all is well again."""
+    if isinstance(exc, RuntimeError) and "loop" in text:
+        return StoreUnavailableError(STORE, f"a connection of another event loop: {text}")
+    if isinstance(exc, AttributeError) and "NoneType" in text:
+        return StoreUnavailableError(STORE, f"a connection was closed under the call: {text}")
+    return None
+
+
+def _of_counter(text: str, namespaced_name: str, key: str) -> CosIdError | None:
+    if "would overflow" in text:
+        return IdOverflowError(namespaced_name, limit=MAX_ID)
+    if "not an integer" in text:
+        return CorruptCounterError(STORE, counter=key, found="a text that is no 64-bit integer")
+    if "WRONGTYPE" in text:
+        return CorruptCounterError(STORE, counter=key, found="a value of another type")
+    return None
+
+
+def _refusal(exc: Exception) -> StoreError | None:
+    """Look for what no second attempt will mend, also behind what the driver made of it."""
+    for cause in _causes(exc):
+        text = _sentence(cause)
+        if _names(cause) & _AUTHENTICATION or any(word in text for word in _REFUSALS):
+            return StoreAuthenticationError(STORE, text)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            remedy = "give the file of its authority as ssl_ca_certs"
+            return StoreError(STORE, f"the server's certificate is not trusted ({text}); {remedy}")
+    if "MovedError" in _names(exc):
+        remedy = "use redis+cluster:// or a RedisCluster client"
+        return StoreError(STORE, f"the server is part of a cluster; {remedy}")
+    if _NO_CLUSTER in str(exc):
+        return StoreError(STORE, "the server is no part of a cluster; use redis://")
+    return None
+
+
+def _outage(exc: Exception, text: str) -> StoreError | None:
+    if _names(exc) & _UNAVAILABLE or any(word in text for word in _OUTAGES):
+        return StoreUnavailableError(STORE, text)
+    return None
+
+
+def _causes(exc: BaseException) -> Iterator[BaseException]:
+    seen = 0
+    cause: BaseException | None = exc
+    while cause is not None and seen < 10:  # noqa: PLR2004 - a ring of causes would never end
+        yield cause
+        seen += 1
+        cause = cause.__cause__ or cause.__context__
+
+
+def _names(exc: BaseException) -> set[str]:
+    return {cls.__name__ for cls in type(exc).__mro__}
+
+
+def _sentence(exc: BaseException) -> str:
+    text = str(exc)
+    if type(exc).__name__ == "MasterNotFoundError":
+        # Behind the colon old drivers list their sentinel clients, passwords included.
+        text = text.partition(" : ")[0]
+        exc.args = (text,)
+    return text or type(exc).__name__

@@ -1,0 +1,137 @@
+"""Hands out segments from a counter on Redis or Valkey."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, IdSegmentDistributor
+from ...errors import IdOverflowError, InvalidArgumentError
+from .._watermark import HighWater
+from ._errors import STORE, translated
+from ._link import BorrowedLink, Link, OwnedLink
+from ._scripts import ADVANCE
+
+if TYPE_CHECKING:
+    from ._link import RedisClient
+
+__all__ = ("RedisIdSegmentDistributor",)
+
+
+class RedisIdSegmentDistributor(IdSegmentDistributor):
+    """A counter on Redis or Valkey, under CosId's key ``cosid:{<namespace>.<name>}.adder``.
+
+    Runs on asyncio.  A range is reserved by one command or script, which may be applied twice by a
+    driver that resends: that wastes a range and never shares one.
+    """
+
+    __slots__ = ("_key", "_link", "_owns_link", "_water")
+
+    store = STORE
+
+    def __init__(
+        self,
+        client: RedisClient | Link,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> None:
+        """Describe a counter; nothing is sent yet.
+
+        Args:
+            client: your own ``redis.asyncio.Redis``, ``RedisCluster``, or what
+                ``Sentinel.master_for`` returns; valkey-py's will do as well.  It stays yours to
+                close, and its timeouts and retries apply.
+            namespace: the counter's namespace.
+            name: the counter's name.
+            offset: where a new counter starts.
+            step: ids per segment.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or the client is not an
+                asynchronous one.
+        """
+        super().__init__(namespace=namespace, name=name, offset=offset, step=step)
+        try:
+            self._key = f"cosid:{{{self.namespaced_name}}}.adder".encode()
+        except UnicodeEncodeError:
+            raise InvalidArgumentError(
+                "namespace.name", self.namespaced_name, expected="a text that UTF-8 can hold"
+            ) from None
+        self._link = client if isinstance(client, Link) else BorrowedLink(client)
+        self._owns_link = False
+        self._water = HighWater()
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> Self:
+        """Describe a counter on connections of its own, opened on first use and closed by `aclose`.
+
+        Args:
+            url: as for `RedisStore.from_url`.
+            namespace: the counter's namespace.
+            name: the counter's name.
+            offset: where a new counter starts.
+            step: ids per segment.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed, or an argument outside its range.
+        """
+        made = cls(OwnedLink(url), namespace=namespace, name=name, offset=offset, step=step)
+        made._owns_link = True
+        return made
+
+    async def next_max_id(self, step: int) -> int:
+        """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
+
+        A cancelled call may have taken effect on the server; its connection is closed.
+
+        Raises:
+            InvalidArgumentError: ``step`` is below 1; nothing was sent.
+            IdOverflowError: the counter would pass 2^63-1; nothing was written.
+            CorruptCounterError: the key holds something else; nothing was written.
+            StoreUnavailableError: the server cannot be reached, is silent, loading or failing over.
+            StoreAuthenticationError: the server rejects the user, the password or the rights.
+            StoreRolledBackError: the counter is lower than it was.
+            ForkedError: the connections are the parent's.
+        """
+        if type(step) is not int or step < 1:
+            raise InvalidArgumentError("step", step, expected="an integer from 1")
+        if step > MAX_ID:
+            raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
+        self._water.ensure_own(repr(self))
+
+        async def advance(client: Any) -> tuple[int | None, int]:  # noqa: ANN401 - the driver's
+            sent = self._water.sent()
+            return sent, int(await self._advance(client, step))
+
+        with translated(self.namespaced_name, self._key.decode()):
+            sent, max_id = await self._link.call(advance)
+        return self._water.check(self, max_id, step=step, sent=sent)
+
+    async def _advance(self, client: Any, step: int) -> Any:  # noqa: ANN401 - the driver's
+        if self.offset:
+            return await ADVANCE.run(client, self._key, self.offset, step)
+        return await client.execute_command("INCRBY", self._key, step)
+
+    async def aopen(self) -> None:
+        """Get ready in this process; in a forked child with new connections.
+
+        Raises:
+            ForkedError: the client was passed in, and is the parent's.
+        """
+        self._link.aopen()
+        self._water.adopt()
+
+    async def aclose(self) -> None:
+        """Close connections made from a URL; a client that was passed in stays open."""
+        if self._owns_link:
+            await self._link.aclose()

@@ -1,0 +1,175 @@
+"""One Redis or Valkey deployment with all its counters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, Counter, Store
+from ...errors import InvalidArgumentError
+from ._errors import translated
+from ._link import BorrowedLink, OwnedLink
+from ._scripts import RAISE
+from ._segment import RedisIdSegmentDistributor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._link import Link, RedisClient
+
+__all__ = ("RedisStore",)
+
+BATCH = 500  # keys asked for at once
+
+PREFIX, SUFFIX = "cosid:{", "}.adder"
+
+
+class RedisStore(Store):
+    """Many counters on one server, cluster or group of servers under sentinels.
+
+    There is nothing to create: a counter comes to be when it is first used, and never expires.
+    """
+
+    __slots__ = ("_link",)
+
+    def __init__(self, client: RedisClient) -> None:
+        """Work on your own client, which stays yours to close; nothing is sent yet.
+
+        Args:
+            client: as for `RedisIdSegmentDistributor`.
+
+        Raises:
+            InvalidArgumentError: the client is not an asynchronous one.
+        """
+        self._link: Link = BorrowedLink(client)
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Work on connections of its own, made on first use and anew after `aclose`.
+
+        Args:
+            url: ``redis://[user:password@]host[:port][/db]``; ``rediss://`` for TLS, also as
+                ``valkey://`` and ``valkeys://``; ``unix:///path/of/socket?db=0``;
+                ``redis+cluster://host:port,host:port``; ``redis+sentinel://host:port,.../service``
+                ``[/db]``, where ``sentinel_username`` and ``sentinel_password`` are for the
+                sentinels.  The last two may begin with ``rediss``.  Options after a ``?``:
+                ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs``,
+                ``ssl_check_hostname``; ``socket_timeout`` and ``socket_connect_timeout`` in
+                seconds; ``max_connections``, ``client_name``.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed.
+        """
+        made = cls.__new__(cls)
+        made._link = OwnedLink(url)
+        return made
+
+    def __repr__(self) -> str:
+        """Name the servers, without credentials."""
+        return f"<{type(self).__name__} {self._link}>"
+
+    def segment_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> RedisIdSegmentDistributor:
+        """Return a distributor on this store's connections; nothing is sent yet.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        return RedisIdSegmentDistributor(
+            self._link, namespace=namespace, name=name, offset=offset, step=step
+        )
+
+    async def create_schema(self) -> None:
+        """Do nothing: there are no tables."""
+
+    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
+        """Return the counters, ordered by name; looks at every key of the server.
+
+        Keys of that form which hold something else are left out.
+
+        Raises:
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        with translated():
+            found = await self._link.call(_counters)
+        prefix = "" if namespace is None else f"{namespace}."
+        return [
+            Counter(namespaced_name=name, last_max_id=found[name])
+            for name in sorted(found)
+            if name.startswith(prefix)
+        ]
+
+    async def set_floor(
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
+    ) -> Counter:
+        """Raise a counter to ``above`` if it is lower or missing.
+
+        A cancelled call may have taken effect; it is safe to repeat.
+
+        Raises:
+            InvalidArgumentError: ``above`` is outside its range.
+            CorruptCounterError: the key holds something else; nothing was written.
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        if type(above) is not int or not 0 <= above <= MAX_ID:
+            raise InvalidArgumentError("above", above, expected=f"an integer from 0 to {MAX_ID}")
+        counter = self.segment_distributor(namespace=namespace, name=name)
+        with translated(counter.namespaced_name, counter._key.decode()):
+            value = await self._link.call(lambda client: RAISE.run(client, counter._key, above))
+        return Counter(namespaced_name=counter.namespaced_name, last_max_id=int(value))
+
+    async def aopen(self) -> None:
+        """Get ready in this process; in a forked child with new connections.
+
+        Raises:
+            ForkedError: the client was passed in, and is the parent's.
+        """
+        self._link.aopen()
+
+    async def __aenter__(self) -> Self:
+        """Return the store, ready in this process; connections are opened on first use."""
+        await self.aopen()
+        return self
+
+    async def aclose(self) -> None:
+        """Close connections made from a URL; a client that was passed in stays open."""
+        await self._link.aclose()
+
+
+async def _counters(client: Any) -> dict[str, int]:  # noqa: ANN401 - the driver's
+    # On a cluster the driver goes through all masters; a key may come twice.
+    keys = {key async for key in client.scan_iter(match=f"{PREFIX}*{SUFFIX}", count=BATCH)}
+    ordered = list(keys)
+    found: dict[str, int] = {}
+    # MGET answers nil, and no error, for what is no string.
+    get = getattr(client, "mget_nonatomic", None) or client.mget
+    for start in range(0, len(ordered), BATCH):
+        batch = ordered[start : start + BATCH]
+        for key, value in zip(batch, await get(batch), strict=True):
+            name, max_id = _text(client, key), _integer(value)
+            if name is not None and max_id is not None:
+                found[name.removeprefix(PREFIX).removesuffix(SUFFIX)] = max_id
+    return found
+
+
+def _text(client: Any, key: bytes | str) -> str | None:  # noqa: ANN401 - the driver's
+    # Keys are UTF-8, whatever encoding the user's client has been given.
+    raw = key if isinstance(key, bytes) else client.get_encoder().encode(key)
+    try:
+        return bytes(raw).decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _integer(value: bytes | str | None) -> int | None:
+    try:
+        return None if value is None else int(value)
+    except ValueError:
+        return None

@@ -1,0 +1,236 @@
+"""Counters in a SQLite file, which any number of processes of one machine may share."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+import aiosqlite
+import anyio
+
+from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP
+from ..errors import InvalidArgumentError, StoreError, StoreUnavailableError
+from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor
+from ._sql import SqlIdSegmentDistributor, SqlStore
+from ._sqlite import (
+    BUSY_TIMEOUT,
+    SQLITE,
+    check_version,
+    identity,
+    path_of,
+    prepare,
+    run,
+    translated,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from threading import Thread
+
+    from ._executor import Row, Value
+
+__all__ = ("SqliteIdSegmentDistributor", "SqliteStore")
+
+_T = TypeVar("_T")
+
+
+class SqliteIdSegmentDistributor(SqlIdSegmentDistributor):
+    """A counter in a SQLite file, in CosId's table ``cosid``, which it creates by itself.
+
+    Runs on asyncio.  Safe with any number of processes on one file; not on a network file system.
+    """
+
+    __slots__ = ()
+
+    store = "sqlite"
+    dialect = SQLITE
+
+    def __init__(
+        self,
+        connection: aiosqlite.Connection,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> None:
+        """Describe a counter on your own connection; nothing is sent yet.
+
+        Args:
+            connection: stays yours to close; its journal mode, ``synchronous`` and timeout apply.
+                While it has a transaction open no ids are granted on it.
+            namespace: the counter's namespace.
+            name: the counter's name.
+            offset: where a new counter starts.
+            step: ids per segment.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
+        """
+        executor = _Borrowed(connection)
+        super().__init__(executor, namespace=namespace, name=name, offset=offset, step=step)
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> Self:
+        """Describe a counter on a connection of its own, opened on first use, closed by `aclose`.
+
+        Args:
+            url: as for `SqliteStore.from_url`.
+            namespace: the counter's namespace.
+            name: the counter's name.
+            offset: where a new counter starts.
+            step: ids per segment.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed, or an argument outside its range.
+            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
+        """
+        described = {"namespace": namespace, "name": name, "offset": offset, "step": step}
+        return cls._on(_Own(path_of(url)), owns_executor=True, **described)
+
+
+class SqliteStore(SqlStore):
+    """The counters in one SQLite file."""
+
+    __slots__ = ()
+
+    distributor = SqliteIdSegmentDistributor
+
+    def __init__(self, connection: aiosqlite.Connection) -> None:
+        """Work on your own connection, which stays yours to close; nothing is sent yet.
+
+        Args:
+            connection: as for `SqliteIdSegmentDistributor`.
+
+        Raises:
+            InvalidArgumentError: it is no connection of aiosqlite's.
+        """
+        super().__init__(_Borrowed(connection))
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Work on a connection of its own, opened on first use and anew after `aclose`.
+
+        The file is kept in WAL mode and synced at every commit, so that a power cut takes no grant
+        back.
+
+        Args:
+            url: ``sqlite:///ids.db``, a path below the present working directory, or
+                ``sqlite:////var/lib/ids.db``; ``?``, ``#`` and ``%`` in it percent-encoded.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed, or names no file.
+        """
+        return cls._on(_Own(path_of(url)))
+
+
+class _Borrowed(Executor):
+    """On the user's connection, whose settings are left as they are."""
+
+    __slots__ = ("_connection", "_has_table")
+
+    def __init__(self, connection: object) -> None:
+        if not isinstance(connection, aiosqlite.Connection):
+            expected = "an aiosqlite.Connection; from_url() takes a URL"
+            raise InvalidArgumentError("connection", type(connection), expected=expected)
+        check_version()
+        super().__init__("sqlite")
+        self._connection = connection
+        self._has_table = False
+
+    async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
+        self._check_process("make a new connection in this process")
+        if not self._has_table:
+            await _call(self.label, self._connection, run, self.label, SQLITE.create_table, {})
+            self._has_table = True
+        return await _call(self.label, self._connection, run, self.label, statement, values)
+
+
+class _Own(OwnExecutor[aiosqlite.Connection]):
+    """On a connection to a file."""
+
+    __slots__ = ("_file", "_path")
+
+    def __init__(self, path: str) -> None:
+        check_version()
+        super().__init__(f"sqlite {path}")
+        self._path = path
+        self._file: tuple[int, int] | None = None
+
+    async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
+        connection = await self._ready()
+        rows = await _call(self.label, connection, self._run, statement, values)
+        if rows is None:
+            # Others count in the file that lies there now.
+            await self._end()
+            raise StoreUnavailableError(self.label, "the file was replaced; it is opened anew")
+        return rows
+
+    def _run(
+        self, database: sqlite3.Connection, statement: str, values: Mapping[str, Value]
+    ) -> list[Row] | None:
+        if identity(self._path) != self._file:
+            return None
+        return run(database, self.label, statement, values)
+
+    async def _connect(self) -> aiosqlite.Connection:
+        connection = aiosqlite.connect(self._path, timeout=BUSY_TIMEOUT, isolation_level=None)
+        # Else the interpreter would not end before a store that nobody has closed.
+        _worker(connection).daemon = True
+        try:
+            connection = await connection
+        except sqlite3.Error as exc:
+            made = await anyio.to_thread.run_sync(translated, self.label, exc, self._path)
+            raise made from exc
+        try:
+            self._file = await _call(self.label, connection, self._prepare)
+        except BaseException:
+            await self._disconnect(connection)
+            raise
+        return connection
+
+    def _prepare(self, database: sqlite3.Connection) -> tuple[int, int] | None:
+        prepare(database)
+        return identity(self._path)
+
+    async def _disconnect(self, client: aiosqlite.Connection) -> None:
+        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+            await client.close()
+
+    def _salvage(self, client: aiosqlite.Connection) -> aiosqlite.Connection | None:
+        # A reply to a loop that has ended kills the worker.
+        return client if _worker(client).is_alive() else None
+
+
+def _worker(connection: aiosqlite.Connection) -> Thread:
+    """Return its thread; before aiosqlite 0.22 that was the connection itself."""
+    return cast("Thread", getattr(connection, "_thread", connection))
+
+
+async def _call(
+    label: str,
+    connection: aiosqlite.Connection,
+    function: Callable[..., _T],
+    *args: object,
+) -> _T:
+    """Run a function in the connection's worker, where nothing can come in between.
+
+    Of the connection's public methods each is a step of its own, and none can tell whether a
+    transaction has been begun by then.
+    """
+    worker = cast("Any", connection)
+    try:
+        return cast("T", await worker._execute(lambda: function(worker._conn, *args)))
+    except sqlite3.Error as exc:
+        raise translated(label, exc) from exc
+    except ValueError as exc:
+        raise StoreError(label, "the connection is closed, or was never opened") from exc

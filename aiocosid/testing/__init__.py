@@ -1,0 +1,37 @@
+"""For tests: a clock that stands still, stores that misbehave, and contracts for strangers' code.
+
+Nothing in here imports pytest.  For readable failures put this line into your ``conftest.py``,
+above everything that imports the contracts::
+
+    pytest.register_assert_rewrite("aiocosid.testing")
+"""
+
+from __future__ import annotations
+
+from ._clock import ManualClock as ManualClock
+from ._distributor_contract import IdSegmentDistributorContract as IdSegmentDistributorContract
+from ._distributor_contract import MakeDistributor as MakeDistributor
+from ._faults import FailingDistributor as FailingDistributor
+from ._faults import GatedDistributor as GatedDistributor
+from ._faults import LossyDistributor as LossyDistributor
+from ._faults import RolledBackDistributor as RolledBackDistributor
+from ._faults import SlowDistributor as SlowDistributor
+from ._faults import WrappedDistributor as WrappedDistributor
+from ._generator_contract import IdGeneratorContract as IdGeneratorContract
+from ._generator_contract import MakeGenerator as MakeGenerator
+from ._settle import settle as settle
+
+__all__ = (
+    "FailingDistributor",
+    "GatedDistributor",
+    "IdGeneratorContract",
+    "IdSegmentDistributorContract",
+    "LossyDistributor",
+    "MakeDistributor",
+    "MakeGenerator",
+    "ManualClock",
+    "RolledBackDistributor",
+    "SlowDistributor",
+    "WrappedDistributor",
+    "settle",
+)

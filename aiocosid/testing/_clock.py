@@ -1,0 +1,184 @@
+"""Time that moves when a test says so."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from ..abc import Clock
+from ..errors import BusyError, InvalidArgumentError
+from ._settle import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ("ManualClock",)
+
+NS: Final = 1_000_000_000  # nanoseconds a second
+NS_PER_MS: Final = 1_000_000
+
+START_MS: Final = 1_700_000_000_000
+"""2023-11-14T22:13:20Z; any date does."""
+
+
+class _Timer:
+    """Something to be woken at a moment.  ``wake`` is None once that is done, or not wanted."""
+
+    __slots__ = ("at", "wake")
+
+    def __init__(self, at: int, wake: Callable[[], object]) -> None:
+        self.at = at
+        self.wake: Callable[[], object] | None = wake
+
+
+class ManualClock(Clock):
+    """A clock that stands still until `advance` is awaited.
+
+    Both its times, monotonic and wall, move together; the wall clock can be set besides, as NTP
+    and operators do it.  It counts in whole nanoseconds, so that ten times 0.1 s is 1 s.  It works
+    on asyncio, with and without uvloop, and on trio.
+    """
+
+    __slots__ = ("_advancing", "_now", "_order", "_timers", "_wall")
+
+    def __init__(self, *, wall_ms: int = START_MS) -> None:
+        """Start at 0 s of monotonic time.
+
+        Args:
+            wall_ms: the wall clock at that moment, in milliseconds since 1970.
+        """
+        self._now = 0
+        self._wall = wall_ms * NS_PER_MS  # what the wall clock shows at the monotonic time 0
+        self._timers: list[tuple[int, int, _Timer]] = []
+        self._order = count()
+        self._advancing = False
+
+    # The contract.
+
+    def monotonic(self) -> float:
+        """Return the seconds that the clock was advanced so far."""
+        return self._now / NS
+
+    def now_ms(self) -> int:
+        """Return what the wall clock shows, in milliseconds since 1970."""
+        return (self._wall + self._now) // NS_PER_MS
+
+    async def sleep(self, seconds: float) -> None:
+        """Suspend the calling task until the clock was advanced by ``seconds``."""
+        if seconds <= 0:
+            await checkpoint()
+            return
+        woken = anyio.Event()
+        timer = self._set(seconds, woken.set)
+        try:
+            await woken.wait()
+        finally:
+            timer.wake = None
+
+    @contextmanager
+    def move_on_after(self, seconds: float, *, shield: bool = False) -> Iterator[anyio.CancelScope]:
+        """Return a cancel scope that ends its block once the clock was advanced by ``seconds``."""
+        with anyio.CancelScope(shield=shield) as scope:
+            timer = self._set(seconds, scope.cancel)
+            try:
+                yield scope
+            finally:
+                timer.wake = None
+
+    # What a test does with it.
+
+    async def advance(self, seconds: float) -> None:
+        """Move both times on, from one sleeper or deadline that is due to the next, in their order.
+
+        Between two of them all tasks run until they wait again, so that what they set on the way is
+        seen as well.  A task that never waits is given a thousand turns of the loop.
+
+        Args:
+            seconds: at least 0; 0 only lets the others run.
+
+        Raises:
+            InvalidArgumentError: ``seconds`` is negative.
+            BusyError: another task is advancing the clock.
+        """
+        if self._advancing:
+            raise BusyError(type(self).__name__, reason="is being advanced by another task")
+        end = self._now + _nanoseconds(seconds)
+        self._advancing = True
+        try:
+            await settle()
+            while self._wake_next(end):
+                await settle()
+        finally:
+            self._advancing = False
+        self._now = max(self._now, end)
+
+    def stall(self, seconds: float) -> None:
+        """Move both times on as if the loop had been blocked: nobody runs before you wait yourself.
+
+        Args:
+            seconds: at least 0.
+
+        Raises:
+            InvalidArgumentError: ``seconds`` is negative.
+        """
+        end = self._now + _nanoseconds(seconds)
+        self._now = end
+        while self._wake_next(end):
+            pass
+
+    def step_wall_ms(self, by_ms: int) -> None:
+        """Step the wall clock, forward or back; the monotonic time stays."""
+        self._wall += by_ms * NS_PER_MS
+
+    def set_wall_ms(self, now_ms: int) -> None:
+        """Set the wall clock; the monotonic time stays."""
+        self._wall = now_ms * NS_PER_MS - self._now
+
+    @property
+    def pending(self) -> int:
+        """How many sleepers and deadlines wait for the clock."""
+        return sum(timer.wake is not None for _, _, timer in self._timers)
+
+    def __repr__(self) -> str:
+        """Tell the time and how many wait for it."""
+        return (
+            f"<ManualClock {self.monotonic():g} s, wall {self.now_ms()} ms, pending {self.pending}>"
+        )
+
+    def _set(self, seconds: float, wake: Callable[[], object]) -> _Timer:
+        if seconds <= 0:
+            wake()
+            return _Timer(self._now, wake)
+        if seconds == inf:
+            return _Timer(self._now, wake)
+        # At least one tick: a rounded 0 would let a loop of sleeps spin in one moment.
+        timer = _Timer(self._now + max(1, _nanoseconds(seconds)), wake)
+        heappush(self._timers, (timer.at, next(self._order), timer))
+        return timer
+
+    def _wake_next(self, end: int) -> bool:
+        """Go to the next moment up to ``end`` at which something is due; wake all that is."""
+        timers = self._timers
+        while timers and timers[0][2].wake is None:
+            heappop(timers)
+        if not timers or timers[0][0] > end:
+            return False
+        self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            timer = heappop(timers)[2]
+            if timer.wake is not None:
+                wake, timer.wake = timer.wake, None
+                wake()
+        return True
+
+
+def _nanoseconds(seconds: float) -> int:
+    if not 0 <= seconds < inf:
+        raise InvalidArgumentError("seconds", seconds, expected="a finite number of at least 0")
+    return round(seconds * NS)

@@ -1,0 +1,341 @@
+"""What every distributor has to do, as tests that its author inherits."""
+
+from __future__ import annotations
+
+import unittest
+import uuid
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from ..abc import MAX_ID, IdSegmentDistributor
+from ..errors import (
+    IdOverflowError,
+    InvalidArgumentError,
+    StoreRolledBackError,
+    WouldBlock,
+)
+from ..segment import SegmentChainId, SegmentId
+from ._workers import assert_rising, assert_unique, storm, take_at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ("IdSegmentDistributorContract", "MakeDistributor")
+
+FAR_AWAY = 10**12  # where the second of two counters starts: no answer fits both
+
+ODD_NAMES = ("a-b", "a:b", "a/b", "{a}", "a b", "a.b", "ä€", "a'b", 'a"b', "a%s", "a\\b", "A-B")
+
+
+class MakeDistributor(Protocol):
+    """Makes distributors on one store; those with the same namespace and name share a counter."""
+
+    def __call__(
+        self, *, namespace: str, name: str, offset: int = 0, step: int = 100
+    ) -> IdSegmentDistributor:
+        """Return a new distributor; nothing has to be written yet."""
+
+
+class IdSegmentDistributorContract:
+    """Checks a distributor.  Inherit, provide the fixture ``make_distributor``, and run pytest.
+
+    With pytest-asyncio mark your class ``@pytest.mark.asyncio``, with anyio's plugin
+    ``@pytest.mark.anyio``::
+
+        @pytest.mark.asyncio
+        class TestMyDistributor(IdSegmentDistributorContract):
+            @pytest.fixture
+            def make_distributor(self) -> MakeDistributor:
+                return functools.partial(MyDistributor, client)
+
+    Each test uses names of its own, so that the store need not be emptied.  What the distributors
+    open, your fixture closes.
+
+    Attributes:
+        ids_per_worker: ids that each of four workers takes through a generator; fewer for a store
+            that is very slow.
+    """
+
+    ids_per_worker = 1000
+
+    async def set_back(self, distributor: IdSegmentDistributor, to: int) -> None:  # noqa: ARG002
+        """Set the store's counter back to ``to``, behind the distributor's back.
+
+        Override it where the store allows it; the test that needs it is skipped otherwise.
+        """
+        raise unittest.SkipTest("set_back is not overridden")
+
+    # The counter.
+
+    async def test_it_describes_its_counter(self, make_distributor: MakeDistributor) -> None:
+        """Namespace, name, offset and step are what was asked for."""
+        namespace = _namespace()
+        distributor = make_distributor(namespace=namespace, name="order", offset=7, step=100)
+        described = (distributor.namespace, distributor.name, distributor.namespaced_name)
+        assert described == (namespace, "order", f"{namespace}.order"), "it is named otherwise"
+        assert (distributor.offset, distributor.step) == (7, 100), "offset or step are others"
+
+    async def test_a_counter_begins_with_its_first_step(
+        self, make_distributor: MakeDistributor
+    ) -> None:
+        """The first call creates the counter; it and the next return the end of a range each."""
+        distributor = make_distributor(namespace=_namespace(), name="order", step=100)
+        first = await distributor.next_max_id(100)
+        assert first == 100, f"a new counter answered {first} to its first step of 100"
+        assert type(first) is int, f"the answer is a {type(first).__name__}, not an int"
+        second = await distributor.next_max_id(100)
+        assert second == 200, f"the second step of 100 was answered {second}"
+
+    async def test_each_call_has_its_own_step(self, make_distributor: MakeDistributor) -> None:
+        """The step is the call's own, from 1 up to far more than 32 bits hold."""
+        distributor = make_distributor(namespace=_namespace(), name="order", step=100)
+        due = 0
+        for step in (50, 1, 2**31, 2**53 + 1, 7):
+            due += step
+            answer = await distributor.next_max_id(step)
+            assert answer == due, f"a step of {step} was answered {answer}; {due} was due"
+
+    async def test_a_new_counter_starts_at_the_offset(
+        self, make_distributor: MakeDistributor
+    ) -> None:
+        """The first id is ``offset + 1``; an existing counter takes no notice of the offset."""
+        namespace = _namespace()
+        distributor = make_distributor(namespace=namespace, name="order", offset=1000, step=10)
+        answer = await distributor.next_max_id(10)
+        assert answer == 1010, f"offset 1000 and step 10 were answered {answer}"
+        late = make_distributor(namespace=namespace, name="order", offset=5_000_000, step=10)
+        answer = await late.next_max_id(10)
+        assert answer == 1020, f"an existing counter was moved by an offset, to {answer}"
+
+    async def test_distributors_of_one_name_share_the_counter(
+        self, make_distributor: MakeDistributor
+    ) -> None:
+        """Two distributors, as in two processes, take turns on one counter."""
+        namespace = _namespace()
+        one, other = (make_distributor(namespace=namespace, name="order") for _ in range(2))
+        answers = [await each.next_max_id(10) for each in (one, other, other, one)]
+        assert answers == [10, 20, 30, 40], f"they do not share the counter: {answers}"
+
+    async def test_counters_of_other_names_are_apart(
+        self, make_distributor: MakeDistributor
+    ) -> None:
+        """Another name, or the same name in another namespace, is another counter."""
+        namespaces = _namespace(), _namespace()
+        names = [(space, name) for space in namespaces for name in ("order", "orders", "Order")]
+        for space, name in names:
+            answer = await make_distributor(namespace=space, name=name).next_max_id(10)
+            assert answer == 10, f"{space}.{name} shares a counter: it began with {answer}"
+
+    async def test_names_may_hold_anything_but_nul(self, make_distributor: MakeDistributor) -> None:
+        """Names with quotes, braces, blanks or letters of any script are names like others."""
+        namespace = _namespace()
+        for due in (10, 20):
+            for name in ODD_NAMES:
+                answer = await make_distributor(namespace=namespace, name=name).next_max_id(10)
+                assert answer == due, f"the counter {name!r} answered {answer}; {due} was due"
+
+    async def test_a_bad_description_is_refused(self, make_distributor: MakeDistributor) -> None:
+        """An empty name, a step below 1 or an offset below 0 is refused on creation."""
+        bad = {
+            "empty": ("", 0, 1),
+            "NUL": ("a\0b", 0, 1),
+            "offset": ("a", -1, 1),
+            "step": ("a", 0, 0),
+        }
+        for what, (name, offset, step) in bad.items():
+            try:
+                make_distributor(namespace="ns", name=name, offset=offset, step=step)
+            except InvalidArgumentError:
+                continue
+            raise AssertionError(f"a bad description was accepted: {what}")
+
+    # Its ends.
+
+    async def test_a_step_below_1_is_refused(self, make_distributor: MakeDistributor) -> None:
+        """Nothing is written then: the next call gets the range that was due."""
+        distributor = make_distributor(namespace=_namespace(), name="order", step=10)
+        await distributor.next_max_id(10)
+        for step in (0, -1, -(2**63)):
+            try:
+                answer = await distributor.next_max_id(step)
+            except InvalidArgumentError:
+                continue
+            raise AssertionError(f"a step of {step} was answered {answer}")
+        answer = await distributor.next_max_id(10)
+        assert answer == 20, f"a refused step has moved the counter to {answer}"
+
+    async def test_int64_is_the_end(self, make_distributor: MakeDistributor) -> None:
+        """No counter passes 2^63-1: what does not fit is refused whole, what fits still comes."""
+        start = MAX_ID - 10
+        distributor = make_distributor(namespace=_namespace(), name="order", offset=start, step=5)
+        answers = [await distributor.next_max_id(5)]
+        await _refused_as_overflow(distributor, 6)
+        answers.append(await distributor.next_max_id(5))
+        assert answers == [MAX_ID - 5, MAX_ID], f"near the end it answered {answers}"
+        for step in (1, 5, MAX_ID):
+            await _refused_as_overflow(distributor, step)
+
+    # Many at once.
+
+    async def test_concurrent_callers_share_nothing(
+        self, make_distributor: MakeDistributor
+    ) -> None:
+        """Twenty concurrent steps of 1 on a new counter return exactly 1 to 20."""
+        distributor = make_distributor(namespace=_namespace(), name="order")
+        answers: list[int] = []
+
+        async def call() -> None:
+            answers.append(await distributor.next_max_id(1))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(call)
+        assert sorted(answers) == list(range(1, 21)), f"twenty steps of 1 gave {sorted(answers)}"
+
+    async def test_concurrent_ranges_are_disjoint(self, make_distributor: MakeDistributor) -> None:
+        """Twenty callers through two distributors, each with a step of its own: the ranges tile."""
+        namespace = _namespace()
+        both = [make_distributor(namespace=namespace, name="order") for _ in range(2)]
+        ranges: list[tuple[int, int]] = []
+
+        async def call(number: int) -> None:
+            max_id = await both[number % 2].next_max_id(number)
+            ranges.append((max_id - number, max_id))
+
+        async with anyio.create_task_group() as group:
+            for number in range(1, 21):
+                group.start_soon(call, number)
+        ends = [0, *(end for _, end in sorted(ranges))]
+        starts = [start for start, _ in sorted(ranges)]
+        assert starts == ends[:-1], f"the ranges overlap or leave gaps: {sorted(ranges)}"
+        assert ends[-1] == sum(range(1, 21)), f"the counter ended at {ends[-1]}"
+
+    async def test_a_cancelled_call_shares_no_range(
+        self, make_distributor: MakeDistributor
+    ) -> None:
+        """Whenever a call is cancelled, its range may be lost, but nobody else's reply is.
+
+        Two counters far apart share the connections: a late reply that was read by the next caller
+        would be another counter's number, or one that is somebody else's already.
+        """
+        namespace = _namespace()
+        near = make_distributor(namespace=namespace, name="near")
+        far = make_distributor(namespace=namespace, name="far", offset=FAR_AWAY)
+        answers: dict[str, list[int]] = {"near": [], "far": []}
+
+        def caller(distributor: IdSegmentDistributor) -> Callable[[], Awaitable[None]]:
+            async def call() -> None:
+                max_id = await distributor.next_max_id(10)
+                answers[distributor.name].append(max_id)
+
+            return call
+
+        for seed in range(5):
+            await storm([caller(each) for each in (near, far) * 20], seed)
+        for each in (near, far):
+            answers[each.name].append(await each.next_max_id(10))
+        assert_unique(answers["near"] + answers["far"], "ranges")
+        assert max(answers["near"]) < FAR_AWAY < min(answers["far"]), (
+            "a counter got another's reply"
+        )
+        assert max(answers["near"]) == answers["near"][-1], "the last range is not the highest"
+        assert max(answers["far"]) == answers["far"][-1], "the last range is not the highest"
+
+    async def test_nowait_is_the_same_or_nothing(self, make_distributor: MakeDistributor) -> None:
+        """`next_max_id_nowait` takes the next range of the same counter, or raises WouldBlock."""
+        distributor = make_distributor(namespace=_namespace(), name="order")
+        await distributor.next_max_id(10)
+        try:
+            answer = distributor.next_max_id_nowait(10)
+        except WouldBlock:
+            answer = await distributor.next_max_id(10)
+        assert answer == 20, f"the second range ended at {answer}"
+        answer = await distributor.next_max_id(10)
+        assert answer == 30, f"the third range ended at {answer}"
+
+    # Its life.
+
+    async def test_it_goes_on_after_closing(self, make_distributor: MakeDistributor) -> None:
+        """Opening and closing may come twice, and a closed distributor connects anew when used."""
+        distributor = make_distributor(namespace=_namespace(), name="order")
+        await distributor.aopen()
+        await distributor.aopen()
+        answers = [await distributor.next_max_id(10)]
+        await distributor.aclose()
+        await distributor.aclose()
+        await distributor.aopen()
+        answers.append(await distributor.next_max_id(10))
+        await distributor.aclose()
+        assert answers == [10, 20], f"around closing and opening it answered {answers}"
+
+    async def test_a_counter_that_went_back_is_noticed(
+        self, make_distributor: MakeDistributor
+    ) -> None:
+        """When a store lost writes its generator ends with StoreRolledBackError; no id repeats."""
+        distributor = make_distributor(namespace=_namespace(), name="order", step=10)
+        async with SegmentId(distributor, wait_timeout=10) as generator:
+            ids = await generator.next_ids(95)
+            await self.set_back(distributor, 0)
+            error: StoreRolledBackError | None = None
+            try:
+                for _ in range(100):
+                    ids.append(await generator.next_id())
+                    await checkpoint()
+            except StoreRolledBackError as caught:
+                error = caught
+        assert error is not None, "the generator did not notice that the counter went back"
+        assert_rising(ids, "ids around the loss")
+
+    # Generators on it.
+
+    async def test_four_workers_on_a_segment_id(self, make_distributor: MakeDistributor) -> None:
+        """Four tasks on one `SegmentId` take exactly the ids from 1 on, each rising."""
+        distributor = make_distributor(namespace=_namespace(), name="order", step=100)
+        async with SegmentId(distributor) as generator:
+            ids = await take_at_once([generator], workers=4, ids=self.ids_per_worker)
+        _assert_contiguous(ids)
+
+    async def test_four_workers_on_a_chain(self, make_distributor: MakeDistributor) -> None:
+        """Four tasks on one `SegmentChainId` take exactly the ids from 1 on, each rising."""
+        distributor = make_distributor(namespace=_namespace(), name="order", step=100)
+        async with SegmentChainId(distributor) as generator:
+            ids = await take_at_once([generator], workers=4, ids=self.ids_per_worker)
+        _assert_contiguous(ids)
+
+    async def test_two_generators_take_turns(self, make_distributor: MakeDistributor) -> None:
+        """Two `SegmentId` on two distributors of one counter leave no gap and repeat nothing."""
+        namespace = _namespace()
+        async with AsyncExitStack() as stack:
+            generators = [
+                await stack.enter_async_context(
+                    SegmentId(make_distributor(namespace=namespace, name="order", step=100))
+                )
+                for _ in range(2)
+            ]
+            # A whole number of segments for each: what is left over would be a gap.
+            ids = await take_at_once(
+                generators, workers=4, ids=max(100, self.ids_per_worker // 100 * 100)
+            )
+        _assert_contiguous(ids)
+
+
+def _namespace() -> str:
+    return f"kit{uuid.uuid4().hex[:12]}"
+
+
+def _assert_contiguous(ids: list[int]) -> None:
+    due = set(range(1, len(ids) + 1))
+    missing, foreign = sorted(due - set(ids)), sorted(set(ids) - due)
+    assert not missing, f"ids below {len(ids)} are missing, such as {missing[:5]}"
+    assert not foreign, f"ids above {len(ids)} came, such as {foreign[:5]}"
+
+
+async def _refused_as_overflow(distributor: IdSegmentDistributor, step: int) -> None:
+    try:
+        answer = await distributor.next_max_id(step)
+    except IdOverflowError:
+        return
+    raise AssertionError(f"a step of {step} that passes 2^63-1 was answered {answer}")

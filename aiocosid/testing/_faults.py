@@ -1,0 +1,270 @@
+"""Stores that misbehave: wrappers around any distributor.
+
+Each of them has to be awaited, also around the memory store: ``next_max_id_nowait`` raises
+`WouldBlock`, so that a generator takes the way it takes with a server.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import anyio
+
+from .._clock import SYSTEM_CLOCK
+from ..abc import IdSegmentDistributor
+from ..errors import CosIdError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from ..abc import Clock
+
+__all__ = (
+    "FailingDistributor",
+    "GatedDistributor",
+    "LossyDistributor",
+    "RolledBackDistributor",
+    "SlowDistributor",
+    "WrappedDistributor",
+)
+
+
+class WrappedDistributor(IdSegmentDistributor):
+    """Passes everything on, and remembers what it was asked for.
+
+    Attributes:
+        inner: the distributor that does the work.
+        steps: the step of every call, the failed ones included.
+        opened: how often a generator was opened on it.
+        closed: how often one was closed.
+    """
+
+    __slots__ = ("closed", "inner", "opened", "steps")
+
+    def __init__(self, inner: IdSegmentDistributor) -> None:
+        """Wrap a distributor; its namespace, name, offset and step are taken over."""
+        super().__init__(
+            namespace=inner.namespace, name=inner.name, offset=inner.offset, step=inner.step
+        )
+        self.inner = inner
+        self.steps: list[int] = []
+        self.opened = 0
+        self.closed = 0
+
+    @property
+    def store(self) -> str:  # type: ignore[override]  # the inner one's
+        """The kind of store, for error messages."""
+        return self.inner.store
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were, the failed ones included."""
+        return len(self.steps)
+
+    async def next_max_id(self, step: int) -> int:
+        """Pass the call on."""
+        self.steps.append(step)
+        return await self.inner.next_max_id(step)
+
+    async def aopen(self) -> None:
+        """Pass it on."""
+        self.opened += 1
+        await self.inner.aopen()
+
+    async def aclose(self) -> None:
+        """Pass it on."""
+        self.closed += 1
+        await self.inner.aclose()
+
+
+class SlowDistributor(WrappedDistributor):
+    """Needs time for each call: half of it on the way to the store, half on the way back.
+
+    Attributes:
+        latency: seconds that a call takes.
+    """
+
+    __slots__ = ("_clock", "latency")
+
+    def __init__(
+        self, inner: IdSegmentDistributor, *, latency: float, clock: Clock | None = None
+    ) -> None:
+        """Make a distributor slow.
+
+        Args:
+            inner: the distributor that does the work.
+            latency: seconds that a call takes.
+            clock: time; the system's by default.
+        """
+        super().__init__(inner)
+        self.latency = latency
+        self._clock = clock or SYSTEM_CLOCK
+
+    async def next_max_id(self, step: int) -> int:
+        """Pass the call on, slowly."""
+        self.steps.append(step)
+        await self._clock.sleep(self.latency / 2)
+        max_id = await self.inner.next_max_id(step)
+        await self._clock.sleep(self.latency / 2)
+        return max_id
+
+
+class FailingDistributor(WrappedDistributor):
+    """Fails when it is told to, before anything is written."""
+
+    __slots__ = ("_error", "_times")
+
+    def __init__(self, inner: IdSegmentDistributor) -> None:
+        """Wrap a distributor; it works until `fail` is called."""
+        super().__init__(inner)
+        self._error: Exception | None = None
+        self._times: int | None = 0
+
+    def fail(self, error: Exception | None = None, *, times: int | None = None) -> None:
+        """Let calls fail from now on.
+
+        Args:
+            error: what they raise; by default the store cannot be reached.
+            times: how many calls; None for all until `recover`.
+        """
+        self._error = error or StoreUnavailableError(self.store, "it is unplugged")
+        self._times = times
+
+    def recover(self) -> None:
+        """Let calls through again."""
+        self._times = 0
+
+    async def next_max_id(self, step: int) -> int:
+        """Fail, or pass the call on."""
+        if self._times == 0 or self._error is None:
+            return await super().next_max_id(step)
+        self.steps.append(step)
+        if self._times is not None:
+            self._times -= 1
+        raise self._error.again() if isinstance(self._error, CosIdError) else self._error
+
+
+class GatedDistributor(WrappedDistributor):
+    """Holds each call at a gate until it is let through, first come, first served."""
+
+    __slots__ = ("_arrivals", "_holds_replies", "_is_open", "_passes", "_waiting", "_watchers")
+
+    def __init__(self, inner: IdSegmentDistributor, *, holds_replies: bool = False) -> None:
+        """Put a closed gate before a distributor.
+
+        Args:
+            inner: the distributor that does the work.
+            holds_replies: hold the reply instead of the call: the store has done its part when a
+                call arrives at the gate.
+        """
+        super().__init__(inner)
+        self._holds_replies = holds_replies
+        self._is_open = False
+        self._passes = 0
+        self._arrivals = 0
+        self._waiting: deque[anyio.Event] = deque()
+        self._watchers: list[tuple[int, anyio.Event]] = []
+
+    @property
+    def held(self) -> int:
+        """How many calls are at the gate now."""
+        return len(self._waiting)
+
+    def open(self) -> None:
+        """Let everybody through from now on."""
+        self._is_open = True
+        self.let_through(len(self._waiting))
+
+    def close(self) -> None:
+        """Hold everybody from now on."""
+        self._is_open = False
+        self._passes = 0
+
+    def let_through(self, calls: int = 1) -> None:
+        """Let some calls through, those at the gate first; it stays closed behind them."""
+        while calls and self._waiting:
+            self._waiting.popleft().set()
+            calls -= 1
+        self._passes += calls
+
+    async def arrived(self, calls: int = 1) -> None:
+        """Wait until that many calls have come to the gate, counted from the first one ever."""
+        if self._arrivals < calls:
+            event = anyio.Event()
+            self._watchers.append((calls, event))
+            await event.wait()
+
+    async def next_max_id(self, step: int) -> int:
+        """Wait at the gate before the call, or with its reply."""
+        if self._holds_replies:
+            max_id = await super().next_max_id(step)
+            await self._pass()
+            return max_id
+        self.steps.append(step)
+        await self._pass()
+        return await self.inner.next_max_id(step)
+
+    async def _pass(self) -> None:
+        self._arrivals += 1
+        for calls, event in self._watchers:
+            if self._arrivals >= calls:
+                event.set()
+        if self._is_open:
+            return
+        if self._passes:
+            self._passes -= 1
+            return
+        gate = anyio.Event()
+        self._waiting.append(gate)
+        try:
+            await gate.wait()
+        finally:
+            if not gate.is_set():
+                self._waiting.remove(gate)
+
+
+class LossyDistributor(WrappedDistributor):
+    """Loses replies: the store has done its part, and the caller gets an error."""
+
+    __slots__ = ("_times",)
+
+    def __init__(self, inner: IdSegmentDistributor, *, times: int | None = 0) -> None:
+        """Wrap a distributor.
+
+        Args:
+            inner: the distributor that does the work.
+            times: how many replies to lose; None for all.
+        """
+        super().__init__(inner)
+        self._times = times
+
+    def lose(self, times: int | None = 1) -> None:
+        """Lose the next replies; None for all from now on, 0 for none any more."""
+        self._times = times
+
+    async def next_max_id(self, step: int) -> int:
+        """Pass the call on, and perhaps lose its reply."""
+        max_id = await super().next_max_id(step)
+        if self._times == 0:
+            return max_id
+        if self._times is not None:
+            self._times -= 1
+        raise StoreUnavailableError(self.store, "the connection was lost before the reply")
+
+
+class RolledBackDistributor(WrappedDistributor):
+    """Answers like a store that lost its last writes: an emptied Redis, a restored backup."""
+
+    __slots__ = ("_behind",)
+
+    def __init__(self, inner: IdSegmentDistributor) -> None:
+        """Wrap a distributor; it is sound until `set_back` is called."""
+        super().__init__(inner)
+        self._behind = 0
+
+    def set_back(self, ids: int) -> None:
+        """Set the counter back by so many ids; the store goes on counting from there."""
+        self._behind += ids
+
+    async def next_max_id(self, step: int) -> int:
+        """Pass the call on, and answer what a store that was set back would."""
+        return await super().next_max_id(step) - self._behind

@@ -1,0 +1,327 @@
+"""What every generator has to do, as tests that its author inherits."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Protocol
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from ..errors import BusyError, ClosedError, InvalidArgumentError, NotOpenError, WouldBlock
+from ..segment import SegmentStatistics
+from ._workers import assert_rising, assert_unique, storm, take_at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ..abc import IdGenerator
+    from ..errors import CosIdError
+
+__all__ = ("IdGeneratorContract", "MakeGenerator")
+
+TURN_AFTER = 10_000  # ids after which a generator gives the loop a turn at the latest
+
+
+class MakeGenerator(Protocol):
+    """Makes generators that are not open yet; all that one test asks for share one counter."""
+
+    def __call__(self) -> IdGenerator:
+        """Return a new generator."""
+
+
+class IdGeneratorContract:
+    """Checks a generator.  Inherit, provide the fixture ``make_generator``, and run pytest.
+
+    With pytest-asyncio mark your class ``@pytest.mark.asyncio``, with anyio's plugin
+    ``@pytest.mark.anyio``::
+
+        @pytest.mark.asyncio
+        class TestMyGenerator(IdGeneratorContract):
+            @pytest.fixture
+            def make_generator(self) -> MakeGenerator:
+                store = MyStore()
+                return lambda: MyGenerator(store, name="order")
+
+    Attributes:
+        step: ids that your generator reserves at once; the sizes of batches are made of it.
+        ids_per_worker: ids that each of four workers takes; fewer if your generator is slow.
+    """
+
+    step = 10
+    ids_per_worker = 4000
+
+    # Ids.
+
+    async def test_ids_are_positive_and_rising(self, make_generator: MakeGenerator) -> None:
+        """Each id is an int above 0 and above every one before."""
+        async with make_generator() as generator:
+            ids = [await generator.next_id() for _ in range(3 * self.step + 1)]
+        assert_rising(ids, "next_id")
+
+    async def test_next_ids_returns_exactly_n(self, make_generator: MakeGenerator) -> None:
+        """A batch holds exactly ``n`` rising ids, whether it fits what is in hand or not."""
+        async with make_generator() as generator:
+            every = [await generator.next_id()]
+            for n in (1, self.step, 3 * self.step + 1, 1, 2 * self.step, 25_000):
+                ids = await generator.next_ids(n)
+                assert type(ids) is list, f"next_ids({n}) returned a {type(ids).__name__}"
+                assert len(ids) == n, f"next_ids({n}) returned {len(ids)} ids"
+                every += [*ids, await generator.next_id()]
+        assert_rising(every, "next_id and next_ids in turn")
+
+    async def test_a_bad_n_is_refused(self, make_generator: MakeGenerator) -> None:
+        """What is no int, or below 1, is an InvalidArgumentError, and takes no id."""
+        bad: tuple[Any, ...] = (0, -1, -(2**63), 1.0, "1", None, True, 2**63)
+        async with make_generator() as generator:
+            ids = [await generator.next_id()]
+            for n in bad:
+                before = _handed_out(generator)
+                await _raises(InvalidArgumentError, generator.next_ids, n)
+                assert _handed_out(generator) == before, f"next_ids({n!r}) took ids"
+            ids.append(await generator.next_id())
+        assert_rising(ids, "ids around a refused call")
+
+    async def test_nowait_returns_an_id_or_raises(self, make_generator: MakeGenerator) -> None:
+        """`next_id_nowait` gives the next id or WouldBlock; after that `next_id` goes on above."""
+        async with make_generator() as generator:
+            ids = [await generator.next_id()]
+            for _ in range(10 * self.step):
+                try:
+                    ids.append(generator.next_id_nowait())
+                except WouldBlock:
+                    ids.append(await generator.next_id())
+        assert_rising(ids, "next_id_nowait and next_id in turn")
+
+    async def test_a_greedy_consumer_lets_others_run(self, make_generator: MakeGenerator) -> None:
+        """A task that does nothing but take ids gives the loop a turn every 10,000 or so."""
+        turns = 0
+        seen: list[int] = []
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await checkpoint()
+
+        async with make_generator() as generator, anyio.create_task_group() as group:
+            group.start_soon(other)
+            await checkpoint()
+            seen.append(turns)
+            for _ in range(5 * TURN_AFTER):
+                await generator.next_id()
+                if turns >= seen[0] + 2:
+                    break
+            seen.append(turns)
+            await generator.next_ids(7 * TURN_AFTER)
+            seen.append(turns)
+            group.cancel_scope.cancel()
+        singles, batch = seen[1] - seen[0], seen[2] - seen[1]
+        assert singles >= 2, f"others had {singles} turns in 50,000 ids, one at a time"
+        assert batch >= 6, f"others had {batch} turns in a batch of 70,000 ids"
+
+    # Many tasks.
+
+    async def test_four_workers(self, make_generator: MakeGenerator) -> None:
+        """Four tasks on one generator: nothing twice, and each task's ids rise."""
+        async with make_generator() as generator:
+            await take_at_once([generator], workers=4, ids=self.ids_per_worker)
+
+    async def test_two_generators_are_disjoint(self, make_generator: MakeGenerator) -> None:
+        """Two generators on one counter, as in two processes, never hand out the same id."""
+        async with make_generator() as one, make_generator() as other:
+            await take_at_once([one, other], workers=4, ids=self.ids_per_worker // 4)
+
+    async def test_a_storm_of_cancelled_callers(self, make_generator: MakeGenerator) -> None:
+        """Callers cancelled at any moment spoil nothing: all ids are unique, and more come."""
+        taken: list[list[int]] = []
+
+        def caller(generator: IdGenerator, n: int) -> Callable[[], Awaitable[None]]:
+            async def call() -> None:
+                ids = await (generator.next_ids(n) if n else _listed(generator.next_id()))
+                taken.append(ids)
+
+            return call
+
+        async with make_generator() as generator:
+            for seed in range(10):
+                sizes = [(number * 7 + seed) % (2 * self.step + 2) for number in range(60)]
+                await storm([caller(generator, n) for n in sizes], seed)
+                highest = max((ids[-1] for ids in taken), default=0)
+                taken.append(await generator.next_ids(3 * self.step + 1))
+                assert taken[-1][0] > highest, "an id after the storm is below one from it"
+            _check_statistics(generator, sum(map(len, taken)))
+        for ids in taken:
+            assert_rising(ids, "one call")
+        assert_unique((each for ids in taken for each in ids), "callers in a storm")
+
+    # Looking inside.
+
+    async def test_statistics_say_who_it_is(self, make_generator: MakeGenerator) -> None:
+        """Kind, namespace and name are there before, while and after it is open; so is a repr."""
+        generator = make_generator()
+        before = generator.statistics()
+        async with generator:
+            await generator.next_id()
+            opened = generator.statistics()
+            described = repr(generator)
+        for each in (before, opened, generator.statistics()):
+            assert each.kind == type(generator).__name__, f"its kind is {each.kind!r}"
+            assert each.name, "it has no name"
+            assert (each.namespace, each.name) == (before.namespace, before.name), (
+                "its name changed"
+            )
+        assert opened.name in described, f"the repr {described} does not name it"
+
+    async def test_statistics_add_up(self, make_generator: MakeGenerator) -> None:
+        """Of a segment generator: fetched = handed out + discarded + remaining, at any moment."""
+        async with make_generator() as generator:
+            taken = 0
+            for n in (1, self.step, 3 * self.step + 1, 2):
+                await generator.next_ids(n)
+                await generator.next_id()
+                taken += n + 1
+                _check_statistics(generator, taken)
+        _check_statistics(generator, taken)
+
+    # Its life.
+
+    async def test_before_it_is_opened(self, make_generator: MakeGenerator) -> None:
+        """A generator that is not open yet raises NotOpenError; closing it does nothing."""
+        generator = make_generator()
+        await generator.aclose()
+        await _raises_everywhere(NotOpenError, generator)
+
+    async def test_a_closed_generator_says_so(self, make_generator: MakeGenerator) -> None:
+        """After closing every call raises ClosedError, also with ids left in hand."""
+        async with make_generator() as generator:
+            await generator.next_id()
+        await _raises_everywhere(ClosedError, generator)
+
+    async def test_closing_twice_and_from_another_task(self, make_generator: MakeGenerator) -> None:
+        """`aclose` is idempotent, may come from several tasks at once, and wakes who takes ids."""
+        ended: list[str] = []
+        ids: list[int] = []
+
+        async def consume(generator: IdGenerator) -> None:
+            try:
+                while True:
+                    ids.append(await generator.next_id())
+                    await checkpoint()
+            except ClosedError:
+                ended.append("consumer")
+
+        async with make_generator() as generator:
+            async with anyio.create_task_group() as group:
+                for _ in range(5):
+                    group.start_soon(consume, generator)
+                for _ in range(5):
+                    await checkpoint()
+                for _ in range(3):
+                    group.start_soon(generator.aclose)
+            await generator.aclose()
+        assert len(ended) == 5, f"{len(ended)} of 5 consumers got ClosedError"
+        assert_unique(ids, "consumers until the end")
+
+    async def test_closing_in_a_cancelled_scope(self, make_generator: MakeGenerator) -> None:
+        """Cancelling the block around a generator closes it; nothing is left behind."""
+        generator = make_generator()
+        with anyio.CancelScope() as scope:
+            async with generator:
+                await generator.next_id()
+                scope.cancel()
+                await checkpoint()
+        await _raises(ClosedError, generator.next_id)
+
+    async def test_closing_in_any_order(self, make_generator: MakeGenerator) -> None:
+        """The first one opened may be closed first, and the other one goes on."""
+        async with AsyncExitStack() as later:
+            sooner = AsyncExitStack()
+            one = await sooner.enter_async_context(make_generator())
+            other = await later.enter_async_context(make_generator())
+            ids = [await one.next_id()]
+            await sooner.aclose()
+            ids.append(await other.next_id())
+        assert_unique(ids, "two generators")
+
+    async def test_opening_twice(self, make_generator: MakeGenerator) -> None:
+        """An open generator cannot be opened again, and does not mind the attempt."""
+        async with make_generator() as generator:
+            ids = [await generator.next_id()]
+            await _raises(BusyError, generator.__aenter__)
+            await _raises(BusyError, generator.run)
+            ids.append(await generator.next_id())
+        assert_rising(ids, "ids around the attempt")
+
+    async def test_opening_anew(self, make_generator: MakeGenerator) -> None:
+        """A closed generator can be opened again and goes on above all ids that it handed out."""
+        generator = make_generator()
+        ids: list[int] = []
+        for _ in range(3):
+            async with generator:
+                ids += await generator.next_ids(self.step + 1)
+        async with anyio.create_task_group() as group:
+            await group.start(generator.run)
+            ids.append(await generator.next_id())
+            await generator.aclose()
+        assert_rising(ids, "ids of four lives")
+
+    async def test_run_in_a_task_group(self, make_generator: MakeGenerator) -> None:
+        """``start(run)`` returns when ids are in hand; `run` ends when the generator is closed."""
+        generator = make_generator()
+        async with anyio.create_task_group() as group:
+            started = await group.start(generator.run)
+            await generator.next_ids(3)
+            await generator.aclose()
+        assert started is generator, f"start(run) returned {started!r}, not the generator"
+        await _raises_everywhere(ClosedError, generator)
+
+    async def test_run_in_a_cancelled_task_group(self, make_generator: MakeGenerator) -> None:
+        """Cancelling the task group closes the generator."""
+        generator = make_generator()
+        async with anyio.create_task_group() as group:
+            await group.start(generator.run)
+            await generator.next_id()
+            group.cancel_scope.cancel()
+        await _raises_everywhere(ClosedError, generator)
+
+
+async def _listed(call: Awaitable[int]) -> list[int]:
+    return [await call]
+
+
+async def _raises(
+    kind: type[CosIdError], function: Callable[..., Awaitable[object]], *args: object
+) -> None:
+    try:
+        result = await function(*args)
+    except kind:
+        return
+    what = f"{getattr(function, '__name__', function)}{args}"
+    raise AssertionError(f"{what} returned {result!r}; {kind.__name__} was due")
+
+
+async def _raises_everywhere(kind: type[CosIdError], generator: IdGenerator) -> None:
+    await _raises(kind, generator.next_id)
+    await _raises(kind, generator.next_ids, 1)
+    try:
+        new_id = generator.next_id_nowait()
+    except kind:
+        return
+    raise AssertionError(f"next_id_nowait() returned {new_id}; {kind.__name__} was due")
+
+
+def _handed_out(generator: IdGenerator) -> int:
+    statistics = generator.statistics()
+    return statistics.ids_handed_out if isinstance(statistics, SegmentStatistics) else 0
+
+
+def _check_statistics(generator: IdGenerator, taken: int) -> None:
+    """Of a segment generator; others have other figures."""
+    seen = generator.statistics()
+    if not isinstance(seen, SegmentStatistics):
+        return
+    assert seen.ids_handed_out == taken, f"{taken} ids were taken, {seen.ids_handed_out} counted"
+    accounted = seen.ids_handed_out + seen.ids_discarded + seen.remaining
+    assert seen.ids_fetched == accounted, f"{seen.ids_fetched} fetched, {accounted} accounted for"
+    assert min(seen.ids_handed_out, seen.ids_discarded, seen.remaining) >= 0, "a count is negative"

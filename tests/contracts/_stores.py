@@ -1,0 +1,110 @@
+"""The stores that the contracts run on, and how each is reached behind a distributor's back.
+
+A new store takes its place in `STORES`, with a class that opens it and writes its counters.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from contextlib import closing
+from pathlib import Path
+from typing import ClassVar, Final
+
+import pytest
+
+from aiocosid import open_store
+from aiocosid.abc import IdSegmentDistributor, Store
+from aiocosid.stores.memory import MemoryStore
+from tests.servers import PostgresServer, ValkeyServer
+
+
+class Backend(ABC):
+    """One kind of store; made for one test."""
+
+    @abstractmethod
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        """Have running what has to run, by asking for its fixture."""
+
+    @abstractmethod
+    def open(self) -> Store:
+        """Return the store, on the loop that is running."""
+
+    @abstractmethod
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        """Write a counter without anybody's knowledge."""
+
+
+class Memory(Backend):
+    """A store of the test's own in this process."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.store = MemoryStore()
+
+    def open(self) -> Store:
+        return self.store
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        self.store._counters[distributor.namespaced_name] = to
+
+
+class Sqlite(Backend):
+    """A file of the test's own."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        folder: Path = request.getfixturevalue("tmp_path")
+        self.file = folder / "ids.db"
+
+    def open(self) -> Store:
+        return open_store(f"sqlite:///{self.file}")
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            connection.execute(
+                "update cosid set last_max_id = ? where name = ?", (to, distributor.namespaced_name)
+            )
+
+
+class Valkey(Backend):
+    """The session's Valkey."""
+
+    fixture: ClassVar[str] = "valkey"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.server: ValkeyServer = request.getfixturevalue(self.fixture)
+
+    def open(self) -> Store:
+        return open_store(self.server.url)
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        self.server.call("SET", f"cosid:{{{distributor.namespaced_name}}}.adder", to)
+
+
+class Redis(Valkey):
+    """The session's Redis."""
+
+    fixture = "redis_server"
+
+
+class Postgres(Backend):
+    """The session's PostgreSQL."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.server: PostgresServer = request.getfixturevalue("postgres")
+
+    def open(self) -> Store:
+        return open_store(self.server.url)
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        name = distributor.namespaced_name
+        sql = f"update cosid set last_max_id = {to} where name = '{name}'"  # noqa: S608 - ours
+        self.server.execute(sql)
+
+
+STORES: Final[dict[str, type[Backend]]] = {
+    "memory": Memory,
+    "sqlite": Sqlite,
+    "valkey": Valkey,
+    "redis": Redis,
+    "postgres": Postgres,
+}

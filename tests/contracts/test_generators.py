@@ -1,0 +1,93 @@
+"""The generator contract for every kind of generator on every store.
+
+On the memory store a generator is served at once; behind a wrapper that has to be awaited it goes
+the way of a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from aiocosid.abc import IdSegmentDistributor, Store
+from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.testing import IdGeneratorContract, MakeGenerator, WrappedDistributor
+
+from ._stores import STORES, Backend
+
+Kind = Callable[[IdSegmentDistributor], SegmentChainId | SegmentId]
+
+KINDS: dict[str, tuple[Kind, int]] = {
+    "chain-1": (SegmentChainId, 1),
+    "chain-7": (SegmentChainId, 7),
+    "chain-1000": (SegmentChainId, 1000),
+    "far-chain-7": (partial(SegmentChainId, safe_distance=10), 7),
+    "segment-1": (SegmentId, 1),
+    "segment-7": (SegmentId, 7),
+    "segment-1000": (SegmentId, 1000),
+}
+
+SERVERS = [name for name in STORES if name != "memory"]  # which has its own tests below
+
+
+class Generators(IdGeneratorContract):
+    """One kind with one step, on one store."""
+
+    @pytest.fixture(params=KINDS)
+    def kind(self, request: pytest.FixtureRequest) -> Kind:
+        kind, self.step = KINDS[request.param]
+        return kind
+
+    def maker(self, store: Store, kind: Kind, namespace: str) -> MakeGenerator:
+        return lambda: kind(
+            store.segment_distributor(namespace=namespace, name="order", step=self.step)
+        )
+
+
+@pytest.mark.asyncio
+class TestGenerators(Generators):
+    # One trip for each seven ids: some seconds on a server.
+    ids_per_worker = 500
+
+    @pytest.fixture(params=SERVERS)
+    def backend(self, request: pytest.FixtureRequest) -> Backend:
+        return STORES[request.param](request)
+
+    @pytest.fixture(params=["chain-7", "chain-1000", "segment-7", "segment-1000"])
+    def kind(self, request: pytest.FixtureRequest) -> Kind:
+        kind, self.step = KINDS[request.param]
+        return kind
+
+    @pytest.fixture
+    def make_generator(self, store: Store, kind: Kind, namespace: str) -> MakeGenerator:
+        return self.maker(store, kind, namespace)
+
+
+class MemoryGenerators(Generators):
+    @pytest.fixture(params=["at once", "awaited"])
+    def make_generator(
+        self, request: pytest.FixtureRequest, kind: Kind, namespace: str
+    ) -> MakeGenerator:
+        store, awaited = MemoryStore(), request.param == "awaited"
+
+        def make() -> SegmentChainId | SegmentId:
+            made = store.segment_distributor(namespace=namespace, name="order", step=self.step)
+            return kind(WrappedDistributor(made) if awaited else made)
+
+        return make
+
+
+@pytest.mark.asyncio
+class TestMemoryGenerators(MemoryGenerators):
+    pass
+
+
+@pytest.mark.anyio
+class TestMemoryGeneratorsOnTrio(MemoryGenerators):
+    @pytest.fixture
+    def anyio_backend(self) -> tuple[str, dict[str, Any]]:
+        return "trio", {}

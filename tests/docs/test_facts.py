@@ -1,0 +1,150 @@
+"""What the pages say about servers, outside of code that runs: rights, URLs, statements, names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import aiocosid
+from aiocosid import errors
+from aiocosid.segment import _generator, _options, _pace, _supply
+from aiocosid.stores._postgres import POSTGRES
+from aiocosid.stores._sqlite import SQLITE
+from aiocosid.stores.redis._scripts import ADVANCE, RAISE
+from tests.servers import GUEST, GUEST_PASSWORD, PASSWORD, PostgresServer, ValkeyServer
+
+from ._blocks import ROOT, blocks, pages
+
+OPERATE = ROOT / "docs" / "howto" / "operate.md"
+
+URL = re.compile(r"`((?:memory|sqlite|unix|postgresql|(?:redis|rediss)(?:\+\w+)?)://[^`]*)`")
+
+
+def block_of(page: Path, language: str, beginning: str) -> str:
+    """The one block of a page in that language that begins so."""
+    (found,) = [
+        block.source
+        for block in blocks(page)
+        if block.language == language and block.source.startswith(beginning)
+    ]
+    return found
+
+
+@pytest.mark.integration
+@pytest.mark.asyncio
+async def test_the_rights_on_redis_suffice(
+    valkey_factory: Callable[..., ValkeyServer], namespace: str
+) -> None:
+    """A user with the first line may take ids, one with both may do all that the CLI does."""
+    server = valkey_factory()
+    few, more = block_of(OPERATE, "text", "~cosid").splitlines()
+    for user, rights in (("app", few), ("operator", f"{few} {more}")):
+        server.call("ACL", "SETUSER", user, "reset", "on", f">{PASSWORD}", *rights.split())
+    async with aiocosid.connect(server.url_for(username="app", password=PASSWORD)) as ids:
+        assert await (await ids.segment_chain("order")).next_id() == 1
+        assert await (await ids.segment_chain("invoice", offset=7)).next_id() == 8
+    url = server.url_for(username="operator", password=PASSWORD)
+    async with aiocosid.open_store(url) as store:
+        await store.set_floor(name="order", above=5000)
+        counters = {each.namespaced_name: each.last_max_id for each in await store.counters()}
+    assert counters == {"cosid.order": 5000, "cosid.invoice": 2007}
+
+
+@pytest.mark.integration
+@pytest.mark.asyncio
+async def test_the_rights_on_postgresql_suffice(
+    postgres: PostgresServer, postgres_database: str, namespace: str
+) -> None:
+    """A role with the grants of the page takes ids, looks at counters and raises a floor."""
+    async with aiocosid.open_store(postgres_database) as store:
+        await store.create_schema()
+    grant = block_of(OPERATE, "sql", "GRANT").replace("TO app", f"TO {GUEST}")
+    postgres.execute(grant, database=namespace)
+    url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
+    async with aiocosid.connect(url) as ids:
+        assert await (await ids.segment_chain("order")).next_id() == 1
+    async with aiocosid.open_store(url) as store:
+        assert (await store.set_floor(name="order", above=5000)).last_max_id == 5000
+        assert len(await store.counters()) == 1
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_every_url_in_a_table_names_a_store(page: Path, tmp_path: Path) -> None:
+    """A reader may copy any URL: it is understood as it stands."""
+    authority = tmp_path / "ca.pem"
+    authority.touch()  # a URL that names a file is refused when there is none
+    for url in URL.findall(page.read_text()):
+        if url.endswith(("://", "...", "?")):
+            continue
+        aiocosid.open_store(re.sub(r"(ssl_ca_certs=)[^&]*", rf"\g<1>{authority}", url))
+
+
+def test_the_statements_are_those_that_are_sent() -> None:
+    """docs/reference/schema.md shows each statement that writes, word for word, and no other."""
+    page = blocks(ROOT / "docs" / "reference" / "schema.md")
+    shown = {block.source.strip() for block in page if block.language in {"sql", "lua"}}
+    sent = {script.text.decode() for script in (ADVANCE, RAISE)}
+    for dialect in (POSTGRES, SQLITE):
+        sent |= {dialect.create_table, dialect.next_max_id, dialect.set_floor}
+    assert shown == {statement.strip() for statement in sent}
+
+
+def test_every_error_has_its_place() -> None:
+    """docs/reference/errors.md tells of each error in the tree, and of no other."""
+    text = (ROOT / "docs" / "reference" / "errors.md").read_text()
+    table = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+    assert table == set(errors.__all__) - {"CosIdError"}
+
+
+def test_retryable_errors_are_marked() -> None:
+    """The table's second column is the class's ``retryable``."""
+    text = (ROOT / "docs" / "reference" / "errors.md").read_text()
+    said = dict(re.findall(r"^\| `(\w+)` \| (yes|no) \|", text, re.MULTILINE))
+    real = {name: "yes" if getattr(errors, name).retryable else "no" for name in said}
+    assert said == real
+
+
+def test_the_numbers_of_the_chain_are_those_of_the_code() -> None:
+    """docs/explanation/segment-chain.md states these; whoever changes one finds the page here."""
+    stated = {
+        "short piece": (_generator.SHORT_PIECE, 1000),
+        "long piece": (_generator.LONG_PIECE, 10_000),
+        "quiet period": (_pace.QUIET_PERIOD, 5.0),
+        "calm": (_pace.CALM, 2 / 3),
+        "tight": (_pace.TIGHT, 3 / 4),
+        "longest distance": (_pace.MAX_DISTANCE, 4096),
+        "most ids ahead": (_pace.MAX_IDS_AHEAD, 2**23),
+        "first back-off": (_supply.FIRST_BACKOFF, 0.05),
+        "last back-off": (_supply.LAST_BACKOFF, 1.0),
+        "share of a fetch": (_options.FETCH_SHARE, 2 / 5),
+    }
+    assert {what: real for what, (real, _) in stated.items()} == {
+        what: said for what, (_, said) in stated.items()
+    }
+
+
+def test_the_api_page_has_every_name() -> None:
+    """Each name of the front door, and each public module, is on a page of the reference."""
+    text = (ROOT / "docs" / "reference" / "api.md").read_text()
+    shown = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    names = {f"aiocosid.{name}" for name in set(aiocosid.__all__) - set(errors.__all__)}
+    assert names - shown <= {"aiocosid.Instrument"}  # shown with aiocosid.events
+    modules = {"aiocosid.abc", "aiocosid.events", "aiocosid.testing"}
+    modules |= {f"aiocosid.stores.{name}" for name in ("memory", "postgres", "redis", "sqlite")}
+    assert modules <= shown
+
+
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page may be linked by, on a web page made from it."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each).lower().replace(" ", "-") for each in headings}
+
+
+def test_the_links_of_the_readme_lead_somewhere() -> None:
+    """The README is no page of the site, so that mkdocs does not look at its links."""
+    links = re.findall(r"\]\((?!https://)([^)#]*)(?:#([^)]*))?\)", (ROOT / "README.md").read_text())
+    assert [path for path, _ in links if not (ROOT / path).exists()] == []
+    assert [(p, a) for p, a in links if a and a not in anchors(ROOT / p)] == []

@@ -1,0 +1,676 @@
+"""Counters on one Valkey and one Redis: what is granted, what is refused, what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+
+from aiocosid import SegmentChainId
+from aiocosid.abc import MAX_ID, Counter
+from aiocosid.errors import (
+    CorruptCounterError,
+    IdOverflowError,
+    InvalidArgumentError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+)
+from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
+from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, eventually, free_port
+
+pytestmark = [pytest.mark.integration]
+
+BIG = 2**53 + 1  # the first integer that a double cannot hold
+
+
+@pytest.fixture(params=["valkey", "redis_server"])
+def server(request: pytest.FixtureRequest) -> ValkeyServer:
+    """Each product in turn."""
+    found: ValkeyServer = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest_asyncio.fixture
+async def store(server: ValkeyServer) -> AsyncIterator[RedisStore]:
+    async with RedisStore.from_url(server.url) as store:
+        yield store
+
+
+@asynccontextmanager
+async def client_of(server: ValkeyServer, **options: Any) -> AsyncGenerator[Redis]:
+    client: Redis = Redis.from_url(server.url, **options)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+def key_of(namespace: str, name: str) -> str:
+    return f"cosid:{{{namespace}.{name}}}.adder"
+
+
+@pytest.mark.asyncio
+class TestGrants:
+    """A grant is one step above the last, for its caller alone."""
+
+    @pytest.mark.parametrize("offset", [0, 7, BIG])
+    async def test_counts_under_cosids_key(
+        self, server: ValkeyServer, store: RedisStore, namespace: str, offset: int
+    ) -> None:
+        """Created on first use at the offset; a plain integer that never expires."""
+        counter = store.segment_distributor(namespace=namespace, name="n", offset=offset)
+        key = key_of(namespace, "n")
+        assert server.call("EXISTS", key) == 0
+        assert [await counter.next_max_id(5), await counter.next_max_id(1)] == [
+            offset + 5,
+            offset + 6,
+        ]
+        assert server.call("GET", key) == str(offset + 6)
+        assert server.call("TTL", key) == -1
+        assert server.call("OBJECT", "ENCODING", key) == "int"
+
+    async def test_offset_is_for_a_new_counter_only(
+        self, server: ValkeyServer, store: RedisStore, namespace: str
+    ) -> None:
+        """An older counter goes on from where it is, even below the offset."""
+        server.call("SET", key_of(namespace, "n"), 3)
+        counter = store.segment_distributor(namespace=namespace, name="n", offset=100)
+        assert await counter.next_max_id(10) == 13
+
+    async def test_script_is_sent_again_when_the_server_forgot_it(
+        self, server: ValkeyServer, store: RedisStore, namespace: str
+    ) -> None:
+        """After a restart or SCRIPT FLUSH the digest is unknown."""
+        counter = store.segment_distributor(namespace=namespace, name="n", offset=1)
+        for expected in (2, 3):
+            server.call("SCRIPT", "FLUSH")
+            assert await counter.next_max_id(1) == expected
+
+    @pytest.mark.parametrize("offset", [0, 10])
+    async def test_two_hundred_callers_share_nothing(
+        self, store: RedisStore, namespace: str, offset: int
+    ) -> None:
+        """However many call at once, the ranges are disjoint and leave no gap."""
+        counters = [
+            store.segment_distributor(namespace=namespace, name="n", offset=offset)
+            for _ in range(2)
+        ]
+        calls = [counters[i % 2].next_max_id(3) for i in range(200)]
+        assert sorted(await asyncio.gather(*calls)) == [offset + 3 * n for n in range(1, 201)]
+
+    async def test_many_callers_on_a_small_pool(self, server: ValkeyServer, namespace: str) -> None:
+        """They wait for their turn; the driver's own pool would raise instead."""
+        async with client_of(server, max_connections=2) as client:
+            counters = [
+                RedisIdSegmentDistributor(client, namespace=namespace, name="n") for _ in range(40)
+            ]
+            granted = await asyncio.gather(*(each.next_max_id(1) for each in counters))
+            assert sorted(granted) == list(range(1, 41))
+            assert len(client.connection_pool._available_connections) <= 2
+
+    @pytest.mark.parametrize(
+        "name", ["a b", "{", "}", "{x}", "}{", "名", "a.b", "*?[x]\\", "n\nm", "'\"", "é" * 500]
+    )
+    async def test_any_text_is_a_name(
+        self, server: ValkeyServer, store: RedisStore, namespace: str, name: str
+    ) -> None:
+        """The key is CosId's, whatever the text; and the counter is found again."""
+        for each in (namespace, name):
+            counter = store.segment_distributor(namespace=each, name=name)
+            server.call("DEL", key_of(each, name))
+            assert await counter.next_max_id(2) == 2
+            assert server.call("GET", key_of(each, name)) == "2"
+            expected = Counter(namespaced_name=f"{each}.{name}", last_max_id=2)
+            assert expected in await store.counters(namespace=each)
+            server.call("DEL", key_of(each, name))
+
+    @pytest.mark.parametrize("options", [{}, {"decode_responses": True}, {"protocol": 3}])
+    async def test_users_client_may_be_set_up_in_any_way(
+        self, server: ValkeyServer, namespace: str, options: dict[str, Any]
+    ) -> None:
+        """Text or bytes, either protocol, any encoding: the same key and the same numbers."""
+        async with client_of(server, encoding="latin-1", **options) as client:
+            await check_client(client, server, namespace)
+
+    async def test_valkeys_own_client(self, server: ValkeyServer, namespace: str) -> None:
+        """It has redis-py's interface, and errors of its own."""
+        client = pytest.importorskip("valkey.asyncio").Valkey.from_url(server.url)
+        try:
+            await check_client(client, server, namespace)
+        finally:
+            await client.aclose()
+
+    async def test_single_connection_client(self, server: ValkeyServer, namespace: str) -> None:
+        """Calls take turns on the one connection."""
+        async with client_of(server, single_connection_client=True) as client:
+            counter = RedisIdSegmentDistributor(client, namespace=namespace, name="n")
+            granted = await asyncio.gather(*(counter.next_max_id(1) for _ in range(20)))
+            assert sorted(granted) == list(range(1, 21))
+
+    async def test_chain_hands_out_the_ids(self, server: ValkeyServer, namespace: str) -> None:
+        """The first id is 1, and none is missing."""
+        counter = RedisIdSegmentDistributor.from_url(
+            server.url, namespace=namespace, name="n", step=10
+        )
+        async with SegmentChainId(counter) as chain:
+            assert await chain.next_ids(55) == list(range(1, 56))
+
+
+async def check_client(client: Any, server: ValkeyServer, namespace: str) -> None:
+    store = RedisStore(client)
+    for name, offset in (("é", 0), ("ü", BIG)):
+        counter = store.segment_distributor(namespace=namespace, name=name, offset=offset)
+        assert await counter.next_max_id(5) == offset + 5
+        assert server.call("GET", key_of(namespace, name)) == str(offset + 5)
+    server.call("SET", key_of(namespace, "x"), "x")
+    with pytest.raises(CorruptCounterError):
+        await store.segment_distributor(namespace=namespace, name="x").next_max_id(1)
+    assert await store.set_floor(namespace=namespace, name="é", above=BIG) == Counter(
+        namespaced_name=f"{namespace}.é", last_max_id=BIG
+    )
+    listed = await store.counters(namespace=namespace)
+    assert {c.namespaced_name: c.last_max_id for c in listed} == {
+        f"{namespace}.é": BIG,
+        f"{namespace}.ü": BIG + 5,
+    }
+
+
+@pytest.mark.asyncio
+class TestRefusals:
+    """What cannot be granted is its own clear error, and nothing is written."""
+
+    @pytest.mark.parametrize("step", [0, -1, True, 1.0, "1"])
+    async def test_bad_step_is_refused_before_anything_is_sent(
+        self, namespace: str, step: Any
+    ) -> None:
+        """There is not even a server here."""
+        counter = RedisIdSegmentDistributor.from_url(f"redis://127.0.0.1:{free_port()}", name="n")
+        with pytest.raises(InvalidArgumentError, match="step"):
+            await counter.next_max_id(step)
+
+    @pytest.mark.parametrize("offset", [0, 5])
+    async def test_int64_ends_exactly(
+        self, server: ValkeyServer, store: RedisStore, namespace: str, offset: int
+    ) -> None:
+        """The last id is 2^63-1; a step past it is refused and changes nothing."""
+        key = key_of(namespace, "n")
+        server.call("SET", key, MAX_ID - 10)
+        counter = store.segment_distributor(namespace=namespace, name="n", offset=offset)
+        for step in (11, MAX_ID, MAX_ID + 1, 2**64):
+            with pytest.raises(IdOverflowError):
+                await counter.next_max_id(step)
+        assert server.call("GET", key) == str(MAX_ID - 10)
+        assert await counter.next_max_id(10) == MAX_ID
+        with pytest.raises(IdOverflowError):
+            await counter.next_max_id(1)
+        assert server.call("GET", key) == str(MAX_ID)
+
+    async def test_new_counter_that_would_overflow_is_not_created(
+        self, server: ValkeyServer, store: RedisStore, namespace: str
+    ) -> None:
+        """The offset alone is not written either."""
+        counter = store.segment_distributor(namespace=namespace, name="n", offset=MAX_ID - 1)
+        with pytest.raises(IdOverflowError):
+            await counter.next_max_id(2)
+        assert server.call("EXISTS", key_of(namespace, "n")) == 0
+        assert await counter.next_max_id(1) == MAX_ID
+
+    @pytest.mark.parametrize("offset", [0, 5])
+    @pytest.mark.parametrize("value", ["abc", "", "1.5", " 1", "01", str(MAX_ID + 1), "1e3"])
+    async def test_text_that_is_no_counter(
+        self, server: ValkeyServer, store: RedisStore, namespace: str, value: str, offset: int
+    ) -> None:
+        """CorruptCounterError names the key; the text stays as it was."""
+        key = key_of(namespace, "n")
+        server.call("SET", key, value)
+        counter = store.segment_distributor(namespace=namespace, name="n", offset=offset)
+        with pytest.raises(CorruptCounterError) as caught:
+            await counter.next_max_id(1)
+        assert caught.value.counter == key
+        with pytest.raises(CorruptCounterError):
+            await store.set_floor(namespace=namespace, name="n", above=5)
+        assert server.call("GET", key) == value
+
+    @pytest.mark.parametrize("offset", [0, 5])
+    async def test_value_of_another_type(
+        self, server: ValkeyServer, store: RedisStore, namespace: str, offset: int
+    ) -> None:
+        """A list under the counter's name stays a list."""
+        server.call("RPUSH", key_of(namespace, "n"), "1")
+        counter = store.segment_distributor(namespace=namespace, name="n", offset=offset)
+        with pytest.raises(CorruptCounterError, match="another type"):
+            await counter.next_max_id(1)
+        with pytest.raises(CorruptCounterError):
+            await store.set_floor(namespace=namespace, name="n", above=5)
+        assert server.call("LRANGE", key_of(namespace, "n"), 0, -1) == ["1"]
+
+    @pytest.mark.parametrize("lost", [("DEL",), ("SET", "3")])
+    async def test_counter_that_went_backwards(
+        self, server: ValkeyServer, store: RedisStore, namespace: str, lost: tuple[str, ...]
+    ) -> None:
+        """Terminal until the counter is above all that was seen; other counters do not mind."""
+        counter = store.segment_distributor(namespace=namespace, name="n")
+        other = store.segment_distributor(namespace=namespace, name="m")
+        await counter.next_max_id(50)
+        command, *value = lost
+        server.call(command, key_of(namespace, "n"), *value)
+        for _ in range(2):
+            with pytest.raises(StoreRolledBackError) as caught:
+                await counter.next_max_id(10)
+            assert (caught.value.expected, caught.value.counter) == (60, f"{namespace}.n")
+        assert await other.next_max_id(1) == 1
+        await store.set_floor(namespace=namespace, name="n", above=50)
+        assert await counter.next_max_id(10) == 60
+
+    async def test_name_that_utf8_cannot_hold(self) -> None:
+        """Half a surrogate pair would be another key on every client."""
+        with pytest.raises(InvalidArgumentError, match="UTF-8"):
+            RedisIdSegmentDistributor.from_url("redis://", name="\ud800")
+
+    @pytest.mark.parametrize("client", [None, "redis://", object()])
+    async def test_client_has_to_be_an_asynchronous_one(self, client: Any) -> None:
+        """The synchronous client would block the loop at the first call."""
+        import redis
+
+        synchronous: Any = redis.Redis()
+        for each in (client, synchronous):
+            with pytest.raises(InvalidArgumentError, match=r"redis\.asyncio"):
+                RedisIdSegmentDistributor(each, name="n")
+            with pytest.raises(InvalidArgumentError, match=r"redis\.asyncio"):
+                RedisStore(each)
+
+
+@pytest.mark.asyncio
+class TestOutages:
+    """A server that cannot serve is named; one that comes back is used again."""
+
+    async def test_wrong_password(
+        self, valkey_password: ValkeyServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Not worth a second attempt, and no password in any error or log line."""
+        caplog.set_level(logging.DEBUG)
+        for url in (
+            valkey_password.url_for(password="wr0ng"),  # noqa: S106
+            valkey_password.url_for(username="nobody", password="wr0ng"),  # noqa: S106
+            valkey_password.url_for(),
+        ):
+            async with RedisStore.from_url(url) as store:
+                for offset in (0, 1):
+                    with pytest.raises(StoreAuthenticationError) as caught:
+                        await store.segment_distributor(name="n", offset=offset).next_max_id(1)
+                    assert not caught.value.retryable
+                    assert "wr0ng" not in f"{caught.value!r} {caught.value.__cause__!r} {store!r}"
+        assert "wr0ng" not in caplog.text
+
+    async def test_user_who_may_not_write(self, valkey_password: ValkeyServer) -> None:
+        """A matter of rights, in a script as well."""
+        url = valkey_password.url_for(username=READER, password=PASSWORD)
+        async with RedisStore.from_url(url) as store:
+            for offset in (0, 1):
+                with pytest.raises(StoreAuthenticationError):
+                    await store.segment_distributor(name="n", offset=offset).next_max_id(1)
+            with pytest.raises(StoreAuthenticationError):
+                await store.set_floor(name="n", above=1)
+
+    async def test_right_password(self, valkey_password: ValkeyServer, namespace: str) -> None:
+        """Percent-encoded in the URL."""
+        async with RedisStore.from_url(valkey_password.url) as store:
+            counter = store.segment_distributor(namespace=namespace, name="n")
+            assert await counter.next_max_id(1) == 1
+
+    async def test_nobody_listens(self) -> None:
+        """At once, and worth a second attempt."""
+        url = f"redis://u:{PASSWORD.replace('/', '')}@127.0.0.1:{free_port()}"
+        async with RedisStore.from_url(url) as store:
+            for attempt in (
+                store.segment_distributor(name="n").next_max_id(1),
+                store.set_floor(name="n", above=1),
+                store.counters(),
+            ):
+                with pytest.raises(StoreUnavailableError) as caught:
+                    await attempt
+                assert caught.value.retryable
+                assert PASSWORD.replace("/", "") not in f"{caught.value} {caught.value.__cause__}"
+
+    @pytest.mark.parametrize("host", ["no-such-host.invalid", "127.0.0.1"])
+    async def test_server_that_was_never_there(self, host: str) -> None:
+        """Whether the name or the port is wrong."""
+        counter = RedisIdSegmentDistributor.from_url(f"redis://{host}:{free_port()}", name="n")
+        with pytest.raises(StoreUnavailableError):
+            await counter.next_max_id(1)
+        await counter.aclose()
+
+    async def test_silent_server_is_given_up_in_time(
+        self, valkey_factory: Callable[..., ValkeyServer]
+    ) -> None:
+        """Within the 2 s that a generator gives a call; nothing is left on the connection."""
+        server = valkey_factory()
+        async with RedisStore.from_url(server.url) as store:
+            counter = store.segment_distributor(name="n")
+            assert await counter.next_max_id(1) == 1
+            server.pause()
+            async with asyncio.timeout(1.9):
+                with pytest.raises(StoreUnavailableError):
+                    await counter.next_max_id(1)
+            server.resume()
+            assert await counter.next_max_id(5) >= 6
+
+    async def test_restarted_server_is_used_again(
+        self, valkey_factory: Callable[..., ValkeyServer]
+    ) -> None:
+        """The dead connection is noticed before anything is sent on it."""
+        server = valkey_factory(persistent=True)
+        async with RedisStore.from_url(server.url) as store:
+            counter = store.segment_distributor(name="n", offset=5)
+            assert await counter.next_max_id(1) == 6
+            server.kill()
+            with pytest.raises(StoreUnavailableError):
+                await counter.next_max_id(1)
+            server.start()
+            assert await counter.next_max_id(1) == 7
+
+    async def test_full_server(self, valkey_factory: Callable[..., ValkeyServer]) -> None:
+        """Out of memory is an outage, for the command and for the script."""
+        server = valkey_factory()
+        server.call("CONFIG", "SET", "maxmemory", 1)
+        async with RedisStore.from_url(server.url) as store:
+            for offset in (0, 1):
+                with pytest.raises(StoreUnavailableError):
+                    await store.segment_distributor(name="n", offset=offset).next_max_id(1)
+            server.call("CONFIG", "SET", "maxmemory", 0)
+            assert await store.segment_distributor(name="n").next_max_id(1) == 1
+
+    async def test_too_many_clients(self, valkey_factory: Callable[..., ValkeyServer]) -> None:
+        """The server's own limit is an outage as well."""
+        server = valkey_factory("--maxclients", "1")
+        async with RedisStore.from_url(server.url) as first:
+            await first.segment_distributor(name="n").next_max_id(1)
+            async with RedisStore.from_url(server.url) as second:
+                with pytest.raises(StoreUnavailableError):
+                    await second.segment_distributor(name="n").next_max_id(1)
+
+    @pytest.mark.parametrize("offset", [0, 1])
+    async def test_name_that_leads_to_another_server_after_a_failover(
+        self, valkey_factory: Callable[..., ValkeyServer], offset: int
+    ) -> None:
+        """A server that has become a replica is left, and the name looked up again."""
+        old, new = valkey_factory(), valkey_factory()
+        async with FaultProxy(old.host, old.port) as name:
+            store = RedisStore.from_url(f"redis://{name.host}:{name.port}")
+            async with store:
+                counter = store.segment_distributor(name="n", offset=offset)
+                await counter.next_max_id(10)
+                new.call("SET", key_of("cosid", "n"), 1000)
+                old.call("REPLICAOF", new.host, new.port)
+                name.target = (new.host, new.port)
+                with pytest.raises(StoreUnavailableError):
+                    await counter.next_max_id(10)
+                assert await counter.next_max_id(10) == 1010
+
+    async def test_server_of_a_cluster(self, valkey_cluster: Any) -> None:
+        """redis:// goes to one server only: the error tells which URL to use."""
+        node = valkey_cluster.masters[0]
+        async with RedisStore.from_url(node.url) as store:
+            name = next(n for n in "abcdefgh" if valkey_cluster.owner(key_of("cosid", n)) != node)
+            with pytest.raises(StoreError, match=r"redis\+cluster"):
+                await store.segment_distributor(name=name).next_max_id(1)
+
+    async def test_server_without_a_cluster(self, valkey: ValkeyServer) -> None:
+        """And the other way round."""
+        url = f"redis+cluster://{valkey.host}:{valkey.port}"
+        async with RedisStore.from_url(url) as store:
+            with pytest.raises(StoreError, match="redis://"):
+                await store.segment_distributor(name="n").next_max_id(1)
+
+
+@pytest.mark.asyncio
+class TestStore:
+    """What an operator sees and does."""
+
+    @pytest.mark.parametrize(
+        "case",  # what is there, what is asked for, what comes of it
+        [
+            (None, 0, 0),
+            (None, BIG, BIG),
+            (5, 5, 5),
+            (5, 4, 5),
+            (5, 6, 6),
+            (9, 10, 10),
+            (10, 9, 10),
+            (-5, 0, 0),
+            (-5, 3, 3),
+            (BIG, BIG + 1, BIG + 1),
+            (BIG + 1, BIG, BIG + 1),
+            (MAX_ID - 1, MAX_ID, MAX_ID),
+            (MAX_ID, MAX_ID - 1, MAX_ID),
+        ],
+    )
+    async def test_floor_raises_and_never_lowers(
+        self, server: ValkeyServer, store: RedisStore, namespace: str, case: tuple[Any, int, int]
+    ) -> None:
+        """Exact up to 2^63-1, creates what is missing, and may be repeated."""
+        value, above, expected = case
+        if value is not None:
+            server.call("SET", key_of(namespace, "n"), value)
+        for _ in range(2):
+            counter = await store.set_floor(namespace=namespace, name="n", above=above)
+            assert counter == Counter(namespaced_name=f"{namespace}.n", last_max_id=expected)
+        assert server.call("GET", key_of(namespace, "n")) == str(expected)
+        assert server.call("TTL", key_of(namespace, "n")) == -1
+
+    @pytest.mark.parametrize("above", [-1, MAX_ID + 1, 1.0, True, "1"])
+    async def test_bad_floor(self, store: RedisStore, above: Any) -> None:
+        """Refused before anything is sent."""
+        with pytest.raises(InvalidArgumentError, match="above"):
+            await store.set_floor(name="n", above=above)
+
+    async def test_lists_counters_only(
+        self, server: ValkeyServer, store: RedisStore, namespace: str
+    ) -> None:
+        """By name; without other keys, other types, other texts and other namespaces."""
+        for name, value in (("b", 2), ("a", 1), ("命", BIG), ("bad", "x")):
+            server.call("SET", key_of(namespace, name), value)
+        server.call("RPUSH", key_of(namespace, "list"), "1")
+        server.call("SET", f"cosid:{{{namespace}}}:adder", 1)  # CosId's machine ids
+        server.call("SET", key_of(f"{namespace}x", "a"), 1)
+        listed = await store.counters(namespace=namespace)
+        assert [(c.namespaced_name, c.last_max_id, c.last_fetch_time) for c in listed] == [
+            (f"{namespace}.{name}", value, None)
+            for name, value in (("a", 1), ("b", 2), ("命", BIG))
+        ]
+        everything = await store.counters()
+        assert {c.namespaced_name for c in everything} >= {f"{namespace}x.a", f"{namespace}.a"}
+
+    async def test_lists_more_than_one_batch(
+        self, server: ValkeyServer, store: RedisStore, namespace: str
+    ) -> None:
+        """The server is asked several times and none is left out."""
+        async with client_of(server) as client:
+            await client.mset({key_of(namespace, f"{i:04}"): i for i in range(1234)})
+        listed = await store.counters(namespace=namespace)
+        assert [c.last_max_id for c in listed] == list(range(1234))
+
+    async def test_needs_no_schema(self, store: RedisStore) -> None:
+        """There are no tables."""
+        await store.create_schema()
+
+
+class TestLife:
+    """Connections belong to one loop, one process, and to whoever made them."""
+
+    @pytest.mark.asyncio
+    async def test_users_client_stays_open(self, valkey: ValkeyServer, namespace: str) -> None:
+        """It is not ours to close, whichever way it was handed in."""
+        async with client_of(valkey) as client:
+            counter = RedisIdSegmentDistributor(client, namespace=namespace, name="n")
+            await counter.aopen()
+            await counter.next_max_id(1)
+            (connection,) = client.connection_pool._available_connections
+            async with RedisStore(client) as store:
+                await store.counters()
+            await counter.aclose()
+            assert connection.is_connected
+            assert await counter.next_max_id(1) == 2
+
+    @pytest.mark.asyncio
+    async def test_closed_store_opens_again(self, valkey: ValkeyServer, namespace: str) -> None:
+        """Lazily, and as often as wanted; closing twice, or unopened, does nothing."""
+        async with FaultProxy(valkey.host, valkey.port) as proxy:
+            store = RedisStore.from_url(f"redis://{proxy.host}:{proxy.port}")
+            await store.aclose()
+            counter = store.segment_distributor(namespace=namespace, name="n")
+            for expected in (1, 2):
+                assert await counter.next_max_id(1) == expected
+                await counter.aclose()  # the connections are the store's
+                assert proxy.open_connections == 1
+                await store.aclose()
+                await store.aclose()
+                await all_closed(proxy)
+            assert proxy.connections == 2
+
+    @pytest.mark.asyncio
+    async def test_distributor_closes_what_it_opened(
+        self, valkey: ValkeyServer, namespace: str
+    ) -> None:
+        """One made from a URL has connections of its own."""
+        async with FaultProxy(valkey.host, valkey.port) as proxy:
+            url = f"redis://{proxy.host}:{proxy.port}"
+            counter = RedisIdSegmentDistributor.from_url(url, namespace=namespace, name="n")
+            assert proxy.connections == 0
+            for expected in (1, 2):
+                assert await counter.next_max_id(1) == expected
+                await counter.aclose()
+                await all_closed(proxy)
+
+    def test_second_run(self, valkey: ValkeyServer, namespace: str) -> None:
+        """A distributor made from a URL outlives the loop, closed in between or not."""
+        counter = RedisIdSegmentDistributor.from_url(valkey.url, namespace=namespace, name="n")
+
+        async def use(*, close: bool = True) -> int:
+            max_id = await counter.next_max_id(1)
+            if close:
+                await counter.aclose()
+            return max_id
+
+        assert [asyncio.run(use()), asyncio.run(use())] == [1, 2]
+        code = (
+            "import asyncio, sys; from aiocosid.stores.redis import RedisIdSegmentDistributor\n"
+            "c = RedisIdSegmentDistributor.from_url(sys.argv[1], namespace=sys.argv[2], name='n')\n"
+            "print([asyncio.run(c.next_max_id(1)) for _ in range(3)])"
+        )
+        assert run_python(code, valkey.url, namespace) == [3, 4, 5]
+
+    def test_second_run_with_a_users_client(self, valkey: ValkeyServer, namespace: str) -> None:
+        """A connection of a loop that is gone fails once, as an outage, and is dropped."""
+        code = (
+            "import asyncio, sys; from aiocosid import StoreUnavailableError\n"
+            "from aiocosid.stores.redis import RedisIdSegmentDistributor\n"
+            "from redis.asyncio import Redis\n"
+            "c = RedisIdSegmentDistributor(Redis.from_url(sys.argv[1]), namespace=sys.argv[2],"
+            " name='n')\n"
+            "async def attempt():\n"
+            "    try: return await c.next_max_id(1)\n"
+            "    except StoreUnavailableError: return await c.next_max_id(1)\n"
+            "print([asyncio.run(attempt()) for _ in range(3)])"
+        )
+        granted = run_python(code, valkey.url, namespace)
+        assert sorted(set(granted)) == granted
+
+    def test_forked_child(self, valkey: ValkeyServer, namespace: str) -> None:
+        """It forgets the parent's connections, which go on; see the script."""
+        told = run_python(FORK, valkey.url, namespace)
+        assert told["child"] == {
+            "url": "ForkedError",
+            "store": "ForkedError",
+            "client": "ForkedError",
+            "client opened": "ForkedError",
+            "opened": 2,
+            "store opened": 3,
+        }
+        assert told["parent"] == [1, 4, 5]
+
+
+async def all_closed(proxy: FaultProxy) -> None:
+    async def closed() -> bool:
+        return proxy.open_connections == 0
+
+    await eventually(closed)
+
+
+FORK = """
+import asyncio, gc, json, os, sys
+from redis.asyncio import Redis
+from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
+
+url, namespace = sys.argv[1:]
+
+async def outcome(awaitable):
+    try:
+        return await awaitable
+    except Exception as exc:
+        return type(exc).__name__
+
+async def child(counter, store, borrowed):
+    told = {"url": await outcome(counter.next_max_id(1)),
+            "store": await outcome(store.counters()),
+            "client": await outcome(borrowed.next_max_id(1)),
+            "client opened": await outcome(borrowed.aopen())}
+    gc.collect()
+    await counter.aopen()
+    told["opened"] = await counter.next_max_id(1)
+    await counter.aclose()
+    async with store:
+        shared = store.segment_distributor(namespace=namespace, name="n")
+        told["store opened"] = await shared.next_max_id(1)
+    return told
+
+async def main():
+    client = Redis.from_url(url)
+    counter = RedisIdSegmentDistributor.from_url(url, namespace=namespace, name="n")
+    borrowed = RedisIdSegmentDistributor(client, namespace=namespace, name="n")
+    store = RedisStore.from_url(url)
+    granted = [await counter.next_max_id(1)]
+    await store.counters()
+    await client.ping()
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            told = asyncio.run(child(counter, store, borrowed))
+        except BaseException as exc:  # must not go on as a second parent
+            told = repr(exc)
+        os.write(theirs, json.dumps(told).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    granted += [await counter.next_max_id(1), await borrowed.next_max_id(1)]
+    await store.counters()
+    for each in (counter, store, client):
+        await each.aclose()
+    print(json.dumps({"child": json.loads(os.read(ours, 10_000)), "parent": granted}))
+
+asyncio.run(main())
+"""
+
+
+def run_python(code: str, *arguments: str) -> Any:
+    """In a process of its own: what was left unclosed there is no matter of these tests."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

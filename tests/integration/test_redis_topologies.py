@@ -1,0 +1,414 @@
+"""Unix socket, TLS, Cluster and Sentinel: reached by URL and by the user's own client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from redis.asyncio import RedisCluster
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.sentinel import Sentinel
+
+from aiocosid import SegmentChainId
+from aiocosid.abc import Counter
+from aiocosid.errors import (
+    CorruptCounterError,
+    IdOverflowError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+)
+from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
+from tests.servers import (
+    PASSWORD,
+    RedisServer,
+    ValkeyCluster,
+    ValkeySentinel,
+    ValkeyServer,
+    eventually,
+    wait_until,
+)
+
+pytestmark = [pytest.mark.integration]
+
+BIG = 2**53 + 1
+FAILOVER = 20.0  # seconds; it takes about 1 on a cluster and 2 under sentinels
+
+
+def key_of(namespace: str, name: str) -> str:
+    return f"cosid:{{{namespace}.{name}}}.adder"
+
+
+async def keeps_going(counter: RedisIdSegmentDistributor, step: int = 10) -> int:
+    """The next grant, as soon as somebody serves it; an outage may last, anything else may not."""
+
+    async def attempt() -> int:
+        return await counter.next_max_id(step)
+
+    return await eventually(attempt, StoreUnavailableError, deadline=FAILOVER)
+
+
+@pytest.mark.asyncio
+async def test_unix_socket(valkey_unix: ValkeyServer, namespace: str) -> None:
+    """With a database of its own in the URL."""
+    async with RedisStore.from_url(f"{valkey_unix.unix_url}?db=3") as store:
+        counter = store.segment_distributor(namespace=namespace, name="n", offset=7)
+        assert await counter.next_max_id(5) == 12
+        expected = [Counter(namespaced_name=f"{namespace}.n", last_max_id=12)]
+        assert await store.counters(namespace=namespace) == expected
+    assert valkey_unix.call("GET", key_of(namespace, "n")) is None
+    async with RedisStore.from_url(f"unix://{valkey_unix.directory}/not-there") as store:
+        with pytest.raises(StoreUnavailableError):
+            await store.counters()
+
+
+@pytest.mark.asyncio
+async def test_database_of_a_url(valkey: ValkeyServer, namespace: str) -> None:
+    """Counters of two databases are two."""
+    for database in (5, 6):
+        url = f"valkey://{valkey.host}:{valkey.port}/{database}"
+        counter = RedisIdSegmentDistributor.from_url(url, namespace=namespace, name="n")
+        assert await counter.next_max_id(1) == 1
+        await counter.aclose()
+
+
+@pytest.mark.asyncio
+class TestTls:
+    """A connection is encrypted, and the server is who it says it is."""
+
+    async def test_trusted_authority(self, redis_tls: RedisServer, namespace: str) -> None:
+        """Named in the URL."""
+        for scheme in ("rediss", "valkeys"):
+            url = f"{scheme}://localhost:{redis_tls.port}?ssl_ca_certs={redis_tls.ca_path}"
+            async with RedisStore.from_url(url) as store:
+                assert await store.segment_distributor(
+                    namespace=namespace, name=scheme
+                ).next_max_id(1) == (1)
+
+    async def test_wrong_authority(self, redis_tls: RedisServer) -> None:
+        """A clear error, which waiting does not mend."""
+        assert redis_tls.certificates is not None
+        stranger = redis_tls.certificates.stranger_ca
+        for query in (f"?ssl_ca_certs={stranger}", ""):
+            url = f"rediss://localhost:{redis_tls.port}{query}"
+            async with RedisStore.from_url(url) as store:
+                with pytest.raises(StoreError, match=r"not trusted.*ssl_ca_certs") as caught:
+                    await store.segment_distributor(name="n").next_max_id(1)
+                assert not caught.value.retryable
+
+    async def test_certificate_of_another_host(self, redis_tls: RedisServer) -> None:
+        """The name is checked, whichever default the driver has."""
+        url = f"rediss://[::ffff:127.0.0.1]:{redis_tls.port}?ssl_ca_certs={redis_tls.ca_path}"
+        async with RedisStore.from_url(url) as store:
+            with pytest.raises(StoreError, match="not trusted"):
+                await store.segment_distributor(name="n").next_max_id(1)
+
+    async def test_checks_that_are_switched_off(
+        self, redis_tls: RedisServer, namespace: str
+    ) -> None:
+        """By the URL, for those who must."""
+        url = f"{redis_tls.url}?ssl_cert_reqs=none"
+        async with RedisStore.from_url(url) as store:
+            await store.segment_distributor(namespace=namespace, name="n").next_max_id(1)
+
+    async def test_plain_connection_to_a_tls_port_and_back(
+        self, redis_tls: RedisServer, valkey: ValkeyServer
+    ) -> None:
+        """Neither hangs."""
+        for url in (
+            f"redis://{redis_tls.host}:{redis_tls.port}",
+            f"rediss://{valkey.host}:{valkey.port}",
+        ):
+            async with RedisStore.from_url(url) as store, asyncio.timeout(5):
+                with pytest.raises(StoreUnavailableError):
+                    await store.segment_distributor(name="n").next_max_id(1)
+
+
+@asynccontextmanager
+async def cluster_store(cluster: ValkeyCluster, kind: str) -> AsyncGenerator[RedisStore]:
+    """A store by URL that knows one node only, or on a client of the user's."""
+    node = cluster.masters[0]
+    if kind == "url":
+        async with RedisStore.from_url(f"redis+cluster://{node.host}:{node.port}") as store:
+            yield store
+        return
+    client: Any
+    if kind == "valkey-py":
+        module = pytest.importorskip("valkey.asyncio")
+        client = module.ValkeyCluster(host=node.host, port=node.port)
+    else:
+        client = RedisCluster(startup_nodes=[ClusterNode(node.host, node.port)])
+    try:
+        yield RedisStore(client)
+    finally:
+        await client.aclose()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kind", ["url", "redis-py", "valkey-py"])
+class TestCluster:
+    """Every counter lies in one slot, and all slots are reached."""
+
+    async def test_counters_on_all_masters(
+        self, valkey_cluster: ValkeyCluster, namespace: str, kind: str
+    ) -> None:
+        """Names spread over the masters; each is counted, listed and raised where it lies."""
+        names = [f"n{i}" for i in range(30)]
+        async with cluster_store(valkey_cluster, kind) as store:
+            counters = [
+                store.segment_distributor(namespace=namespace, name=name, offset=BIG * (i % 2))
+                for i, name in enumerate(names)
+            ]
+            granted = await asyncio.gather(*(counter.next_max_id(3) for counter in counters))
+            assert granted == [BIG * (i % 2) + 3 for i in range(30)]
+            assert [c.last_max_id for c in await store.counters(namespace=namespace)] == [
+                granted[names.index(name)] for name in sorted(names)
+            ]
+            raised = [
+                await store.set_floor(namespace=namespace, name=name, above=BIG) for name in names
+            ]
+            assert [c.last_max_id for c in raised] == [max(BIG, each) for each in granted]
+        owners = {valkey_cluster.owner(key_of(namespace, name)).port for name in names}
+        assert owners == {master.port for master in valkey_cluster.masters}
+        for name, counter in zip(names, raised, strict=True):
+            key = key_of(namespace, name)
+            held = valkey_cluster.owner(key).call("GET", key)
+            assert held == str(counter.last_max_id)
+
+    async def test_refusals(self, valkey_cluster: ValkeyCluster, namespace: str, kind: str) -> None:
+        """As on one server."""
+        key = key_of(namespace, "n")
+        owner = valkey_cluster.owner(key)
+        async with cluster_store(valkey_cluster, kind) as store:
+            for offset in (0, 1):
+                counter = store.segment_distributor(namespace=namespace, name="n", offset=offset)
+                owner.call("SET", key, "x")
+                with pytest.raises(CorruptCounterError):
+                    await counter.next_max_id(1)
+                owner.call("SET", key, 2**63 - 2)
+                with pytest.raises(IdOverflowError):
+                    await counter.next_max_id(2)
+            assert await store.set_floor(namespace=namespace, name="n", above=1) == Counter(
+                namespaced_name=f"{namespace}.n", last_max_id=2**63 - 2
+            )
+            owner.call("RPUSH", key_of(namespace, "n") + "s", 1)
+
+    async def test_failover(
+        self, cluster_factory: Callable[..., ValkeyCluster], namespace: str, kind: str
+    ) -> None:
+        """A master dies: its replica serves the counter, and not one id comes twice."""
+        cluster = await asyncio.to_thread(cluster_factory, replicas=True)
+        key = key_of(namespace, "n")
+        async with cluster_store(cluster, kind) as store:
+            counter = store.segment_distributor(namespace=namespace, name="n")
+            granted = [await counter.next_max_id(10) for _ in range(5)]
+            owner = cluster.owner(key)
+            assert owner.call("WAIT", 1, 5000) == 1  # nothing is lost with it
+            owner.kill()
+            granted += [await keeps_going(counter) for _ in range(5)]
+            assert granted == sorted(set(granted))
+            new = await asyncio.to_thread(cluster.owner, key)
+            assert new in cluster.replicas
+            assert new.call("GET", key) == str(granted[-1])
+
+
+async def lose_writes(
+    master: ValkeyServer, replica: ValkeyServer, counter: RedisIdSegmentDistributor
+) -> int:
+    """Kill the master after grants that the replica never hears of; return the last one."""
+    replica.pause()
+    master.call("CLIENT", "KILL", "TYPE", "replica")
+    granted = [await counter.next_max_id(10) for _ in range(100)]
+    master.kill()
+    replica.resume()
+    return granted[-1]
+
+
+@asynccontextmanager
+async def sentinel_store(group: ValkeySentinel, kind: str) -> AsyncGenerator[RedisStore]:
+    """A store by URL, or on the client that ``Sentinel.master_for`` returns."""
+    if kind == "url":
+        async with RedisStore.from_url(group.url) as store:
+            yield store
+        return
+    if kind == "valkey-py":
+        module = pytest.importorskip("valkey.asyncio.sentinel")
+        sentinel = module.Sentinel(group.addresses, socket_timeout=0.5)
+    else:
+        sentinel = Sentinel(  # type: ignore[no-untyped-call]
+            group.addresses, sentinel_kwargs={"socket_timeout": 0.5}
+        )
+    client = sentinel.master_for(group.service)
+    try:
+        yield RedisStore(client)
+    finally:
+        for each in (client, *sentinel.sentinels):
+            await each.aclose()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kind", ["url", "redis-py", "valkey-py"])
+class TestSentinel:
+    """Whoever is the master serves."""
+
+    async def test_counts_on_the_master(
+        self, valkey_sentinel: ValkeySentinel, namespace: str, kind: str
+    ) -> None:
+        """All that a store can do."""
+        async with sentinel_store(valkey_sentinel, kind) as store:
+            for offset in (0, BIG):
+                counter = store.segment_distributor(
+                    namespace=namespace, name=f"n{offset}", offset=offset
+                )
+                assert await counter.next_max_id(5) == offset + 5
+            floor = await store.set_floor(namespace=namespace, name="n0", above=9)
+            listed = await store.counters(namespace=namespace)
+            assert [c.last_max_id for c in listed] == [9, BIG + 5]
+            assert floor in listed
+        assert valkey_sentinel.current_master().call("GET", key_of(namespace, "n0")) == "9"
+
+    async def test_failover(
+        self, sentinel_factory: Callable[..., ValkeySentinel], namespace: str, kind: str
+    ) -> None:
+        """A generator goes on after it; not one id comes twice, none is out of order."""
+        group = await asyncio.to_thread(sentinel_factory)
+        async with sentinel_store(group, kind) as store:
+            counter = store.segment_distributor(namespace=namespace, name="n", step=10)
+            async with SegmentChainId(counter, wait_timeout=FAILOVER) as chain:
+                ids = await chain.next_ids(500)
+                old = group.master
+                assert old.call("WAIT", 1, 5000) == 1
+                old.kill()
+                for _ in range(5):
+                    ids += await chain.next_ids(500)
+                assert ids == sorted(set(ids))
+            assert group.current_master() is group.replica
+            held = int(str(group.replica.call("GET", key_of(namespace, "n"))))
+            assert held >= ids[-1]
+
+
+@pytest.mark.asyncio
+class TestLostWrites:
+    """A replica that was behind takes over: what was granted is not granted again."""
+
+    async def test_on_a_cluster(
+        self, cluster_factory: Callable[..., ValkeyCluster], namespace: str
+    ) -> None:
+        """The loss is told, again and again, until the counter is above all that was granted."""
+        cluster = await asyncio.to_thread(cluster_factory, replicas=True)
+        key = key_of(namespace, "n")
+        async with cluster_store(cluster, "url") as store:
+            counter = store.segment_distributor(namespace=namespace, name="n")
+            await counter.next_max_id(10)
+            owner = cluster.owner(key)
+            assert owner.call("WAIT", 1, 5000) == 1
+            replica = cluster.replicas[cluster.masters.index(owner)]
+            last = await lose_writes(owner, replica, counter)
+            for _ in range(2):
+                with pytest.raises(StoreRolledBackError) as caught:
+                    await keeps_going(counter)
+                assert caught.value.seen <= last < caught.value.expected
+            await store.set_floor(namespace=namespace, name="n", above=last)
+            assert await keeps_going(counter) == last + 10
+
+    async def test_under_sentinels(
+        self, sentinel_factory: Callable[..., ValkeySentinel], namespace: str
+    ) -> None:
+        """The generator ends with the reason."""
+        group = await asyncio.to_thread(sentinel_factory)
+        async with sentinel_store(group, "url") as store:
+            counter = store.segment_distributor(namespace=namespace, name="n", step=10)
+            async with SegmentChainId(counter, wait_timeout=FAILOVER) as chain:
+                ids = await chain.next_ids(10)
+                assert group.master.call("WAIT", 1, 5000) == 1
+                await lose_writes(group.master, group.replica, counter)
+
+                async def until_it_ends() -> None:
+                    while True:
+                        ids.extend(await chain.next_ids(10))
+
+                with pytest.raises(StoreRolledBackError):
+                    await until_it_ends()
+                assert ids == sorted(set(ids))
+                with pytest.raises(StoreRolledBackError):
+                    await chain.next_id()
+
+    async def test_master_that_sentinels_demote(
+        self, sentinel_factory: Callable[..., ValkeySentinel], namespace: str
+    ) -> None:
+        """Its connections are left once it refuses to write."""
+        group = await asyncio.to_thread(sentinel_factory)
+        async with sentinel_store(group, "url") as store:
+            counter = store.segment_distributor(namespace=namespace, name="n")
+            granted = [await counter.next_max_id(10)]
+            assert group.master.call("WAIT", 1, 5000) == 1
+            group.sentinels[0].call("SENTINEL", "FAILOVER", group.service)
+            await asyncio.to_thread(
+                wait_until,
+                lambda: group.current_master() is group.replica,
+                "the replica is the master",
+                deadline=FAILOVER,
+            )
+            # As the sentinels do some 10 s later; but they close the connections first.
+            group.master.call("REPLICAOF", group.replica.host, group.replica.port)
+            granted += [await keeps_going(counter) for _ in range(5)]
+            assert granted == sorted(set(granted))
+            assert group.replica.call("GET", key_of(namespace, "n")) == str(granted[-1])
+
+
+@pytest.mark.asyncio
+class TestUnreachable:
+    """What cannot be reached is an outage, named in a way that helps."""
+
+    async def test_no_node_of_the_cluster(self, valkey_cluster: ValkeyCluster) -> None:
+        """Neither hangs nor shows the password."""
+        async with RedisStore.from_url("redis+cluster://u:s3cr3t@127.0.0.1:1,127.0.0.1:2") as store:
+            with pytest.raises(StoreUnavailableError) as caught:
+                await store.segment_distributor(name="n").next_max_id(1)
+        assert "s3cr3t" not in f"{caught.value} {caught.value.__cause__!r}"
+
+    async def test_no_sentinel(self) -> None:
+        """The service is named, the password is not."""
+        url = "redis+sentinel://127.0.0.1:1,127.0.0.1:2/ids?sentinel_password=s3cr3t"
+        async with RedisStore.from_url(url) as store:
+            with pytest.raises(StoreUnavailableError, match="'ids'") as caught:
+                await store.segment_distributor(name="n").next_max_id(1)
+        assert "s3cr3t" not in f"{caught.value} {caught.value.__cause__}"
+
+    async def test_unknown_service(self, valkey_sentinel: ValkeySentinel) -> None:
+        """The sentinels know another name."""
+        url = valkey_sentinel.url.rpartition("/")[0] + "/other"
+        async with RedisStore.from_url(url) as store:
+            with pytest.raises(StoreUnavailableError, match="'other'"):
+                await store.segment_distributor(name="n").next_max_id(1)
+
+    async def test_cluster_with_a_wrong_password(
+        self, valkey_factory: Callable[..., ValkeyServer]
+    ) -> None:
+        """Found behind what the cluster client made of it."""
+        server = valkey_factory("--cluster-enabled", "yes", password=PASSWORD)
+        url = f"redis+cluster://:wr0ng@{server.host}:{server.port}"
+        async with RedisStore.from_url(url) as store:
+            with pytest.raises(StoreAuthenticationError) as caught:
+                await store.segment_distributor(name="n").next_max_id(1)
+        assert "wr0ng" not in f"{caught.value} {caught.value.__cause__}"
+
+    async def test_cluster_that_is_down(
+        self, cluster_factory: Callable[..., ValkeyCluster], namespace: str
+    ) -> None:
+        """One master is gone and has no replica: an outage until it is back."""
+        cluster = await asyncio.to_thread(cluster_factory)
+        key = key_of(namespace, "n")
+        async with RedisStore.from_url(cluster.url) as store:
+            counter = store.segment_distributor(namespace=namespace, name="n", offset=5)
+            await counter.next_max_id(1)
+            owner = cluster.owner(key)
+            owner.pause()
+            with pytest.raises(StoreUnavailableError):
+                await counter.next_max_id(1)
+            owner.resume()
+            assert await keeps_going(counter, 1) >= 7

@@ -1,0 +1,703 @@
+"""Counters in a SQLite file: shared by processes, exact at its ends, clear in its refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Generator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+import anyio
+import pytest
+import pytest_asyncio
+
+import aiocosid
+from aiocosid.abc import MAX_ID, Counter
+from aiocosid.errors import (
+    CorruptCounterError,
+    IdOverflowError,
+    InvalidArgumentError,
+    NameTooLongError,
+    SchemaMissingError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+    WrongLoopError,
+)
+from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
+
+pytestmark = [pytest.mark.integration]
+
+NAMES = ("a.b.c", "ns.ä€命", "it's", 'a "b"', "{a}", "a b ", "a%_", "a\\b", "?1 :name $1")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file that is not there yet."""
+    return tmp_path / "ids.db"
+
+
+@pytest.fixture
+def url(path: Path) -> str:
+    """Its URL."""
+    return f"sqlite:///{path}"
+
+
+@pytest_asyncio.fixture
+async def store(url: str) -> AsyncIterator[SqliteStore]:
+    """A store made from that URL."""
+    async with SqliteStore.from_url(url) as store:
+        yield store
+
+
+@pytest_asyncio.fixture
+async def connection(path: Path) -> AsyncIterator[aiosqlite.Connection]:
+    """A user's connection, as aiosqlite makes it without further words."""
+    async with aiosqlite.connect(path) as connection:
+        yield connection
+
+
+def execute(path: Path, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    """Run a statement behind everybody's back."""
+    with closing(sqlite3.connect(path)) as database, database:
+        return database.execute(statement, values).fetchall()
+
+
+def rows(path: Path) -> list[tuple[Any, ...]]:
+    """What lies in the table, without the times."""
+    return execute(path, "SELECT name, last_max_id FROM cosid ORDER BY name")
+
+
+@pytest.mark.asyncio
+class TestCounter:
+    """One counter and its row."""
+
+    async def test_the_row_is_cosids(self, store: SqliteStore, path: Path) -> None:
+        """Table, columns, name and unix seconds are those of CosId's JDBC store."""
+        counter = store.segment_distributor(namespace="ns", name="order", offset=7, step=10)
+        assert await counter.next_max_id(10) == 17
+        columns = execute(
+            path, "SELECT name, type, \"notnull\", pk FROM pragma_table_info('cosid')"
+        )
+        assert columns == [
+            ("name", "varchar(100)", 1, 1),
+            ("last_max_id", "bigint", 1, 0),
+            ("last_fetch_time", "bigint", 1, 0),
+        ]
+        ((name, last_max_id, age),) = execute(
+            path, "SELECT name, last_max_id, strftime('%s', 'now') - last_fetch_time FROM cosid"
+        )
+        assert (name, last_max_id) == ("ns.order", 17)
+        assert 0 <= age < 30
+
+    async def test_the_file_survives_a_power_cut(self, url: str, path: Path) -> None:
+        """Every commit is synced: WAL, with at least FULL."""
+        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        executor: Any = counter._executor
+        assert await executor.fetch_rows("PRAGMA journal_mode") == [("wal",)]
+        assert await executor.fetch_rows("PRAGMA synchronous") == [(3,)]
+        assert await executor.fetch_rows("PRAGMA busy_timeout") == [(1500,)]
+        await counter.aclose()
+
+    async def test_200_concurrent_grants_are_disjoint(self, url: str) -> None:
+        """However many ask at once, on however many connections, the ranges tile."""
+        stores = [SqliteStore.from_url(url) for _ in range(4)]
+        counters = [store.segment_distributor(name="order") for store in stores]
+        calls = [counters[i % 4].next_max_id(i % 7 + 1) for i in range(200)]
+        ends = await asyncio.gather(*calls)
+        ranges = sorted((end - i % 7 - 1, end) for i, end in enumerate(ends))
+        assert [start for start, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
+        for store in stores:
+            await store.aclose()
+
+    @pytest.mark.parametrize("name", NAMES)
+    async def test_names_are_only_names(self, store: SqliteStore, path: Path, name: str) -> None:
+        """Dots, quotes, braces, blanks and letters of any script are stored as they are."""
+        counter = store.segment_distributor(namespace="n s", name=name)
+        assert [await counter.next_max_id(10) for _ in range(2)] == [10, 20]
+        assert rows(path) == [(f"n s.{name}", 20)]
+        assert [each.namespaced_name for each in await store.counters(namespace="n s")] == [
+            f"n s.{name}"
+        ]
+
+    async def test_a_cancelled_call_leaves_no_reply_behind(self, store: SqliteStore) -> None:
+        """Cancelled at any of its turns, a call leaves a gap at most; no other counter sees it."""
+        near = store.segment_distributor(name="near")
+        far = store.segment_distributor(name="far", offset=10**12)
+        seen: list[int] = []
+        for turns in range(40):
+            torn = asyncio.ensure_future(near.next_max_id(1))
+            for _ in range(turns % 10):
+                await asyncio.sleep(0)
+            other = asyncio.ensure_future(far.next_max_id(1))
+            torn.cancel()
+            assert await asyncio.wait_for(other, 5) > 10**12
+            await asyncio.wait([torn])
+            seen.append(await asyncio.wait_for(near.next_max_id(1), 5))
+        assert seen == sorted(set(seen))
+        assert seen[-1] <= 80
+
+
+@pytest.mark.asyncio
+class TestEnds:
+    """What cannot be granted is refused whole, and nothing is written."""
+
+    async def test_int64_is_exact(self, store: SqliteStore, path: Path) -> None:
+        """SQLite would go on in floating-point numbers; the last id is 2^63-1 exactly."""
+        counter = store.segment_distributor(name="end")
+        await store.set_floor(name="end", above=MAX_ID - 10)
+        with pytest.raises(IdOverflowError) as caught:
+            await counter.next_max_id(11)
+        assert caught.value.limit == MAX_ID
+        assert await counter.next_max_id(9) == MAX_ID - 1
+        assert await counter.next_max_id(1) == MAX_ID
+        with pytest.raises(IdOverflowError):
+            await counter.next_max_id(1)
+        assert execute(path, "SELECT last_max_id, typeof(last_max_id) FROM cosid") == [
+            (MAX_ID, "integer")
+        ]
+
+    @pytest.mark.parametrize("step", [0, -1, 1.0, True, "1", None])
+    async def test_a_step_below_1(self, store: SqliteStore, path: Path, step: Any) -> None:
+        """Refused before anything is sent: not even the file is made."""
+        with pytest.raises(InvalidArgumentError, match="at least 1"):
+            await store.segment_distributor(name="order").next_max_id(step)
+        assert not await anyio.Path(path).exists()
+
+    async def test_a_start_above_int64(self, store: SqliteStore, path: Path) -> None:
+        """An offset that leaves no room for the first step is the end already."""
+        counter = store.segment_distributor(name="order", offset=MAX_ID - 1)
+        with pytest.raises(IdOverflowError):
+            await counter.next_max_id(2)
+        assert await counter.next_max_id(1) == MAX_ID
+
+    @pytest.mark.parametrize("value", ["many", 1.5, 1e300, b"\x00\x01", "1x"])
+    async def test_a_value_that_is_no_integer(
+        self, store: SqliteStore, path: Path, value: object
+    ) -> None:
+        """Named as what it is, by every call, and left as it is."""
+        counter = store.segment_distributor(namespace="ns", name="order")
+        await counter.next_max_id(10)
+        execute(path, "UPDATE cosid SET last_max_id = ?", value)
+        for call in (
+            counter.next_max_id(10),
+            store.set_floor(namespace="ns", name="order", above=99),
+            store.counters(),
+        ):
+            with pytest.raises(CorruptCounterError) as caught:
+                await call
+            assert caught.value.counter == "ns.order"
+            assert not caught.value.retryable
+        assert rows(path) == [("ns.order", value)]
+
+    async def test_a_name_that_is_too_long(self, store: SqliteStore, path: Path) -> None:
+        """More than CosId's 100 characters is refused on creation; 100 are fine."""
+        longest = store.segment_distributor(namespace="n", name="ä" * 98)
+        assert await longest.next_max_id(1) == 1
+        with pytest.raises(NameTooLongError):
+            store.segment_distributor(namespace="n", name="a" * 99)
+        with pytest.raises(NameTooLongError):
+            await store.set_floor(namespace="n", name="a" * 99, above=1)
+        with pytest.raises(InvalidArgumentError):
+            store.segment_distributor(namespace="n", name="\ud800")
+
+    async def test_a_counter_that_went_back(self, store: SqliteStore, path: Path) -> None:
+        """CosId's JDBC store would hand the ids out again; ours ends, naming seen and due."""
+        counter = store.segment_distributor(name="order")
+        assert [await counter.next_max_id(100) for _ in range(3)] == [100, 200, 300]
+        execute(path, "UPDATE cosid SET last_max_id = 50")
+        with pytest.raises(StoreRolledBackError) as caught:
+            await counter.next_max_id(100)
+        assert (caught.value.seen, caught.value.expected) == (150, 400)
+        await store.set_floor(name="order", above=300)
+        assert await counter.next_max_id(100) == 400
+
+    async def test_a_file_that_was_replaced(
+        self, store: SqliteStore, path: Path, tmp_path: Path
+    ) -> None:
+        """A backup put in the file's place is seen; the old file is not counted on."""
+        counter = store.segment_distributor(name="order")
+        await counter.next_max_id(100)
+        execute(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+        shutil.copy(path, tmp_path / "backup")
+        await counter.next_max_id(100)
+        for left in path.parent.glob("ids.db-*"):
+            left.unlink()
+        (tmp_path / "backup").rename(path)
+        with pytest.raises(StoreUnavailableError, match="replaced"):
+            await counter.next_max_id(100)
+        with pytest.raises(StoreRolledBackError):
+            await counter.next_max_id(100)
+
+    async def test_a_file_that_was_deleted(self, store: SqliteStore, path: Path) -> None:
+        """Its counters do not start anew under a generator that knows better."""
+        counter = store.segment_distributor(name="order")
+        await counter.next_max_id(100)
+        await anyio.Path(path).unlink()
+        with pytest.raises(StoreUnavailableError, match="replaced"):
+            await counter.next_max_id(10)
+        with pytest.raises(StoreRolledBackError):
+            await counter.next_max_id(10)
+
+    async def test_a_table_that_was_dropped(self, store: SqliteStore, path: Path) -> None:
+        """It is created once, and not again in the middle of a life."""
+        counter = store.segment_distributor(name="order")
+        await counter.next_max_id(100)
+        execute(path, "DROP TABLE cosid")
+        with pytest.raises(SchemaMissingError, match="'cosid' does not exist"):
+            await counter.next_max_id(100)
+
+
+@pytest.mark.asyncio
+class TestFile:
+    """Files that cannot be used are told apart."""
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "sqlite:",
+            "sqlite://",
+            "sqlite:///",
+            "sqlite://ids.db",
+            "sqlite:ids.db",
+            "sqlite:///:memory:",
+            "sqlite:///%3Amemory:",
+            "sqlite:///file:ids.db?mode=memory",
+            "sqlite:///file::memory:",
+            "sqlite:///ids.db?timeout=5",
+            "sqlite:///ids.db#x",
+            "sqlite:///a%00b",
+            "redis://localhost",
+        ],
+    )
+    async def test_wrong_urls(self, url: str) -> None:
+        """What names no file is refused, with the right form and the way to memory."""
+        for make in (SqliteStore.from_url, _from_url):
+            with pytest.raises(
+                InvalidArgumentError, match=r"sqlite:///ids\.db.*memory://"
+            ) as caught:
+                make(url)
+            assert caught.value.argument == "url"
+
+    async def test_no_secret_of_a_url_that_is_not_ours(self) -> None:
+        """A server's URL, given to the wrong store, is not repeated."""
+        with pytest.raises(InvalidArgumentError) as caught:
+            SqliteStore.from_url("postgresql://me:secret@host/db")
+        assert "secret" not in f"{caught.value!r} {vars(caught.value)}"
+
+    async def test_a_path_is_relative_or_absolute_and_percent_encoded(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Three slashes start where the program is, for good; four at the root."""
+        monkeypatch.chdir(tmp_path)
+        store = SqliteStore.from_url("sqlite:///50%25%20off%3F.db")
+        monkeypatch.chdir("/")
+        async with store:
+            await store.create_schema()
+        assert (tmp_path / "50% off?.db").exists()
+        assert repr(store) == f"<SqliteStore sqlite {tmp_path}/50% off?.db>"
+
+    async def test_a_missing_folder(self, tmp_path: Path) -> None:
+        """It is named, and not made."""
+        store = SqliteStore.from_url(f"sqlite:///{tmp_path}/nowhere/ids.db")
+        with pytest.raises(StoreError, match=f"no folder {tmp_path}/nowhere") as caught:
+            await store.create_schema()
+        assert not caught.value.retryable
+        assert isinstance(caught.value.__cause__, sqlite3.Error)
+        assert not (tmp_path / "nowhere").exists()
+
+    async def test_a_folder(self, tmp_path: Path) -> None:
+        """A folder is no file."""
+        with pytest.raises(StoreError, match="it is a folder"):
+            await SqliteStore.from_url(f"sqlite:///{tmp_path}").create_schema()
+
+    async def test_something_else(self, tmp_path: Path) -> None:
+        """A file of another kind is left as it is."""
+        other = tmp_path / "notes.txt"
+        other.write_text("nothing that a database would begin with" * 100)
+        before = other.read_bytes()
+        with pytest.raises(StoreError, match="not a database"):
+            await SqliteStore.from_url(f"sqlite:///{other}").create_schema()
+        assert other.read_bytes() == before
+
+    async def test_without_the_right_to_read(self, url: str, path: Path) -> None:
+        """Rights are a matter of authentication: retrying does not help."""
+        await _granted(url, 1)
+        await anyio.Path(path).chmod(0)
+        with _plain_user(path.parent), pytest.raises(StoreAuthenticationError) as caught:
+            await _granted(url, 1)
+        assert not caught.value.retryable
+
+    async def test_without_the_right_to_write(self, url: str, path: Path) -> None:
+        """A file that may only be read is refused at once."""
+        await _granted(url, 1)
+        await anyio.Path(path).chmod(0o444)
+        with _plain_user(path.parent), pytest.raises(StoreAuthenticationError, match="readonly"):
+            await _granted(url, 1)
+
+    async def test_a_lock_that_stays(self, url: str, path: Path) -> None:
+        """After the busy timeout the call fails as retryable, and nothing is written."""
+        await _granted(url, 10)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(StoreUnavailableError, match="locked") as caught:
+                await _granted(url, 10)
+            assert caught.value.retryable
+            other.execute("ROLLBACK")
+        assert await _granted(url, 10) == 20
+
+
+@pytest.mark.asyncio
+class TestStore:
+    """What an operator does."""
+
+    async def test_set_floor_only_raises(self, store: SqliteStore, path: Path) -> None:
+        """Compare-and-raise: it creates, raises, and never lowers; a fetch time stays a fetch's."""
+        created = await store.set_floor(namespace="ns", name="order", above=100)
+        assert (created.namespaced_name, created.last_max_id) == ("ns.order", 100)
+        execute(path, "UPDATE cosid SET last_fetch_time = 5")
+        for above, due in ((50, 100), (100, 100), (101, 101), (MAX_ID, MAX_ID)):
+            raised = await store.set_floor(namespace="ns", name="order", above=above)
+            assert raised == Counter(namespaced_name="ns.order", last_max_id=due, last_fetch_time=5)
+
+    @pytest.mark.parametrize("above", [-1, MAX_ID + 1, 1.0, True])
+    async def test_set_floor_has_a_range(self, store: SqliteStore, above: Any) -> None:
+        """From 0 to 2^63-1."""
+        with pytest.raises(InvalidArgumentError):
+            await store.set_floor(name="order", above=above)
+
+    async def test_counters_of_a_namespace(self, store: SqliteStore) -> None:
+        """Ordered by name; a namespace is all of its letters and the dot."""
+        for namespace in ("b", "a", "A", "a_", "ab", "a.c"):
+            await store.set_floor(namespace=namespace, name="x", above=1)
+        names = [each.namespaced_name for each in await store.counters()]
+        assert names == ["A.x", "a.c.x", "a.x", "a_.x", "ab.x", "b.x"]
+        mine = [each.namespaced_name for each in await store.counters(namespace="a")]
+        assert mine == ["a.c.x", "a.x"]
+        assert await store.counters(namespace="%") == []
+
+    async def test_create_schema_may_be_repeated(self, store: SqliteStore, path: Path) -> None:
+        """It leaves what is there."""
+        await store.create_schema()
+        await store.set_floor(name="order", above=5)
+        await store.create_schema()
+        assert rows(path) == [("cosid.order", 5)]
+
+
+@pytest.mark.asyncio
+class TestUsersConnection:
+    """On a connection that is passed in."""
+
+    async def test_it_is_used_and_stays_open(
+        self, connection: aiosqlite.Connection, path: Path
+    ) -> None:
+        """A grant is committed at once, although the connection would begin a transaction."""
+        counter = SqliteIdSegmentDistributor(connection, name="order", step=10)
+        assert await counter.next_max_id(10) == 10
+        assert rows(path) == [("cosid.order", 10)]
+        await counter.aclose()
+        assert not connection.in_transaction
+        assert connection.isolation_level == ""
+        assert await SqliteStore(connection).counters() != []
+
+    async def test_its_row_factory_is_left_alone(self, connection: aiosqlite.Connection) -> None:
+        """Rows of the user's own kind are no matter of ours."""
+        connection.row_factory = lambda *_: None  # type: ignore[assignment]  # aiosqlite's hint is too narrow
+        store = SqliteStore(connection)
+        assert await store.segment_distributor(name="order").next_max_id(10) == 10
+        assert len(await store.counters()) == 1
+
+    async def test_its_transaction_gets_no_grant(
+        self, connection: aiosqlite.Connection, path: Path
+    ) -> None:
+        """A rollback would take the grant back: nothing is granted, and the transaction lives."""
+        counter = SqliteIdSegmentDistributor(connection, name="order")
+        assert await counter.next_max_id(10) == 10
+        await connection.execute("CREATE TABLE t (n)")
+        await connection.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(StoreUnavailableError, match="transaction"):
+            await counter.next_max_id(10)
+        await connection.rollback()
+        assert await counter.next_max_id(10) == 20
+        assert execute(path, "SELECT * FROM t") == []
+
+    async def test_a_transaction_begun_meanwhile_gets_no_grant(
+        self, connection: aiosqlite.Connection
+    ) -> None:
+        """It is looked for where the statement runs, not where the call was made."""
+        counter = SqliteIdSegmentDistributor(connection, name="order")
+        assert await counter.next_max_id(10) == 10
+        begin = asyncio.ensure_future(connection.execute("BEGIN"))
+        await asyncio.sleep(0)
+        call = asyncio.ensure_future(counter.next_max_id(10))
+        await asyncio.sleep(0)
+        await begin
+        await connection.rollback()
+        with pytest.raises(StoreUnavailableError, match="transaction"):
+            await call
+
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="autocommit came with 3.12")
+    async def test_without_autocommit_there_is_always_one(self, path: Path) -> None:
+        """That is no passing matter, and retrying would not help."""
+        async with aiosqlite.connect(path, autocommit=False) as connection:
+            with pytest.raises(StoreError, match="transaction") as caught:
+                await SqliteIdSegmentDistributor(connection, name="order").next_max_id(10)
+            assert not caught.value.retryable
+
+    async def test_a_closed_connection(self, path: Path) -> None:
+        """Closed, or never opened: named, not hung on."""
+        connection = aiosqlite.connect(path)
+        counter = SqliteIdSegmentDistributor(connection, name="order")
+        with pytest.raises(StoreError, match="never opened"):
+            await counter.next_max_id(10)
+        async with connection:
+            assert await counter.next_max_id(10) == 10
+        with pytest.raises(StoreError, match="closed"):
+            await counter.next_max_id(10)
+
+    async def test_not_a_connection(self, path: Path) -> None:
+        """A URL or path goes to from_url."""
+        for wrong in (str(path), path, None):
+            with pytest.raises(InvalidArgumentError, match="from_url"):
+                SqliteIdSegmentDistributor(wrong, name="order")  # type: ignore[arg-type]  # on purpose
+
+
+class TestLoops:
+    """One object, several event loops one after the other."""
+
+    def test_closed_and_used_again(self, url: str) -> None:
+        """After aclose, also in another asyncio.run, it opens the file anew."""
+        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+
+        async def life() -> int:
+            first = await counter.next_max_id(10)
+            await counter.aclose()
+            await counter.aclose()
+            assert await counter.next_max_id(10) == first + 10
+            await counter.aclose()
+            return first
+
+        assert [asyncio.run(life()) for _ in range(3)] == [10, 30, 50]
+
+    def test_never_closed(self, url: str) -> None:
+        """The connection ends with its loop; the next loop gets another one."""
+        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
+
+    @pytest.mark.filterwarnings("ignore:<aiosqlite:ResourceWarning")
+    def test_a_loop_that_ends_without_a_word(self, url: str) -> None:
+        """A loop closed by hand leaves a connection behind; nothing hangs."""
+        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        for due in (10, 20, 30):
+            loop = asyncio.new_event_loop()
+            assert loop.run_until_complete(asyncio.wait_for(counter.next_max_id(10), 5)) == due
+            loop.close()
+        asyncio.run(counter.aclose())
+
+    def test_two_live_loops(self, url: str) -> None:
+        """A second loop is refused while the first one lives."""
+        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        with asyncio.Runner() as one, asyncio.Runner() as other:
+            assert one.run(counter.next_max_id(10)) == 10
+            with pytest.raises(WrongLoopError):
+                other.run(counter.next_max_id(10))
+            with pytest.raises(WrongLoopError):
+                other.run(counter.aclose())
+            assert one.run(counter.next_max_id(10)) == 20
+            one.run(counter.aclose())
+            assert other.run(counter.next_max_id(10)) == 30
+
+    def test_not_under_trio(self, url: str) -> None:
+        """The driver runs on asyncio only, and the error says so."""
+        import trio
+
+        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        with pytest.raises(aiocosid.UnsupportedRuntimeError, match="asyncio"):
+            trio.run(counter.next_max_id, 10)
+
+
+class TestProcesses:
+    """Many processes, one file."""
+
+    def test_four_processes_start_on_a_new_file(self, url: str, path: Path) -> None:
+        """Whoever comes first makes the table and sets the mode; all ranges are disjoint."""
+        context = multiprocessing.get_context("spawn")
+        with context.Manager() as manager:
+            barrier = manager.Barrier(4)
+            with ProcessPoolExecutor(4, mp_context=context) as pool:
+                futures = [pool.submit(fetch_many, url, 50, barrier) for _ in range(4)]
+                granted = [max_id for future in futures for max_id in future.result(timeout=50)]
+        assert sorted(granted) == list(range(10, 2001, 10))
+        assert rows(path) == [("cosid.order", 2000)]
+
+    def test_opened_again_and_again_by_many(self, tmp_path: Path) -> None:
+        """Setting the journal mode does not wait for a lock by itself; opening does."""
+        context = multiprocessing.get_context("spawn")
+        urls = [f"sqlite:///{tmp_path}/{i}.db" for i in range(20)]
+        with context.Manager() as manager:
+            barrier = manager.Barrier(4)
+            with ProcessPoolExecutor(4, mp_context=context) as pool:
+                futures = [pool.submit(open_each, urls, barrier) for _ in range(4)]
+                assert [future.result(timeout=50) for future in futures] == [None] * 4
+        modes = [execute(tmp_path / f"{i}.db", "PRAGMA journal_mode") for i in range(20)]
+        assert modes == [[("wal",)]] * 20
+
+    @pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit(0)"])
+    def test_a_forked_child(self, url: str, path: Path, ending: str) -> None:
+        """It forgets the parent's connection, may open its own, and leaves the file sound."""
+        told = run_python(FORK.replace("ENDING", ending), url)
+        assert told == {
+            "refused": ["ForkedError"] * 4,
+            "borrowed opened": "ForkedError",
+            "child": [30, 40, 50],
+            "parent": [10, 20, 60, 70],
+        }
+        assert execute(path, "PRAGMA integrity_check") == [("ok",)]
+
+    def test_an_unclosed_store_does_not_hold_the_interpreter(self, url: str) -> None:
+        """Not even on a loop that was never told to end."""
+        code = (
+            "import asyncio, sys\n"
+            "from aiocosid.stores.sqlite import SqliteIdSegmentDistributor\n"
+            "counter = SqliteIdSegmentDistributor.from_url(sys.argv[1], name='order')\n"
+            "loop = asyncio.new_event_loop()\n"
+            "print(loop.run_until_complete(counter.next_max_id(10)))\n"
+        )
+        assert run_python(code, url) == 10
+
+
+def test_an_old_sqlite(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without RETURNING there is no grant, and the error says which version has it."""
+    monkeypatch.setattr("sqlite3.sqlite_version_info", (3, 34, 1))
+    with pytest.raises(aiocosid.UnsupportedRuntimeError, match=r"3\.35"):
+        SqliteStore.from_url(url)
+
+
+def _from_url(url: str) -> SqliteIdSegmentDistributor:
+    return SqliteIdSegmentDistributor.from_url(url, name="order")
+
+
+async def _granted(url: str, step: int) -> int:
+    async with SqliteStore.from_url(url) as store:
+        return await store.segment_distributor(name="order").next_max_id(step)
+
+
+@contextmanager
+def _plain_user(folder: Path) -> Generator[None]:
+    """Be somebody whom file modes apply to."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for each in (folder, *folder.parents[:2]):
+        each.chmod(0o777)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def fetch_many(url: str, count: int, barrier: Any) -> list[int]:
+    """Run in a process of its own: some grants, begun together with the others."""
+
+    async def fetch() -> list[int]:
+        async with SqliteStore.from_url(url) as store:
+            counter = store.segment_distributor(name="order", step=10)
+            await asyncio.to_thread(barrier.wait)
+            return [await counter.next_max_id(10) for _ in range(count)]
+
+    return asyncio.run(fetch())
+
+
+def open_each(urls: list[str], barrier: Any) -> None:
+    """Run in a process of its own: open new files, each together with the others."""
+
+    async def open_all() -> None:
+        for url in urls:
+            await asyncio.to_thread(barrier.wait)
+            async with SqliteStore.from_url(url) as store:
+                await store.create_schema()
+
+    asyncio.run(open_all())
+
+
+FORK = """
+import asyncio, gc, json, os, sys, warnings
+import aiosqlite
+from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: a fork beside threads
+url = sys.argv[1]
+
+async def outcome(awaitable):
+    try:
+        return await awaitable
+    except Exception as exc:
+        return type(exc).__name__
+
+async def child(counter, store, borrowed):
+    refused = [await outcome(each) for each in (
+        counter.next_max_id(10), store.counters(), borrowed.next_max_id(10),
+        store.segment_distributor(name="order").next_max_id(10))]
+    told = {"refused": refused, "borrowed opened": await outcome(borrowed.aopen())}
+    gc.collect()
+    await counter.aopen()
+    granted = [await counter.next_max_id(10)]
+    await counter.aclose()
+    async with store:
+        mine = store.segment_distributor(name="order")
+        granted += [await mine.next_max_id(10), await mine.next_max_id(10)]
+    return told | {"child": granted}
+
+async def main():
+    connection = await aiosqlite.connect(url.removeprefix("sqlite:///"))
+    counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+    store = SqliteStore.from_url(url)
+    borrowed = SqliteIdSegmentDistributor(connection, name="order")
+    granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
+    await store.counters()
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        return theirs, counter, store, borrowed
+    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+    assert status == 0, status
+    granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
+    await store.counters()
+    await counter.aclose()
+    await store.aclose()
+    await connection.close()
+    print(json.dumps(json.loads(os.read(ours, 10_000)) | {"parent": granted}))
+
+runner = asyncio.Runner()
+forked = runner.run(main())
+if forked:
+    theirs, *objects = forked
+    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
+    ENDING
+runner.close()
+"""
+
+
+def run_python(code: str, *arguments: str) -> Any:
+    """Run a script in a process of its own and return what it prints, as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)

@@ -1,0 +1,1 @@
+"""The command line: in this process where it can be, as a process where it has to be."""

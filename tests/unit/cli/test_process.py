@@ -1,0 +1,240 @@
+"""What only a process of its own can show: pipes, signals, missing libraries."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import shlex
+import signal
+import subprocess
+import sys
+import termios
+from array import array
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tests.command import command, environment, run
+from tests.servers._process import wait_until
+
+ENDLESS = ("next", "order", "-n", 10**9, "--step", 1000, "--store", "memory:")
+
+
+def start(*words: str | int, module: str = "aiocosid", **changes: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command(*words, module=module),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(**changes),
+    )
+
+
+def test_version() -> None:
+    """The version is the one that is installed."""
+    done = run("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        f"aiocosid {version('aiocosid')}\n",
+        "",
+    )
+
+
+def test_help_lists_the_commands() -> None:
+    """The help is complete, and ends with the exit codes."""
+    done = run("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in ("next", "init", "inspect", "set-floor", "bench", "Exit codes"):
+        assert word in done.stdout
+
+
+def test_without_a_command() -> None:
+    """A bare `aiocosid` says what is missing and where to read on."""
+    done = run()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "aiocosid: error: Missing command. (see aiocosid --help)\n"
+
+
+def test_a_reader_that_goes_away() -> None:
+    """`aiocosid next ... | head -1` ends quietly, as any program ends of SIGPIPE."""
+    with start(*ENDLESS) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "1\n"
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(timeout=30)) == ("", 141)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk() -> None:
+    """It is told once, also when the interpreter flushes its streams at the end."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command("next", "order", "--store", "memory:"),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=30,
+            env=environment(),
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "aiocosid: error: cannot write to standard output: No space left on device\n"
+    )
+
+
+@pytest.mark.parametrize(("closed", "lines"), [(">&-", 1), (">&- 2>&-", 0)])
+def test_a_closed_standard_output(closed: str, lines: int, tmp_path: Path) -> None:
+    """Nothing is reserved that nobody could see."""
+    words = shlex.join(command("next", "order", "--store", "sqlite:///ids.db"))
+    done = subprocess.run(
+        ["sh", "-c", f"{words} {closed}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        cwd=tmp_path,
+        env=environment(),
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", lines)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_terminal_that_is_not_utf_8() -> None:
+    """A name that it cannot show is escaped; the table's lines become ASCII."""
+    done = run("inspect", module="tests.unit.cli._silent", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"cosid.\xe9\u756a\udcff" in done.stdout
+    assert done.stdout.isascii()
+    assert r"\u" not in done.stdout.replace(r"\u756a\udcff", "")
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="the pipe's size cannot be set")
+def test_ctrl_c_while_nobody_reads() -> None:
+    """A command that is stuck in a full pipe ends at the first Ctrl-C, and does not flush."""
+    # One write that is larger than the pipe: once the pipe is full, the command is stuck in it.
+    words = ("next", "order", "-n", 10_000, "--store", "memory:")
+    with start(*words) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        pipe = process.stdout.fileno()
+        size = fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
+
+        def is_full() -> bool:
+            waiting = array("i", [0])
+            fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+            return waiting[0] == size
+
+        wait_until(is_full, "the pipe is full")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert process.stderr.read() == ""
+
+
+def test_ctrl_c_while_the_store_is_silent() -> None:
+    """The call is cancelled, distributor and store are closed, and nothing is said."""
+    with start("next", "order", "--timeout", 600, module="tests.unit.cli._silent") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asked\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "cancelled\ndistributor\nstore\n", "")
+
+
+def test_a_second_ctrl_c() -> None:
+    """It does not wait for a store that does not let itself be closed."""
+    with start("next", "order", module="tests.unit.cli._silent", STUCK="1") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asked\n"
+        process.send_signal(signal.SIGINT)
+        assert [process.stdout.readline() for _ in range(3)][-1] == "store\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "")
+
+
+def test_ctrl_c_during_the_benchmark() -> None:
+    """The chain and the store are closed; a warning about either would be on standard error."""
+    arguments = ("bench", "--store", "memory:", "--seconds", 600)
+    with start(*arguments, module="tests.unit.cli._silent") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "measuring\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "ClosedError\n", "")
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_without_the_extra(package: str, tmp_path: Path) -> None:
+    """The entry point is there without the extra, and names it instead of failing to import."""
+    done = run("next", "order", module="tests.unit.cli._blocked", cwd=tmp_path, BLOCKED=package)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"aiocosid: error: {package} is not installed; "
+        "install it with: pip install 'aiocosid[cli]'\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_driver() -> None:
+    """A driver that is missing is named with its own extra."""
+    arguments = ("next", "order", "--store", "redis://:s3cr3t@localhost")
+    done = run(*arguments, module="tests.unit.cli._blocked", BLOCKED="redis")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'aiocosid[redis]'" in done.stderr
+    assert "s3cr3t" not in done.stderr
+
+
+def test_a_bug_in_the_package_is_no_missing_extra() -> None:
+    """Only what somebody else's package lacks is blamed on the extra."""
+    done = run("--version", module="tests.unit.cli._blocked", BLOCKED="aiocosid.cli._session")
+    assert done.returncode == 1
+    assert "ModuleNotFoundError" in done.stderr
+    assert "pip install" not in done.stderr
+
+
+def test_the_traceback_of_a_bug_shows_no_password() -> None:
+    """A traceback with the values of variables, as typer would print it, would show the URL."""
+    arguments = ("inspect", "--store", "redis://:s3cr3t@localhost")
+    done = run(*arguments, module="tests.unit.cli._blocked", BLOCKED="aiocosid.stores.redis")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "s3cr3t" not in done.stderr
+
+
+def test_the_package_does_without_the_extra() -> None:
+    """Neither `import aiocosid` nor the entry point's module loads typer or rich."""
+    code = "import aiocosid, aiocosid.cli, sys; print(*{'typer', 'rich', 'click'} & {*sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env=environment(),
+    )
+    assert (done.stdout, done.stderr) == ("\n", "")
+
+
+def test_the_progress_bar_is_for_a_terminal() -> None:
+    """Standard error shows a bar if it is a terminal; standard output stays clean for a pipe."""
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        command("bench", "--store", "memory:", "--seconds", "0.05", "--format", "json"),
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        check=False,
+        timeout=30,
+        env=environment(TERM="xterm"),
+    )
+    os.close(theirs)
+    drawn = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "measuring" in drawn
+    assert json.loads(done.stdout)["rounds"] >= 1

@@ -1,0 +1,1 @@
+"""Segments: the pure rooms by themselves, the generators with a manual clock and stores at hand."""

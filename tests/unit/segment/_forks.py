@@ -1,0 +1,277 @@
+"""Programs that fork; run by test_fork, each in a process of its own.
+
+``python -m tests.unit.segment._forks SCENARIO FILE`` ends with 0 if all is as it has to be in the
+parent and in its child.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from aiocosid import connect
+from aiocosid._fork import generation
+from aiocosid.abc import IdSegmentDistributor
+from aiocosid.errors import ClosedError, ForkedError
+from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.testing import GatedDistributor, settle
+
+FILE = Path(sys.argv[2]) if len(sys.argv) > 2 else Path()
+
+
+class FileDistributor(IdSegmentDistributor):
+    """A counter that both processes reach."""
+
+    async def next_max_id(self, step: int) -> int:
+        with FILE.open("a+") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX)
+            file.seek(0)
+            max_id = int(file.read() or 0) + step
+            file.truncate(0)
+            file.write(str(max_id))
+            return max_id
+
+
+def in_child(main: Callable[[], object]) -> None:
+    """Fork; run ``main`` in the child, and fail here if it fails there."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            main()
+        except BaseException:  # noqa: BLE001 - the child must not go on as a second test
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed"
+
+
+def refused(call: Callable[[], object]) -> ForkedError:
+    """Make a call, driving it by hand if it is a coroutine: no loop runs in the child."""
+    try:
+        result = call()
+        if asyncio.iscoroutine(result):
+            result.send(None)
+    except ForkedError as error:
+        return error
+    raise AssertionError(f"{call} was not refused")
+
+
+async def a_generator_belongs_to_the_parent() -> None:
+    """In the child every call is refused, ids in hand or not; the parent goes on."""
+    memory = MemoryStore().segment_distributor(name="order", step=10)
+    for distributor in (memory, FileDistributor(name="order", step=10)):
+        for kind in (SegmentChainId, SegmentId):
+            async with kind(distributor) as generator:
+                ids = [await generator.next_id()]
+
+                def child(generator: SegmentChainId | SegmentId = generator) -> None:
+                    for call in (
+                        generator.next_id_nowait,
+                        generator.next_id,
+                        partial(generator.next_ids, 1),
+                        partial(generator.next_ids, 100),
+                    ):
+                        assert "open it anew" in str(refused(call))
+                    assert generator.statistics().remaining == 0
+                    assert "ForkedError" in repr(generator)
+
+                in_child(child)
+                ids += await generator.next_ids(35)
+                assert ids == list(range(ids[0], ids[0] + 36)), ids
+
+
+async def closing_in_the_child_touches_nothing() -> None:
+    """``async with`` ends silently there; the parent's tasks and connections are not its own."""
+    store = GatedDistributor(FileDistributor(name="order", step=10))
+    store.open()
+    async with SegmentChainId(store) as generator:
+
+        def child() -> None:
+            try:
+                generator.aclose().send(None)
+            except StopIteration:
+                pass
+            assert store.closed == 0, "the child closed the parent's distributor"
+
+        in_child(child)
+        assert await generator.next_id() == 1
+
+
+async def opened_anew_in_the_child() -> None:
+    """Parent and child go on side by side, with ids of their own."""
+    distributor = FileDistributor(name="order", step=10)
+    generator = SegmentChainId(distributor)
+    child_ids = FILE.with_suffix(".child")
+    async with generator:
+        ids = await generator.next_ids(5)
+
+        def child() -> None:
+            async def main() -> None:
+                async with generator:
+                    child_ids.write_text(" ".join(map(str, await generator.next_ids(55))))
+                try:
+                    await generator.next_id()
+                except ClosedError:
+                    return
+                raise AssertionError("not closed")
+
+            asyncio.run(main())
+
+        in_child(child)
+        ids += await generator.next_ids(55)
+    theirs = [int(each) for each in child_ids.read_text().split()]
+    assert len(theirs) == 55
+    assert len({*ids, *theirs}) == 60 + 55, "parent and child share ids"
+
+
+def a_child_of_a_closed_parent() -> None:
+    """What was made, or used and closed, before the fork works in parent and child."""
+    used = SegmentChainId(FileDistributor(name="order", step=10))
+    unused = SegmentId(FileDistributor(name="order", step=10))
+    child_ids = FILE.with_suffix(".child")
+
+    async def take() -> list[int]:
+        async with used, unused:
+            return [*await used.next_ids(25), *await unused.next_ids(25)]
+
+    ids = asyncio.run(take())
+    in_child(lambda: child_ids.write_text(" ".join(map(str, asyncio.run(take())))))
+    ids += asyncio.run(take())
+    theirs = [int(each) for each in child_ids.read_text().split()]
+    assert len({*ids, *theirs}) == 150, "parent and child share ids"
+
+
+async def a_provider_belongs_to_the_parent() -> None:
+    """In the child the provider and all its generators are refused; the parent goes on."""
+    async with connect("memory://") as ids:
+        orders, bills = await ids.segment_chain("order"), await ids.segment("bill")
+        assert await orders.next_id() == 1
+
+        def child() -> None:
+            for name in ("order", "new"):
+                refused(partial(ids.segment_chain, name))
+                refused(partial(ids.segment, name))
+            for generator in (orders, bills):
+                refused(generator.next_id_nowait)
+                refused(generator.next_id)
+
+        in_child(child)
+        assert await orders.next_id() == 2
+        assert await ids.segment_chain("order") is orders
+        assert await (await ids.segment_chain("new")).next_id() == 1
+
+
+def memory_counters_are_not_for_the_child() -> None:
+    """It would count on from where the parent was: every use is refused, with the way out."""
+    store = MemoryStore()
+    distributor = store.segment_distributor(name="order")
+    asyncio.run(distributor.next_max_id(10))
+
+    def child() -> None:
+        for call in (
+            partial(distributor.next_max_id, 10),
+            partial(distributor.next_max_id_nowait, 10),
+            distributor.aopen,
+            partial(store.set_floor, name="order", above=5),
+            SegmentChainId(distributor).__aenter__,
+        ):
+            try:
+                asyncio.run(_awaited(call))
+            except ForkedError as error:
+                assert "that both processes can reach" in str(error), error  # noqa: PT017
+            else:
+                raise AssertionError(f"{call} was not refused")
+        fresh = MemoryStore().segment_distributor(name="order")
+        assert asyncio.run(fresh.next_max_id(10)) == 10, "a store of the child's own works"
+
+    in_child(child)
+    assert asyncio.run(distributor.next_max_id(10)) == 20
+
+
+async def _awaited(call: Callable[[], object]) -> object:
+    result = call()
+    return await result if isinstance(result, Awaitable) else result
+
+
+class ForkingId(SegmentId):
+    """Forks when a waiter has just been served and has not run yet; the child runs on as well."""
+
+    fork_at: str = ""
+    is_child = False
+    child = 0
+    __slots__ = ("__dict__",)
+
+    def _serve(self) -> None:
+        super()._serve()
+        if self.fork_at:
+            reopen, self.fork_at = self.fork_at == "reopened", ""
+            self.child = os.fork()
+            if self.child == 0:
+                self.is_child = True
+                if reopen:
+                    self._claim()  # what opening it anew does first
+
+
+def a_coroutine_suspended_across_the_fork(how: str, n: int) -> None:
+    """It holds ids that the parent hands out: in the child it raises instead of returning them.
+
+    On trio, because asyncio's loop does not run on in a child.
+    """
+    result: list[object] = []
+
+    async def main() -> None:
+        store = GatedDistributor(FileDistributor(name="order", step=10))
+        store.open()
+        generator = ForkingId(store)
+
+        async def wait() -> None:
+            try:
+                result.append(await generator.next_ids(n) if n else await generator.next_id())
+            except ForkedError as error:
+                result.append(error)
+            if generator.is_child:
+                os._exit(0 if isinstance(result[0], ForkedError) else 3)
+
+        async with generator, anyio.create_task_group() as group:
+            await generator.next_ids(10)
+            store.close()
+            group.start_soon(wait)
+            await settle()
+            generator.fork_at = how
+            store.open()
+            await settle()
+        assert os.waitstatus_to_exitcode(os.waitpid(generator.child, 0)[1]) == 0, "handed out there"
+
+    anyio.run(main, backend="trio")
+    first = result[0] if n == 0 else result[0][0]  # type: ignore[index]  # a list
+    assert first == 11, result
+
+
+SCENARIOS: dict[str, Callable[[], object]] = {
+    "generator": lambda: asyncio.run(a_generator_belongs_to_the_parent()),
+    "closing": lambda: asyncio.run(closing_in_the_child_touches_nothing()),
+    "anew": lambda: asyncio.run(opened_anew_in_the_child()),
+    "closed": a_child_of_a_closed_parent,
+    "provider": lambda: asyncio.run(a_provider_belongs_to_the_parent()),
+    "memory": memory_counters_are_not_for_the_child,
+    "suspended": lambda: a_coroutine_suspended_across_the_fork("waiting", 0),
+    "suspended batch": lambda: a_coroutine_suspended_across_the_fork("waiting", 3),
+    "suspended, opened anew": lambda: a_coroutine_suspended_across_the_fork("reopened", 0),
+    "suspended long batch, opened anew": lambda: a_coroutine_suspended_across_the_fork(
+        "reopened", 30_000
+    ),
+}
+
+if __name__ == "__main__":
+    assert generation == 0
+    SCENARIOS[sys.argv[1]]()

@@ -1,0 +1,432 @@
+"""Opening and closing: from anywhere, in any order, on time, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+import pytest_asyncio
+
+from aiocosid.errors import (
+    BusyError,
+    ClosedError,
+    InvalidArgumentError,
+    SegmentUnavailableError,
+    StoreRolledBackError,
+    UnsupportedRuntimeError,
+)
+from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.testing import (
+    FailingDistributor,
+    GatedDistributor,
+    ManualClock,
+    RolledBackDistributor,
+    WrappedDistributor,
+    settle,
+)
+
+from ._kit import Call, Generator, counter, drain, tasks
+
+KINDS = pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
+
+
+@pytest_asyncio.fixture
+async def chain(clock: ManualClock) -> AsyncIterator[SegmentChainId]:
+    """Opened in one task and closed in another, as pytest-asyncio runs a fixture."""
+    async with SegmentChainId(WrappedDistributor(counter()), clock=clock) as chain:
+        yield chain
+    assert tasks() == []
+
+
+@pytest.mark.asyncio
+async def test_it_lives_in_a_fixture(chain: SegmentChainId) -> None:
+    """A generator opened in an async generator fixture works in the test and is closed after."""
+    assert await chain.next_ids(25) == list(range(1, 26))
+
+
+# Closing.
+
+
+@pytest.mark.asyncio
+@KINDS
+async def test_closing_waits_for_the_call_under_way(
+    kind: type[Generator], clock: ManualClock
+) -> None:
+    """Within `close_timeout` the store may answer; only then the distributor is closed."""
+    store = GatedDistributor(counter())
+    store.open()
+    generator = kind(store, close_timeout=3, clock=clock)
+    async with anyio.create_task_group() as group:
+        await generator.__aenter__()
+        await drain(generator)
+        store.close()
+        waiting = Call(group, generator.next_ids, 50)
+        await clock.advance(1)
+        closing = Call(group, generator.aclose)
+        await clock.advance(0.9)
+        assert isinstance(waiting.error, ClosedError)
+        assert (closing.is_done, store.closed, store.held) == (False, 0, 1)
+        store.open()
+        await settle()
+        assert (closing.is_done, store.closed, store.held) == (True, 1, 0)
+    assert (tasks(), clock.pending) == ([], 0)
+
+
+@pytest.mark.asyncio
+@KINDS
+async def test_closing_tears_a_call_that_takes_too_long(
+    kind: type[Generator], clock: ManualClock
+) -> None:
+    """At `close_timeout` the call is given up, and everything ends then, not later."""
+    store = GatedDistributor(counter())
+    store.open()
+    generator = kind(store, close_timeout=3, wait_timeout=60, fetch_timeout=60, clock=clock)
+    async with anyio.create_task_group() as group:
+        await generator.__aenter__()
+        await drain(generator)
+        store.close()
+        Call(group, generator.next_ids, 50)
+        await settle()
+        closing = Call(group, generator.aclose)
+        await clock.advance(2.99)
+        assert (closing.is_done, store.held) == (False, 1)
+        await clock.advance(0.01)
+        assert (closing.is_done, store.held, store.closed) == (True, 0, 1)
+    assert (tasks(), clock.pending) == ([], 0)
+
+
+@pytest.mark.asyncio
+@KINDS
+async def test_closing_does_not_wait_for_a_pause(
+    kind: type[Generator], clock: ManualClock
+) -> None:
+    """In an outage nothing is under way between two attempts: closing takes no time."""
+    store = FailingDistributor(counter())
+    generator = kind(store, clock=clock)
+    async with generator, anyio.create_task_group() as group:
+        await drain(generator)
+        store.fail()
+        waiting = Call(group, generator.next_ids, 50)
+        await clock.advance(2)
+        closing = Call(group, generator.aclose)
+        await settle()
+        assert closing.is_done
+        assert isinstance(waiting.error, ClosedError)
+    assert (tasks(), clock.pending) == ([], 0)
+
+
+@pytest.mark.asyncio
+async def test_closing_ends_all_timers(clock: ManualClock) -> None:
+    """A ttl and a grown distance have their timers; they end with the generator."""
+    store = GatedDistributor(counter())
+    store.open()
+    async with SegmentChainId(store, ttl=60, clock=clock) as chain:
+        store.close()
+        async with anyio.create_task_group() as group:
+            await chain.next_ids(20)
+            Call(group, chain.next_id)
+            await settle()
+            store.open()
+        assert [name.split()[1] for name in tasks()] == ["SegmentChainId", "quiet", "ttl"]
+        assert clock.pending == 2
+    assert (tasks(), clock.pending) == ([], 0)
+
+
+@pytest.mark.asyncio
+async def test_closing_while_opening(clock: ManualClock) -> None:
+    """Who opens is told that it was closed."""
+    store = GatedDistributor(counter())
+    generator = SegmentChainId(store, clock=clock)
+    async with anyio.create_task_group() as group:
+        opening = Call(group, generator.__aenter__)
+        await store.arrived()
+        closing = Call(group, generator.aclose)
+        await settle()
+        assert isinstance(opening.error, ClosedError)
+        store.open()
+        await settle()
+        assert closing.is_done
+    assert (tasks(), clock.pending) == ([], 0)
+
+
+@pytest.mark.asyncio
+async def test_cancelling_while_opening(clock: ManualClock) -> None:
+    """Nothing is left of a generator whose opening was cancelled; it can be opened later."""
+    store = GatedDistributor(counter())
+    generator = SegmentChainId(store, clock=clock)
+    async with anyio.create_task_group() as group:
+        opening = Call(group, generator.__aenter__)
+        await store.arrived()
+        opening.cancel()
+        await settle()
+        store.open()  # closing waits for the call under way
+    assert opening.is_done
+    assert (tasks(), clock.pending) == ([], 0)
+    async with generator:
+        assert await generator.next_id() == 21
+
+
+@pytest.mark.asyncio
+async def test_closing_in_a_task_that_asyncio_cancelled(clock: ManualClock) -> None:
+    """A native ``task.cancel()`` on a task that holds the block closes the generator as well."""
+    generator = SegmentChainId(WrappedDistributor(counter()), clock=clock)
+    opened = asyncio.Event()
+
+    async def main() -> None:
+        async with generator:
+            opened.set()
+            await asyncio.sleep(3600)
+
+    task = asyncio.create_task(main())
+    await opened.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert tasks() == []
+    with pytest.raises(ClosedError):
+        await generator.next_id()
+
+
+# Opening.
+
+
+@pytest.mark.asyncio
+async def test_a_failed_opening_leaves_nothing(clock: ManualClock) -> None:
+    """After an error in opening there is no task, the distributor is closed, and it may be retried."""
+    store = FailingDistributor(counter())
+    store.fail()
+    generator = SegmentChainId(store, clock=clock)
+    for _ in range(2):
+        async with anyio.create_task_group() as group:
+            opening = Call(group, generator.__aenter__)
+            await clock.advance(5)
+        assert isinstance(opening.error, SegmentUnavailableError)
+        assert (tasks(), clock.pending) == ([], 0)
+        with pytest.raises(ClosedError):
+            await generator.next_id()
+    assert (store.opened, store.closed) == (2, 2)
+
+
+@pytest.mark.asyncio
+async def test_a_free_threaded_build_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the GIL two threads could take one id: it is not opened there."""
+    generator = SegmentChainId(counter())
+    monkeypatch.setattr("sys._is_gil_enabled", lambda: False, raising=False)
+    with pytest.raises(UnsupportedRuntimeError, match="free-threaded"):
+        await generator.__aenter__()
+    with pytest.raises(UnsupportedRuntimeError):
+        await generator.run()
+    monkeypatch.setattr("sys._is_gil_enabled", lambda: True, raising=False)
+    async with generator:
+        assert await generator.next_id() == 1
+
+
+@pytest.mark.asyncio
+async def test_a_generator_that_has_ended_leaves_no_task(clock: ManualClock) -> None:
+    """One that a rolled back store ended is closed like any other."""
+    store = RolledBackDistributor(counter())
+    generator = SegmentChainId(store, clock=clock)
+    async with generator:
+        store.set_back(30)
+        with pytest.raises(StoreRolledBackError):
+            await generator.next_ids(30)
+    assert tasks() == []
+    store.set_back(-1000)
+    async with generator:
+        await generator.next_id()
+    assert tasks() == []
+
+
+BAD = [
+    ("safe_distance", 0),
+    ("safe_distance", True),
+    ("safe_distance", 1.5),
+    ("safe_distance", 5000),  # above max_distance
+    ("max_distance", 0),
+    ("max_ids_ahead", 0),
+    ("ttl", 0),
+    ("ttl", -1),
+    ("ttl", float("nan")),
+    ("ttl", "60"),
+    ("wait_timeout", 0),
+    ("wait_timeout", float("inf")),
+    ("wait_timeout", None),
+    ("fetch_timeout", 6),  # above wait_timeout
+    ("fetch_timeout", 0),
+    ("close_timeout", 0),
+    ("quiet_period", 0),
+    ("quiet_period", False),
+]
+
+
+@pytest.mark.parametrize(("argument", "value"), BAD)
+def test_a_bad_setting_is_refused_on_creation(argument: str, value: object) -> None:
+    """What is outside its range is an InvalidArgumentError that names the argument and the value."""
+    with pytest.raises(InvalidArgumentError) as info:
+        SegmentChainId(counter(), **{argument: value})  # type: ignore[arg-type]  # that is the test
+    assert (info.value.argument, info.value.value) == (argument, value)
+    assert isinstance(info.value, ValueError)
+
+
+# In a task group of the user's.
+
+
+@pytest.mark.asyncio
+async def test_a_task_group_that_fails_around_run(clock: ManualClock) -> None:
+    """The failure comes out as it is, and the generator is closed."""
+    generator = SegmentChainId(WrappedDistributor(counter()), clock=clock)
+    with pytest.raises(ExceptionGroup) as info:
+        async with anyio.create_task_group() as group:
+            await group.start(generator.run)
+            assert await generator.next_id() == 1
+            raise KeyError("the user's own")
+    assert [type(each) for each in info.value.exceptions] == [KeyError]
+    assert tasks() == []
+    with pytest.raises(ClosedError):
+        await generator.next_id()
+
+
+@pytest.mark.asyncio
+async def test_a_cancelled_run_answers_at_once(clock: ManualClock) -> None:
+    """While its last call to the store is under way, callers and waiters are told already."""
+    store = GatedDistributor(counter())
+    store.open()
+    generator = SegmentChainId(store, clock=clock)
+    async with anyio.create_task_group() as outer:
+        async with anyio.create_task_group() as group:
+            await group.start(generator.run)
+            await drain(generator)
+            await settle()
+            await generator.next_ids(5)
+            store.close()
+            waiting = Call(outer, generator.next_ids, 500)
+            await settle()
+            assert store.held == 1
+            group.cancel_scope.cancel()
+            late = Call(outer, generator.next_id)
+            outer.start_soon(let_through_later, store)
+        assert isinstance(waiting.error, ClosedError)
+        assert isinstance(late.error, ClosedError)
+    assert (tasks(), clock.pending) == ([], 0)
+
+
+async def let_through_later(store: GatedDistributor) -> None:
+    await settle()
+    store.open()
+
+
+@pytest.mark.asyncio
+async def test_a_generator_whose_root_died_answers_at_once(clock: ManualClock) -> None:
+    """If somebody cancels its task, as ``asyncio.run`` does at its end, calls get ClosedError."""
+    generator = SegmentChainId(WrappedDistributor(counter()), clock=clock)
+    await generator.__aenter__()
+    await generator.next_id()
+    for task in asyncio.all_tasks():
+        if task.get_name().startswith("aiocosid"):
+            task.cancel()
+    await settle()
+    with pytest.raises(ClosedError):
+        await generator.next_id()
+    await generator.aclose()
+    assert tasks() == []
+    async with generator:
+        await generator.next_id()
+
+
+@pytest.mark.asyncio
+async def test_opening_right_after_closing_a_run(clock: ManualClock) -> None:
+    """The end of the old life, which comes a turn later, leaves the new one alone."""
+    generator = SegmentChainId(WrappedDistributor(counter()), clock=clock)
+    async with anyio.create_task_group() as group:
+        await group.start(generator.run)
+        first = await generator.next_id()
+        await generator.aclose()
+        async with generator:
+            await settle()
+            assert await generator.next_id() > first
+            await settle()
+            assert await generator.next_id() > first
+    assert tasks() == []
+
+
+@pytest.mark.asyncio
+async def test_run_may_be_started_only_once(clock: ManualClock) -> None:
+    """The second one is refused, and does not end the first."""
+    generator = SegmentChainId(WrappedDistributor(counter()), clock=clock)
+    async with anyio.create_task_group() as group:
+        await group.start(generator.run)
+        with pytest.raises(BusyError):
+            await group.start(generator.run)
+        assert await generator.next_id() == 1
+        await generator.aclose()
+
+
+# Event loops that come and go.
+
+
+def test_several_runs_in_one_process() -> None:
+    """One generator object serves one ``asyncio.run`` after the other; ids go on rising."""
+    generator = SegmentChainId(WrappedDistributor(counter()))
+    ids: list[int] = []
+
+    async def main() -> None:
+        async with generator:
+            ids.extend(await generator.next_ids(15))
+
+    for _ in range(3):
+        asyncio.run(main())
+    anyio.run(main, backend="trio")
+    asyncio.run(main())
+    assert len(ids) == 75
+    assert ids == sorted(set(ids))
+
+
+def test_a_run_that_ends_without_closing() -> None:
+    """As in Jupyter: what was left open is closed with its loop, and can be opened on the next."""
+    generator = SegmentChainId(WrappedDistributor(counter()))
+    ids: list[int] = []
+
+    async def leave_open() -> None:
+        await generator.__aenter__()
+        ids.append(await generator.next_id())
+
+    async def use() -> None:
+        with pytest.raises(ClosedError):
+            await generator.next_id()
+        await generator.aclose()
+        async with generator:
+            ids.append(await generator.next_id())
+
+    for _ in range(2):
+        asyncio.run(leave_open())
+        asyncio.run(use())
+    assert ids == sorted(set(ids))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_loop_that_was_closed_with_tasks_on_it() -> None:
+    """Nobody ended its tasks; when the collector finds them the new life goes on all the same."""
+    generator = SegmentChainId(WrappedDistributor(counter()))
+
+    async def leave_open() -> int:
+        await generator.__aenter__()
+        return await generator.next_id()
+
+    loop = asyncio.new_event_loop()
+    first = loop.run_until_complete(leave_open())
+    loop.close()
+    del loop
+
+    async def use() -> list[int]:
+        async with generator:
+            ids = [await generator.next_id()]
+            gc.collect()
+            await settle()
+            ids += await generator.next_ids(50)
+            return ids
+
+    ids = asyncio.run(use())
+    assert [first, *ids] == sorted({first, *ids})

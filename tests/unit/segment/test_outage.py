@@ -1,0 +1,430 @@
+"""A store that fails, is slow, silent, or loses replies."""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+import pytest
+
+from aiocosid.abc import IdSegmentDistributor
+from aiocosid.errors import (
+    SchemaMissingError,
+    SegmentUnavailableError,
+    StoreError,
+    StoreUnavailableError,
+)
+from aiocosid.events import FetchFailed
+from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.testing import (
+    FailingDistributor,
+    GatedDistributor,
+    LossyDistributor,
+    ManualClock,
+    SlowDistributor,
+    WrappedDistributor,
+    settle,
+)
+
+from ._kit import Call, Ear, Generator, counter, drain, tasks
+
+pytestmark = pytest.mark.asyncio
+
+KINDS = pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
+
+
+class Stamping(FailingDistributor):
+    """Remembers when it was called."""
+
+    def __init__(self, inner: IdSegmentDistributor, clock: ManualClock) -> None:
+        super().__init__(inner)
+        self.clock = clock
+        self.called_at: list[float] = []
+
+    async def next_max_id(self, step: int) -> int:
+        self.called_at.append(self.clock.monotonic())
+        return await super().next_max_id(step)
+
+    def pauses(self) -> list[float]:
+        pairs = zip(self.called_at, self.called_at[1:], strict=False)
+        return [after - before for before, after in pairs]
+
+
+async def test_an_outage_is_not_seen_while_ids_are_in_hand(clock: ManualClock) -> None:
+    """Callers go on, nobody waits, and when the store is back nothing is missing."""
+    store = FailingDistributor(counter(step=100))
+    async with SegmentChainId(store, safe_distance=20, clock=clock) as chain:
+        ids = await chain.next_ids(50)
+        store.fail()
+        for _ in range(1900):
+            ids.append(await chain.next_id())
+            await clock.advance(0.01)
+        seen = chain.statistics()
+        assert seen.failures > 10
+        assert isinstance(seen.last_error, StoreUnavailableError)
+        assert (seen.starvations, seen.waits) == (0, 0)
+        store.recover()
+        await clock.advance(1)
+        seen = chain.statistics()
+        assert seen.last_error is None
+        assert seen.remaining >= 2000
+        ids += await chain.next_ids(100)
+    assert ids == list(range(1, len(ids) + 1))
+
+
+@KINDS
+async def test_an_outage_shorter_than_the_wait_costs_only_time(
+    kind: type[Generator], clock: ManualClock
+) -> None:
+    """Who waits gets its id at most one pause after the store is back."""
+    store = FailingDistributor(counter())
+    async with kind(store, wait_timeout=5, clock=clock) as generator:
+        await drain(generator)
+        store.fail()
+        async with anyio.create_task_group() as group:
+            calls = [Call(group, generator.next_id) for _ in range(3)]
+            await clock.advance(3.5)
+            assert not any(call.is_done for call in calls)
+            store.recover()
+            await clock.advance(1)
+            assert [call.error for call in calls] == [None] * 3
+            assert len({call.result for call in calls}) == 3
+
+
+@KINDS
+async def test_after_an_outage_longer_than_the_wait_all_is_well(
+    kind: type[Generator], clock: ManualClock
+) -> None:
+    """The callers of that time get errors; the first one after it gets an id at once or soon."""
+    store = FailingDistributor(counter())
+    async with kind(store, wait_timeout=5, clock=clock) as generator:
+        taken = await drain(generator)
+        store.fail()
+        for _ in range(3):
+            async with anyio.create_task_group() as group:
+                call = Call(group, generator.next_id)
+                await clock.advance(5)
+            assert isinstance(call.error, SegmentUnavailableError)
+        store.recover()
+        async with anyio.create_task_group() as group:
+            call = Call(group, generator.next_id)
+            await clock.advance(1)
+        assert call.result == taken[-1] + 1
+        seen = generator.statistics()
+        assert (seen.last_error, seen.waiting) == (None, 0)
+        assert await generator.next_id() == taken[-1] + 2
+
+
+async def test_pauses_grow_and_are_not_in_step(clock: ManualClock) -> None:
+    """50 ms after the first failure, doubled by each further one up to 1 s, half of it at random."""
+    pauses = []
+    for _ in range(2):
+        store = Stamping(counter(), clock)
+        async with (
+            SegmentChainId(store, wait_timeout=60, fetch_timeout=1, clock=clock) as chain,
+            anyio.create_task_group() as group,
+        ):
+            await drain(chain)
+            await clock.advance(1)
+            await drain(chain)
+            store.fail()
+            await clock.advance(1)
+            store.called_at.clear()
+            call = Call(group, chain.next_ids, 1000)
+            await clock.advance(30)
+            store.recover()
+            await clock.advance(1)
+            assert len(call.result) == 1000
+        pauses.append(store.pauses())
+    for each in pauses:
+        assert len(each) > 30
+        assert all(pause <= 1.0 for pause in each)
+        assert all(pause >= 0.5 for pause in each[8:-1])
+    assert pauses[0][:10] != pauses[1][:10]
+
+
+async def test_the_first_pauses_are_short(clock: ManualClock) -> None:
+    """A single failure costs no caller more than 50 ms; after a success the count begins anew."""
+    store = Stamping(counter(), clock)
+    async with SegmentId(store, clock=clock) as generator:
+        for _ in range(3):
+            await drain(generator)
+            store.fail(times=3)
+            store.called_at.clear()
+            async with anyio.create_task_group() as group:
+                call = Call(group, generator.next_id)
+                await clock.advance(1)
+            assert call.error is None
+            limits = [0.05, 0.1, 0.2]
+            assert len(store.pauses()) == 3
+            for pause, limit in zip(store.pauses(), limits, strict=True):
+                assert limit / 2 <= round(pause, 6) <= limit
+
+
+async def test_nobody_is_asked_for_ids_that_nobody_wants(clock: ManualClock) -> None:
+    """In an outage a generator that nobody uses gives up, until the next one takes an id."""
+    store = FailingDistributor(counter(step=100))
+    async with SegmentChainId(store, safe_distance=4, clock=clock) as chain:
+        await chain.next_ids(150)
+        store.fail()
+        await chain.next_ids(60)
+        await clock.advance(10)
+        calls = store.calls
+        await clock.advance(1000)
+        assert store.calls == calls
+        assert clock.pending == 0
+        assert tasks() == ["aiocosid SegmentChainId cosid.order"]
+        store.recover()
+        await chain.next_ids(100)
+        await settle()
+        assert chain.statistics().remaining >= 300
+
+
+async def test_one_warning_for_each_outage(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many calls fail, the log gets one line; and one more for the next outage."""
+    caplog.set_level(logging.DEBUG, logger="aiocosid")
+    store = FailingDistributor(counter(step=10))
+    async with SegmentChainId(store, clock=clock) as chain:
+        for outage in (1, 2):
+            store.fail()
+            for _ in range(10):
+                async with anyio.create_task_group() as group:
+                    for _ in range(100):
+                        Call(group, chain.next_id)
+                    await clock.advance(5)
+            assert chain.statistics().failures > 20 * outage
+            assert len(caplog.records) == outage
+            assert caplog.records[-1].levelno == logging.WARNING
+            assert "SegmentChainId cosid.order" in caplog.records[-1].getMessage()
+            assert "unplugged" in caplog.records[-1].getMessage()
+            store.recover()
+            async with anyio.create_task_group() as group:
+                Call(group, chain.next_ids, 5000)
+                await clock.advance(2)
+            assert chain.statistics().last_error is None
+        # Not a line for a million ids, nor for a boundary.
+        await chain.next_ids(1_000_000)
+        assert len(caplog.records) == 2
+
+
+async def test_what_no_retry_mends_is_told_at_once(clock: ManualClock) -> None:
+    """A missing table fails who waits without waiting for the deadline; later calls try again."""
+    store = FailingDistributor(counter())
+    async with SegmentId(store, clock=clock) as generator:
+        await drain(generator)
+        store.fail(SchemaMissingError("memory", table="cosid"), times=2)
+        async with anyio.create_task_group() as group:
+            calls = [Call(group, generator.next_id) for _ in range(2)]
+            await settle()
+        for call in calls:
+            assert isinstance(call.error, SegmentUnavailableError)
+            assert isinstance(call.error.__cause__, SchemaMissingError)
+        assert calls[0].error is not calls[1].error
+        async with anyio.create_task_group() as group:
+            again = Call(group, generator.next_id)
+            await clock.advance(1)
+            assert isinstance(again.error, SegmentUnavailableError)
+            third = Call(group, generator.next_id)
+            await clock.advance(1)
+        assert third.result == 11
+
+
+async def test_what_a_stranger_raises_is_a_store_error(clock: ManualClock, ear: Ear) -> None:
+    """A distributor that raises anything else is told of as StoreError, and asked again."""
+    store = FailingDistributor(counter())
+    async with SegmentId(store, clock=clock, instrument=ear) as generator:
+        await drain(generator)
+        store.fail(KeyError("odd"), times=1)
+        async with anyio.create_task_group() as group:
+            call = Call(group, generator.next_id)
+            await clock.advance(1)
+        failed = ear.of(FetchFailed)
+        assert [type(event.error) for event in failed] == [StoreError]
+        assert isinstance(failed[0].error.__cause__, KeyError)
+        assert isinstance(call.error, SegmentUnavailableError)
+        assert await generator.next_id() == 11
+
+
+async def test_a_silent_store_is_given_up_after_the_fetch_timeout(
+    clock: ManualClock, ear: Ear
+) -> None:
+    """The call is torn, counted as unavailable, and made anew; its range may be lost."""
+    store = GatedDistributor(counter(), holds_replies=True)
+    store.open()
+    generator = SegmentId(store, wait_timeout=5, fetch_timeout=2, clock=clock, instrument=ear)
+    async with generator, anyio.create_task_group() as group:
+        await drain(generator)
+        store.close()
+        call = Call(group, generator.next_id)
+        await clock.advance(1.99)
+        assert store.held == 1
+        await clock.advance(0.01)
+        assert store.held == 0
+        await clock.advance(0.1)
+        assert store.held == 1
+        store.open()
+        await settle()
+        assert call.result == 21
+        assert [type(event.error) for event in ear.of(FetchFailed)] == [StoreUnavailableError]
+        assert ear.of(FetchFailed)[0].took == 2
+
+
+async def test_two_attempts_fit_into_one_wait(clock: ManualClock) -> None:
+    """By default a second call is made in time to help whoever waited for the first."""
+    store = GatedDistributor(counter())
+    store.open()
+    async with (
+        SegmentId(store, wait_timeout=5, clock=clock) as generator,
+        anyio.create_task_group() as group,
+    ):
+        await drain(generator)
+        store.close()
+        call = Call(group, generator.next_id)
+        await clock.advance(4.2)
+        assert store.calls == 1 + 3
+        assert not call.is_done
+        store.open()
+        await settle()
+        assert call.result == 11
+
+
+async def test_a_lost_reply_costs_a_range_and_repeats_none(clock: ManualClock) -> None:
+    """The store had counted; the next range is the one after."""
+    store = LossyDistributor(counter())
+    async with SegmentId(store, clock=clock) as generator:
+        ids = await drain(generator)
+        store.lose(2)
+        async with anyio.create_task_group() as group:
+            call = Call(group, generator.next_ids, 5)
+            await clock.advance(1)
+        ids += call.result
+    assert ids == [*range(1, 11), *range(31, 36)]
+
+
+class Counting(WrappedDistributor):
+    """Remembers how many calls were under way at once."""
+
+    under_way = most = 0
+
+    async def next_max_id(self, step: int) -> int:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            return await super().next_max_id(step)
+        finally:
+            self.under_way -= 1
+
+
+@KINDS
+async def test_one_flight_at_a_time(kind: type[Generator], clock: ManualClock) -> None:
+    """A thousand tasks, a store that takes 500 ms, ten ids a segment: no error, no second flight."""
+    store = Counting(SlowDistributor(counter(), latency=0.5, clock=clock))
+    ids: list[int] = []
+
+    async def take(generator: Generator) -> None:
+        for _ in range(3):
+            ids.append(await generator.next_id())
+
+    async with anyio.create_task_group() as outer:
+        opened: list[Generator] = []
+
+        async def work() -> None:
+            async with kind(store, clock=clock) as generator:
+                opened.append(generator)
+                async with anyio.create_task_group() as group:
+                    for _ in range(1000):
+                        group.start_soon(take, generator)
+
+        outer.start_soon(work)
+        await clock.advance(20)
+    assert sorted(ids) == list(range(1, 3001))
+    assert store.most == 1
+    assert opened[0].statistics().failures == 0
+
+
+async def test_a_flight_belongs_to_nobody(clock: ManualClock) -> None:
+    """Cancelling every caller leaves the call to the store alone; its ids are for the next."""
+    store = GatedDistributor(counter())
+    store.open()
+    async with SegmentId(store, clock=clock) as generator, anyio.create_task_group() as group:
+        await drain(generator)
+        store.close()
+        calls = [Call(group, generator.next_id) for _ in range(5)]
+        await store.arrived(2)
+        for call in calls:
+            call.cancel()
+        await settle()
+        assert all(call.is_done for call in calls)
+        assert store.held == 1
+        store.open()
+        await settle()
+        seen = generator.statistics()
+        assert (seen.remaining, seen.ids_discarded, store.calls) == (10, 0, 2)
+        assert await generator.next_id() == 11
+
+
+async def test_opening_on_a_dead_store(clock: ManualClock) -> None:
+    """It is SegmentUnavailableError after the wait; nothing is left behind, and later it opens."""
+    store = FailingDistributor(counter())
+    store.fail()
+    generator = SegmentChainId(store, wait_timeout=5, clock=clock)
+    async with anyio.create_task_group() as group:
+        call = Call(group, generator.__aenter__)
+        await clock.advance(5)
+        await settle()
+        assert isinstance(call.error, SegmentUnavailableError)
+        assert isinstance(call.error.__cause__, StoreUnavailableError)
+    assert tasks() == []
+    assert clock.pending == 0
+    store.recover()
+    async with generator:
+        assert await generator.next_id() == 1
+
+
+@pytest.mark.parametrize("how", ["async with", "run"])
+async def test_opening_says_what_no_retry_mends(how: str, clock: ManualClock) -> None:
+    """The store's own error comes out of opening, at once and unwrapped."""
+    store = FailingDistributor(counter())
+    error = SchemaMissingError("memory", table="cosid")
+    store.fail(error)
+    generator = SegmentChainId(store, clock=clock)
+    with pytest.raises(SchemaMissingError):
+        if how == "run":
+            await generator.run()
+        else:
+            await generator.__aenter__()
+    assert tasks() == []
+    store.recover()
+    async with generator:
+        assert await generator.next_id() == 1
+
+
+class InProcess(FailingDistributor):
+    """A store in this process that may fail all the same."""
+
+    def next_max_id_nowait(self, step: int) -> int:
+        self.steps.append(step)
+        if self._times != 0:
+            self._times = None if self._times is None else self._times - 1
+            raise StoreUnavailableError(self.store, "it is locked")
+        return self.inner.next_max_id_nowait(step)
+
+
+@KINDS
+async def test_a_store_in_this_process_is_asked_again_too(
+    kind: type[Generator], clock: ManualClock
+) -> None:
+    """Who waits for a store that needs no flight gets its id when the store is back."""
+    store = InProcess(counter())
+    async with kind(store, wait_timeout=5, clock=clock) as generator:
+        taken = await drain(generator)
+        store.fail()
+        async with anyio.create_task_group() as group:
+            call = Call(group, generator.next_id)
+            await clock.advance(2)
+            assert not call.is_done
+            store.recover()
+            await clock.advance(1)
+        assert call.result == taken[-1] + 1

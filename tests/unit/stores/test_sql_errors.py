@@ -1,0 +1,107 @@
+"""What a driver's error means, where no server can be made to give it on demand."""
+
+from __future__ import annotations
+
+import sqlite3
+import ssl
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from asyncpg import exceptions as _exceptions
+
+from aiocosid.errors import (
+    SchemaMissingError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+)
+from aiocosid.stores import _postgres, _sqlite
+from aiocosid.stores._executor import OutOfRangeError
+
+exceptions: Any = _exceptions  # asyncpg's annotations stop half-way
+
+POSTGRES = [
+    (exceptions.ConnectionDoesNotExistError("x"), StoreUnavailableError),
+    (exceptions.ProtocolViolationError("server login failed"), StoreUnavailableError),
+    (exceptions.InvalidRoleSpecificationError("x"), StoreAuthenticationError),
+    (exceptions.NumericValueOutOfRangeError("x"), OutOfRangeError),
+    (exceptions.StringDataRightTruncationError("x"), StoreError),
+    (exceptions.ReadOnlySQLTransactionError("x"), StoreUnavailableError),
+    (exceptions.InvalidAuthorizationSpecificationError("x"), StoreAuthenticationError),
+    (exceptions.InvalidPasswordError("x"), StoreAuthenticationError),
+    (exceptions.InvalidCatalogNameError("x"), StoreError),
+    (exceptions.SerializationError("x"), StoreUnavailableError),
+    (exceptions.DeadlockDetectedError("x"), StoreUnavailableError),
+    (exceptions.InsufficientPrivilegeError("x"), StoreAuthenticationError),
+    (exceptions.UndefinedTableError("x"), SchemaMissingError),
+    (exceptions.UndefinedColumnError("x"), StoreError),
+    (exceptions.TooManyConnectionsError("x"), StoreUnavailableError),
+    (exceptions.DiskFullError("x"), StoreUnavailableError),
+    (exceptions.LockNotAvailableError("x"), StoreUnavailableError),
+    (exceptions.ObjectInUseError("x"), StoreError),
+    (exceptions.QueryCanceledError("x"), StoreUnavailableError),
+    (exceptions.AdminShutdownError("x"), StoreUnavailableError),
+    (exceptions.CrashShutdownError("x"), StoreUnavailableError),
+    (exceptions.CannotConnectNowError("x"), StoreUnavailableError),
+    (exceptions.DatabaseDroppedError("x"), StoreError),
+    (exceptions.PostgresIOError("x"), StoreUnavailableError),
+    (exceptions.UnknownPostgresError("x"), StoreError),
+    (exceptions.InterfaceError("connection is closed"), StoreUnavailableError),
+    (exceptions.InternalClientError("cannot switch to state 11"), StoreUnavailableError),
+    (exceptions.TargetServerAttributeNotMatched("x"), StoreUnavailableError),
+    (ConnectionResetError("x"), StoreUnavailableError),
+    (TimeoutError(), StoreUnavailableError),
+    (ssl.SSLCertVerificationError("self-signed"), StoreError),
+    (ssl.SSLEOFError("x"), StoreUnavailableError),
+    (RuntimeError("x"), StoreError),
+]
+
+SQLITE = [
+    (sqlite3.SQLITE_BUSY, StoreUnavailableError),
+    (sqlite3.SQLITE_BUSY_SNAPSHOT, StoreUnavailableError),
+    (sqlite3.SQLITE_LOCKED, StoreUnavailableError),
+    (sqlite3.SQLITE_FULL, StoreUnavailableError),
+    (sqlite3.SQLITE_IOERR_FSYNC, StoreUnavailableError),
+    (sqlite3.SQLITE_READONLY_DBMOVED, StoreAuthenticationError),
+    (sqlite3.SQLITE_PERM, StoreAuthenticationError),
+    (sqlite3.SQLITE_CORRUPT, StoreError),
+    (sqlite3.SQLITE_NOTADB, StoreError),
+    (sqlite3.SQLITE_CANTOPEN, StoreError),
+    (sqlite3.SQLITE_MISUSE, StoreError),
+]
+
+
+@pytest.mark.parametrize(("raised", "meaning"), POSTGRES, ids=lambda each: repr(each)[:60])
+def test_postgres(raised: Exception, meaning: type[StoreError]) -> None:
+    """Retryable is what passes by itself; rights, tables and ends have errors of their own."""
+    error = _postgres.translated("postgres", raised)
+    assert type(error) is meaning
+    assert error.retryable is (meaning is StoreUnavailableError)
+    assert error.reason
+
+
+@pytest.mark.parametrize(("code", "meaning"), SQLITE)
+def test_sqlite(code: int, meaning: type[StoreError]) -> None:
+    """Extended codes mean what the primary ones do."""
+    raised = sqlite3.OperationalError("x")
+    raised.sqlite_errorcode = code
+    assert type(_sqlite.translated("sqlite", raised)) is meaning
+
+
+def test_sqlite_without_a_code() -> None:
+    """What Python's module raises by itself has none."""
+    closed = sqlite3.ProgrammingError("Cannot operate on a closed database.")
+    assert type(_sqlite.translated("sqlite", closed)) is StoreError
+
+
+def test_without_the_driver() -> None:
+    """The module is imported by name, and says at once what to install."""
+    code = "import sys; sys.modules['asyncpg'] = None; import aiocosid.stores.postgres"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert "asyncpg is not installed; install it with: pip install 'aiocosid[postgres]'" in (
+        done.stderr
+    )

@@ -1,0 +1,1 @@
+"""The test kit itself: a kit that sees nothing proves nothing."""

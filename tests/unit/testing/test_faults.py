@@ -1,0 +1,206 @@
+"""The fault wrappers do what their names say, and nothing else."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from aiocosid.errors import InvalidArgumentError, StoreUnavailableError, WouldBlock
+from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.testing import (
+    FailingDistributor,
+    GatedDistributor,
+    LossyDistributor,
+    ManualClock,
+    RolledBackDistributor,
+    SlowDistributor,
+    WrappedDistributor,
+    settle,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def inner() -> MemoryIdSegmentDistributor:
+    return MemoryStore().segment_distributor(namespace="shop", name="order", offset=5, step=10)
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        WrappedDistributor,
+        FailingDistributor,
+        LossyDistributor,
+        RolledBackDistributor,
+        lambda inner: SlowDistributor(inner, latency=0),
+    ],
+)
+async def test_a_wrapper_passes_everything_on(
+    inner: MemoryIdSegmentDistributor, wrapper: type[WrappedDistributor]
+) -> None:
+    """Description, calls, opening and closing reach the wrapped one; it has to be awaited."""
+    wrapped = wrapper(inner)
+    assert (wrapped.namespaced_name, wrapped.offset, wrapped.step) == ("shop.order", 5, 10)
+    assert wrapped.store == "memory"
+    await wrapped.aopen()
+    assert [await wrapped.next_max_id(10), await wrapped.next_max_id(3)] == [15, 18]
+    assert (wrapped.steps, wrapped.calls) == ([10, 3], 2)
+    await wrapped.aclose()
+    assert (wrapped.opened, wrapped.closed) == (1, 1)
+    with pytest.raises(WouldBlock):
+        wrapped.next_max_id_nowait(10)
+    with pytest.raises(InvalidArgumentError):
+        await wrapped.next_max_id(0)
+    assert wrapped.steps == [10, 3, 0]
+
+
+async def test_slow(inner: MemoryIdSegmentDistributor) -> None:
+    """The effect comes after half of the latency, the reply after the whole."""
+    clock = ManualClock()
+    slow = SlowDistributor(inner, latency=2.0, clock=clock)
+    answers: list[int] = []
+
+    async def call() -> None:
+        answers.append(await slow.next_max_id(10))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(call)
+        await clock.advance(0.9)
+        assert inner._counters == {}
+        await clock.advance(0.2)
+        assert inner._counters == {"shop.order": 15}
+        assert answers == []
+        await clock.advance(0.9)
+        assert answers == [15]
+
+
+async def test_failing_so_many_times(inner: MemoryIdSegmentDistributor) -> None:
+    """The next calls fail before anything is written; the one after them works."""
+    failing = FailingDistributor(inner)
+    failing.fail(times=2)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError, match="unplugged"):
+            await failing.next_max_id(10)
+    assert inner._counters == {}
+    assert await failing.next_max_id(10) == 15
+    assert failing.calls == 3
+
+
+async def test_failing_until_told(inner: MemoryIdSegmentDistributor) -> None:
+    """Without a number all calls fail, each with the given error, until `recover`."""
+    failing = FailingDistributor(inner)
+    failing.fail(RuntimeError("odd"))
+    for _ in range(5):
+        with pytest.raises(RuntimeError, match="odd"):
+            await failing.next_max_id(10)
+    failing.recover()
+    assert await failing.next_max_id(10) == 15
+
+
+async def test_each_failure_is_an_error_of_its_own(inner: MemoryIdSegmentDistributor) -> None:
+    """One error object raised twice would collect the tracebacks of both."""
+    failing = FailingDistributor(inner)
+    error = StoreUnavailableError("x", "y")
+    failing.fail(error)
+    caught: list[BaseException] = []
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError) as info:
+            await failing.next_max_id(10)
+        caught.append(info.value)
+    assert len({id(each) for each in (*caught, error)}) == 3
+
+
+async def test_the_gate_holds_calls(inner: MemoryIdSegmentDistributor) -> None:
+    """A call at the gate has had no effect; first come, first served."""
+    gated = GatedDistributor(inner)
+    answers: list[tuple[int, int]] = []
+
+    async def call(step: int) -> None:
+        answers.append((step, await gated.next_max_id(step)))
+
+    async with anyio.create_task_group() as group:
+        for step in (1, 2, 3):
+            group.start_soon(call, step)
+            await settle()
+        assert (gated.held, gated.steps, inner._counters) == (3, [1, 2, 3], {})
+        gated.let_through()
+        await settle()
+        assert answers == [(1, 6)]
+        for due in ([(1, 6), (2, 8)], [(1, 6), (2, 8), (3, 11)]):
+            gated.let_through()
+            await settle()
+            assert answers == due
+        assert gated.held == 0
+
+
+async def test_the_gate_can_be_opened_and_closed(inner: MemoryIdSegmentDistributor) -> None:
+    """An open gate holds nobody and uses up no permission; a closed one holds the next."""
+    gated = GatedDistributor(inner)
+    gated.let_through()
+    gated.open()
+    assert [await gated.next_max_id(10), await gated.next_max_id(10)] == [15, 25]
+    gated.close()
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(gated.next_max_id, 10)
+            await settle()
+            assert gated.held == 1
+            scope.cancel()
+    assert (gated.held, inner._counters) == (0, {"shop.order": 25})
+
+
+async def test_the_gate_knows_who_has_arrived(inner: MemoryIdSegmentDistributor) -> None:
+    """`arrived` waits for the nth call ever."""
+    gated = GatedDistributor(inner)
+    gated.open()
+    log: list[str] = []
+
+    async def wait() -> None:
+        await gated.arrived(2)
+        log.append("two came")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await gated.next_max_id(10)
+        await settle()
+        assert log == []
+        await gated.next_max_id(10)
+        await gated.arrived(2)
+    assert log == ["two came"]
+
+
+async def test_the_gate_can_hold_replies(inner: MemoryIdSegmentDistributor) -> None:
+    """With ``holds_replies`` the store has done its part when a call arrives at the gate."""
+    gated = GatedDistributor(inner, holds_replies=True)
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(gated.next_max_id, 10)
+            await gated.arrived()
+            assert (gated.held, inner._counters) == (1, {"shop.order": 15})
+            scope.cancel()
+
+
+async def test_lossy(inner: MemoryIdSegmentDistributor) -> None:
+    """A lost reply is an error to the caller and an effect in the store."""
+    lossy = LossyDistributor(inner)
+    lossy.lose()
+    with pytest.raises(StoreUnavailableError, match="before the reply"):
+        await lossy.next_max_id(10)
+    assert await lossy.next_max_id(10) == 25
+    lossy.lose(None)
+    for _ in range(3):
+        with pytest.raises(StoreUnavailableError):
+            await lossy.next_max_id(10)
+    lossy.lose(0)
+    assert await lossy.next_max_id(10) == 65
+
+
+async def test_rolled_back(inner: MemoryIdSegmentDistributor) -> None:
+    """The counter goes back by so many ids, and on from there."""
+    rolled_back = RolledBackDistributor(inner)
+    assert await rolled_back.next_max_id(10) == 15
+    assert await rolled_back.next_max_id(10) == 25
+    rolled_back.set_back(15)
+    assert await rolled_back.next_max_id(10) == 20
+    assert await rolled_back.next_max_id(10) == 30
