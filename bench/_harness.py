@@ -111,7 +111,8 @@ async def beside(
     floor: Callable[[], Awaitable[object]], ours: Callable[[], Awaitable[object]], rounds: int
 ) -> tuple[list[float], list[float]]:
     """Time two things in turn, many short rounds: a busy neighbour then meets both alike."""
-    floors, times = [], []
+    floors: list[float] = []
+    times: list[float] = []
     for _ in range(rounds):
         floors.append(await timed(floor))
         times.append(await timed(ours))

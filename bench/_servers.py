@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from tests.servers.postgres import PostgresServer
@@ -12,14 +12,14 @@ __all__ = ("postgres", "valkey")
 
 
 @contextmanager
-def valkey() -> Iterator[str]:
+def valkey() -> Generator[str]:
     """Run a Valkey server; give its URL."""
     with ValkeyServer() as server:
         yield server.url
 
 
 @contextmanager
-def postgres() -> Iterator[str]:
+def postgres() -> Generator[str]:
     """Run a PostgreSQL server; give its URL."""
     with PostgresServer() as server:
         yield server.url

@@ -76,7 +76,7 @@ async def minute(latency: float) -> dict[str, Any]:
             await take(chain, 100_000, 1)
         busy = chain.statistics()
         quiet_since = time.perf_counter()
-        while chain.statistics().prefetch_distance > busy.safe_distance:
+        while chain.statistics().prefetch_distance > busy.safe_distance:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.5)
         quiet = time.perf_counter() - quiet_since
         # What is in hand is used up before anything is bought again.
@@ -107,13 +107,14 @@ async def ask() -> Answer:
         for _ in range(ROUNDS)
     ]
     minutes = [await minute(0.005), await minute(0.05)]
-    rows, reached = [], True
+    rows: list[tuple[Any, ...]] = []
+    reached = True
     for latency in (0.005, 0.05):
         for tasks in (1, 1000):
             these = [r for r in runs if (r["latency"], r["tasks"]) == (latency, tasks)]
 
             def mid(key: str, these: list[dict[str, Any]] = these) -> float:
-                return statistics.median(r[key] for r in these)
+                return float(statistics.median(r[key] for r in these))
 
             starved = max(r["starvations_after"] for r in these)
             fits = mid("in_hand") <= mid("in_hand_bar")

@@ -6,7 +6,6 @@ import asyncio
 import statistics
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import redis.asyncio
 
@@ -34,7 +33,7 @@ async def sample(next_id: Callable[[], Awaitable[object]], n: int) -> dict[str, 
 class Block:
     """What people write by hand: INCRBY a block under a lock, and count through it."""
 
-    def __init__(self, client: Any, step: int = 1000) -> None:
+    def __init__(self, client: redis.asyncio.Redis, step: int = 1000) -> None:
         self.client, self.step = client, step
         self.lock = asyncio.Lock()
         self.next, self.last = 1, 0

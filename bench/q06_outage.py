@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from aiocosid import CosIdError, SegmentChainId, SegmentId, StoreUnavailableError
-from aiocosid.segment import SegmentStatistics
+from aiocosid.abc import IdGenerator
 
 from ._harness import Answer, SlowDistributor
 
@@ -34,7 +34,7 @@ class Breakable(SlowDistributor):
 class Load:
     """Calls at a fixed rate, and what became of them."""
 
-    def __init__(self, generator: Any, rate: int) -> None:
+    def __init__(self, generator: IdGenerator, rate: int) -> None:
         self.generator, self.rate = generator, rate
         self.at_once = self.late = self.failed = 0
         self.calls: set[asyncio.Task[None]] = set()
@@ -75,12 +75,12 @@ class Load:
                 self.at_once += 1
 
 
-async def one(kind: Any, rate: int, outage: float) -> dict[str, Any]:
+async def one(kind: type[SegmentChainId | SegmentId], rate: int, outage: float) -> dict[str, Any]:
     """Break the store under one generator."""
     distributor = Breakable(f"{kind.__name__}{rate}")
     async with kind(distributor) as generator:
         await Load(generator, rate).run(WARM_UP)
-        before: SegmentStatistics = generator.statistics()
+        before = generator.statistics()
         distributor.down = True
         load = Load(generator, rate)
 

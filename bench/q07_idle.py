@@ -7,6 +7,7 @@ import gc
 import resource
 import time
 import tracemalloc
+from typing import Any
 
 import aiocosid
 
@@ -33,18 +34,19 @@ async def ask() -> Answer:
         gc.collect()
         grown = (resident() - before) / COUNT
         turns = 0
-        select = loop._selector.select  # type: ignore[attr-defined]  # noqa: SLF001 - to count wake-ups
+        selector: Any = loop._selector  # type: ignore[attr-defined]  # noqa: SLF001 - to count wake-ups
+        select: Any = selector.select
 
-        def counted(timeout: float | None = None) -> object:
+        def counted(timeout: float | None = None) -> Any:  # noqa: ANN401 - as the selector does
             nonlocal turns
             turns += 1
             return select(timeout)
 
-        loop._selector.select = counted  # type: ignore[attr-defined]  # noqa: SLF001 - as above
+        selector.select = counted
         cpu = time.process_time()
         await asyncio.sleep(IDLE)
         cpu = time.process_time() - cpu
-        loop._selector.select = select  # type: ignore[attr-defined]  # noqa: SLF001 - as above
+        selector.select = select
     tracemalloc.start()
     async with aiocosid.connect("memory://", namespace="idle2") as ids:
         allocated = tracemalloc.get_traced_memory()[0]

@@ -17,7 +17,8 @@ def tables() -> str:
     for path in sorted(RESULTS.glob("py*.json")):
         run = json.loads(path.read_text())
         kept = run["settings"]
-        where = ", ".join(f"{name} {kept[name]}" for name in ("aiocosid", "anyio", "loop", "system"))
+        shown = ("aiocosid", "anyio", "loop", "system")
+        where = ", ".join(f"{name} {kept[name]}" for name in shown)
         parts.append(f"## Python {kept['python']}\n")
         parts.append(f"{where}; pinned to one core; median of at least {kept['rounds']} rounds.\n")
         for name, answer in sorted(run["answers"].items()):

@@ -72,7 +72,7 @@ def kill_now_and_then(
     try:
         while time.monotonic() < until:
             time.sleep(every)
-            victim = running.pop(random.randrange(len(running)))
+            victim = running.pop(random.randrange(len(running)))  # noqa: S311 - any of them
             assert victim.exitcode is None, f"it ended by itself with {victim.exitcode}"
             assert victim.pid is not None
             os.kill(victim.pid, signal.SIGKILL)

@@ -66,6 +66,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         code: int | None = app(args=argv, prog_name=PROGRAM, standalone_mode=False)
     except typer.Abort as error:  # what older releases make of Ctrl-C
         raise KeyboardInterrupt from error
+    if code == ExitCode.INTERRUPTED:  # what newer ones make of it
+        raise KeyboardInterrupt
     return code or ExitCode.OK
 
 

@@ -215,7 +215,7 @@ class SegmentGenerator(Supply, IdGenerator):
     async def _wait(self, n: int) -> list[range]:
         """Stand in line for ``n`` ids, for as long as ``wait_timeout``."""
         event, process = anyio.Event(), _fork.generation
-        waiter = Waiter(n, event.set)
+        waiter = Waiter(n, event.set, self._sent)
         self._line_up(waiter)
         if not waiter.is_done:
             try:

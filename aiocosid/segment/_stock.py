@@ -48,6 +48,7 @@ class Stock(Component):
         "_one_by_one",
         "_options",
         "_pace",
+        "_sent",
         "_starvations",
         "_starved",
         "_stock",
@@ -83,6 +84,7 @@ class Stock(Component):
         self._used_up = False  # the last id below the limit has been linked
         self._one_by_one = False  # close to 2^63-1 more than one segment does not fit
         self._at_once = False  # the store is in this process and needs no flight
+        self._sent: int = 0  # fetches sent, answered or not
         self._in_flight = False
         self._flight: anyio.CancelScope | None = None
         self._landed: anyio.Event | None = None  # set at the landing, for who waits to close
@@ -161,7 +163,7 @@ class Stock(Component):
     async def _watch_quiet(self) -> None:
         """Halve the distance after each quiet period; exists only while it is grown."""
         try:
-            while self._pace.is_grown and self._unusable is None:
+            while self._pace.is_grown:
                 demand = self._handed_out() + self._waits
                 await self._sleep(self._options.quiet_period)
                 if self._unusable is not None:

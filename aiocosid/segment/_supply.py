@@ -33,6 +33,9 @@ class Supply(Stock):
 
     __slots__ = ()
 
+    _in_store_order = False
+    """Whether a fetch is only for those who asked before it was sent."""
+
     # Ordering.
 
     def _order(self, at_least: int = 0) -> None:
@@ -42,6 +45,7 @@ class Supply(Stock):
             count = segments * self._pace.step
             now = self._clock.monotonic()
             self._stock = self._chain.remaining + self._left()
+            self._sent += 1
             try:
                 max_id = self._distributor.next_max_id_nowait(count)
             except WouldBlock:
@@ -102,6 +106,7 @@ class Supply(Stock):
         count, life = segments * self._pace.step, self._chain
         sent_at = self._clock.monotonic()
         self._stock = self._chain.remaining + self._left()
+        self._sent += 1
         try:
             with self._clock.move_on_after(self._options.fetch_timeout, shield=True) as scope:
                 self._flight = scope
@@ -183,7 +188,8 @@ class Supply(Stock):
         if waiters:
             if self._options.ttl != FOREVER:
                 self._drop_expired()  # what was fresh when they began to wait
-            waiters.serve(self._chain.remaining + self._left(), self._take)
+            sent = self._sent if self._in_store_order else None
+            waiters.serve(self._chain.remaining + self._left(), self._take, sent)
             if self._used_up and waiters:
                 waiters.fail(self._overflow)
         if not waiters:

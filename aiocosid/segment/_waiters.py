@@ -18,14 +18,16 @@ class Waiter:
 
     Attributes:
         n: how many ids it wants; 0 waits until there is any, and takes none.
+        since: how many fetches had been sent when it lined up.
         pieces: its ids, once it is served.
         error: why it gets none.
     """
 
-    __slots__ = ("_wake", "error", "n", "pieces")
+    __slots__ = ("_wake", "error", "n", "pieces", "since")
 
-    def __init__(self, n: int, wake: Callable[[], object]) -> None:
+    def __init__(self, n: int, wake: Callable[[], object], since: int = 0) -> None:
         self.n = n
+        self.since = since
         self.pieces: list[range] | None = None
         self.error: CosIdError | None = None
         self._wake = wake
@@ -69,14 +71,20 @@ class WaiterQueue(deque[Waiter]):
         self.remove(waiter)
         self.wanted -= waiter.n
 
-    def serve(self, available: int, take: Callable[[int], list[range]]) -> None:
+    def serve(
+        self, available: int, take: Callable[[int], list[range]], sent: int | None = None
+    ) -> None:
         """Serve callers from the front for as long as there is enough for the first one.
 
         Args:
             available: ids in hand.
             take: takes that many of them away.
+            sent: the number of the fetch that they come from, if only those who lined up before it
+                was sent may have them.
         """
         while self and available >= max(1, self[0].n):
+            if sent is not None and self[0].since >= sent:
+                break
             waiter = self.popleft()
             self.wanted -= waiter.n
             available -= waiter.n

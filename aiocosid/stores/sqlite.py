@@ -229,7 +229,7 @@ async def _call(
     """
     worker = cast("Any", connection)
     try:
-        return cast("T", await worker._execute(lambda: function(worker._conn, *args)))
+        return cast("_T", await worker._execute(lambda: function(worker._conn, *args)))
     except sqlite3.Error as exc:
         raise translated(label, exc) from exc
     except ValueError as exc:

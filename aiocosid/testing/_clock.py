@@ -16,7 +16,7 @@ from ..errors import BusyError, InvalidArgumentError
 from ._settle import settle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
 __all__ = ("ManualClock",)
 
@@ -82,7 +82,9 @@ class ManualClock(Clock):
             timer.wake = None
 
     @contextmanager
-    def move_on_after(self, seconds: float, *, shield: bool = False) -> Iterator[anyio.CancelScope]:
+    def move_on_after(
+        self, seconds: float, *, shield: bool = False
+    ) -> Generator[anyio.CancelScope]:
         """Return a cancel scope that ends its block once the clock was advanced by ``seconds``."""
         with anyio.CancelScope(shield=shield) as scope:
             timer = self._set(seconds, scope.cancel)

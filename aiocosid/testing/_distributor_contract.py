@@ -37,6 +37,7 @@ class MakeDistributor(Protocol):
         self, *, namespace: str, name: str, offset: int = 0, step: int = 100
     ) -> IdSegmentDistributor:
         """Return a new distributor; nothing has to be written yet."""
+        raise NotImplementedError
 
 
 class IdSegmentDistributorContract:

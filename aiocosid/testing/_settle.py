@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anyio.lowlevel import checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
 __all__ = ("settle",)
 
@@ -42,7 +42,7 @@ async def settle(*, max_turns: int = MAX_TURNS) -> None:
 
 
 @contextmanager
-def _asyncio_watch() -> Iterator[Callable[[], bool]]:
+def _asyncio_watch() -> Generator[Callable[[], bool]]:
     import asyncio  # noqa: PLC0415 - a program on trio need not load it
 
     me = asyncio.current_task()
@@ -66,7 +66,7 @@ class _StepCounter:
 
 
 @contextmanager
-def _trio_watch() -> Iterator[Callable[[], bool]]:
+def _trio_watch() -> Generator[Callable[[], bool]]:
     lowlevel: Any = sys.modules["trio"].lowlevel
     counter = _StepCounter()
 

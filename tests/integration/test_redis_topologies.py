@@ -30,6 +30,7 @@ from tests.servers import (
     ValkeySentinel,
     ValkeyServer,
     eventually,
+    free_port,
     wait_until,
 )
 
@@ -390,7 +391,9 @@ class TestUnreachable:
         self, valkey_factory: Callable[..., ValkeyServer]
     ) -> None:
         """Found behind what the cluster client made of it."""
-        server = valkey_factory("--cluster-enabled", "yes", password=PASSWORD)
+        bus = str(free_port())
+        options = ("--cluster-enabled", "yes", "--cluster-port", bus)
+        server = valkey_factory(*options, password=PASSWORD)
         url = f"redis+cluster://:wr0ng@{server.host}:{server.port}"
         async with RedisStore.from_url(url) as store:
             with pytest.raises(StoreAuthenticationError) as caught:

@@ -1,17 +1,14 @@
-"""Counters in a SQLite file: shared by processes, exact at its ends, clear in its refusals."""
+"""Counters in a SQLite file: the row, its ends, the file, and clear refusals."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import multiprocessing
 import os
 import shutil
 import sqlite3
-import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Generator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,11 +30,12 @@ from aiocosid.errors import (
     StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
-    WrongLoopError,
 )
 from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
+from tests.servers import eventually
 
 pytestmark = [pytest.mark.integration]
+
 
 NAMES = ("a.b.c", "ns.ä€命", "it's", 'a "b"', "{a}", "a b ", "a%_", "a\\b", "?1 :name $1")
 
@@ -326,10 +324,15 @@ class TestFile:
         """A file of another kind is left as it is."""
         other = tmp_path / "notes.txt"
         other.write_text("nothing that a database would begin with" * 100)
-        before = other.read_bytes()
+        before, threads = other.read_bytes(), threading.active_count()
         with pytest.raises(StoreError, match="not a database"):
             await SqliteStore.from_url(f"sqlite:///{other}").create_schema()
         assert other.read_bytes() == before
+
+        async def is_closed() -> bool:
+            return threading.active_count() <= threads
+
+        await eventually(is_closed)
 
     async def test_without_the_right_to_read(self, url: str, path: Path) -> None:
         """Rights are a matter of authentication: retrying does not help."""
@@ -345,6 +348,17 @@ class TestFile:
         await anyio.Path(path).chmod(0o444)
         with _plain_user(path.parent), pytest.raises(StoreAuthenticationError, match="readonly"):
             await _granted(url, 1)
+
+    async def test_a_lock_that_goes(self, url: str, path: Path) -> None:
+        """Setting the journal mode does not wait for a lock by itself; opening does."""
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            call = asyncio.ensure_future(_granted(url, 10))
+            done, _ = await asyncio.wait([call], timeout=0.2)
+            assert not done
+            other.execute("COMMIT")
+            assert await call == 10
+        assert execute(path, "PRAGMA journal_mode") == [("wal",)]
 
     async def test_a_lock_that_stays(self, url: str, path: Path) -> None:
         """After the busy timeout the call fails as retryable, and nothing is written."""
@@ -473,110 +487,6 @@ class TestUsersConnection:
                 SqliteIdSegmentDistributor(wrong, name="order")  # type: ignore[arg-type]  # on purpose
 
 
-class TestLoops:
-    """One object, several event loops one after the other."""
-
-    def test_closed_and_used_again(self, url: str) -> None:
-        """After aclose, also in another asyncio.run, it opens the file anew."""
-        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
-
-        async def life() -> int:
-            first = await counter.next_max_id(10)
-            await counter.aclose()
-            await counter.aclose()
-            assert await counter.next_max_id(10) == first + 10
-            await counter.aclose()
-            return first
-
-        assert [asyncio.run(life()) for _ in range(3)] == [10, 30, 50]
-
-    def test_never_closed(self, url: str) -> None:
-        """The connection ends with its loop; the next loop gets another one."""
-        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
-        assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
-
-    @pytest.mark.filterwarnings("ignore:<aiosqlite:ResourceWarning")
-    def test_a_loop_that_ends_without_a_word(self, url: str) -> None:
-        """A loop closed by hand leaves a connection behind; nothing hangs."""
-        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
-        for due in (10, 20, 30):
-            loop = asyncio.new_event_loop()
-            assert loop.run_until_complete(asyncio.wait_for(counter.next_max_id(10), 5)) == due
-            loop.close()
-        asyncio.run(counter.aclose())
-
-    def test_two_live_loops(self, url: str) -> None:
-        """A second loop is refused while the first one lives."""
-        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
-        with asyncio.Runner() as one, asyncio.Runner() as other:
-            assert one.run(counter.next_max_id(10)) == 10
-            with pytest.raises(WrongLoopError):
-                other.run(counter.next_max_id(10))
-            with pytest.raises(WrongLoopError):
-                other.run(counter.aclose())
-            assert one.run(counter.next_max_id(10)) == 20
-            one.run(counter.aclose())
-            assert other.run(counter.next_max_id(10)) == 30
-
-    def test_not_under_trio(self, url: str) -> None:
-        """The driver runs on asyncio only, and the error says so."""
-        import trio
-
-        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
-        with pytest.raises(aiocosid.UnsupportedRuntimeError, match="asyncio"):
-            trio.run(counter.next_max_id, 10)
-
-
-class TestProcesses:
-    """Many processes, one file."""
-
-    def test_four_processes_start_on_a_new_file(self, url: str, path: Path) -> None:
-        """Whoever comes first makes the table and sets the mode; all ranges are disjoint."""
-        context = multiprocessing.get_context("spawn")
-        with context.Manager() as manager:
-            barrier = manager.Barrier(4)
-            with ProcessPoolExecutor(4, mp_context=context) as pool:
-                futures = [pool.submit(fetch_many, url, 50, barrier) for _ in range(4)]
-                granted = [max_id for future in futures for max_id in future.result(timeout=50)]
-        assert sorted(granted) == list(range(10, 2001, 10))
-        assert rows(path) == [("cosid.order", 2000)]
-
-    def test_opened_again_and_again_by_many(self, tmp_path: Path) -> None:
-        """Setting the journal mode does not wait for a lock by itself; opening does."""
-        context = multiprocessing.get_context("spawn")
-        urls = [f"sqlite:///{tmp_path}/{i}.db" for i in range(20)]
-        with context.Manager() as manager:
-            barrier = manager.Barrier(4)
-            with ProcessPoolExecutor(4, mp_context=context) as pool:
-                futures = [pool.submit(open_each, urls, barrier) for _ in range(4)]
-                assert [future.result(timeout=50) for future in futures] == [None] * 4
-        modes = [execute(tmp_path / f"{i}.db", "PRAGMA journal_mode") for i in range(20)]
-        assert modes == [[("wal",)]] * 20
-
-    @pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit(0)"])
-    def test_a_forked_child(self, url: str, path: Path, ending: str) -> None:
-        """It forgets the parent's connection, may open its own, and leaves the file sound."""
-        told = run_python(FORK.replace("ENDING", ending), url)
-        assert told == {
-            "refused": ["ForkedError"] * 4,
-            "borrowed opened": "ForkedError",
-            "child": [30, 40, 50],
-            "parent": [10, 20, 60, 70],
-        }
-        assert execute(path, "PRAGMA integrity_check") == [("ok",)]
-
-    def test_an_unclosed_store_does_not_hold_the_interpreter(self, url: str) -> None:
-        """Not even on a loop that was never told to end."""
-        code = (
-            "import asyncio, sys\n"
-            "from aiocosid.stores.sqlite import SqliteIdSegmentDistributor\n"
-            "counter = SqliteIdSegmentDistributor.from_url(sys.argv[1], name='order')\n"
-            "loop = asyncio.new_event_loop()\n"
-            "print(loop.run_until_complete(counter.next_max_id(10)))\n"
-        )
-        assert run_python(code, url) == 10
-
-
 def test_an_old_sqlite(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without RETURNING there is no grant, and the error says which version has it."""
     monkeypatch.setattr("sqlite3.sqlite_version_info", (3, 34, 1))
@@ -606,98 +516,3 @@ def _plain_user(folder: Path) -> Generator[None]:
         yield
     finally:
         os.seteuid(0)
-
-
-def fetch_many(url: str, count: int, barrier: Any) -> list[int]:
-    """Run in a process of its own: some grants, begun together with the others."""
-
-    async def fetch() -> list[int]:
-        async with SqliteStore.from_url(url) as store:
-            counter = store.segment_distributor(name="order", step=10)
-            await asyncio.to_thread(barrier.wait)
-            return [await counter.next_max_id(10) for _ in range(count)]
-
-    return asyncio.run(fetch())
-
-
-def open_each(urls: list[str], barrier: Any) -> None:
-    """Run in a process of its own: open new files, each together with the others."""
-
-    async def open_all() -> None:
-        for url in urls:
-            await asyncio.to_thread(barrier.wait)
-            async with SqliteStore.from_url(url) as store:
-                await store.create_schema()
-
-    asyncio.run(open_all())
-
-
-FORK = """
-import asyncio, gc, json, os, sys, warnings
-import aiosqlite
-from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
-
-warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: a fork beside threads
-url = sys.argv[1]
-
-async def outcome(awaitable):
-    try:
-        return await awaitable
-    except Exception as exc:
-        return type(exc).__name__
-
-async def child(counter, store, borrowed):
-    refused = [await outcome(each) for each in (
-        counter.next_max_id(10), store.counters(), borrowed.next_max_id(10),
-        store.segment_distributor(name="order").next_max_id(10))]
-    told = {"refused": refused, "borrowed opened": await outcome(borrowed.aopen())}
-    gc.collect()
-    await counter.aopen()
-    granted = [await counter.next_max_id(10)]
-    await counter.aclose()
-    async with store:
-        mine = store.segment_distributor(name="order")
-        granted += [await mine.next_max_id(10), await mine.next_max_id(10)]
-    return told | {"child": granted}
-
-async def main():
-    connection = await aiosqlite.connect(url.removeprefix("sqlite:///"))
-    counter = SqliteIdSegmentDistributor.from_url(url, name="order")
-    store = SqliteStore.from_url(url)
-    borrowed = SqliteIdSegmentDistributor(connection, name="order")
-    granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    await store.counters()
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        return theirs, counter, store, borrowed
-    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
-    assert status == 0, status
-    granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    await store.counters()
-    await counter.aclose()
-    await store.aclose()
-    await connection.close()
-    print(json.dumps(json.loads(os.read(ours, 10_000)) | {"parent": granted}))
-
-runner = asyncio.Runner()
-forked = runner.run(main())
-if forked:
-    theirs, *objects = forked
-    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
-    ENDING
-runner.close()
-"""
-
-
-def run_python(code: str, *arguments: str) -> Any:
-    """Run a script in a process of its own and return what it prints, as JSON."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout)

@@ -76,4 +76,4 @@ if __name__ == "__main__":
                 try:
                     generator.next_id_nowait()
                 except CosIdError as error:
-                    tell(type(error).__name__)
+                    sys.stderr.write(f"{type(error).__name__}\n")

@@ -1,0 +1,340 @@
+"""PostgreSQL fails: torn calls harm nobody, and outages pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from aiocosid.errors import (
+    StoreUnavailableError,
+)
+from aiocosid.stores import postgres as module
+from aiocosid.stores._executor import CLOSE_TIMEOUT
+from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresStore
+from tests.servers import (
+    EXECUTED,
+    GUEST,
+    GUEST_PASSWORD,
+    HOST,
+    FaultProxy,
+    PgBouncerServer,
+    PostgresServer,
+    eventually,
+    free_port,
+)
+
+pytestmark = [pytest.mark.integration]
+
+
+driver: Any = asyncpg  # its annotations stop half-way
+
+
+Connection = Any
+
+
+FAR = 10**12  # where the second of two counters starts: no reply fits both
+
+
+@pytest_asyncio.fixture
+async def store(postgres_database: str) -> AsyncIterator[PostgresStore]:
+    """A store in a database of the test's own, with its table."""
+    async with PostgresStore.from_url(postgres_database) as store:
+        await store.create_schema()
+        yield store
+
+
+@pytest_asyncio.fixture
+async def raw(postgres_database: str) -> AsyncIterator[Connection]:
+    """A connection behind everybody's back."""
+    connection = await driver.connect(postgres_database)
+    yield connection
+    await connection.close(timeout=5)
+
+
+@asynccontextmanager
+async def pool_of(url: str, **options: Any) -> AsyncGenerator[Any]:
+    """A user's pool."""
+    pool = await driver.create_pool(url, **{"min_size": 0, "max_size": 1, **options})
+    try:
+        yield pool
+    finally:
+        await asyncio.wait_for(pool.close(), 10)
+
+
+@asynccontextmanager
+async def proxied(
+    postgres: PostgresServer, database: str
+) -> AsyncGenerator[tuple[FaultProxy, str]]:
+    """A proxy in front of the server, and the URL through it."""
+    async with FaultProxy(postgres.host, postgres.port) as proxy:
+        yield proxy, f"postgresql://postgres@{proxy.host}:{proxy.port}/{database}"
+
+
+async def within(seconds: float, call: Awaitable[int]) -> int:
+    """The result of a call that must not hang."""
+    return await asyncio.wait_for(call, seconds)
+
+
+@pytest.mark.asyncio
+class TestTornCalls:
+    """A cancelled call, a lost reply: a gap at most, and nobody else's reply."""
+
+    @pytest.mark.both_loops
+    @pytest.mark.parametrize("cache", [0, 100])
+    async def test_one_connection_two_counters_cancelled_at_every_await(
+        self, store: PostgresStore, postgres_database: str, cache: int
+    ) -> None:
+        """Each counter sees only its own replies, in order, and nothing hangs."""
+        async with pool_of(postgres_database, statement_cache_size=cache) as pool:
+            near = PostgresIdSegmentDistributor(pool, name="near")
+            far = PostgresIdSegmentDistributor(pool, name="far", offset=FAR)
+            seen: list[int] = []
+            for turns in range(60):
+                torn = asyncio.ensure_future(near.next_max_id(1))
+                for _ in range(turns % 30):
+                    await asyncio.sleep(0)
+                other = asyncio.ensure_future(far.next_max_id(1))
+                torn.cancel()
+                assert await within(5, other) > FAR
+                await asyncio.wait([torn])
+                seen.append(await within(5, near.next_max_id(1)))
+            assert pool.get_size() == 1
+        assert seen == sorted(set(seen))
+        assert seen[-1] <= 120
+
+    @pytest.mark.both_loops
+    async def test_a_storm_on_a_pool_of_ours(self, store: PostgresStore) -> None:
+        """The same with many at once, on the connections of a store made from a URL."""
+        near = store.segment_distributor(name="near")
+        far = store.segment_distributor(name="far", offset=FAR)
+        for turns in range(40):
+            calls = [asyncio.ensure_future(each.next_max_id(1)) for each in (near, far) * 5]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for call in calls[turns % 3 :: 2]:
+                call.cancel()
+            ended = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
+            for call, result in zip(calls, ended, strict=True):
+                if not isinstance(result, asyncio.CancelledError):
+                    assert isinstance(result, int)
+                    assert (result > FAR) is (calls.index(call) % 2 == 1)
+        assert await near.next_max_id(1) <= 201
+        assert FAR < await far.next_max_id(1) <= FAR + 201
+
+    @pytest.mark.parametrize("own", [True, False])
+    async def test_cancelled_after_the_server_acted(
+        self, store: PostgresStore, postgres: PostgresServer, namespace: str, own: bool
+    ) -> None:
+        """The connection is terminated: its late reply reaches nobody."""
+        async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
+            mine = PostgresStore.from_url(url) if own else PostgresStore(pool)
+            near = mine.segment_distributor(name="near")
+            far = mine.segment_distributor(name="far", offset=FAR)
+            assert await near.next_max_id(1) == 1
+            acted = proxy.next_reply(EXECUTED)
+            proxy.swallow_replies(1, matching=EXECUTED, reset=False)
+            torn = asyncio.ensure_future(near.next_max_id(1))
+            await acted
+            torn.cancel()
+            await asyncio.wait([torn])
+            assert torn.cancelled()
+            assert await within(5, far.next_max_id(1)) == FAR + 1
+            assert await within(5, near.next_max_id(1)) == 3, "the torn range is a gap"
+            assert proxy.connections == 2
+            await mine.aclose()
+
+    async def test_cancelled_while_the_pool_cleans_the_connection(
+        self, store: PostgresStore, postgres: PostgresServer, namespace: str
+    ) -> None:
+        """The answer is lost with it, but the pool's only connection is not."""
+        async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
+            counter = PostgresIdSegmentDistributor(pool, name="order")
+            assert await counter.next_max_id(1) == 1
+            cleaning = proxy.next_request(b"UNLISTEN")
+            proxy.swallow_replies(1, to=b"UNLISTEN", reset=False)
+            torn = asyncio.ensure_future(counter.next_max_id(1))
+            await cleaning
+            torn.cancel()
+            await asyncio.wait([torn])
+            assert pool.get_size() == 0, "it is cleaned on in the background"
+            assert await within(5, counter.next_max_id(1)) == 3
+
+    async def test_a_pool_that_cannot_clean_keeps_no_answer_back(
+        self, store: PostgresStore, postgres: PostgresServer, namespace: str
+    ) -> None:
+        """The grant has been made; what becomes of the connection is the pool's business."""
+        async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
+            counter = PostgresIdSegmentDistributor(pool, name="order")
+            proxy.swallow_replies(1, to=b"UNLISTEN")
+            assert await within(5, counter.next_max_id(1)) == 1
+            assert await within(5, counter.next_max_id(1)) == 2
+
+    async def test_a_grant_takes_two_round_trips(
+        self, store: PostgresStore, postgres: PostgresServer, namespace: str
+    ) -> None:
+        """One to prepare, which a bouncer asks for, one to run; none to clean up."""
+        async with proxied(postgres, namespace) as (proxy, url), PostgresStore.from_url(url) as own:
+            counter = own.segment_distributor(name="order")
+            assert await counter.next_max_id(1) == 1
+            before = proxy.requests
+            assert await counter.next_max_id(1) == 2
+            assert proxy.requests == before + 2
+
+    @pytest.mark.parametrize("own", [True, False])
+    async def test_a_lost_reply_is_a_gap(
+        self, store: PostgresStore, postgres: PostgresServer, namespace: str, own: bool
+    ) -> None:
+        """The connection breaks after the effect: retryable, and the range is given to nobody."""
+        async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
+            mine = PostgresStore.from_url(url) if own else PostgresStore(pool)
+            counter = mine.segment_distributor(name="order")
+            assert await counter.next_max_id(10) == 10
+            proxy.swallow_replies(1, matching=EXECUTED)
+            with pytest.raises(StoreUnavailableError) as caught:
+                await counter.next_max_id(10)
+            assert caught.value.retryable
+            assert await counter.next_max_id(10) == 30
+            await mine.aclose()
+
+    async def test_a_silent_server(
+        self,
+        store: PostgresStore,
+        postgres: PostgresServer,
+        namespace: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A caller without a deadline of its own gets an answer all the same."""
+        async with proxied(postgres, namespace) as (proxy, url):
+            counter = PostgresIdSegmentDistributor.from_url(url, name="order")
+            assert await counter.next_max_id(10) == 10
+            monkeypatch.setattr(module, "_CALL_TIMEOUT", 0.2)
+            proxy.blackhole(requests=True)
+            with pytest.raises(StoreUnavailableError, match="no answer"):
+                await counter.next_max_id(10)
+            with pytest.raises(StoreUnavailableError, match="no answer"):
+                await counter.next_max_id(10)  # it did not get as far as connecting
+            monkeypatch.undo()
+            proxy.heal()
+            assert await within(5, counter.next_max_id(10)) in (20, 30)
+            proxy.blackhole(requests=True)
+            await asyncio.wait_for(counter.aclose(), CLOSE_TIMEOUT + 2)
+
+
+@pytest.mark.asyncio
+class TestOutages:
+    """A server that is away comes back; a server that refuses is told apart."""
+
+    async def test_a_server_that_dies_and_comes_back(
+        self, postgres_factory: Callable[..., PostgresServer]
+    ) -> None:
+        """Refused, starting, back: retryable all the time, and nothing is repeated."""
+        server = postgres_factory()
+        store = PostgresStore.from_url(server.url)
+        await store.create_schema()
+        counter = store.segment_distributor(name="order")
+        assert await counter.next_max_id(10) == 10
+        server.kill()
+        with pytest.raises(StoreUnavailableError):
+            await counter.next_max_id(10)
+        with pytest.raises(StoreUnavailableError) as caught:
+            await counter.next_max_id(10)
+        assert isinstance(caught.value.__cause__, OSError)
+        server.spawn()
+        again = await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
+        assert again == 20
+        await store.aclose()
+
+    async def test_sessions_that_are_ended_by_the_administrator(
+        self, store: PostgresStore, raw: Connection
+    ) -> None:
+        """Idle connections that were cut are replaced before anybody notices."""
+        counter = store.segment_distributor(name="order")
+        assert await counter.next_max_id(10) == 10
+        await raw.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        again = await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
+        assert again == 20
+
+    async def test_a_standby(self, store: PostgresStore, raw: Connection) -> None:
+        """Read-only, as after a failover: another server will take over, or this one recover."""
+        database = await raw.fetchval("SELECT current_database()")
+        await raw.execute(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
+        await store.aclose()
+        with pytest.raises(StoreUnavailableError, match="read-only") as caught:
+            await store.segment_distributor(name="order").next_max_id(10)
+        assert caught.value.retryable
+
+    async def test_strict_isolation(self, store: PostgresStore, raw: Connection) -> None:
+        """Where a conflict is an error it is a retryable one, and wrote nothing."""
+        database = await raw.fetchval("SELECT current_database()")
+        level = "ALTER DATABASE \"{}\" SET default_transaction_isolation = 'serializable'"
+        await raw.execute(level.format(database))
+        await store.aclose()
+        counter = store.segment_distributor(name="order")
+        calls = [counter.next_max_id(1) for _ in range(50)]
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        granted = [each for each in ended if isinstance(each, int)]
+        assert sorted(granted) == list(range(1, len(granted) + 1))
+        failed = {type(each) for each in ended if not isinstance(each, int)}
+        assert failed <= {StoreUnavailableError}
+
+    async def test_too_many_connections(
+        self, postgres: PostgresServer, postgres_database: str, namespace: str
+    ) -> None:
+        """Others may leave: retryable."""
+        postgres.execute(f'ALTER DATABASE "{namespace}" CONNECTION LIMIT 0')
+        url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
+        with pytest.raises(StoreUnavailableError, match="too many connections"):
+            await PostgresStore.from_url(url).counters()
+
+    async def test_nobody_there(self) -> None:
+        """A port that refuses, a host that is none: retryable, with the system's own words."""
+        for host in (f"{HOST}:{free_port()}", "no-such-host.invalid"):
+            store = PostgresStore.from_url(f"postgresql://me:secret@{host}/x")
+            with pytest.raises(StoreUnavailableError) as caught:
+                await store.counters()
+            assert isinstance(caught.value.__cause__, OSError)
+            assert "secret" not in _everything(caught.value)
+
+
+@pytest.mark.asyncio
+class TestPgBouncer:
+    """Behind PgBouncer in transaction mode, where each statement may run in another session."""
+
+    async def test_200_calls_from_a_url(
+        self, store: PostgresStore, pgbouncer: PgBouncerServer, namespace: str
+    ) -> None:
+        """Nothing of a call relies on the session of the one before it."""
+        async with PostgresStore.from_url(pgbouncer.url_for(database=namespace)) as bounced:
+            await bounced.create_schema()
+            counter = bounced.segment_distributor(name="order")
+            ends = await asyncio.gather(*(counter.next_max_id(10) for _ in range(200)))
+            assert sorted(ends) == list(range(10, 2001, 10))
+            assert [each.last_max_id for each in await bounced.counters()] == [2000]
+
+    async def test_200_calls_on_a_users_pool(
+        self, store: PostgresStore, pgbouncer: PgBouncerServer, namespace: str
+    ) -> None:
+        """With the one option that its docstring asks for."""
+        url = pgbouncer.url_for(database=namespace)
+        async with pool_of(url, max_size=10, statement_cache_size=0) as pool:
+            counter = PostgresIdSegmentDistributor(pool, name="order")
+            ends = await asyncio.gather(*(counter.next_max_id(10) for _ in range(200)))
+            assert sorted(ends) == list(range(10, 2001, 10))
+
+
+def _everything(error: BaseException | None) -> str:
+    """All that an error and what is behind it could tell."""
+    told = ""
+    while error is not None:
+        told += f"{error!r} {error} {vars(error)} "
+        error = error.__cause__ or error.__context__
+    return told

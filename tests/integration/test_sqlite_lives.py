@@ -1,0 +1,207 @@
+"""The SQLite store on several event loops, and in many processes."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import sqlite3
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aiocosid
+from aiocosid.errors import (
+    WrongLoopError,
+)
+from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
+from tests.script import run_python
+
+pytestmark = [pytest.mark.integration]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file that is not there yet."""
+    return tmp_path / "ids.db"
+
+
+@pytest.fixture
+def url(path: Path) -> str:
+    """Its URL."""
+    return f"sqlite:///{path}"
+
+
+def execute(path: Path, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    """Run a statement behind everybody's back."""
+    with closing(sqlite3.connect(path)) as database, database:
+        return database.execute(statement, values).fetchall()
+
+
+def rows(path: Path) -> list[tuple[Any, ...]]:
+    """What lies in the table, without the times."""
+    return execute(path, "SELECT name, last_max_id FROM cosid ORDER BY name")
+
+
+class TestLoops:
+    """One object, several event loops one after the other."""
+
+    def test_closed_and_used_again(self, url: str) -> None:
+        """After aclose, also in another asyncio.run, it opens the file anew."""
+        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+
+        async def life() -> int:
+            first = await counter.next_max_id(10)
+            await counter.aclose()
+            await counter.aclose()
+            assert await counter.next_max_id(10) == first + 10
+            await counter.aclose()
+            return first
+
+        assert [asyncio.run(life()) for _ in range(3)] == [10, 30, 50]
+
+    def test_never_closed(self, url: str) -> None:
+        """The connection ends with its loop; the next loop gets another one."""
+        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
+
+    @pytest.mark.filterwarnings("ignore:<aiosqlite:ResourceWarning")
+    def test_a_loop_that_ends_without_a_word(self, url: str) -> None:
+        """A loop closed by hand leaves a connection behind; nothing hangs."""
+        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        for due in (10, 20, 30):
+            loop = asyncio.new_event_loop()
+            assert loop.run_until_complete(asyncio.wait_for(counter.next_max_id(10), 5)) == due
+            loop.close()
+        asyncio.run(counter.aclose())
+
+    def test_two_live_loops(self, url: str) -> None:
+        """A second loop is refused while the first one lives."""
+        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        with asyncio.Runner() as one, asyncio.Runner() as other:
+            assert one.run(counter.next_max_id(10)) == 10
+            with pytest.raises(WrongLoopError):
+                other.run(counter.next_max_id(10))
+            with pytest.raises(WrongLoopError):
+                other.run(counter.aclose())
+            assert one.run(counter.next_max_id(10)) == 20
+            one.run(counter.aclose())
+            assert other.run(counter.next_max_id(10)) == 30
+
+    def test_not_under_trio(self, url: str) -> None:
+        """The driver runs on asyncio only, and the error says so."""
+        import trio
+
+        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        with pytest.raises(aiocosid.UnsupportedRuntimeError, match="asyncio"):
+            trio.run(counter.next_max_id, 10)
+
+
+class TestProcesses:
+    """Many processes, one file."""
+
+    def test_four_processes_start_on_a_new_file(self, url: str, path: Path) -> None:
+        """Whoever comes first makes the table and sets the mode; all ranges are disjoint."""
+        context = multiprocessing.get_context("spawn")
+        with context.Manager() as manager:
+            barrier = manager.Barrier(4)
+            with ProcessPoolExecutor(4, mp_context=context) as pool:
+                futures = [pool.submit(fetch_many, url, 50, barrier) for _ in range(4)]
+                granted = [max_id for future in futures for max_id in future.result(timeout=50)]
+        assert sorted(granted) == list(range(10, 2001, 10))
+        assert rows(path) == [("cosid.order", 2000)]
+
+    @pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit(0)"])
+    def test_a_forked_child(self, url: str, path: Path, ending: str) -> None:
+        """It forgets the parent's connection, may open its own, and leaves the file sound."""
+        told = run_python(FORK.replace("ENDING", ending), url)
+        assert told == {
+            "refused": ["ForkedError"] * 4,
+            "borrowed opened": "ForkedError",
+            "child": [30, 40, 50],
+            "parent": [10, 20, 60, 70],
+        }
+        assert execute(path, "PRAGMA integrity_check") == [("ok",)]
+
+    def test_an_unclosed_store_does_not_hold_the_interpreter(self, url: str) -> None:
+        """Not even on a loop that was never told to end."""
+        code = (
+            "import asyncio, sys\n"
+            "from aiocosid.stores.sqlite import SqliteIdSegmentDistributor\n"
+            "counter = SqliteIdSegmentDistributor.from_url(sys.argv[1], name='order')\n"
+            "loop = asyncio.new_event_loop()\n"
+            "print(loop.run_until_complete(counter.next_max_id(10)))\n"
+        )
+        assert run_python(code, url) == 10
+
+
+def fetch_many(url: str, count: int, barrier: Any) -> list[int]:
+    """Run in a process of its own: some grants, begun together with the others."""
+
+    async def fetch() -> list[int]:
+        async with SqliteStore.from_url(url) as store:
+            counter = store.segment_distributor(name="order", step=10)
+            await asyncio.to_thread(barrier.wait)
+            return [await counter.next_max_id(10) for _ in range(count)]
+
+    return asyncio.run(fetch())
+
+
+FORK = """
+import asyncio, gc, json, os, sys, warnings
+import aiosqlite
+from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: a fork beside threads
+url = sys.argv[1]
+
+async def outcome(awaitable):
+    try:
+        return await awaitable
+    except Exception as exc:
+        return type(exc).__name__
+
+async def child(counter, store, borrowed):
+    refused = [await outcome(each) for each in (
+        counter.next_max_id(10), store.counters(), borrowed.next_max_id(10),
+        store.segment_distributor(name="order").next_max_id(10))]
+    told = {"refused": refused, "borrowed opened": await outcome(borrowed.aopen())}
+    gc.collect()
+    await counter.aopen()
+    granted = [await counter.next_max_id(10)]
+    await counter.aclose()
+    async with store:
+        mine = store.segment_distributor(name="order")
+        granted += [await mine.next_max_id(10), await mine.next_max_id(10)]
+    return told | {"child": granted}
+
+async def main():
+    connection = await aiosqlite.connect(url.removeprefix("sqlite:///"))
+    counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+    store = SqliteStore.from_url(url)
+    borrowed = SqliteIdSegmentDistributor(connection, name="order")
+    granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
+    await store.counters()
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        return theirs, counter, store, borrowed
+    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+    assert status == 0, status
+    granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
+    await store.counters()
+    await counter.aclose()
+    await store.aclose()
+    await connection.close()
+    print(json.dumps(json.loads(os.read(ours, 10_000)) | {"parent": granted}))
+
+runner = asyncio.Runner()
+forked = runner.run(main())
+if forked:
+    theirs, *objects = forked
+    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
+    ENDING
+runner.close()
+"""

@@ -1,0 +1,21 @@
+"""A script in a process of its own: what it leaves unclosed or forked is no matter of the tests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+
+def run_python(code: str, *arguments: str) -> Any:
+    """Run it and return what it prints, as JSON; it has to end well and in silence."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)

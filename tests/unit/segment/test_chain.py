@@ -1,0 +1,171 @@
+"""The segment chain: ids bought and not yet handed out."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from aiocosid.segment import IdSegment
+from aiocosid.segment._chain import IdSegmentChain
+
+
+def chain_of(*steps: int) -> IdSegmentChain:
+    """Segments one after the other, from id 1 on."""
+    chain, max_id = IdSegmentChain(), 0
+    for step in steps:
+        max_id += step
+        chain.link(IdSegment(max_id, step))
+    return chain
+
+
+def test_an_empty_chain_gives_nothing() -> None:
+    """No head, no ids, no piece."""
+    chain = IdSegmentChain()
+    assert (chain.head, chain.tail, chain.remaining) == (None, None, 0)
+    assert chain.cut(5) is None
+    assert chain.take(0) == []
+    assert chain.clear() == 0
+    assert chain.drop_expired(1e9) == 0
+
+
+def test_nodes_are_linked_once_and_numbered() -> None:
+    """A node's next is set when the following one is linked; versions count from 0."""
+    chain = chain_of(10, 10, 20)
+    nodes = []
+    node = chain.head
+    while node is not None:
+        nodes.append(node)
+        node = node.next
+    assert [node.version for node in nodes] == [0, 1, 2]
+    assert [node.segment.max_id for node in nodes] == [10, 20, 40]
+    assert chain.tail is nodes[-1]
+
+
+def test_versions_go_on_after_the_chain_ran_dry() -> None:
+    """They number the segments of the chain's life."""
+    chain = chain_of(10)
+    chain.take(10)
+    chain.link(IdSegment(20, 10))
+    assert chain.head is not None
+    assert chain.head.version == 1
+
+
+def test_a_piece_never_crosses_two_segments() -> None:
+    """A cut ends with its node; its segment tells how old the ids are."""
+    chain = chain_of(10, 10)
+    assert chain.cut(7) == (range(1, 8), IdSegment(10, 10))
+    assert chain.cut(7) == (range(8, 11), IdSegment(10, 10))
+    assert chain.cut(7) == (range(11, 18), IdSegment(20, 10))
+    assert chain.remaining == 3
+
+
+def test_a_batch_crosses_as_many_as_it_needs() -> None:
+    """Its ranges are in order and hold exactly so many ids."""
+    chain = chain_of(10, 10, 10)
+    chain.cut(4)
+    assert chain.take(20) == [range(5, 11), range(11, 21), range(21, 25)]
+    assert chain.remaining == 6
+
+
+def test_the_last_node_leaves_with_its_last_id() -> None:
+    """A dry chain holds nothing, neither ids nor nodes."""
+    chain = chain_of(10)
+    chain.take(10)
+    assert (chain.head, chain.tail, chain.remaining) == (None, None, 0)
+
+
+def test_expired_nodes_are_dropped_from_the_front() -> None:
+    """Up to the first fresh one; what is left of a node counts, not its whole."""
+    chain = IdSegmentChain()
+    for number in range(1, 5):
+        chain.link(IdSegment(number * 10, 10, fetched_at=number, ttl=10))
+    chain.cut(3)
+    assert chain.drop_expired(11) == 0
+    assert chain.drop_expired(12.5) == 7 + 10
+    assert chain.remaining == 20
+    assert chain.take(1) == [range(21, 22)]
+    assert chain.drop_expired(100) == 19
+    assert (chain.head, chain.tail) == (None, None)
+
+
+class Chain(RuleBasedStateMachine):
+    """Any order of linking, cutting, taking, dropping and clearing, beside a plain list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chain = IdSegmentChain()
+        self.ids: list[tuple[int, float]] = []  # each with the moment at which it expires
+        self.max_id = 0
+        self.now = 0.0
+        self.highest_out = 0
+
+    @rule(step=st.integers(1, 9), gap=st.integers(0, 5), age=st.floats(0, 2))
+    def link(self, step: int, gap: int, age: float) -> None:
+        self.now += age
+        self.max_id += gap + step
+        segment = IdSegment(self.max_id, step, fetched_at=self.now, ttl=3.0)
+        self.chain.link(segment)
+        self.ids += [(each, segment.expires_at) for each in segment.ids]
+
+    @rule(size=st.integers(1, 12))
+    def cut(self, size: int) -> None:
+        cut = self.chain.cut(size)
+        if cut is None:
+            assert self.ids == []
+            return
+        piece, segment = cut
+        assert 1 <= len(piece) <= size
+        assert set(piece) <= set(segment.ids)
+        self.gone(list(piece))
+
+    @precondition(lambda self: self.ids)
+    @rule(data=st.data())
+    def take(self, data: st.DataObject) -> None:
+        n = data.draw(st.integers(0, len(self.ids)))
+        pieces = self.chain.take(n)
+        self.gone([each for piece in pieces for each in piece])
+
+    @rule(later=st.floats(0, 4))
+    def drop_expired(self, later: float) -> None:
+        self.now += later
+        kept = [(each, at) for each, at in self.ids if not self.now > at]
+        assert self.chain.drop_expired(self.now) == len(self.ids) - len(kept)
+        self.ids = kept
+
+    @rule()
+    def clear(self) -> None:
+        assert self.chain.clear() == len(self.ids)
+        self.ids = []
+
+    def gone(self, taken: list[int]) -> None:
+        expected = [each for each, _ in self.ids[: len(taken)]]
+        assert taken == expected
+        assert all(each > self.highest_out for each in taken)
+        self.highest_out = max([self.highest_out, *taken])
+        del self.ids[: len(taken)]
+
+    @invariant()
+    def counts_agree(self) -> None:
+        assert self.chain.remaining == len(self.ids)
+        nodes, node = [], self.chain.head
+        while node is not None:
+            nodes.append(node)
+            node = node.next
+        held = [each for node in nodes for each in range(node.first, node.segment.max_id + 1)]
+        assert held == [each for each, _ in self.ids]
+        assert all(node.remaining > 0 for node in nodes)
+        assert self.chain.tail is (nodes[-1] if nodes else None)
+
+
+TestChain = Chain.TestCase
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=20), st.lists(st.integers(1, 60)))
+def test_cuts_give_every_id_once_and_in_order(steps: list[int], sizes: list[int]) -> None:
+    """Whatever the sizes, the ids are the chain's, in order."""
+    chain, ids = chain_of(*steps), []
+    for size in [*sizes, *[10**9] * len(steps)]:
+        cut = chain.cut(size)
+        ids += list(cut[0]) if cut else []
+    assert ids == list(range(1, sum(steps) + 1))

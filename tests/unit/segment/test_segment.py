@@ -1,0 +1,68 @@
+"""The range of ids that one fetch reserves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiocosid.abc import MAX_ID
+from aiocosid.segment import FOREVER, IdSegment
+
+segments = st.builds(
+    lambda max_id, step: IdSegment(max_id, step, 5.0, 7.0),
+    st.integers(-(10**20), MAX_ID),
+    st.integers(1, 10**6),
+)
+
+
+def test_a_segment_is_half_open_below() -> None:
+    """``(max_id - step, max_id]``: the first id is the one after the offset."""
+    segment = IdSegment(max_id=100, step=10)
+    assert segment.offset == 90
+    assert list(segment.ids) == [91, 92, 93, 94, 95, 96, 97, 98, 99, 100]
+    assert (segment.fetched_at, segment.ttl) == (0.0, FOREVER)
+
+
+@pytest.mark.parametrize(("now", "expired"), [(0, False), (1009, False), (1010, False), (1011, True)])
+def test_it_expires_strictly_after_its_ttl(now: float, expired: bool) -> None:
+    """At the last moment itself it may still be used, as in CosId."""
+    segment = IdSegment(100, 10, fetched_at=1000, ttl=10)
+    assert segment.expires_at == 1010
+    assert segment.is_expired(now) is expired
+
+
+def test_without_a_ttl_it_never_expires() -> None:
+    """For ever is longer than any clock."""
+    assert not IdSegment(100, 10).is_expired(1e300)
+
+
+def test_it_is_a_value() -> None:
+    """Frozen, hashable, and equal to another with the same facts."""
+    segment = IdSegment(100, 10)
+    assert {segment, IdSegment(100, 10)} == {segment}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        segment.max_id = 5  # type: ignore[misc]  # that is the test
+
+
+@given(segments, st.integers(-100, MAX_ID), st.integers(1, MAX_ID))
+def test_clipping_keeps_the_ids_between_two_limits(
+    segment: IdSegment, lowest: int, highest: int
+) -> None:
+    """What is left are exactly the ids from lowest to highest, or None if there are none."""
+    clipped = segment.clipped(lowest=lowest, highest=highest)
+    first, last = max(segment.ids[0], lowest), min(segment.ids[-1], highest)
+    if first > last:
+        assert clipped is None
+    else:
+        assert clipped is not None
+        assert clipped.ids == range(first, last + 1)
+        assert (clipped.fetched_at, clipped.ttl) == (segment.fetched_at, segment.ttl)
+
+
+@given(segments)
+def test_clipping_nothing_is_the_segment_itself(segment: IdSegment) -> None:
+    """No copy is made on the usual path."""
+    assert segment.clipped(lowest=segment.ids[0], highest=MAX_ID) is segment

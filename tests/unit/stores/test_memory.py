@@ -1,0 +1,101 @@
+"""Counters in this process's memory."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from aiocosid import open_store
+from aiocosid.abc import DEFAULT_STEP, MAX_ID, Counter, IdSegmentDistributor
+from aiocosid.errors import InvalidArgumentError
+from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_the_defaults_are_the_contracts() -> None:
+    """Namespace cosid, offset 0, a step of 1000, and the store that the process shares."""
+    distributor = MemoryIdSegmentDistributor(name="order")
+    described = (distributor.namespace, distributor.offset, distributor.step)
+    assert described == ("cosid", 0, DEFAULT_STEP)
+    assert distributor.store == "memory"
+    assert repr(distributor) == "<MemoryIdSegmentDistributor cosid.order step=1000>"
+
+
+async def test_distributors_of_one_process_share_counters() -> None:
+    """Made by class, by URL or by the store of the URL: one counter for one name."""
+    name = uuid.uuid4().hex
+    made: list[IdSegmentDistributor] = [
+        MemoryIdSegmentDistributor(name=name),
+        MemoryIdSegmentDistributor.from_url(name=name),
+        MemoryIdSegmentDistributor.from_url("memory:", name=name),
+        open_store("memory://").segment_distributor(name=name),
+    ]
+    assert [await each.next_max_id(10) for each in made] == [10, 20, 30, 40]
+    assert await MemoryIdSegmentDistributor(name=name, memory=MemoryStore()).next_max_id(10) == 10
+
+
+async def test_awaited_or_not_it_is_the_same() -> None:
+    """Both ways advance the one counter; neither suspends."""
+    distributor = MemoryStore().segment_distributor(name="order")
+    assert distributor.next_max_id_nowait(10) == 10
+    with pytest.raises(StopIteration) as info:
+        distributor.next_max_id(10).send(None)
+    assert info.value.value == 20
+
+
+async def test_counters_can_be_listed() -> None:
+    """Ordered by name; all of them, or those of one namespace."""
+    store = MemoryStore()
+    for namespace, name, step in (("b", "x", 5), ("a", "z", 7), ("ab", "y", 1), ("a", "y", 2)):
+        await store.segment_distributor(namespace=namespace, name=name).next_max_id(step)
+    assert [counter.namespaced_name for counter in await store.counters()] == [
+        "a.y",
+        "a.z",
+        "ab.y",
+        "b.x",
+    ]
+    assert await store.counters(namespace="a") == [
+        Counter(namespaced_name="a.y", last_max_id=2),
+        Counter(namespaced_name="a.z", last_max_id=7),
+    ]
+    assert await store.counters(namespace="none") == []
+
+
+async def test_a_floor_only_raises() -> None:
+    """A lower one changes nothing; a missing counter is made; the next id is above it."""
+    store = MemoryStore()
+    distributor = store.segment_distributor(name="order")
+    assert await store.set_floor(name="order", above=100) == Counter(
+        namespaced_name="cosid.order", last_max_id=100
+    )
+    assert await distributor.next_max_id(10) == 110
+    assert (await store.set_floor(name="order", above=50)).last_max_id == 110
+    assert await distributor.next_max_id(10) == 120
+    assert (await store.set_floor(name="order", above=MAX_ID)).last_max_id == MAX_ID
+
+
+@pytest.mark.parametrize("above", [-1, MAX_ID + 1, 1.5, True, "5"])
+async def test_a_bad_floor_is_refused(above: int) -> None:
+    """It is an integer from 0 to 2^63-1; nothing is written otherwise."""
+    store = MemoryStore()
+    with pytest.raises(InvalidArgumentError, match="above"):
+        await store.set_floor(name="order", above=above)
+    assert await store.counters() == []
+
+
+async def test_closing_keeps_the_counters() -> None:
+    """What shares the store goes on with them."""
+    async with MemoryStore() as store:
+        await store.create_schema()
+        distributor = store.segment_distributor(name="order")
+        await distributor.next_max_id(10)
+    assert await distributor.next_max_id(10) == 20
+
+
+@pytest.mark.parametrize("url", ["memory://x", "memory:///", "sqlite://", ""])
+async def test_a_url_with_more_in_it_is_refused(url: str) -> None:
+    """There is one shared store, and nothing to say about it."""
+    with pytest.raises(InvalidArgumentError, match="url"):
+        MemoryStore.from_url(url)

@@ -1,0 +1,143 @@
+"""Errors carry facts, can be sent to another process, and can be raised again."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import traceback
+
+import pytest
+
+from aiocosid import errors
+from aiocosid.errors import (
+    BusyError,
+    ClosedError,
+    CorruptCounterError,
+    CosIdError,
+    ForkedError,
+    IdOverflowError,
+    InvalidArgumentError,
+    MissingExtraError,
+    NameTooLongError,
+    NotOpenError,
+    SchemaMissingError,
+    SegmentUnavailableError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+    UnsupportedRuntimeError,
+    WouldBlock,
+    WrongLoopError,
+)
+
+EVERY = [
+    BusyError("chain", reason="is open already"),
+    ClosedError("chain"),
+    CorruptCounterError("redis", counter="cosid.order", found="'x'"),
+    CosIdError("anything"),
+    ForkedError("chain"),
+    IdOverflowError("cosid.order", limit=2**63 - 1),
+    InvalidArgumentError("step", 0, expected="at least 1"),
+    MissingExtraError("redis", extra="redis"),
+    NameTooLongError("cosid.order", limit=100),
+    NotOpenError("chain"),
+    SchemaMissingError("postgres", table="cosid"),
+    SegmentUnavailableError("cosid.order", waited=5.0, reason="it is unplugged"),
+    StoreAuthenticationError("redis", "wrong password"),
+    StoreError("redis", "it refuses"),
+    StoreRolledBackError("redis", namespace="cosid", name="order", seen=5, expected=10),
+    StoreUnavailableError("redis", "it is unplugged"),
+    UnsupportedRuntimeError("a free-threaded build"),
+    WouldBlock(),
+    WrongLoopError("chain"),
+]
+
+every_error = pytest.mark.parametrize("error", EVERY, ids=lambda error: type(error).__name__)
+
+
+def test_every_error_is_here() -> None:
+    """A new one has to take its place in these tests."""
+    assert {type(error).__name__ for error in EVERY} == set(errors.__all__)
+
+
+@every_error
+def test_it_can_be_pickled_and_copied(error: CosIdError) -> None:
+    """Type, sentence, facts and bases come through; as concurrent.futures needs it."""
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301
+        assert twin is not error
+        assert type(twin) is type(error)
+        assert (str(twin), twin.args) == (str(error), error.args)
+        assert vars(twin) == vars(error)
+        assert repr(twin) == repr(error)
+
+
+@every_error
+def test_again_is_a_fresh_copy_with_the_cause(error: CosIdError) -> None:
+    """Raised in several tasks, each has a traceback of its own, and all the same cause."""
+    try:
+        raise error from OSError("gone")
+    except CosIdError as caught:
+        raised = caught
+    again = raised.again()
+    assert again is not raised
+    assert type(again) is type(raised)
+    assert (str(again), vars(again)) == (str(raised), vars(raised))
+    assert again.__cause__ is raised.__cause__
+    assert again.__traceback__ is None
+    assert "OSError: gone" in "".join(traceback.format_exception(again))
+
+
+@every_error
+def test_its_sentence_says_what_happened(error: CosIdError) -> None:
+    """No error is empty, and none shows its own field names instead of a sentence."""
+    assert len(str(error)) > 5
+    assert not str(error).startswith("(")
+    assert type(error.retryable) is bool
+
+
+def test_what_may_be_tried_again() -> None:
+    """Only what passes by itself is retryable."""
+    retryable = {type(error).__name__ for error in EVERY if error.retryable}
+    assert retryable == {"SegmentUnavailableError", "StoreUnavailableError", "WouldBlock"}
+
+
+@pytest.mark.parametrize(
+    ("error", "base"),
+    [
+        (InvalidArgumentError, ValueError),
+        (NameTooLongError, ValueError),
+        (MissingExtraError, ImportError),
+        (UnsupportedRuntimeError, RuntimeError),
+        (WrongLoopError, RuntimeError),
+        (IdOverflowError, OverflowError),
+        (StoreUnavailableError, StoreError),
+        (StoreRolledBackError, StoreError),
+    ],
+)
+def test_it_is_also_what_python_calls_it(error: type[Exception], base: type[Exception]) -> None:
+    """Code that knows nothing of us catches the fitting built-in."""
+    assert issubclass(error, base)
+    assert issubclass(error, CosIdError)
+
+
+def test_the_way_out_is_in_the_sentence() -> None:
+    """An operator can copy the remedy from the log."""
+    text = {type(error).__name__: str(error) for error in EVERY}
+    assert "pip install 'aiocosid[redis]'" in text["MissingExtraError"]
+    assert "aiocosid init" in text["SchemaMissingError"]
+    assert "aiocosid set-floor order --namespace cosid" in text["StoreRolledBackError"]
+    assert "open it anew" in text["ForkedError"]
+    assert "open it anew" in text["ClosedError"]
+    assert "one generator for each loop" in text["WrongLoopError"]
+    assert "async with" in text["NotOpenError"]
+
+
+def test_facts_are_attributes() -> None:
+    """A program decides by them, not by the text."""
+    rolled_back = StoreRolledBackError("redis", namespace="a.b", name="c", seen=5, expected=10)
+    assert (rolled_back.counter, rolled_back.seen, rolled_back.expected) == ("a.b.c", 5, 10)
+    too_long = NameTooLongError("cosid.order", limit=100)
+    assert (too_long.limit, too_long.value) == (100, "cosid.order")
+    assert SegmentUnavailableError("x.y", waited=2.5).waited == 2.5
+    assert IdOverflowError("x.y", limit=7).limit == 7

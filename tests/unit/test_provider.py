@@ -1,0 +1,349 @@
+"""Named generators, opened and closed together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from aiocosid import IdProvider, SegmentChainId, SegmentId, connect, open_store
+from aiocosid.abc import Counter, IdSegmentDistributor, Store
+from aiocosid.errors import (
+    BusyError,
+    ClosedError,
+    InvalidArgumentError,
+    NotOpenError,
+    SegmentUnavailableError,
+    StoreRolledBackError,
+)
+from aiocosid.events import Event
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.testing import (
+    FailingDistributor,
+    GatedDistributor,
+    ManualClock,
+    RolledBackDistributor,
+    WrappedDistributor,
+    settle,
+)
+
+from .segment._kit import Call, Ear, tasks
+
+pytestmark = pytest.mark.asyncio
+
+
+class Wrapping(Store):
+    """A memory store whose distributors are wrapped, and which counts how often it is closed."""
+
+    def __init__(self, wrapper: type[WrappedDistributor] = WrappedDistributor) -> None:
+        self.memory = MemoryStore()
+        self.wrapper = wrapper
+        self.made: dict[str, list[Any]] = {}
+        self.closed = 0
+
+    def segment_distributor(self, **about: Any) -> IdSegmentDistributor:
+        wrapped = self.wrapper(self.memory.segment_distributor(**about))
+        self.made.setdefault(about["name"], []).append(wrapped)
+        return wrapped
+
+    async def create_schema(self) -> None:
+        pass
+
+    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
+        return await self.memory.counters(namespace=namespace)
+
+    async def set_floor(self, **about: Any) -> Counter:
+        return await self.memory.set_floor(**about)
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+async def test_the_same_object_for_the_same_name() -> None:
+    """One counter has one generator in a provider; other names have others."""
+    async with connect(MemoryStore(), namespace="shop") as ids:
+        orders = await ids.segment_chain("order")
+        assert await ids.segment_chain("order") is orders
+        bills = await ids.segment("bill", step=10, offset=100)
+        assert await ids.segment("bill", step=10) is bills
+        assert ids["order"] is orders
+        assert sorted(ids) == ["bill", "order"]
+        assert len(ids) == 2
+        assert isinstance(orders, SegmentChainId)
+        assert isinstance(bills, SegmentId)
+        assert (await orders.next_id(), await bills.next_id()) == (1, 101)
+        seen = orders.statistics()
+        assert (seen.namespace, seen.name, seen.step) == ("shop", "order", 1000)
+        with pytest.raises(KeyError):
+            ids["unknown"]
+
+
+async def test_the_same_object_also_when_asked_at_once() -> None:
+    """Callers that come while it is being opened wait for that one; the store is asked once."""
+    store = Wrapping(GatedDistributor)
+    async with connect(store) as ids, anyio.create_task_group() as group:
+        calls = [Call(group, ids.segment_chain, "order") for _ in range(20)]
+        await settle()
+        assert not any(call.is_done for call in calls)
+        assert len(store.made["order"]) == 1
+        store.made["order"][0].open()
+        await settle()
+        assert len({id(call.result) for call in calls}) == 1
+        assert store.made["order"][0].calls == 1
+
+
+async def test_a_slow_name_does_not_hold_up_another() -> None:
+    """While one is being opened others are opened and used."""
+    store = Wrapping(GatedDistributor)
+    async with connect(store) as ids, anyio.create_task_group() as group:
+        slow = Call(group, ids.segment_chain, "slow")
+        await settle()
+        fast = Call(group, ids.segment_chain, "fast")
+        await settle()
+        store.made["fast"][0].open()
+        await settle()
+        assert (slow.is_done, fast.is_done) == (False, True)
+        assert await ids["fast"].next_id() == 1
+        store.made["slow"][0].open()
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"), [("segment", 1000), ("segment_chain", 10), ("segment", 10)]
+)
+async def test_a_name_is_used_in_one_way(kind: str, step: int) -> None:
+    """Another kind or step under the same name is a BusyError that says how it is in use."""
+    async with connect(MemoryStore()) as ids:
+        await ids.segment_chain("order")
+        with pytest.raises(BusyError, match="in use as SegmentChainId with step 1000"):
+            await getattr(ids, kind)("order", step=step)
+
+
+async def test_settings_reach_the_generator(clock: ManualClock) -> None:
+    """What the generator's class knows may be given by name; what it does not know is refused."""
+    ear = Ear()
+    async with connect(MemoryStore(), clock=clock, instrument=ear) as ids:
+        chain = await ids.segment_chain("order", step=10, safe_distance=5, max_id=25)
+        seen = chain.statistics()
+        assert (seen.safe_distance, seen.remaining) == (5, 25)
+        assert {type(event).__name__ for event in ear.events} == {"SegmentFetched", "IdsDiscarded"}
+        quiet = Ear()
+        await ids.segment("bill", instrument=quiet)
+        assert quiet.events
+        assert {event.name for event in ear.events} == {"order"}
+        with pytest.raises(InvalidArgumentError, match="safe_distance"):
+            await ids.segment_chain("bad", safe_distance=0)
+        with pytest.raises(TypeError):
+            await ids.segment("bad", safe_distance=2)  # type: ignore[call-arg]  # that is the test
+        assert "bad" not in list(ids)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+async def test_all_close_together(clock: ManualClock) -> None:
+    """Closing the provider closes every generator, and a task for each that has none is not made."""
+    store = MemoryStore()
+    async with connect(store, clock=clock) as ids:
+        generators = [await ids.segment_chain(f"g{number}") for number in range(100)]
+        for generator in generators:
+            await generator.next_id()
+        assert tasks() == ["aiocosid IdProvider cosid"]
+        assert clock.pending == 0
+    assert tasks() == []
+    for generator in generators:
+        with pytest.raises(ClosedError, match="SegmentChainId cosid.g"):
+            await generator.next_id()
+        assert generator.statistics().remaining == 0
+    with pytest.raises(ClosedError, match="IdProvider"):
+        await ids.segment_chain("g0")
+
+
+async def test_closing_fails_who_waits_in_any_generator(clock: ManualClock) -> None:
+    """All waiters of all generators are told at once; calls under way have the close timeout."""
+    store = Wrapping(GatedDistributor)
+    provider = connect(store, clock=clock, close_timeout=3)
+    async with anyio.create_task_group() as group:
+        await provider.__aenter__()
+        opening = [Call(group, partial(provider.segment, name, step=10)) for name in "ab"]
+        await settle()
+        for name in "ab":
+            store.made[name][0].open()
+        await settle()
+        waiting = []
+        for call, name in zip(opening, "ab", strict=True):
+            store.made[name][0].close()
+            waiting.append(Call(group, call.result.next_ids, 20))
+        await settle()
+        closing = Call(group, provider.aclose)
+        await settle()
+        assert [type(call.error) for call in waiting] == [ClosedError, ClosedError]
+        assert not closing.is_done
+        await clock.advance(3)
+        assert closing.is_done
+        assert [store.made[name][0].held for name in "ab"] == [0, 0]
+    assert (tasks(), clock.pending) == ([], 0)
+
+
+async def test_who_asks_while_it_closes_is_told_at_once(clock: ManualClock) -> None:
+    """A generator that is being opened then is closed like the others; no wait for its deadline."""
+    store = Wrapping(GatedDistributor)
+    provider = connect(store, clock=clock, close_timeout=3)
+    async with anyio.create_task_group() as group:
+        await provider.__aenter__()
+        calls = [Call(group, provider.segment_chain, "order") for _ in range(3)]
+        await settle()
+        closing = Call(group, provider.aclose)
+        await settle()
+        assert [type(call.error) for call in calls] == [ClosedError] * 3
+        assert clock.monotonic() == 0
+        await clock.advance(3)
+        assert closing.is_done
+    assert (tasks(), clock.pending) == ([], 0)
+
+
+async def test_a_generator_may_be_closed_alone() -> None:
+    """Others go on; asked for again, the name gets a new one, above all that came before."""
+    async with connect(MemoryStore()) as ids:
+        orders, bills = await ids.segment_chain("order"), await ids.segment_chain("bill")
+        first = await orders.next_id()
+        await orders.aclose()
+        assert await bills.next_id() == 1
+        again = await ids.segment_chain("order")
+        assert again is not orders
+        assert await again.next_id() > first
+        # It has ended, so it may be another kind or step too.
+        await again.aclose()
+        assert isinstance(await ids.segment("order", step=5), SegmentId)
+
+
+async def test_a_generator_that_ended_is_replaced(clock: ManualClock) -> None:
+    """After the operator has raised the counter, asking for the name is the way out."""
+    store = Wrapping(RolledBackDistributor)
+    async with connect(store, clock=clock) as ids:
+        orders = await ids.segment("order", step=10)
+        taken = await orders.next_ids(10)
+        store.made["order"][0].set_back(10)
+        with pytest.raises(StoreRolledBackError):
+            await orders.next_id()
+        await store.set_floor(namespace="cosid", name="order", above=100)
+        again = await ids.segment("order", step=10)
+        assert await again.next_id() == 101
+        assert taken == list(range(1, 11))
+
+
+async def test_a_name_that_could_not_be_opened_can_be_asked_for_again(clock: ManualClock) -> None:
+    """The error goes to all who asked; nothing of the attempt stays."""
+
+    class Unplugged(FailingDistributor):
+        def __init__(self, inner: IdSegmentDistributor) -> None:
+            super().__init__(inner)
+            if not store.made:
+                self.fail()
+
+    store = Wrapping(Unplugged)
+    async with connect(store, clock=clock) as ids:
+        async with anyio.create_task_group() as group:
+            call = Call(group, ids.segment_chain, "order", )
+            await clock.advance(5)
+        assert isinstance(call.error, SegmentUnavailableError)
+        assert list(ids) == []
+        orders = await ids.segment_chain("order")
+        assert await orders.next_id() == 1
+        assert tasks() == ["aiocosid IdProvider cosid"]
+
+
+async def test_before_it_is_opened() -> None:
+    """Asking it for a generator is a NotOpenError."""
+    with pytest.raises(NotOpenError, match="IdProvider cosid"):
+        await connect(MemoryStore()).segment_chain("order")
+
+
+async def test_run_in_the_users_own_group() -> None:
+    """A provider is started like a generator, and ends with the group."""
+    provider = connect(MemoryStore())
+    async with anyio.create_task_group() as group:
+        assert await group.start(provider.run) is provider
+        orders = await provider.segment_chain("order")
+        assert await orders.next_id() == 1
+        group.cancel_scope.cancel()
+    for call in (orders.next_id, lambda: provider.segment_chain("order")):
+        with pytest.raises(ClosedError):
+            await call()
+    assert tasks() == []
+
+
+async def test_when_its_root_dies_all_answer_at_once() -> None:
+    """If somebody cancels the provider's task, every generator says ClosedError."""
+    provider = connect(MemoryStore())
+    await provider.__aenter__()
+    orders = await provider.segment_chain("order")
+    for task in asyncio.all_tasks():
+        if task.get_name().startswith("aiocosid"):
+            task.cancel()
+    await settle()
+    for call in (orders.next_id, lambda: provider.segment_chain("order")):
+        with pytest.raises(ClosedError):
+            await call()
+    await provider.aclose()
+
+
+async def test_opened_anew_it_has_new_generators() -> None:
+    """The old ones stay closed; ids go on above."""
+    provider = connect(MemoryStore())
+    ids = []
+    for _ in range(3):
+        async with provider:
+            ids.append(await (await provider.segment_chain("order")).next_id())
+            assert len(provider) == 1
+        assert len(provider) == 0
+    assert ids == sorted(set(ids))
+
+
+async def test_only_what_it_opened_is_closed() -> None:
+    """A store from the user stays open; one from a URL is the provider's own."""
+    store = Wrapping()
+    async with connect(store) as ids:
+        await ids.segment_chain("order")
+    assert store.closed == 0
+    own = Wrapping()
+    async with IdProvider(own, owns_store=True) as ids:
+        await ids.segment_chain("order")
+    assert own.closed == 1
+
+
+async def test_memory_urls_share_one_store() -> None:
+    """``memory://`` is one store in this process, whoever connects."""
+    async with connect("memory://", namespace="test-provider") as one:
+        first = await (await one.segment("order")).next_id()
+        async with connect("memory://", namespace="test-provider") as other:
+            assert await (await other.segment("order")).next_id() > first
+
+
+@pytest.mark.parametrize(
+    "url", ["", "nonsense", "ftp://user:secret@host", "memory://elsewhere", None, 5, "://", "Memory//"]
+)
+async def test_a_url_that_names_no_store(url: Any) -> None:
+    """It is an InvalidArgumentError that names the known ones, and repeats no password."""
+    for function in (connect, open_store):
+        with pytest.raises(InvalidArgumentError) as info:
+            function(url)
+        assert "secret" not in str(info.value)
+        assert "memory:" in str(info.value)
+
+
+async def test_an_event_tells_which_generator() -> None:
+    """One instrument may listen to all generators of a provider."""
+    ear = Ear()
+    async with connect(MemoryStore(), namespace="shop", instrument=ear) as ids:
+        for name in ("a", "b"):
+            await ids.segment_chain(name)
+    assert {(event.namespace, event.name) for event in ear.of(Event)} == {
+        ("shop", "a"),
+        ("shop", "b"),
+    }
