@@ -154,13 +154,13 @@ class MemoryStore(Store):
         """Raise a counter to ``above`` if it is lower.
 
         Raises:
-            InvalidArgumentError: ``above`` is outside its range.
+            InvalidArgumentError: an argument is outside its range.
             ForkedError: the counters are the parent's.
         """
         self._refuse_child()
         if type(above) is not int or not 0 <= above <= MAX_ID:
             raise InvalidArgumentError("above", above, expected=f"an integer from 0 to {MAX_ID}")
-        key = f"{namespace}.{name}"
+        key = self.segment_distributor(namespace=namespace, name=name).namespaced_name
         self._counters[key] = max(self._counters.get(key, 0), above)
         return Counter(namespaced_name=key, last_max_id=self._counters[key])
 
