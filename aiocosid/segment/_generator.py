@@ -101,6 +101,7 @@ class SegmentGenerator(Supply, IdGenerator):
         self._order(self._nowait_segments)
         for new_id in self._piece:
             return new_id
+        self._check_usable()  # as in _line_up
         raise WouldBlock
 
     _nowait_segments = 0
@@ -237,6 +238,7 @@ class SegmentGenerator(Supply, IdGenerator):
         raise self._unavailable()
 
     def _line_up(self, waiter: Waiter) -> None:
+        self._check_usable()  # a store in this process may have ended us a moment ago
         in_hand = self._left() + self._chain.remaining
         if self._used_up and in_hand < max(1, waiter.n):
             raise self._overflow()

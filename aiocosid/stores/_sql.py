@@ -5,14 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
-from ..abc import (
-    DEFAULT_NAMESPACE,
-    DEFAULT_STEP,
-    MAX_ID,
-    Counter,
-    IdSegmentDistributor,
-    Store,
-)
+from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, Counter, IdSegmentDistributor, Store
 from ..errors import (
     CorruptCounterError,
     CosIdError,

@@ -171,7 +171,8 @@ class _Own(OwnExecutor[aiosqlite.Connection]):
         rows = await _call(self.label, connection, self._run, statement, values)
         if rows is None:
             # Others count in the file that lies there now.
-            await self._end()
+            if self._client is connection:
+                await self._end()
             raise StoreUnavailableError(self.label, "the file was replaced; it is opened anew")
         return rows
 

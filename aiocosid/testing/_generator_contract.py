@@ -28,6 +28,7 @@ class MakeGenerator(Protocol):
 
     def __call__(self) -> IdGenerator:
         """Return a new generator."""
+        raise NotImplementedError
 
 
 class IdGeneratorContract:

@@ -25,7 +25,7 @@ async def settle(*, max_turns: int = MAX_TURNS) -> None:
     """Return when all other tasks of this loop wait for something, or after ``max_turns``.
 
     Unlike `anyio.wait_all_tasks_blocked` it never sleeps, and a busy task does not hang it.  What
-    waits for a socket, a file or a thread counts as waiting.
+    waits for a socket, a file or a thread counts as waiting; a second task that settles does not.
 
     Args:
         max_turns: turns of the loop.

@@ -137,6 +137,15 @@ class TestCounter:
                 await counter.next_max_id(step)
         assert await rows(raw) == [("cosid.end", MAX_ID)]
 
+    async def test_counters_of_one_store_share_its_connections(self, store: PostgresStore) -> None:
+        """Closing one of them leaves the others theirs; the store closes them."""
+        one, other = (store.segment_distributor(name=name) for name in ("one", "other"))
+        assert [await each.next_max_id(1) for each in (one, other)] == [1, 1]
+        before = await store._executor.fetch_row("SELECT pg_backend_pid()")
+        await one.aclose()
+        assert await store._executor.fetch_row("SELECT pg_backend_pid()") == before
+        assert [await each.next_max_id(1) for each in (one, other)] == [2, 2]
+
     @pytest.mark.parametrize("step", [0, -1, 1.0, True, "1", None])
     async def test_a_step_below_1(self, step: Any) -> None:
         """Refused before anything is sent: the server does not exist."""
@@ -237,6 +246,7 @@ class TestRefusals:
             "postgresql://me:qqq/zzz@host/db",
             "postgresql://me:qqq?zzz@host/db",
             "postgresql://me:1?zzz@host/db",
+            "postgresql://me:1/zzz@host/db",
             "postgresql://me:qqq[zzz@host/db",
             "postgresql://me:qqq@host:port/db",
             "postgresql://me:qqq@host:543210/db",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -126,6 +127,22 @@ class TestTornCalls:
                     assert (result > FAR) is (calls.index(call) % 2 == 1)
         assert await near.next_max_id(1) <= 201
         assert FAR < await far.next_max_id(1) <= FAR + 201
+
+    @pytest.mark.both_loops
+    async def test_cancelled_while_it_connects(
+        self, store: PostgresStore, postgres_database: str
+    ) -> None:
+        """Nothing is left open of a connection that was cancelled on its way, and others come."""
+        for turns in range(30):
+            async with PostgresStore.from_url(postgres_database) as new:
+                counter = new.segment_distributor(name="order")
+                torn = asyncio.ensure_future(counter.next_max_id(1))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                torn.cancel()
+                assert await within(5, counter.next_max_id(1)) <= 2 * turns + 2
+                await asyncio.wait([torn])
+        gc.collect()
 
     @pytest.mark.parametrize("own", [True, False])
     async def test_cancelled_after_the_server_acted(

@@ -59,7 +59,7 @@ class TestLoops:
         assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
 
     def test_a_loop_that_ends_without_a_word(self, postgres_database: str) -> None:
-        """A loop closed by hand leaves a connection behind; the next one does not hang on it."""
+        """A loop closed by hand leaves a session behind; the next loop ends it and has its own."""
         asyncio.run(_create_schema(postgres_database))
         assert run_python(DEAD_LOOPS, postgres_database) == [10, 20, 30]
 
@@ -241,6 +241,14 @@ for _ in range(3):
     loop = asyncio.new_event_loop()
     granted.append(loop.run_until_complete(asyncio.wait_for(counter.next_max_id(10), 5)))
     loop.close()
-asyncio.run(counter.aclose())
+
+async def sessions():
+    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    async with asyncio.timeout(10):
+        while (await counter._executor.fetch_row(count))[0] > 1:
+            await asyncio.sleep(0.01)
+    await counter.aclose()
+
+asyncio.run(sessions())
 print(json.dumps(granted))
 """

@@ -15,16 +15,19 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
-from aiocosid import SegmentChainId
+from aiocosid import SegmentChainId, _fork, connect
 from aiocosid.abc import MAX_ID, Counter
 from aiocosid.errors import (
     CorruptCounterError,
+    ForkedError,
     IdOverflowError,
     InvalidArgumentError,
     StoreAuthenticationError,
     StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
+    UnsupportedRuntimeError,
+    WrongLoopError,
 )
 from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
 from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, eventually, free_port
@@ -374,11 +377,13 @@ class TestOutages:
         async with RedisStore.from_url(server.url) as store:
             counter = store.segment_distributor(name="n", offset=5)
             assert await counter.next_max_id(1) == 6
+            await asyncio.to_thread(server.restart)
+            assert await counter.next_max_id(1) == 7
             server.kill()
             with pytest.raises(StoreUnavailableError):
                 await counter.next_max_id(1)
             server.start()
-            assert await counter.next_max_id(1) == 7
+            assert await counter.next_max_id(1) == 8
 
     async def test_full_server(self, valkey_factory: Callable[..., ValkeyServer]) -> None:
         """Out of memory is an outage, for the command and for the script."""
@@ -586,6 +591,58 @@ class TestLife:
         )
         granted = run_python(code, valkey.url, namespace)
         assert sorted(set(granted)) == granted
+
+    def test_another_kind_of_loop(self) -> None:
+        """The drivers need asyncio, and the error says so at once."""
+        import trio
+
+        counter = RedisIdSegmentDistributor.from_url("redis://", name="n")
+        for attempt in (counter.aopen, lambda: counter.next_max_id(1)):
+            with pytest.raises(UnsupportedRuntimeError, match="asyncio"):
+                trio.run(attempt)
+
+    def test_loop_that_lives_beside_another(self, valkey: ValkeyServer, namespace: str) -> None:
+        """Connections are not shared between two; the first one has to close them."""
+        counter = RedisIdSegmentDistributor.from_url(valkey.url, namespace=namespace, name="n")
+        with asyncio.Runner() as first, asyncio.Runner() as second:
+            assert first.run(counter.next_max_id(1)) == 1
+            for attempt in (lambda: counter.next_max_id(1), counter.aclose):
+                with pytest.raises(WrongLoopError):
+                    second.run(attempt())
+            first.run(counter.aclose())
+            assert second.run(counter.next_max_id(1)) == 2
+            second.run(counter.aclose())
+
+    @pytest.mark.asyncio
+    async def test_call_under_way_during_a_fork(
+        self, valkey: ValkeyServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In the child it ends without a result: the reply is the parent's."""
+        async with FaultProxy(valkey.host, valkey.port) as proxy:
+            url = f"redis://{proxy.host}:{proxy.port}"
+            async with RedisStore.from_url(url) as store:
+                counter = store.segment_distributor(namespace=namespace, name="n")
+                await counter.next_max_id(1)
+                proxy.blackhole(replies=True)
+                answered = proxy.next_reply()
+                call = asyncio.ensure_future(counter.next_max_id(1))
+                await answered
+                with monkeypatch.context() as patch:
+                    patch.setattr(_fork, "generation", _fork.generation + 1)
+                    proxy.heal()
+                    with pytest.raises(ForkedError):
+                        await call
+
+    @pytest.mark.asyncio
+    async def test_provider(self, valkey: ValkeyServer, namespace: str) -> None:
+        """Generators of one provider share its connections, and close with it."""
+        async with FaultProxy(valkey.host, valkey.port) as proxy:
+            url = f"redis://{proxy.host}:{proxy.port}"
+            async with connect(url, namespace=namespace) as ids:
+                chains = [await ids.segment_chain(name) for name in "abc"]
+                assert [await chain.next_id() for chain in chains] == [1, 1, 1]
+            await all_closed(proxy)
+            assert proxy.connections <= len(chains)
 
     def test_forked_child(self, valkey: ValkeyServer, namespace: str) -> None:
         """It forgets the parent's connections, which go on; see the script."""

@@ -128,6 +128,16 @@ class TestTls:
                 with pytest.raises(StoreUnavailableError):
                     await store.segment_distributor(name="n").next_max_id(1)
 
+    async def test_cluster(self, redis_factory: Callable[..., RedisServer], namespace: str) -> None:
+        """rediss+cluster:// encrypts the connections to all nodes."""
+        bus = str(free_port())
+        options = ("--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port", bus)
+        node = redis_factory(*options, tls=True)
+        node.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        url = f"rediss+cluster://127.0.0.1:{node.port}?ssl_ca_certs={node.ca_path}"
+        async with RedisStore.from_url(url) as store:
+            assert await keeps_going(store.segment_distributor(namespace=namespace, name="n")) == 10
+
 
 @asynccontextmanager
 async def cluster_store(cluster: ValkeyCluster, kind: str) -> AsyncGenerator[RedisStore]:

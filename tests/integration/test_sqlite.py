@@ -233,8 +233,10 @@ class TestEnds:
         for left in path.parent.glob("ids.db-*"):
             left.unlink()
         (tmp_path / "backup").rename(path)
-        with pytest.raises(StoreUnavailableError, match="replaced"):
-            await counter.next_max_id(100)
+        calls = (counter.next_max_id(100) for _ in range(3))
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(error, StoreUnavailableError)
+            assert "replaced" in error.reason
         with pytest.raises(StoreRolledBackError):
             await counter.next_max_id(100)
 
@@ -460,6 +462,14 @@ class TestUsersConnection:
         await connection.rollback()
         with pytest.raises(StoreUnavailableError, match="transaction"):
             await call
+
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="autocommit came with 3.12")
+    async def test_with_autocommit(self, path: Path) -> None:
+        """Python's newer way to have no transactions is as good as the older one."""
+        async with aiosqlite.connect(path, autocommit=True) as connection:
+            counter = SqliteIdSegmentDistributor(connection, name="order")
+            assert await counter.next_max_id(10) == 10
+            assert rows(path) == [("cosid.order", 10)]
 
     @pytest.mark.skipif(sys.version_info < (3, 12), reason="autocommit came with 3.12")
     async def test_without_autocommit_there_is_always_one(self, path: Path) -> None:

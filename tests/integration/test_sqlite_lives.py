@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import sqlite3
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +19,7 @@ from aiocosid.errors import (
 )
 from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
 from tests.script import run_python
+from tests.servers import wait_until
 
 pytestmark = [pytest.mark.integration]
 
@@ -67,15 +69,17 @@ class TestLoops:
         counter = SqliteIdSegmentDistributor.from_url(url, name="order")
         assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
 
-    @pytest.mark.filterwarnings("ignore:<aiosqlite:ResourceWarning")
     def test_a_loop_that_ends_without_a_word(self, url: str) -> None:
-        """A loop closed by hand leaves a connection behind; nothing hangs."""
+        """A loop closed by hand leaves its connection to the next one; the last closes it."""
         counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        threads = threading.active_count()
         for due in (10, 20, 30):
             loop = asyncio.new_event_loop()
             assert loop.run_until_complete(asyncio.wait_for(counter.next_max_id(10), 5)) == due
             loop.close()
+        assert threading.active_count() == threads + 1
         asyncio.run(counter.aclose())
+        wait_until(lambda: threading.active_count() == threads, "the connection is closed")
 
     def test_two_live_loops(self, url: str) -> None:
         """A second loop is refused while the first one lives."""

@@ -70,6 +70,8 @@ def _login(username: str | None, password: str | None) -> UsernamePasswordCreden
 
 def _cluster(target: Target, options: dict[str, Any]) -> RedisCluster:
     options.pop("db", None)
+    # Drivers before 8.1 never get a connection back on which sending failed or was cut.
+    options.setdefault("max_connections", 2**31)
     # The driver would look "localhost" up itself, and block the loop for it.
     hosts = [("127.0.0.1" if host == "localhost" else host, port) for host, port in target.hosts]
     nodes = [ClusterNode(host, port) for host, port in hosts]

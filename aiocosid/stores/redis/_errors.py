@@ -103,7 +103,7 @@ def _refusal(exc: Exception) -> StoreError | None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             remedy = "give the file of its authority as ssl_ca_certs"
             return StoreError(STORE, f"the server's certificate is not trusted ({text}); {remedy}")
-    if "MovedError" in _names(exc):
+    if "MovedError" in _names(exc) or str(exc).startswith("MOVED "):
         remedy = "use redis+cluster:// or a RedisCluster client"
         return StoreError(STORE, f"the server is part of a cluster; {remedy}")
     if _NO_CLUSTER in str(exc):

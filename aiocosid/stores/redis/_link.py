@@ -17,6 +17,7 @@ from ...errors import (
     InvalidArgumentError,
     MissingExtraError,
     StoreUnavailableError,
+    UnsupportedRuntimeError,
     WrongLoopError,
 )
 from ._errors import STORE
@@ -80,7 +81,8 @@ class Session:
             try:
                 await asyncio.wait((task,))
             except BaseException:
-                await _tear(task)
+                if generation == _fork.generation:
+                    await _tear(task)
                 raise
         if generation != _fork.generation:
             raise ForkedError("the call")  # the reply was, or will be, the parent's
@@ -136,6 +138,13 @@ async def _tear(task: asyncio.Task[Any]) -> None:
                 return
 
 
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise UnsupportedRuntimeError("the drivers of Redis run on asyncio only") from None
+
+
 class Link(ABC):
     """A way to a server that stores and distributors share."""
 
@@ -149,6 +158,7 @@ class Link(ABC):
 
         Raises:
             ForkedError: the connections are the parent's.
+            UnsupportedRuntimeError: the loop is not asyncio's.
         """
         return await self._session().call(command)
 
@@ -158,7 +168,7 @@ class Link(ABC):
 
     @abstractmethod
     def aopen(self) -> None:
-        """Get ready in this process, or raise `ForkedError`."""
+        """Get ready in this process and on this loop, or raise as `call` does."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -182,6 +192,7 @@ class BorrowedLink(Link):
         return self._made
 
     def aopen(self) -> None:
+        _running_loop()
         if self._born != _fork.generation:
             remedy = "make it anew on a client of this process"
             raise ForkedError("the Redis client", remedy=remedy)
@@ -238,11 +249,12 @@ class OwnedLink(Link):
             raise
 
     def _session(self) -> Session:
+        loop = _running_loop()
         if self._born != _fork.generation:
             raise ForkedError("the Redis connection")
         self._check_loop()
         if self._current is None:
-            self._loop = asyncio.get_running_loop()
+            self._loop = loop
             at_once = self._target.options.get("max_connections", CALLS_AT_ONCE)
             self._current = Session(*make_clients(self._target), turns=_semaphore(at_once))
         return self._current
@@ -255,6 +267,7 @@ class OwnedLink(Link):
             self._current = None
 
     def aopen(self) -> None:
+        _running_loop()
         self._born = _fork.generation
 
     async def aclose(self) -> None:

@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -97,10 +98,8 @@ async def closing_in_the_child_touches_nothing() -> None:
     async with SegmentChainId(store) as generator:
 
         def child() -> None:
-            try:
+            with suppress(StopIteration):
                 generator.aclose().send(None)
-            except StopIteration:
-                pass
             assert store.closed == 0, "the child closed the parent's distributor"
 
         in_child(child)
@@ -228,6 +227,7 @@ def a_coroutine_suspended_across_the_fork(how: str, n: int) -> None:
     On trio, because asyncio's loop does not run on in a child.
     """
     result: list[object] = []
+    children: list[int] = []
 
     async def main() -> None:
         store = GatedDistributor(FileDistributor(name="order", step=10))
@@ -250,9 +250,11 @@ def a_coroutine_suspended_across_the_fork(how: str, n: int) -> None:
             generator.fork_at = how
             store.open()
             await settle()
-        assert os.waitstatus_to_exitcode(os.waitpid(generator.child, 0)[1]) == 0, "handed out there"
+        children.append(generator.child)
 
     anyio.run(main, backend="trio")
+    _, status = os.waitpid(children[0], 0)
+    assert os.waitstatus_to_exitcode(status) == 0, "handed out there"
     first = result[0] if n == 0 else result[0][0]  # type: ignore[index]  # a list
     assert first == 11, result
 

@@ -38,7 +38,9 @@ class Ear:
 class Call:
     """One call in a task of its own; holds its result or error once it has ended."""
 
-    def __init__(self, group: TaskGroup, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+    def __init__(
+        self, group: TaskGroup, function: Callable[..., Awaitable[Any]], *args: Any
+    ) -> None:
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_done = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -138,12 +140,13 @@ async def test_quiet_halves_until_rest_and_then_the_timer_ends(
 
 async def test_the_distance_has_limits_in_segments_and_ids(clock: ManualClock) -> None:
     """It stops at `max_distance` segments, or where `max_ids_ahead` is reached first."""
-    for options, limit in (
+    cases: list[tuple[dict[str, Any], int]] = [
         ({"max_distance": 9}, 9),
         ({"max_ids_ahead": 55}, 5),
         ({"max_distance": 2}, 2),
         ({"max_ids_ahead": 1}, 2),  # the safe distance is kept in any case
-    ):
+    ]
+    for options, limit in cases:
         store = gated()
         async with SegmentChainId(store, clock=clock, **options) as chain:
             for _ in range(5):
@@ -227,7 +230,7 @@ async def test_nowait_asks_for_more(clock: ManualClock) -> None:
     async with SegmentChainId(store, clock=clock) as chain:
         store.close()
         taken = []
-        with pytest.raises(WouldBlock):
+        with pytest.raises(WouldBlock):  # noqa: PT012 - sooner or later
             while True:
                 taken.append(chain.next_id_nowait())
         assert taken == list(range(1, 21))

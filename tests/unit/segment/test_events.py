@@ -132,7 +132,12 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
     store = FailingDistributor(inner)
     chain = SegmentChainId(store, safe_distance=3, wait_timeout=2, clock=clock)
     before = chain.statistics()
-    assert (before.head_sequence, before.max_id, before.remaining, before.rate) == (None, None, 0, 0)
+    assert (before.head_sequence, before.max_id, before.remaining, before.rate) == (
+        None,
+        None,
+        0,
+        0,
+    )
     async with chain, anyio.create_task_group() as group:
         await chain.next_ids(4)
         assert chain.statistics() == SegmentStatistics(

@@ -100,9 +100,7 @@ async def test_closing_tears_a_call_that_takes_too_long(
 
 @pytest.mark.asyncio
 @KINDS
-async def test_closing_does_not_wait_for_a_pause(
-    kind: type[Generator], clock: ManualClock
-) -> None:
+async def test_closing_does_not_wait_for_a_pause(kind: type[Generator], clock: ManualClock) -> None:
     """In an outage nothing is under way between two attempts: closing takes no time."""
     store = FailingDistributor(counter())
     generator = kind(store, clock=clock)
@@ -195,7 +193,7 @@ async def test_closing_in_a_task_that_asyncio_cancelled(clock: ManualClock) -> N
 
 @pytest.mark.asyncio
 async def test_a_failed_opening_leaves_nothing(clock: ManualClock) -> None:
-    """After an error in opening there is no task, the distributor is closed, and it may be retried."""
+    """There is no task, the distributor is closed, and opening may be tried again."""
     store = FailingDistributor(counter())
     store.fail()
     generator = SegmentChainId(store, clock=clock)
@@ -264,7 +262,7 @@ BAD = [
 
 @pytest.mark.parametrize(("argument", "value"), BAD)
 def test_a_bad_setting_is_refused_on_creation(argument: str, value: object) -> None:
-    """What is outside its range is an InvalidArgumentError that names the argument and the value."""
+    """It is an InvalidArgumentError that names the argument and the value."""
     with pytest.raises(InvalidArgumentError) as info:
         SegmentChainId(counter(), **{argument: value})  # type: ignore[arg-type]  # that is the test
     assert (info.value.argument, info.value.value) == (argument, value)
@@ -278,7 +276,7 @@ def test_a_bad_setting_is_refused_on_creation(argument: str, value: object) -> N
 async def test_a_task_group_that_fails_around_run(clock: ManualClock) -> None:
     """The failure comes out as it is, and the generator is closed."""
     generator = SegmentChainId(WrappedDistributor(counter()), clock=clock)
-    with pytest.raises(ExceptionGroup) as info:
+    with pytest.raises(ExceptionGroup) as info:  # noqa: PT012 - the group is what raises
         async with anyio.create_task_group() as group:
             await group.start(generator.run)
             assert await generator.next_id() == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from aiocosid.abc import MAX_ID, IdSegmentDistributor
@@ -27,7 +28,9 @@ AT_ONCE = pytest.mark.parametrize("at_once", [True, False], ids=["at once", "awa
 JAVASCRIPT = 2**53 - 1
 
 
-def near_the_end(ids: int, *, at_once: bool, step: int = 10, end: int = MAX_ID) -> IdSegmentDistributor:
+def near_the_end(
+    ids: int, *, at_once: bool, step: int = 10, end: int = MAX_ID
+) -> IdSegmentDistributor:
     distributor = counter(step=step, offset=end - ids)
     return distributor if at_once else WrappedDistributor(distributor)
 
@@ -197,6 +200,52 @@ async def test_a_deeply_negative_counter_is_an_error(
 # A store that lost writes.
 
 
+class LosingAtOnce(RolledBackDistributor):
+    """In this process, and forgetful all the same."""
+
+    def next_max_id_nowait(self, step: int) -> int:
+        self.steps.append(step)
+        return self.inner.next_max_id_nowait(step) - self._behind
+
+
+LOSING = pytest.mark.parametrize(
+    "losing", [LosingAtOnce, RolledBackDistributor], ids=["at once", "awaited"]
+)
+HOW = pytest.mark.parametrize("how", ["next_id", "next_ids", "next_id_nowait"])
+
+
+@KINDS
+@LOSING
+@HOW
+async def test_the_call_that_finds_the_loss_is_told_at_once(
+    kind: type[Generator], losing: type[RolledBackDistributor], how: str, clock: ManualClock
+) -> None:
+    """Whoever comes for an id when the counter has gone back gets the error, and does not wait."""
+    store = losing(counter())
+    async with kind(store, clock=clock) as generator, anyio.create_task_group() as group:
+        await generator.next_ids(10)
+        store.set_back(10)
+
+        async def take() -> None:
+            while True:
+                match how:
+                    case "next_id":
+                        await generator.next_id()
+                    case "next_ids":
+                        await generator.next_ids(3)
+                    case _:
+                        try:
+                            generator.next_id_nowait()
+                        except WouldBlock:
+                            await anyio.lowlevel.checkpoint()
+
+        call = Call(group, take)
+        await settle()
+        assert isinstance(call.error, StoreRolledBackError)
+        assert clock.monotonic() == 0
+        assert generator.statistics().ids_handed_out <= 20
+
+
 @KINDS
 async def test_a_counter_that_went_back_ends_the_generator(
     kind: type[Generator], clock: ManualClock, ear: Ear
@@ -238,7 +287,7 @@ async def test_ids_in_hand_are_given_up_when_the_counter_went_back(clock: Manual
     async with SegmentChainId(store, safe_distance=4, clock=clock) as chain:
         assert await chain.next_id() == 1
         store.set_back(40)
-        with pytest.raises(StoreRolledBackError):  # well before the 40 ids are used up
+        with pytest.raises(StoreRolledBackError):  # noqa: PT012 - well before the 40 are used up
             for _ in range(39):
                 await chain.next_id()
                 await settle()
@@ -279,7 +328,9 @@ async def test_a_store_that_raises_it_itself_is_believed(clock: ManualClock) -> 
 
     store = FailingDistributor(counter())
     async with SegmentChainId(store, clock=clock) as chain:
-        store.fail(StoreRolledBackError("memory", namespace="cosid", name="order", seen=1, expected=21))
+        store.fail(
+            StoreRolledBackError("memory", namespace="cosid", name="order", seen=1, expected=21)
+        )
         with pytest.raises(StoreRolledBackError):
             await chain.next_ids(21)
         store.recover()

@@ -116,7 +116,7 @@ async def test_after_an_outage_longer_than_the_wait_all_is_well(
 
 
 async def test_pauses_grow_and_are_not_in_step(clock: ManualClock) -> None:
-    """50 ms after the first failure, doubled by each further one up to 1 s, half of it at random."""
+    """50 ms after the first failure, doubled by each one up to 1 s, half of it at random."""
     pauses = []
     for _ in range(2):
         store = Stamping(counter(), clock)
@@ -319,13 +319,13 @@ class Counting(WrappedDistributor):
 
 @KINDS
 async def test_one_flight_at_a_time(kind: type[Generator], clock: ManualClock) -> None:
-    """A thousand tasks, a store that takes 500 ms, ten ids a segment: no error, no second flight."""
+    """A thousand tasks, a store that takes 500 ms, a step of 10: no error, no second flight."""
     store = Counting(SlowDistributor(counter(), latency=0.5, clock=clock))
     ids: list[int] = []
 
     async def take(generator: Generator) -> None:
         for _ in range(3):
-            ids.append(await generator.next_id())
+            ids.append(await generator.next_id())  # noqa: PERF401 - in the order of arrival
 
     async with anyio.create_task_group() as outer:
         opened: list[Generator] = []
@@ -391,10 +391,7 @@ async def test_opening_says_what_no_retry_mends(how: str, clock: ManualClock) ->
     store.fail(error)
     generator = SegmentChainId(store, clock=clock)
     with pytest.raises(SchemaMissingError):
-        if how == "run":
-            await generator.run()
-        else:
-            await generator.__aenter__()
+        await (generator.run() if how == "run" else generator.__aenter__())
     assert tasks() == []
     store.recover()
     async with generator:

@@ -26,7 +26,9 @@ def test_a_segment_is_half_open_below() -> None:
     assert (segment.fetched_at, segment.ttl) == (0.0, FOREVER)
 
 
-@pytest.mark.parametrize(("now", "expired"), [(0, False), (1009, False), (1010, False), (1011, True)])
+@pytest.mark.parametrize(
+    ("now", "expired"), [(0, False), (1009, False), (1010, False), (1011, True)]
+)
 def test_it_expires_strictly_after_its_ttl(now: float, expired: bool) -> None:
     """At the last moment itself it may still be used, as in CosId."""
     segment = IdSegment(100, 10, fetched_at=1000, ttl=10)

@@ -72,7 +72,10 @@ async def test_with_a_step_of_1_nothing_is_fetched_ahead() -> None:
 async def test_with_a_step_of_1_processes_take_turns() -> None:
     """An id that was asked for later is higher, whichever process asked."""
     inner = counter(step=1)
-    async with SegmentId(WrappedDistributor(inner)) as one, SegmentId(WrappedDistributor(inner)) as two:
+    async with (
+        SegmentId(WrappedDistributor(inner)) as one,
+        SegmentId(WrappedDistributor(inner)) as two,
+    ):
         ids = [await generator.next_id() for generator in (one, two, two, one, two, one, one)]
     assert ids == [1, 2, 3, 4, 5, 6, 7]
 

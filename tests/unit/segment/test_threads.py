@@ -1,4 +1,4 @@
-"""A generator belongs to the loop and thread it was opened on; elsewhere it is an error, never a repeat."""
+"""A generator belongs to one loop and thread; elsewhere it is an error, and never a repeat."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_another_loop_gets_an_error_at_the_boundary_at_the_latest(
     stolen: list[int] = []
 
     async def steal() -> None:
-        with pytest.raises(WrongLoopError):
+        with pytest.raises(WrongLoopError):  # noqa: PT012 - sooner or later
             while True:
                 stolen.append(await generator.next_id())
 
@@ -98,7 +98,7 @@ async def test_a_thread_without_a_loop_is_refused(elsewhere: Callable[..., objec
     stolen: list[int] = []
 
     def steal() -> None:
-        with pytest.raises(WrongLoopError):
+        with pytest.raises(WrongLoopError):  # noqa: PT012 - sooner or later
             while True:
                 stolen.append(generator.next_id_nowait())
 
@@ -152,6 +152,6 @@ async def test_racing_threads_never_share_an_id(step: int, busy_switching: None)
             stop.set()
             for thread in threads:
                 thread.join(20)
-    loot = [each for each in stolen for each in each]
+    loot = [each for one in stolen for each in one]
     assert len({*mine, *loot}) == len(mine) + len(loot)
     assert mine == sorted(mine)

@@ -7,7 +7,13 @@ import pytest
 
 from aiocosid.events import IdsDiscarded
 from aiocosid.segment import SegmentChainId, SegmentId
-from aiocosid.testing import GatedDistributor, ManualClock, SlowDistributor, WrappedDistributor, settle
+from aiocosid.testing import (
+    GatedDistributor,
+    ManualClock,
+    SlowDistributor,
+    WrappedDistributor,
+    settle,
+)
 
 from ._kit import Call, Ear, counter, drain, tasks
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -26,10 +28,11 @@ class Stock:
 
 def queue_of(*sizes: int) -> tuple[WaiterQueue, list[Waiter], list[int]]:
     """Waiters for so many ids each, and who was woken."""
-    queue, woken = WaiterQueue(), []
+    queue = WaiterQueue()
+    woken: list[int] = []
     waiters = []
     for number, n in enumerate(sizes):
-        waiter = Waiter(n, lambda number=number: woken.append(number))
+        waiter = Waiter(n, partial(woken.append, number))
         queue.add(waiter)
         waiters.append(waiter)
     return queue, waiters, woken

@@ -25,7 +25,7 @@ def gated(step: int = 10) -> GatedDistributor:
 async def test_first_come_first_served(
     kind: type[SegmentChainId | SegmentId], clock: ManualClock
 ) -> None:
-    """Waiters get rising ids in the order in which they lined up, whatever the size they ask for."""
+    """Waiters get rising ids in the order in which they lined up, whatever they ask for."""
     store = gated()
     async with kind(store, clock=clock) as generator, anyio.create_task_group() as group:
         taken = await drain(generator)
@@ -135,7 +135,7 @@ async def test_a_waiter_gives_up_at_its_deadline(clock: ManualClock, ear: Ear) -
 
 
 async def test_without_an_answer_there_is_no_cause(clock: ManualClock) -> None:
-    """A store that is silent for longer than the wait gave no error of its own but the timeout's."""
+    """A store that is silent for as long as the wait gave no error of its own."""
     store = gated()
     chain = SegmentChainId(store, wait_timeout=4.0, fetch_timeout=4.0, clock=clock)
     async with chain, anyio.create_task_group() as group:
@@ -238,20 +238,19 @@ async def test_closing_fails_all_who_wait(clock: ManualClock) -> None:
     """They get ClosedError at once, each an error of its own, and what was on its way is a gap."""
     store = gated()
     generator = SegmentId(store, clock=clock)
-    async with anyio.create_task_group() as group:
-        async with generator:
-            await drain(generator)
-            store.close()
-            calls = [Call(group, generator.next_ids, n) for n in (1, 2, 3)]
-            await settle()
-            closing = Call(group, generator.aclose)
-            await settle()
-            assert [type(call.error) for call in calls] == [ClosedError] * 3
-            assert len({id(call.error) for call in calls}) == 3
-            assert not closing.is_done  # it waits for the call under way
-            store.open()
-            await settle()
-            assert closing.is_done
+    async with anyio.create_task_group() as group, generator:
+        await drain(generator)
+        store.close()
+        calls = [Call(group, generator.next_ids, n) for n in (1, 2, 3)]
+        await settle()
+        closing = Call(group, generator.aclose)
+        await settle()
+        assert [type(call.error) for call in calls] == [ClosedError] * 3
+        assert len({id(call.error) for call in calls}) == 3
+        assert not closing.is_done  # it waits for the call under way
+        store.open()
+        await settle()
+        assert closing.is_done
     seen = generator.statistics()
     assert seen.ids_fetched == seen.ids_handed_out == 10
 
@@ -276,7 +275,7 @@ async def test_starvations_and_waits_are_counted_apart(clock: ManualClock, ear: 
 
 
 async def test_ids_are_rising_through_waits_and_batches(clock: ManualClock) -> None:
-    """Whatever the path an id takes, it is above all that were handed out before it was asked for."""
+    """Whatever path an id takes, it is above all that were handed out before."""
     store = gated(step=3)
     async with SegmentChainId(store, clock=clock) as chain:
         ids: list[int] = []
@@ -284,3 +283,22 @@ async def test_ids_are_rising_through_waits_and_batches(clock: ManualClock) -> N
             ids += await chain.next_ids(n)
             ids.append(await chain.next_id())
     assert ids == list(range(1, len(ids) + 1))
+
+
+async def test_a_long_batch_that_is_cancelled_is_a_gap(clock: ManualClock, ear: Ear) -> None:
+    """Its ids are set aside at once and listed in turns; cancelled between, all are discarded."""
+    store = gated(step=50_000)
+    async with (
+        SegmentChainId(store, clock=clock, instrument=ear) as chain,
+        anyio.create_task_group() as group,
+    ):
+        await chain.next_ids(10)
+        batch = Call(group, chain.next_ids, 60_000)
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        batch.cancel()
+        await settle()
+        assert batch.result is None
+        assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(60_000, "cancelled")]
+        assert chain.statistics().ids_handed_out == 10
+        assert await chain.next_id() == 60_011

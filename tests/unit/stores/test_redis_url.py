@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.asyncio import SSLConnection
 
 from aiocosid.errors import InvalidArgumentError
 from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
@@ -146,6 +147,16 @@ def test_url_clients_answer_before_a_generator_gives_up() -> None:
         assert made["socket_timeout"] < 2
         assert made["socket_connect_timeout"] < 2
         assert made["retry"].get_retries() == 0
+
+
+def test_tls_reaches_sentinels_and_master() -> None:
+    """rediss+sentinel:// encrypts the connections to both."""
+
+    async def connections() -> list[type]:
+        clients = make_clients(Target.of("rediss+sentinel://a,b/ids"))
+        return [client.connection_pool.connection_class for client in clients]
+
+    assert all(issubclass(each, SSLConnection) for each in asyncio.run(connections()))
 
 
 def test_tls_files_are_handed_on(tmp_path: Path) -> None:

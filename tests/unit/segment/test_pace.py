@@ -1,0 +1,239 @@
+"""How far ahead to buy."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiocosid.segment import MAX_DISTANCE, MAX_IDS_AHEAD
+from aiocosid.segment._pace import CALM, TIGHT, Pace
+
+steps = st.integers(1, 5000)
+distances = st.integers(1, 50)
+
+
+def starve(pace: Pace, times: int = 1) -> None:
+    for _ in range(times):
+        pace.landed(taken=0, demand=inf, starved=True)
+
+
+def test_it_begins_at_the_safe_distance() -> None:
+    """Nothing has grown, and so many ids are kept ahead."""
+    pace = Pace(step=10, safe_distance=3)
+    assert (pace.distance, pace.target, pace.is_grown) == (3, 30, False)
+
+
+@pytest.mark.parametrize(
+    ("remaining", "wanted", "segments"),
+    [(0, 0, 3), (1, 0, 3), (10, 0, 2), (29, 0, 1), (30, 0, 0), (99, 0, 0), (30, 1, 1), (0, 25, 6)],
+)
+def test_what_is_missing_is_bought(remaining: int, wanted: int, segments: int) -> None:
+    """As many whole segments as lack to the distance, and to what callers wait for."""
+    assert Pace(step=10, safe_distance=3).missing(remaining, wanted) == segments
+
+
+def test_without_a_distance_only_what_is_waited_for_is_bought() -> None:
+    """A generator that never prefetches buys nothing for nobody, and never grows."""
+    pace = Pace(step=10, safe_distance=0)
+    assert [pace.missing(0, wanted) for wanted in (0, 1, 10, 11)] == [0, 1, 1, 2]
+    starve(pace, 5)
+    assert (pace.distance, pace.is_grown) == (0, False)
+
+
+@given(steps, distances, st.integers(0, 10**6), st.integers(0, 10**6))
+def test_after_buying_the_distance_is_full(
+    step: int, safe_distance: int, remaining: int, wanted: int
+) -> None:
+    """And at rest not by a whole segment more."""
+    pace = Pace(step=step, safe_distance=safe_distance)
+    after = remaining + pace.missing(remaining, wanted) * step - wanted
+    assert after >= pace.target
+    if remaining - wanted < pace.target:
+        assert after < pace.target + step
+
+
+def test_a_starvation_doubles_the_distance_once() -> None:
+    """And tells that it grew."""
+    pace = Pace(step=10, safe_distance=2)
+    assert pace.landed(taken=20, demand=inf, starved=True)
+    assert (pace.distance, pace.is_grown) == (4, True)
+
+
+def test_a_landing_without_starvation_at_rest_changes_nothing() -> None:
+    """However much of the safe distance a flight used up."""
+    pace = Pace(step=10, safe_distance=2)
+    assert not pace.landed(taken=19, demand=19, starved=False)
+    assert pace.distance == 2
+
+
+def test_a_blip_at_rest_costs_nothing_besides() -> None:
+    """What was taken during the flight that starved is not bought ahead too."""
+    pace = Pace(step=10, safe_distance=2)
+    pace.landed(taken=20, demand=inf, starved=True)
+    assert pace.missing(40, 0) == 0
+    assert pace.missing(35, 0) == 1
+
+
+def test_what_a_flight_uses_up_is_bought_with_the_next() -> None:
+    """Under load the distance is full when the flight lands, not when it takes off."""
+    pace = Pace(step=10, safe_distance=2)
+    starve(pace, 3)
+    assert not pace.landed(taken=50, demand=50, starved=False)
+    assert pace.distance == 16
+    assert pace.missing(159, 0) == 1 + 5
+    assert pace.missing(160, 0) == 0
+
+
+def test_a_grown_distance_that_gets_tight_doubles_before_anybody_starves() -> None:
+    """When a flight used up more than three quarters of it."""
+    pace = Pace(step=10, safe_distance=2)
+    starve(pace, 2)
+    assert not pace.landed(taken=60, demand=80 * TIGHT, starved=False)
+    assert pace.landed(taken=61, demand=80 * TIGHT + 1, starved=False)
+    assert pace.distance == 16
+
+
+def test_a_distance_that_is_not_stocked_up_yet_is_excused_once() -> None:
+    """It was doubled before and would have been enough; the second time it doubles again."""
+    pace = Pace(step=10, safe_distance=2)
+    starve(pace, 2)
+    assert not pace.landed(taken=20, demand=30, starved=True)
+    assert pace.distance == 8
+    assert pace.landed(taken=20, demand=30, starved=True)
+    assert pace.distance == 16
+
+
+@given(
+    steps,
+    distances,
+    st.integers(1, 10_000),
+    st.integers(1, 10**7),
+    st.lists(st.tuples(st.integers(0, 10**6), st.booleans()), max_size=60),
+)
+def test_the_distance_stays_between_rest_and_its_limit(
+    step: int,
+    safe_distance: int,
+    max_distance: int,
+    max_ids_ahead: int,
+    landings: list[tuple[int, bool]],
+) -> None:
+    """In segments and in ids, whatever happens; a trip is at most twice the distance."""
+    pace = Pace(
+        step=step,
+        safe_distance=safe_distance,
+        max_distance=max_distance,
+        max_ids_ahead=max_ids_ahead,
+    )
+    for taken, starved in landings:
+        before = pace.distance
+        grew = pace.landed(taken=taken, demand=inf if starved else taken, starved=starved)
+        assert grew == (pace.distance > before)
+        assert pace.distance <= 2 * before
+        assert safe_distance <= pace.distance <= pace.limit
+        assert pace.missing(0, 0) <= 2 * pace.distance
+    assert pace.limit <= max(safe_distance, max_distance)
+    assert pace.limit * step <= max(safe_distance * step, max_ids_ahead)
+
+
+def test_the_defaults_carry_a_slow_store_at_full_speed() -> None:
+    """4096 segments and more than 4 million ids ahead, with the default step."""
+    pace = Pace(step=1000, safe_distance=2)
+    starve(pace, 30)
+    assert pace.distance == MAX_DISTANCE == 4096
+    assert pace.target > 4_000_000
+    large = Pace(step=100_000, safe_distance=2)
+    starve(large, 30)
+    assert large.target <= MAX_IDS_AHEAD
+
+
+# Quiet.
+
+
+def grown(times: int = 3) -> Pace:
+    pace = Pace(step=10, safe_distance=2)
+    starve(pace, times)
+    pace.end_period(pace.target, idle=False)
+    return pace
+
+
+def test_an_idle_period_halves() -> None:
+    """Nobody took an id: half of it, and at last the safe distance."""
+    pace = grown()
+    distances = []
+    while pace.end_period(0, idle=True):
+        distances.append(pace.distance)
+    assert distances == [8, 4, 2]
+    assert not pace.is_grown
+
+
+def test_a_busy_period_halves_if_most_was_never_used() -> None:
+    """The low-water mark has to stay above two thirds of the distance, at every boundary."""
+    for low, halved in ((160, True), (160 * CALM + 1, True), (160 * CALM - 1, False), (0, False)):
+        pace = grown()
+        for ahead in (160, int(low), 160):
+            pace.note(ahead)
+        assert pace.end_period(160, idle=False) is halved
+
+
+def test_each_period_has_a_mark_of_its_own() -> None:
+    """What was low in the last one is forgotten."""
+    pace = grown()
+    pace.note(0)
+    assert not pace.end_period(160, idle=False)
+    pace.note(150)
+    assert pace.end_period(160, idle=False)
+
+
+def test_a_period_with_a_starvation_is_not_quiet() -> None:
+    """However full the chain was before and after."""
+    pace = grown()
+    pace.note(160)
+    starve(pace)
+    pace.note(10**6)
+    assert not pace.end_period(10**6, idle=False)
+
+
+def test_a_step_that_is_no_power_of_two_comes_back_to_rest() -> None:
+    """Halving rounds down, but not below the safe distance."""
+    pace = Pace(step=10, safe_distance=3, max_distance=20)
+    starve(pace, 5)
+    assert pace.distance == 20
+    while pace.end_period(0, idle=True):
+        pass
+    assert pace.distance == 3
+
+
+def test_rest_forgets_everything() -> None:
+    """A generator that is opened anew begins like a new one."""
+    pace = grown()
+    pace.landed(taken=50, demand=50, starved=False)
+    pace.rest()
+    assert (pace.distance, pace.missing(0, 0)) == (2, 2)
+
+
+@given(st.integers(1, 400), st.integers(1, 20))
+def test_a_steady_load_finds_its_distance_and_keeps_it(per_flight: int, safe_distance: int) -> None:
+    """After some flights it neither starves, nor doubles, nor halves any more."""
+    pace = Pace(step=10, safe_distance=safe_distance)
+    ahead, changes = safe_distance * 10, []
+    for flight in range(200):
+        bought = pace.missing(ahead, 0) * 10
+        if bought == 0:  # used up at the same rate until a flight is due
+            ahead -= per_flight
+            pace.note(max(ahead, 0))
+            continue
+        taken = min(per_flight, ahead)
+        starved = per_flight > ahead
+        pace.note(ahead - taken)
+        before = pace.distance
+        pace.landed(taken=taken, demand=per_flight if taken else inf, starved=starved)
+        if pace.distance != before or starved:
+            changes.append(flight)
+        ahead += bought - taken
+        if flight % 20 == 19 and pace.end_period(ahead, idle=False):
+            changes.append(flight)
+    assert all(flight < 100 for flight in changes)
+    assert pace.distance <= max(safe_distance, 4 * (per_flight / 10 + 1))
