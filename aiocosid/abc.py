@@ -355,8 +355,16 @@ class Store(ABC):
     async def aclose(self) -> None:
         """Close the connections that this store opened itself."""
 
+    async def aopen(self) -> None:  # noqa: B027 - most stores have nothing to do
+        """Get ready in this process and loop; connections are opened on first use.
+
+        Raises:
+            ForkedError: it lives on a client of the parent process.
+        """
+
     async def __aenter__(self) -> Self:
-        """Return the store; connections are opened on first use."""
+        """Return the store, ready in this process; connections are opened on first use."""
+        await self.aopen()
         return self
 
     async def __aexit__(

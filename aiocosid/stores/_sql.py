@@ -250,11 +250,6 @@ class SqlStore(Store):
         """
         await self._executor.aopen()
 
-    async def __aenter__(self) -> Self:
-        """Return the store, ready in this process; connections are opened on first use."""
-        await self.aopen()
-        return self
-
     async def aclose(self) -> None:
         """Close connections made from a URL; a client that was passed in stays open.
 

@@ -519,10 +519,13 @@ def _plain_user(folder: Path) -> Generator[None]:
     if os.geteuid() != 0:
         yield
         return
-    for each in (folder, *folder.parents[:2]):
-        each.chmod(0o777)
+    modes = {each: each.stat().st_mode for each in (folder, *folder.parents[:2])}
+    for each in modes:
+        each.chmod(0o777 if each == folder else 0o711)
     os.seteuid(65534)
     try:
         yield
     finally:
         os.seteuid(0)
+        for each, mode in modes.items():
+            each.chmod(mode)

@@ -59,5 +59,5 @@ def test_killed_processes_take_nothing_twice(url: str, namespace: str, tmp_path:
     kills = kill_now_and_then(url, namespace, record, processes=4, every=0.2, seconds=12.0)
     count, twice = overlaps(record)
     assert kills >= 20
-    assert count > 100_000, "the survivors have to get on"
+    assert count > 10_000, "the survivors have to get on"
     assert twice == 0

@@ -12,9 +12,11 @@ from aiocosid.abc import MAX_ID
 from aiocosid.segment import FOREVER, IdSegment
 
 segments = st.builds(
-    lambda max_id, step: IdSegment(max_id, step, 5.0, 7.0),
-    st.integers(-(10**20), MAX_ID),
-    st.integers(1, 10**6),
+    IdSegment,
+    max_id=st.integers(-(10**20), MAX_ID),
+    step=st.integers(1, 10**6),
+    fetched_at=st.just(5.0),
+    ttl=st.just(7.0),
 )
 
 

@@ -25,7 +25,11 @@ pytestmark = pytest.mark.asyncio
 def elsewhere() -> Iterator[Callable[..., object]]:
     """Run a function in another thread, and wait for it; this loop stands still meanwhile."""
     with ThreadPoolExecutor(1) as executor:
-        yield lambda function, *args: executor.submit(function, *args).result(20)
+
+        def run(function: Callable[..., object], *args: object) -> object:
+            return executor.submit(function, *args).result(20)
+
+        yield run
 
 
 @pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])

@@ -312,7 +312,7 @@ def test_java_buys_what_nobody_asked_for() -> None:
     for vector in vectors:
         args: Any = vector["args"]
         state: Any = vector["result"][-1]["state"]
-        used = sum(count for what, *(count,) in (s for s in args["steps"] if s[0] == "generate"))
+        used = sum(step[1] for step in args["steps"] if step[0] == "generate")
         ahead.append(
             (state["adder"] - args["offset"] - used) / args["step"] / args["safe_distance"]
         )

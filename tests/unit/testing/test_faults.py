@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import anyio
 import pytest
 
@@ -33,7 +35,7 @@ def inner() -> MemoryIdSegmentDistributor:
         FailingDistributor,
         LossyDistributor,
         RolledBackDistributor,
-        lambda inner: SlowDistributor(inner, latency=0),
+        partial(SlowDistributor, latency=0),
     ],
 )
 async def test_a_wrapper_passes_everything_on(
