@@ -355,7 +355,7 @@ class Store(ABC):
     async def aclose(self) -> None:
         """Close the connections that this store opened itself."""
 
-    async def aopen(self) -> None:  # noqa: B027 - most stores have nothing to do
+    async def aopen(self) -> None:
         """Get ready in this process and loop; connections are opened on first use.
 
         Raises:
