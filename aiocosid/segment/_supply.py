@@ -50,6 +50,7 @@ class Supply(Stock):
                 max_id = self._distributor.next_max_id_nowait(count)
             except WouldBlock:
                 self._take_off(segments)
+                return
             except CosIdError as error:
                 if not self._fail(error, segments, now):
                     if self._waiters:
