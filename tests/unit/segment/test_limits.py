@@ -237,6 +237,7 @@ async def test_the_call_that_finds_the_loss_is_told_at_once(
                         try:
                             generator.next_id_nowait()
                         except WouldBlock:
+                            assert losing is RolledBackDistributor
                             await anyio.lowlevel.checkpoint()
 
         call = Call(group, take)

@@ -87,6 +87,14 @@ async def test_after_a_stalled_loop_at_most_one_piece_is_older(clock: ManualCloc
         assert ids[len(old) :] == list(range(1001, 1001 + len(ids) - len(old)))
 
 
+async def test_a_batch_after_a_stalled_loop_takes_nothing_old(clock: ManualClock) -> None:
+    """A batch larger than the piece in hand comes to a boundary, and that is looked at."""
+    async with SegmentChainId(counter(step=100), ttl=60, clock=clock) as chain:
+        await chain.next_ids(3)
+        clock.stall(61)
+        assert await chain.next_ids(500) == list(range(201, 701))
+
+
 async def test_expiry_wakes_no_idle_process(clock: ManualClock) -> None:
     """After a ttl nothing is fetched and nothing waits, until somebody takes an id."""
     store = WrappedDistributor(counter())
