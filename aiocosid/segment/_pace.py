@@ -50,6 +50,7 @@ class Pace:
     __slots__ = (
         "_excused",
         "_low_water",
+        "_tight_flights",
         "_under_way",
         "distance",
         "limit",
@@ -70,12 +71,13 @@ class Pace:
         self.limit = max(safe_distance, min(max_distance, max_ids_ahead // step))
         self._low_water = 0
         self._under_way = 0  # segments used up while a flight is under way, by the last ones
+        self._tight_flights = 0  # in a row
         self._excused = False  # a starvation has been put down to a distance not stocked up yet
 
     def rest(self) -> None:
         """Begin anew, at the safe distance."""
         self.distance = self.safe_distance
-        self._low_water = self._under_way = 0
+        self._low_water = self._under_way = self._tight_flights = 0
         self._excused = False
 
     @property
@@ -114,14 +116,17 @@ class Pace:
         lately = max(taken // self.step, self._under_way // 2)
         self._under_way = 0 if blip else min(lately, self.distance)
         enough = demand <= self.target * TIGHT
-        if not starved and (enough or not self.is_grown):
-            return False
+        if not starved:
+            # One alone may be a hiccup, and the margin has covered it.
+            self._tight_flights = 0 if enough else self._tight_flights + 1
+            if self._tight_flights < 2 or not self.is_grown:  # noqa: PLR2004 - twice in a row
+                return False
         if enough and not self._excused:
             self._excused = True
             return False
         before = self.distance
         self.distance = min(before * 2, self.limit)
-        self._low_water = 0  # the quiet period that is under way ends nothing
+        self._low_water = self._tight_flights = 0  # the quiet period under way ends nothing
         self._excused = False
         return self.distance > before
 

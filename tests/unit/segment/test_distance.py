@@ -206,6 +206,20 @@ async def test_trips_become_fewer_with_the_load(clock: ManualClock) -> None:
     assert trips[1] < 2 * trips[0]
 
 
+async def test_opened_anew_it_begins_at_rest(clock: ManualClock) -> None:
+    """What one life has learned is not carried into the next."""
+    store = gated()
+    chain = SegmentChainId(store, clock=clock)
+    async with chain:
+        await starve(chain, store)
+        assert chain.statistics().prefetch_distance == 4
+    store.steps.clear()
+    async with chain:
+        assert chain.statistics().prefetch_distance == 2
+        assert store.steps == [20]
+        assert (clock.pending, tasks()) == (0, ROOT_ONLY)
+
+
 async def test_an_outage_is_no_hunger(clock: ManualClock) -> None:
     """While the store is down no distance would have been long enough: it stays."""
     store = FailingDistributor(counter())

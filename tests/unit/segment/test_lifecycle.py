@@ -18,6 +18,7 @@ from aiocosid.errors import (
     StoreRolledBackError,
     UnsupportedRuntimeError,
 )
+from aiocosid.events import IdsDiscarded
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import (
     FailingDistributor,
@@ -28,7 +29,7 @@ from aiocosid.testing import (
     settle,
 )
 
-from ._kit import Call, Generator, counter, drain, tasks
+from ._kit import Call, Ear, Generator, counter, drain, tasks
 
 KINDS = pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
 
@@ -114,6 +115,22 @@ async def test_closing_does_not_wait_for_a_pause(kind: type[Generator], clock: M
         assert closing.is_done
         assert isinstance(waiting.error, ClosedError)
     assert (tasks(), clock.pending) == ([], 0)
+
+
+@pytest.mark.asyncio
+@KINDS
+async def test_closing_gives_up_what_is_left(
+    kind: type[Generator], clock: ManualClock, ear: Ear
+) -> None:
+    """Ids in hand and in the chain are a gap, and counted as such."""
+    generator = kind(WrappedDistributor(counter()), clock=clock, instrument=ear)
+    async with generator:
+        await generator.next_ids(3)
+        left = generator.statistics().remaining
+    seen = generator.statistics()
+    assert (seen.remaining, seen.ids_discarded, seen.ids_handed_out) == (0, left, 3)
+    assert sum(event.count for event in ear.of(IdsDiscarded)) == left
+    assert {event.reason for event in ear.of(IdsDiscarded)} == {"closed"}
 
 
 @pytest.mark.asyncio

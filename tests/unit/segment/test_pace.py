@@ -92,6 +92,9 @@ def test_a_grown_distance_that_gets_tight_doubles_before_anybody_starves() -> No
     pace = Pace(step=10, safe_distance=2)
     starve(pace, 2)
     assert not pace.landed(taken=60, demand=80 * TIGHT, starved=False)
+    assert not pace.landed(taken=61, demand=80 * TIGHT + 1, starved=False), "one is a hiccup"
+    assert not pace.landed(taken=60, demand=80 * TIGHT, starved=False)
+    assert not pace.landed(taken=61, demand=80 * TIGHT + 1, starved=False), "not in a row"
     assert pace.landed(taken=61, demand=80 * TIGHT + 1, starved=False)
     assert pace.distance == 16
 
@@ -190,7 +193,8 @@ def test_each_period_has_a_mark_of_its_own() -> None:
 def test_a_period_with_a_starvation_is_not_quiet() -> None:
     """However full the chain was before and after."""
     pace = grown()
-    pace.note(160)
+    pace.end_period(10**6, idle=False)
+    pace.note(10**6)
     starve(pace)
     pace.note(10**6)
     assert not pace.end_period(10**6, idle=False)
