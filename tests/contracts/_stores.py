@@ -9,25 +9,14 @@ import sqlite3
 from abc import ABC, abstractmethod
 from contextlib import closing
 from pathlib import Path
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 import pytest
 
 from aiocosid import open_store
 from aiocosid.abc import IdSegmentDistributor, Store
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores.memory import MemoryStore
 from tests.servers import PostgresServer, ValkeyServer
-
-
-class Distributor(Protocol):
-    """What all classes of distributors offer besides the contract."""
-
-    @classmethod
-    def from_url(
-        cls, url: str, *, namespace: str, name: str, offset: int = 0, step: int = 100
-    ) -> IdSegmentDistributor:
-        """Make one with connections of its own."""
-        raise NotImplementedError
 
 
 class Backend(ABC):
@@ -37,19 +26,9 @@ class Backend(ABC):
     def __init__(self, request: pytest.FixtureRequest) -> None:
         """Have running what has to run, by asking for its fixture."""
 
-    @property
     @abstractmethod
-    def url(self) -> str:
-        """What names it."""
-
-    @property
-    @abstractmethod
-    def distributor(self) -> type[Distributor]:
-        """The class of its distributors, which make connections of their own from a URL."""
-
     def open(self) -> Store:
         """Return the store, on the loop that is running."""
-        return open_store(self.url)
 
     @abstractmethod
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
@@ -57,16 +36,16 @@ class Backend(ABC):
 
 
 class Memory(Backend):
-    """The store that this process shares."""
-
-    url = "memory://"
-    distributor = MemoryIdSegmentDistributor
+    """A store of the test's own in this process."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
-        """Nothing has to run: this process keeps the counters."""
+        self.store = MemoryStore()
+
+    def open(self) -> Store:
+        return self.store
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
-        MemoryStore.from_url(self.url)._counters[distributor.namespaced_name] = to
+        self.store._counters[distributor.namespaced_name] = to
 
 
 class Sqlite(Backend):
@@ -76,15 +55,8 @@ class Sqlite(Backend):
         folder: Path = request.getfixturevalue("tmp_path")
         self.file = folder / "ids.db"
 
-    @property
-    def url(self) -> str:
-        return f"sqlite:///{self.file}"
-
-    @property
-    def distributor(self) -> type[Distributor]:
-        from aiocosid.stores.sqlite import SqliteIdSegmentDistributor
-
-        return SqliteIdSegmentDistributor
+    def open(self) -> Store:
+        return open_store(f"sqlite:///{self.file}")
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         with closing(sqlite3.connect(self.file)) as connection, connection:
@@ -101,15 +73,8 @@ class Valkey(Backend):
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.server: ValkeyServer = request.getfixturevalue(self.fixture)
 
-    @property
-    def url(self) -> str:
-        return self.server.url
-
-    @property
-    def distributor(self) -> type[Distributor]:
-        from aiocosid.stores.redis import RedisIdSegmentDistributor
-
-        return RedisIdSegmentDistributor
+    def open(self) -> Store:
+        return open_store(self.server.url)
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         self.server.call("SET", f"cosid:{{{distributor.namespaced_name}}}.adder", to)
@@ -127,15 +92,8 @@ class Postgres(Backend):
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.server: PostgresServer = request.getfixturevalue("postgres")
 
-    @property
-    def url(self) -> str:
-        return self.server.url
-
-    @property
-    def distributor(self) -> type[Distributor]:
-        from aiocosid.stores.postgres import PostgresIdSegmentDistributor
-
-        return PostgresIdSegmentDistributor
+    def open(self) -> Store:
+        return open_store(self.server.url)
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         name = distributor.namespaced_name
