@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import aiosqlite
@@ -184,11 +186,15 @@ class _Own(OwnExecutor[aiosqlite.Connection]):
         return run(database, self.label, statement, values)
 
     async def _connect(self) -> aiosqlite.Connection:
-        connection = aiosqlite.connect(self._path, timeout=BUSY_TIMEOUT, isolation_level=None)
+        door = _Door(self._path)
+        connection = aiosqlite.Connection(door.open, iter_chunk_size=64)
         # Else the interpreter would not end before a store that nobody has closed.
         _worker(connection).daemon = True
         try:
             connection = await connection
+        except asyncio.CancelledError:
+            door.close()
+            raise
         except sqlite3.Error as exc:
             made = await anyio.to_thread.run_sync(translated, self.label, exc, self._path)
             raise made from exc
@@ -210,6 +216,36 @@ class _Own(OwnExecutor[aiosqlite.Connection]):
     def _salvage(self, client: aiosqlite.Connection) -> aiosqlite.Connection | None:
         # A reply to a loop that has ended kills the worker.
         return client if _worker(client).is_alive() else None
+
+
+class _Door:
+    """Opens a file in the worker, unless nobody waits for it any more.
+
+    A call that is cancelled meanwhile loses the connection on its way from the worker.
+    """
+
+    __slots__ = ("_is_closed", "_opened", "_path")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._opened: list[sqlite3.Connection] = []
+        self._is_closed = False
+
+    def open(self) -> sqlite3.Connection:
+        # Closed from the loop's thread, perhaps; used in the worker's alone.
+        opened = sqlite3.connect(
+            self._path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
+        )
+        self._opened.append(opened)
+        if self._is_closed:
+            self.close()
+        return opened
+
+    def close(self) -> None:
+        """Close what was opened, or is going to be.  Either thread may come to it first."""
+        self._is_closed = True
+        with suppress(IndexError):
+            self._opened.pop().close()
 
 
 def _worker(connection: aiosqlite.Connection) -> Thread:

@@ -9,14 +9,25 @@ import sqlite3
 from abc import ABC, abstractmethod
 from contextlib import closing
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol
 
 import pytest
 
 from aiocosid import open_store
 from aiocosid.abc import IdSegmentDistributor, Store
-from aiocosid.stores.memory import MemoryStore
+from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
 from tests.servers import PostgresServer, ValkeyServer
+
+
+class Distributor(Protocol):
+    """What all classes of distributors offer besides the contract."""
+
+    @classmethod
+    def from_url(
+        cls, url: str, *, namespace: str, name: str, offset: int = 0, step: int = 100
+    ) -> IdSegmentDistributor:
+        """Make one with connections of its own."""
+        raise NotImplementedError
 
 
 class Backend(ABC):
@@ -26,9 +37,19 @@ class Backend(ABC):
     def __init__(self, request: pytest.FixtureRequest) -> None:
         """Have running what has to run, by asking for its fixture."""
 
+    @property
     @abstractmethod
+    def url(self) -> str:
+        """What names it."""
+
+    @property
+    @abstractmethod
+    def distributor(self) -> type[Distributor]:
+        """The class of its distributors, which make connections of their own from a URL."""
+
     def open(self) -> Store:
         """Return the store, on the loop that is running."""
+        return open_store(self.url)
 
     @abstractmethod
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
@@ -36,16 +57,21 @@ class Backend(ABC):
 
 
 class Memory(Backend):
-    """A store of the test's own in this process."""
+    """The store that this process shares."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
-        self.store = MemoryStore()
+        """Nothing has to run: this process keeps the counters."""
 
-    def open(self) -> Store:
-        return self.store
+    @property
+    def url(self) -> str:
+        return "memory://"
+
+    @property
+    def distributor(self) -> type[Distributor]:
+        return MemoryIdSegmentDistributor
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
-        self.store._counters[distributor.namespaced_name] = to
+        MemoryStore.from_url(self.url)._counters[distributor.namespaced_name] = to
 
 
 class Sqlite(Backend):
@@ -55,8 +81,15 @@ class Sqlite(Backend):
         folder: Path = request.getfixturevalue("tmp_path")
         self.file = folder / "ids.db"
 
-    def open(self) -> Store:
-        return open_store(f"sqlite:///{self.file}")
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.file}"
+
+    @property
+    def distributor(self) -> type[Distributor]:
+        from aiocosid.stores.sqlite import SqliteIdSegmentDistributor
+
+        return SqliteIdSegmentDistributor
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         with closing(sqlite3.connect(self.file)) as connection, connection:
@@ -73,8 +106,15 @@ class Valkey(Backend):
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.server: ValkeyServer = request.getfixturevalue(self.fixture)
 
-    def open(self) -> Store:
-        return open_store(self.server.url)
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    @property
+    def distributor(self) -> type[Distributor]:
+        from aiocosid.stores.redis import RedisIdSegmentDistributor
+
+        return RedisIdSegmentDistributor
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         self.server.call("SET", f"cosid:{{{distributor.namespaced_name}}}.adder", to)
@@ -92,8 +132,15 @@ class Postgres(Backend):
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.server: PostgresServer = request.getfixturevalue("postgres")
 
-    def open(self) -> Store:
-        return open_store(self.server.url)
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    @property
+    def distributor(self) -> type[Distributor]:
+        from aiocosid.stores.postgres import PostgresIdSegmentDistributor
+
+        return PostgresIdSegmentDistributor
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         name = distributor.namespaced_name

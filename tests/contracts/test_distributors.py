@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from aiocosid.abc import IdSegmentDistributor, Store
 from aiocosid.stores.memory import MemoryStore
@@ -13,18 +16,44 @@ from aiocosid.testing import IdSegmentDistributorContract, MakeDistributor
 from ._stores import Backend
 
 
-@pytest.mark.asyncio
-class TestDistributors(IdSegmentDistributorContract):
+class Distributors(IdSegmentDistributorContract):
+    """One kind of store."""
+
     @pytest.fixture(autouse=True)
     def _backend(self, backend: Backend) -> None:
         self.backend = backend
+
+    async def set_back(self, distributor: IdSegmentDistributor, to: int) -> None:
+        self.backend.set_counter(distributor, to)
+
+
+@pytest.mark.asyncio
+class TestOnOneStore(Distributors):
+    """All share the connections of a store, which closes them."""
 
     @pytest.fixture
     def make_distributor(self, store: Store) -> MakeDistributor:
         return store.segment_distributor
 
-    async def set_back(self, distributor: IdSegmentDistributor, to: int) -> None:
-        self.backend.set_counter(distributor, to)
+
+@pytest.mark.asyncio
+class TestOnTheirOwn(Distributors):
+    """Each has connections of its own, which it closes, and opens again when it is used."""
+
+    @pytest_asyncio.fixture
+    async def make_distributor(self, store: Store) -> AsyncIterator[MakeDistributor]:
+        async with AsyncExitStack() as stack:
+
+            def make(
+                *, namespace: str, name: str, offset: int = 0, step: int = 100
+            ) -> IdSegmentDistributor:
+                made = self.backend.distributor.from_url(
+                    self.backend.url, namespace=namespace, name=name, offset=offset, step=step
+                )
+                stack.push_async_callback(made.aclose)
+                return made
+
+            yield make
 
 
 @pytest.mark.anyio

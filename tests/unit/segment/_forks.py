@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from aiocosid import connect
 from aiocosid._fork import generation
@@ -54,6 +55,12 @@ def in_child(main: Callable[[], object]) -> None:
             os._exit(1)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed"
+
+
+def forked() -> int | None:
+    """Fork; None in the child, and in the parent, once the child has ended, how it ended."""
+    pid = os.fork()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) if pid else None
 
 
 def refused(call: Callable[[], object]) -> ForkedError:
@@ -210,19 +217,16 @@ class ForkingId(SegmentId):
 
     fork_at: str = ""
     is_child = False
-    status = -1
+    status: int | None = -1
     __slots__ = ("__dict__",)
 
     def _serve(self) -> None:
         super()._serve()
         if self.fork_at:
             reopen, self.fork_at = self.fork_at == "reopened", ""
-            child = os.fork()
-            if child:
-                self.status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                return
-            self.is_child = True
-            if reopen:
+            self.status = forked()
+            self.is_child = self.status is None
+            if self.is_child and reopen:
                 self._claim()  # what opening it anew does first
 
 
@@ -261,6 +265,38 @@ def a_coroutine_suspended_across_the_fork(how: str, n: int) -> None:
     assert first == 11, result
 
 
+def a_batch_listed_across_the_fork() -> None:
+    """A long batch gives the loop turns while it is listed: what is half done is the parent's."""
+    result: list[object] = []
+
+    async def main() -> None:
+        generator = SegmentChainId(FileDistributor(name="order", step=50_000))
+        is_child = False
+
+        async def take() -> None:
+            try:
+                result.append(len(await generator.next_ids(60_000)))
+            except ForkedError as error:
+                result.append(error)
+            if is_child:
+                os._exit(0 if isinstance(result[0], ForkedError) else 3)
+
+        async with generator, anyio.create_task_group() as group:
+            group.start_soon(take)
+            await checkpoint()
+            await checkpoint()
+            assert not result, "it was not suspended"
+            status = forked()
+            if status is None:
+                is_child = True
+                generator._claim()  # what opening it anew does first
+            else:
+                assert status == 0, "handed out there"
+
+    anyio.run(main, backend="trio")
+    assert result == [60_000], result
+
+
 SCENARIOS: dict[str, Callable[[], object]] = {
     "generator": lambda: asyncio.run(a_generator_belongs_to_the_parent()),
     "closing": lambda: asyncio.run(closing_in_the_child_touches_nothing()),
@@ -274,6 +310,7 @@ SCENARIOS: dict[str, Callable[[], object]] = {
     "suspended long batch, opened anew": lambda: a_coroutine_suspended_across_the_fork(
         "reopened", 30_000
     ),
+    "listed": a_batch_listed_across_the_fork,
 }
 
 if __name__ == "__main__":

@@ -115,6 +115,17 @@ async def test_a_lower_limit(kind: type[Generator], at_once: bool, ids: int) -> 
 
 
 @KINDS
+async def test_at_its_limit_it_asks_no_more(kind: type[Generator]) -> None:
+    """When the last id that may be handed out is there, the store's counter is left alone."""
+    store = WrappedDistributor(counter())
+    async with kind(store, max_id=20) as generator:
+        taken, _ = await take_all(generator)
+        assert taken == list(range(1, 21))
+        await settle()
+        assert sum(store.steps) == 20
+
+
+@KINDS
 async def test_a_limit_that_is_passed_already(kind: type[Generator]) -> None:
     """A counter above the limit hands out nothing at all."""
     distributor = counter(offset=100)

@@ -136,6 +136,19 @@ async def test_the_gate_holds_calls(inner: MemoryIdSegmentDistributor) -> None:
         assert gated.held == 0
 
 
+async def test_the_gate_remembers_who_may_pass(inner: MemoryIdSegmentDistributor) -> None:
+    """Permissions given beforehand are for the next calls; the one after them is held."""
+    gated = GatedDistributor(inner)
+    gated.let_through(2)
+    assert [await gated.next_max_id(10), await gated.next_max_id(10)] == [15, 25]
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(gated.next_max_id, 10)
+            await settle()
+            assert gated.held == 1
+            scope.cancel()
+
+
 async def test_the_gate_can_be_opened_and_closed(inner: MemoryIdSegmentDistributor) -> None:
     """An open gate holds nobody and uses up no permission; a closed one holds the next."""
     gated = GatedDistributor(inner)
