@@ -183,9 +183,10 @@ class SegmentGenerator(Supply, IdGenerator):
             return
         remaining, size = self._chain.remaining, LONG_PIECE
         if self._pace.distance and not self._at_once:
-            # A boundary has to come while there are ids left, or the order would come too late.
-            longest = LONG_PIECE if remaining >= self._pace.target else SHORT_PIECE
-            size = min(longest, (remaining + 1) // 2)
+            # A boundary has to come where the first segment is missing, and while there are ids
+            # left, or the order would come too late.
+            surplus = max(SHORT_PIECE, remaining - self._pace.target)
+            size = min(LONG_PIECE, surplus, (remaining + 1) // 2)
         cut = self._chain.cut(size)
         if cut is None:
             return

@@ -4,8 +4,9 @@ CosId doubles its distance on every run of its worker for five seconds after one
 much each time.  Here a starvation doubles the distance once, a segment is bought only when one is
 missing, and a quiet period halves the distance again.
 
-A consumer takes ``c`` ids while a flight is under way.  The distance settles between ``4/3 c`` and
-``8/3 c``: the first one doubled up to that leaves a quarter of itself when a flight lands.
+A consumer takes at most ``c`` ids while a flight is under way.  The distance settles between
+``5/3 c`` and ``10/3 c``, mostly below ``25/12 c``: starvations double it, and from there it grows
+by quarters until a flight leaves two fifths of it.
 """
 
 from __future__ import annotations
@@ -26,15 +27,19 @@ QUIET_PERIOD: Final = 5.0
 CALM: Final = 2 / 3
 """The part of the distance that must never have been used up in a quiet period.
 
-Halving leaves a distance of one half; two thirds leave the low-water mark then at a third of it
-still, so that a steady load cannot halve, starve and double for ever.
+A load that left two thirds uses up a third in a flight, and two thirds of the halved distance.  One
+quarter more, and that is not tight; so a steady load cannot halve and grow for ever.
 """
 
-TIGHT: Final = 3 / 4
-"""The part of a grown distance that may be used up during one flight.
+TIGHT: Final = 3 / 5
+"""The part of a grown distance that one flight may use up.
 
-The next flight may be slower, or the load higher, by a third without anybody starving.
+The next flight may take two thirds more, since the store is slower or the load is higher, without
+anybody starving.
 """
+
+FINER: Final = 4
+"""A tight flight makes the distance longer by one such part, where a starvation doubles it."""
 
 
 class Pace:
@@ -50,7 +55,6 @@ class Pace:
     __slots__ = (
         "_excused",
         "_low_water",
-        "_tight_flights",
         "_under_way",
         "distance",
         "limit",
@@ -71,13 +75,12 @@ class Pace:
         self.limit = max(safe_distance, min(max_distance, max_ids_ahead // step))
         self._low_water = 0
         self._under_way = 0  # segments used up while a flight is under way, by the last ones
-        self._tight_flights = 0  # in a row
         self._excused = False  # a starvation has been put down to a distance not stocked up yet
 
     def rest(self) -> None:
         """Begin anew, at the safe distance."""
         self.distance = self.safe_distance
-        self._low_water = self._under_way = self._tight_flights = 0
+        self._low_water = self._under_way = 0
         self._excused = False
 
     @property
@@ -102,9 +105,10 @@ class Pace:
     def landed(self, *, taken: int, demand: float, starved: bool) -> bool:
         """Adapt to what happened while a flight was under way; return whether the distance grew.
 
-        A starvation doubles the distance once.  It is excused a single time if the ids in hand at
-        take-off, at the speed at which they went, show that the distance would have been long
-        enough: it was doubled before, and has not been stocked up to it yet.
+        A starvation doubles the distance, and a tight flight makes it longer by a quarter before
+        anybody starves.  A starvation is excused a single time if the ids in hand at take-off, at
+        the speed at which they went, show that the distance would have been long enough: it was
+        doubled before, and has not been stocked up to it yet.
 
         Args:
             taken: ids taken between take-off and landing.
@@ -116,17 +120,14 @@ class Pace:
         lately = max(taken // self.step, self._under_way // 2)
         self._under_way = 0 if blip else min(lately, self.distance)
         enough = demand <= self.target * TIGHT
-        if not starved:
-            # One alone may be a hiccup, and the margin has covered it.
-            self._tight_flights = 0 if enough else self._tight_flights + 1
-            if self._tight_flights < 2 or not self.is_grown:  # noqa: PLR2004 - twice in a row
-                return False
+        if not starved and (enough or not self.is_grown):
+            return False
         if enough and not self._excused:
             self._excused = True
             return False
         before = self.distance
-        self.distance = min(before * 2, self.limit)
-        self._low_water = self._tight_flights = 0  # the quiet period under way ends nothing
+        self.distance = min(before + (before if starved else -(-before // FINER)), self.limit)
+        self._low_water = 0  # the quiet period under way ends nothing
         self._excused = False
         return self.distance > before
 

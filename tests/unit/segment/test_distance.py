@@ -46,6 +46,20 @@ async def starve(chain: SegmentChainId, store: GatedDistributor, *, callers: int
         store.open()
 
 
+async def test_the_order_goes_out_with_the_first_missing_segment(clock: ManualClock) -> None:
+    """However long the chain is: a long piece would hide the boundary where it has to be sent."""
+    store = WrappedDistributor(counter(step=1000))
+    async with SegmentChainId(store, safe_distance=30, clock=clock) as chain:
+        await settle()
+        for _ in range(1000):
+            chain.next_id_nowait()
+        await settle()
+        assert store.steps == [30_000], "the first boundary comes with the next id"
+        chain.next_id_nowait()
+        await settle()
+        assert store.steps == [30_000, 1000, 1000], "and one id is missing when it has landed"
+
+
 @pytest.mark.parametrize("safe_distance", [1, 2, 7])
 async def test_the_first_trip_brings_the_safe_distance(
     safe_distance: int, clock: ManualClock, ear: Ear

@@ -87,16 +87,32 @@ def test_what_a_flight_uses_up_is_bought_with_the_next() -> None:
     assert pace.missing(160, 0) == 0
 
 
-def test_a_grown_distance_that_gets_tight_doubles_before_anybody_starves() -> None:
-    """When a flight used up more than three quarters of it."""
+def test_a_tight_flight_makes_a_grown_distance_longer_before_anybody_starves() -> None:
+    """By a quarter, when a flight used up more than three fifths of it; at rest it is nothing."""
     pace = Pace(step=10, safe_distance=2)
+    assert not pace.landed(taken=19, demand=20 * TIGHT + 1, starved=False)
     starve(pace, 2)
-    assert not pace.landed(taken=60, demand=80 * TIGHT, starved=False)
-    assert not pace.landed(taken=61, demand=80 * TIGHT + 1, starved=False), "one is a hiccup"
-    assert not pace.landed(taken=60, demand=80 * TIGHT, starved=False)
-    assert not pace.landed(taken=61, demand=80 * TIGHT + 1, starved=False), "not in a row"
-    assert pace.landed(taken=61, demand=80 * TIGHT + 1, starved=False)
-    assert pace.distance == 16
+    assert not pace.landed(taken=48, demand=80 * TIGHT, starved=False)
+    assert pace.landed(taken=49, demand=80 * TIGHT + 1, starved=False)
+    assert pace.distance == 10
+    assert pace.landed(taken=99, demand=99, starved=False)
+    assert pace.distance == 13, "rounded up"
+
+
+def test_a_steady_load_does_not_halve_and_grow_for_ever() -> None:
+    """Just calm enough for halving, it grows by one quarter, and is not calm enough any more."""
+    pace = Pace(step=100, safe_distance=2)
+    starve(pace, 5)
+    load = int(pace.target / 3) - 1
+    distances = []
+    for _ in range(8):
+        pace.end_period(pace.target, idle=False)
+        for _ in range(100):
+            pace.landed(taken=load, demand=load, starved=False)
+            pace.note(pace.target - load)
+        pace.end_period(pace.target, idle=False)
+        distances.append(pace.distance)
+    assert distances == [32] + [40] * 7
 
 
 def test_a_distance_that_is_not_stocked_up_yet_is_excused_once() -> None:
