@@ -1,7 +1,4 @@
-"""The contracts: what a generator, a distributor, a store and a clock promise to each other.
-
-Bring your own store by writing one class with one coroutine; see `IdSegmentDistributor`.
-"""
+"""The contracts of a generator, a segment distributor and a clock."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from .errors import InvalidArgumentError, WouldBlock
+from ..errors import InvalidArgumentError, WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -24,11 +20,11 @@ __all__ = (
     "DEFAULT_STEP",
     "MAX_ID",
     "Clock",
-    "Counter",
     "IdGenerator",
     "IdSegmentDistributor",
     "Statistics",
-    "Store",
+    "check_integer",
+    "check_text",
 )
 
 MAX_ID: Final = 2**63 - 1
@@ -38,7 +34,7 @@ DEFAULT_NAMESPACE: Final = "cosid"
 """CosId's own default (``cosid.namespace``)."""
 
 DEFAULT_STEP: Final = 1000
-"""Ids per segment.  CosId's code says 10, its benchmarks and every deployment guide 100 to 1000."""
+"""Ids per segment.  CosId's code says 10, its benchmarks and deployment guides 100 to 1000."""
 
 
 class Clock(ABC):
@@ -209,10 +205,10 @@ class IdSegmentDistributor(ABC):
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        _check_text("namespace", namespace)
-        _check_text("name", name)
-        _check_integer("offset", offset, at_least=0)
-        _check_integer("step", step, at_least=1)
+        check_text("namespace", namespace)
+        check_text("name", name)
+        check_integer("offset", offset, at_least=0)
+        check_integer("step", step, at_least=1)
         self.namespace = namespace
         self.name = name
         self.offset = offset
@@ -272,119 +268,24 @@ class IdSegmentDistributor(ABC):
         return f"<{type(self).__name__} {self.namespaced_name} step={self.step}>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counter:
-    """One counter as it lies in a store.
-
-    Attributes:
-        namespaced_name: ``{namespace}.{name}``.
-        last_max_id: the last max id handed out; the next id is above it.
-        last_fetch_time: unix time in seconds of the last fetch, or None where the store keeps none.
-    """
-
-    namespaced_name: str
-    last_max_id: int
-    last_fetch_time: int | None = None
-
-
-class Store(ABC):
-    """One server or file that keeps many counters; what ``connect(url)`` and the CLI work on.
-
-    Made from the user's client, which it then never closes, or from a URL.
-    """
-
-    __slots__ = ()
-
-    @abstractmethod
-    def segment_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> IdSegmentDistributor:
-        """Return a distributor on this store's connections; nothing is sent yet.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range, or the name is too long.
-        """
-
-    @abstractmethod
-    async def create_schema(self) -> None:
-        """Create the tables if they are missing; does nothing on a store without any.
-
-        Raises:
-            StoreError: the store refuses or cannot be reached.
-        """
-
-    @abstractmethod
-    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
-        """Return the counters, ordered by name.
-
-        Args:
-            namespace: only the ones of this namespace; None for all.
-
-        Raises:
-            StoreError: the store refuses or cannot be reached.
-        """
-
-    @abstractmethod
-    async def set_floor(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
-    ) -> Counter:
-        """Raise a counter so that every further id is above ``above``; never lower it.
-
-        One atomic compare-and-raise, safe to repeat; creates a missing counter.  Generators that
-        hold segments keep them: close those that may hold ids at or below ``above`` first.
-
-        Args:
-            namespace: the counter's namespace.
-            name: the counter's name.
-            above: the highest id known to have been handed out, 0 to 2^63-1.
-
-        Returns:
-            The counter as it is now.
-
-        Raises:
-            InvalidArgumentError: ``above`` is outside its range.
-            StoreError: the store refuses or cannot be reached.
-        """
-
-    @abstractmethod
-    async def aclose(self) -> None:
-        """Close the connections that this store opened itself."""
-
-    async def aopen(self) -> None:
-        """Get ready in this process and loop; connections are opened on first use.
-
-        Raises:
-            ForkedError: it lives on a client of the parent process.
-        """
-
-    async def __aenter__(self) -> Self:
-        """Return the store, ready in this process; connections are opened on first use."""
-        await self.aopen()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close the store."""
-        await self.aclose()
-
-
-def _check_text(argument: str, value: object) -> None:
+def check_text(argument: str, value: object, *, at_most: int | None = None) -> None:
+    """Raise unless it is a text that every store can hold."""
     # NUL cannot be stored by PostgreSQL and ends a C string in SQLite.
     if not isinstance(value, str) or not value or "\0" in value:
         expected = "a text that is not empty, without NUL"
         raise InvalidArgumentError(argument, value, expected=expected)
+    if at_most is None:
+        return
+    if len(value) > at_most:
+        raise InvalidArgumentError(argument, value, expected=f"at most {at_most} characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise InvalidArgumentError(argument, value, expected="a text that UTF-8 can hold") from None
 
 
-def _check_integer(argument: str, value: object, *, at_least: int, at_most: int = MAX_ID) -> None:
+def check_integer(argument: str, value: object, *, at_least: int, at_most: int = MAX_ID) -> None:
+    """Raise unless it is an integer in the range."""
     # bool is an int to isinstance; step=True is a mistake all the same.
     if type(value) is not int or not at_least <= value <= at_most:
         raise InvalidArgumentError(

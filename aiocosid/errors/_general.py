@@ -1,9 +1,4 @@
-"""Every error that aiocosid raises, on one page.
-
-All of them are `CosIdError`.  An error carries its facts as attributes and builds its sentence
-from them; the sentence says what happened, which limit was met, and what to do.  A driver's own
-exception is never raised to the user: it is the ``__cause__``.
-"""
+"""The root of the errors; what every room raises, and what the stores and segments do."""
 
 from __future__ import annotations
 

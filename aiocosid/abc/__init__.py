@@ -1,0 +1,40 @@
+"""The contracts: what a generator, a distributor, a store and a clock promise to each other.
+
+Bring your own store by writing one class with one coroutine; see `IdSegmentDistributor`.
+"""
+
+from __future__ import annotations
+
+from ._ids import DEFAULT_NAMESPACE as DEFAULT_NAMESPACE
+from ._ids import DEFAULT_STEP as DEFAULT_STEP
+from ._ids import MAX_ID as MAX_ID
+from ._ids import Clock as Clock
+from ._ids import IdGenerator as IdGenerator
+from ._ids import IdSegmentDistributor as IdSegmentDistributor
+from ._ids import Statistics as Statistics
+from ._machine import DEFAULT_GUARD_INTERVAL as DEFAULT_GUARD_INTERVAL
+from ._machine import DEFAULT_SAFE_GUARD as DEFAULT_SAFE_GUARD
+from ._machine import InstanceId as InstanceId
+from ._machine import Machine as Machine
+from ._machine import MachineGrant as MachineGrant
+from ._machine import MachineIdDistributor as MachineIdDistributor
+from ._store import Counter as Counter
+from ._store import Store as Store
+
+__all__ = (
+    "DEFAULT_GUARD_INTERVAL",
+    "DEFAULT_NAMESPACE",
+    "DEFAULT_SAFE_GUARD",
+    "DEFAULT_STEP",
+    "MAX_ID",
+    "Clock",
+    "Counter",
+    "IdGenerator",
+    "IdSegmentDistributor",
+    "InstanceId",
+    "Machine",
+    "MachineGrant",
+    "MachineIdDistributor",
+    "Statistics",
+    "Store",
+)

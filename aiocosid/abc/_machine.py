@@ -1,0 +1,219 @@
+"""The contract of who hands out machine ids."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from ..errors import InvalidArgumentError
+from ._ids import DEFAULT_NAMESPACE, check_integer, check_text
+
+__all__ = (
+    "DEFAULT_GUARD_INTERVAL",
+    "DEFAULT_SAFE_GUARD",
+    "INSTANCE_ID_WIDTH",
+    "MAX_MACHINE_BITS",
+    "InstanceId",
+    "Machine",
+    "MachineGrant",
+    "MachineIdDistributor",
+    "check_machine_bits",
+)
+
+DEFAULT_SAFE_GUARD: Final = 300.0
+"""Seconds; CosId's safe guard duration (``cosid.machine.guarder.safe-guard-duration``, PT5M)."""
+
+DEFAULT_GUARD_INTERVAL: Final = 60.0
+"""Seconds; CosId's guarder runs as often."""
+
+NAME_WIDTH: Final = 91
+"""Characters; ``{namespace}.{8 digits}`` has to fit CosId's varchar(100)."""
+
+INSTANCE_ID_WIDTH: Final = 100
+"""Characters; CosId's varchar(100)."""
+
+MAX_MACHINE_BITS: Final = 31
+"""CosId counts machine ids in a Java ``int``."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceId:
+    """Who holds a machine id: CosId's instance id.
+
+    Attributes:
+        text: `host:port`, or any text of 1 to 100 characters that no other instance has.
+        stable: whether the same instance comes back under the same text, as a StatefulSet's pod
+            does.  A stable instance keeps its machine id when it is closed, and nobody else is
+            given it, however long it is silent.
+    """
+
+    text: str
+    stable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MachineGrant:
+    """A machine id that was handed out.
+
+    Attributes:
+        machine_id: 0 to ``2^bits - 1``.
+        floor_ms: unix time in milliseconds that every id's time has to be *above*: the highest of
+            the former owner's last sign of life and time mark; -1 if nobody had it before.
+    """
+
+    machine_id: int
+    floor_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One machine id as it lies in a store.
+
+    Attributes:
+        namespace: where it counts.
+        machine_id: the number.
+        instance_id: who holds it; empty if it was given back.
+        last_timestamp_ms: the holder's last sign of life, unix time in milliseconds.
+        mark_ms: no id was issued with a later time; -1 where the holder keeps no mark (CosId's).
+        stable: whether the holder told us that it is stable; CosId keeps no note of it.
+    """
+
+    namespace: str
+    machine_id: int
+    instance_id: str
+    last_timestamp_ms: int
+    mark_ms: int = -1
+    stable: bool = False
+
+
+class MachineIdDistributor(ABC):
+    """Hands out the machine ids of one namespace, each to one instance at a time.
+
+    It is the store's side alone: one atomic step a call, no clock and no task of its own.
+    `aiocosid.machine.MachineIdLease` calls it, and knows how long an id may be used.  Check your
+    own with `aiocosid.testing.MachineIdDistributorContract`.
+
+    Attributes:
+        namespace: groups the machines of one system.
+        instance_id: who asks.
+        safe_guard: seconds without a sign of life after which an id whose owner is not stable may
+            be handed to somebody else; CosId's default is 300.
+        interval: seconds between two signs of life.
+    """
+
+    __slots__ = ("__weakref__", "instance_id", "interval", "namespace", "safe_guard")
+
+    store: str = "store"
+    """The kind of store, for error messages."""
+
+    is_leased: bool = True
+    """Whether an id is lost without a sign of life; False where a lock of the system holds it."""
+
+    def __init__(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> None:
+        """Describe who asks; nothing is sent yet.
+
+        Args:
+            namespace: not empty, without NUL.
+            instance_id: its text is 1 to 100 characters, without NUL.
+            safe_guard: seconds, above three intervals; ``inf`` for ids that are never recycled.
+            interval: seconds, above 0.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        check_text("namespace", namespace, at_most=NAME_WIDTH)
+        check_text("instance_id", instance_id.text, at_most=INSTANCE_ID_WIDTH)
+        if not 0 < interval < inf:
+            raise InvalidArgumentError("interval", interval, expected="seconds, above 0")
+        if not safe_guard > 3 * interval:
+            expected = f"seconds, above three intervals of {interval:g} s"
+            raise InvalidArgumentError("safe_guard", safe_guard, expected=expected)
+        self.namespace = namespace
+        self.instance_id = instance_id
+        self.safe_guard = safe_guard
+        self.interval = interval
+
+    @abstractmethod
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        """Take a machine id: the own one, else one given back, else a new one, else an expired one.
+
+        One atomic step.  Safe to be applied twice: the second time the instance finds its own.  A
+        cancelled call may have taken effect; the id is found again by the same instance, and is
+        recycled after the safe guard duration otherwise.
+
+        Args:
+            bits: width of the machine id, 1 to 31; all of a namespace use one width.
+            now_ms: our wall clock, the first sign of life.
+            latest_ms: an id that has to wait for a later floor is taken only if there is no other;
+                if it is our own, and we are not stable, it is given back then.
+
+        Raises:
+            MachineIdOverflowError: all ``2^bits`` are held.
+            InvalidArgumentError: ``bits`` is outside its range.
+            StoreError: the store refuses or cannot be reached.
+        """
+
+    @abstractmethod
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        """Give a sign of life, and raise the time mark; never lowers either.
+
+        One atomic step, safe to be applied twice.
+
+        Args:
+            machine_id: the one that was handed out to this instance.
+            now_ms: our wall clock.
+            mark_ms: no id with a later time will be issued before the next call has succeeded.
+
+        Raises:
+            MachineIdLostError: somebody else holds the id, or nobody; nothing was written.
+            StoreError: the store refuses or cannot be reached.
+        """
+
+    @abstractmethod
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        """Give the id back; does nothing if it is not ours any more.
+
+        One atomic step, safe to be applied twice.  A stable instance stays its owner.
+
+        Args:
+            machine_id: the one that was handed out to this instance.
+            last_ms: no id with a later time was issued: the mark is lowered to it; -1 if none was
+                issued at all since the id was taken, which leaves the mark as it is.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+
+    async def aopen(self) -> None:
+        """Get ready in this process and loop; called whenever a lease on it is opened.
+
+        Raises:
+            ForkedError: it lives on a client of the parent process.
+            MachineIdInUseError: a lock of the system is held by another process.
+        """
+
+    async def aclose(self) -> None:
+        """Release what this object has opened itself; never what the user passed in."""
+
+    def __repr__(self) -> str:
+        """Name the namespace and who asks."""
+        return f"<{type(self).__name__} {self.namespace} {self.instance_id.text}>"
+
+
+def check_machine_bits(bits: int) -> int:
+    """Return how many machine ids there are of that width.
+
+    Raises:
+        InvalidArgumentError: the width is not 1 to 31.
+    """
+    check_integer("bits", bits, at_least=1, at_most=MAX_MACHINE_BITS)
+    return 1 << bits

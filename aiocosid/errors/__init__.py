@@ -1,0 +1,68 @@
+"""Every error that aiocosid raises, on one page.
+
+All of them are `CosIdError`.  An error carries its facts as attributes and builds its sentence
+from them; the sentence says what happened, which limit was met, and what to do.  A driver's own
+exception is never raised to the user: it is the ``__cause__``.
+"""
+
+from __future__ import annotations
+
+from ._general import BusyError as BusyError
+from ._general import ClosedError as ClosedError
+from ._general import CorruptCounterError as CorruptCounterError
+from ._general import CosIdError as CosIdError
+from ._general import ForkedError as ForkedError
+from ._general import IdOverflowError as IdOverflowError
+from ._general import InvalidArgumentError as InvalidArgumentError
+from ._general import MissingExtraError as MissingExtraError
+from ._general import NameTooLongError as NameTooLongError
+from ._general import NotOpenError as NotOpenError
+from ._general import SchemaMissingError as SchemaMissingError
+from ._general import SegmentUnavailableError as SegmentUnavailableError
+from ._general import StoreAuthenticationError as StoreAuthenticationError
+from ._general import StoreError as StoreError
+from ._general import StoreRolledBackError as StoreRolledBackError
+from ._general import StoreUnavailableError as StoreUnavailableError
+from ._general import UnsupportedRuntimeError as UnsupportedRuntimeError
+from ._general import WouldBlock as WouldBlock
+from ._general import WrongLoopError as WrongLoopError
+from ._snowflake import ClockTooFarForwardError as ClockTooFarForwardError
+from ._snowflake import ClockTooManyBackwardsError as ClockTooManyBackwardsError
+from ._snowflake import CorruptMachineStateError as CorruptMachineStateError
+from ._snowflake import InvalidIdError as InvalidIdError
+from ._snowflake import LayoutExpiredError as LayoutExpiredError
+from ._snowflake import MachineIdInUseError as MachineIdInUseError
+from ._snowflake import MachineIdLostError as MachineIdLostError
+from ._snowflake import MachineIdOverflowError as MachineIdOverflowError
+from ._snowflake import MachineIdUnavailableError as MachineIdUnavailableError
+
+__all__ = (
+    "BusyError",
+    "ClockTooFarForwardError",
+    "ClockTooManyBackwardsError",
+    "ClosedError",
+    "CorruptCounterError",
+    "CorruptMachineStateError",
+    "CosIdError",
+    "ForkedError",
+    "IdOverflowError",
+    "InvalidArgumentError",
+    "InvalidIdError",
+    "LayoutExpiredError",
+    "MachineIdInUseError",
+    "MachineIdLostError",
+    "MachineIdOverflowError",
+    "MachineIdUnavailableError",
+    "MissingExtraError",
+    "NameTooLongError",
+    "NotOpenError",
+    "SchemaMissingError",
+    "SegmentUnavailableError",
+    "StoreAuthenticationError",
+    "StoreError",
+    "StoreRolledBackError",
+    "StoreUnavailableError",
+    "UnsupportedRuntimeError",
+    "WouldBlock",
+    "WrongLoopError",
+)

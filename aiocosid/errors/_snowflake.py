@@ -1,0 +1,154 @@
+"""The errors of clocks, layouts and machine ids."""
+
+from __future__ import annotations
+
+from ._general import CosIdError, InvalidArgumentError, StoreError
+
+__all__ = (
+    "ClockTooFarForwardError",
+    "ClockTooManyBackwardsError",
+    "CorruptMachineStateError",
+    "InvalidIdError",
+    "LayoutExpiredError",
+    "MachineIdInUseError",
+    "MachineIdLostError",
+    "MachineIdOverflowError",
+    "MachineIdUnavailableError",
+)
+
+
+class InvalidIdError(InvalidArgumentError):
+    """A number or text is no id of the layout it is read with."""
+
+
+class LayoutExpiredError(CosIdError, OverflowError):
+    """The layout's time field has no room for the current time: no id can be made any more.
+
+    Attributes:
+        last_instant: the last moment of which there can be ids, ISO 8601 in UTC.
+    """
+
+    def __init__(self, layout: str, *, last_instant: str, remedy: str) -> None:
+        super().__init__(f"{layout} ended at {last_instant}; {remedy}")
+        self.last_instant = last_instant
+
+
+class ClockTooManyBackwardsError(CosIdError):
+    """The wall clock is too far behind the last id's time, or behind a stored one, to wait.
+
+    Attributes:
+        backwards: seconds that the clock is behind.
+        threshold: seconds that a call waits for it at most (`broken_threshold`).
+    """
+
+    retryable = True
+
+    def __init__(self, *, backwards: float, threshold: float) -> None:
+        super().__init__(
+            f"the wall clock is {backwards:g} s behind the last id's time, more than the "
+            f"{threshold:g} s that are waited for (broken_threshold); set the clock right"
+        )
+        self.backwards = backwards
+        self.threshold = threshold
+
+
+class ClockTooFarForwardError(CosIdError):
+    """The wall clock jumped further ahead than `max_forward_jump` allows.
+
+    Attributes:
+        forward: seconds that it jumped.
+        limit: seconds that are allowed.
+    """
+
+    retryable = True
+
+    def __init__(self, *, forward: float, limit: float) -> None:
+        super().__init__(
+            f"the wall clock jumped {forward:g} s ahead, more than the {limit:g} s allowed "
+            "(max_forward_jump); set the clock right, or open the generator anew if it is right now"
+        )
+        self.forward = forward
+        self.limit = limit
+
+
+class MachineIdOverflowError(CosIdError):
+    """All machine ids of the namespace are held; none is ever given out twice instead.
+
+    Attributes:
+        namespace: the namespace.
+        size: how many machine ids there are.
+        holders: some of those who hold them.
+    """
+
+    retryable = True
+
+    def __init__(self, namespace: str, *, size: int, holders: tuple[str, ...] = ()) -> None:
+        held = f", by {', '.join(holders)}" if holders else ""
+        held += ", ..." if 0 < len(holders) < size else ""
+        super().__init__(
+            f"all {size} machine ids of namespace {namespace!r} are held{held}; "
+            "close an instance, use more machine bits, or wait for the safe guard duration of "
+            "those that died ('aiocosid machines list' shows them)"
+        )
+        self.namespace = namespace
+        self.size = size
+        self.holders = holders
+
+
+class MachineIdLostError(CosIdError):
+    """The machine id is not ours any more: somebody else holds it, or its lease ran out.
+
+    Attributes:
+        namespace: the namespace.
+        machine_id: the machine id.
+    """
+
+    def __init__(self, namespace: str, machine_id: int, *, reason: str) -> None:
+        super().__init__(f"machine id {machine_id} of namespace {namespace!r} is lost: {reason}")
+        self.namespace = namespace
+        self.machine_id = machine_id
+
+
+class MachineIdInUseError(CosIdError):
+    """The machine id, or the instance id, is held by another process or object on this machine.
+
+    Attributes:
+        what: what is held.
+    """
+
+    def __init__(self, what: str, *, holder: str) -> None:
+        super().__init__(f"{what} is in use by {holder}")
+        self.what = what
+
+
+class MachineIdUnavailableError(CosIdError):
+    """No machine id could be had, or kept, in time; the store's own error is the ``__cause__``.
+
+    Attributes:
+        namespace: the namespace.
+        waited: seconds that the caller waited.
+    """
+
+    retryable = True
+
+    def __init__(self, namespace: str, *, waited: float, reason: str = "") -> None:
+        super().__init__(
+            f"no machine id of namespace {namespace!r} could be had within {waited:g} s"
+            + (f": {reason}" if reason else "")
+        )
+        self.namespace = namespace
+        self.waited = waited
+
+
+class CorruptMachineStateError(StoreError):
+    """A stored machine state is damaged; no id is handed out on a guess.
+
+    Attributes:
+        place: the file, key or row that is damaged.
+    """
+
+    def __init__(self, store: str, *, place: str, found: str) -> None:
+        super().__init__(
+            store, f"{place} holds {found}, not 'machine_id|timestamp_ms'; repair or remove it"
+        )
+        self.place = place
