@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from ._ids import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
+from ._machine import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
+
+    from ._machine import InstanceId, Machine, MachineIdDistributor
 
 __all__ = ("Counter", "Store")
 
