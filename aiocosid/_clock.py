@@ -10,6 +10,7 @@ import anyio
 from .abc import Clock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
 __all__ = ("SYSTEM_CLOCK", "SystemClock")
@@ -27,6 +28,10 @@ class SystemClock(Clock):
     def now_ms(self) -> int:
         """Return the system's wall clock in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
+
+    def wall_reader(self) -> Callable[[], int]:
+        """Return the system call itself."""
+        return time.time_ns
 
     async def sleep(self, seconds: float) -> None:
         """Suspend the calling task on the event loop's timer."""

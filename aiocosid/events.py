@@ -10,11 +10,16 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 __all__ = (
+    "ClockBackwards",
     "DistanceChanged",
     "Event",
     "FetchFailed",
     "IdsDiscarded",
     "Instrument",
+    "MachineIdDistributed",
+    "MachineIdGuardFailed",
+    "MachineIdGuarded",
+    "MachineIdLost",
     "SegmentFetched",
     "Starved",
     "WaitTimedOut",
@@ -106,6 +111,71 @@ class IdsDiscarded(Event):
 
     count: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockBackwards(Event):
+    """The wall clock is behind the last id's time, and callers wait for it.
+
+    Attributes:
+        backwards: seconds that it is behind.
+    """
+
+    backwards: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineIdDistributed(Event):
+    """A machine id was taken; ``name`` is the instance id.
+
+    Attributes:
+        machine_id: the id.
+        wait: seconds until the former owner's time mark has passed.
+    """
+
+    machine_id: int
+    wait: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineIdGuarded(Event):
+    """The store has taken a sign of life; ``name`` is the instance id.
+
+    Attributes:
+        machine_id: the id.
+        mark_ms: the new time mark, unix time in milliseconds.
+        took: seconds that the store needed.
+    """
+
+    machine_id: int
+    mark_ms: int
+    took: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineIdGuardFailed(Event):
+    """The store did not take a sign of life, or gave no machine id; ``name`` is the instance id.
+
+    Attributes:
+        error: what it answered.
+        attempt: how many calls have failed in a row, this one included.
+    """
+
+    error: Exception
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineIdLost(Event):
+    """The machine id belongs to somebody else; ``name`` is the instance id.
+
+    Attributes:
+        machine_id: the id that was lost.
+        error: how that came out.
+    """
+
+    machine_id: int
+    error: Exception
 
 
 @runtime_checkable

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ..errors import InvalidArgumentError, WouldBlock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -52,6 +53,10 @@ class Clock(ABC):
     @abstractmethod
     def now_ms(self) -> int:
         """Return the wall clock in milliseconds since 1970-01-01T00:00Z; it may step either way."""
+
+    def wall_reader(self) -> Callable[[], int]:
+        """Return the fastest function that reads the wall clock, in nanoseconds since 1970."""
+        return lambda: self.now_ms() * 1_000_000
 
     @abstractmethod
     async def sleep(self, seconds: float) -> None:

@@ -16,8 +16,8 @@ from ._options import check_integer
 from ._segment import FOREVER
 from ._statistics import SegmentStatistics
 from ._supply import Supply
-from ._turns import TurnLine
-from ._waiters import Waiter
+from .._turns import TurnLine
+from .._waiters import Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

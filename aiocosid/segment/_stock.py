@@ -13,7 +13,7 @@ from ..errors import CosIdError, ForkedError
 from ..events import DistanceChanged, Event, IdsDiscarded, Starved
 from ._chain import IdSegmentChain
 from ._statistics import RateMeter
-from ._waiters import WaiterQueue
+from .._waiters import WaiterQueue
 
 if TYPE_CHECKING:
     from ..abc import Clock, IdSegmentDistributor

@@ -69,6 +69,10 @@ class ManualClock(Clock):
         """Return what the wall clock shows, in milliseconds since 1970."""
         return (self._wall + self._now) // NS_PER_MS
 
+    def wall_reader(self) -> Callable[[], int]:
+        """Return a function that reads the wall clock to the nanosecond."""
+        return lambda: self._wall + self._now
+
     async def sleep(self, seconds: float) -> None:
         """Suspend the calling task until the clock was advanced by ``seconds``."""
         if seconds <= 0:

@@ -19,7 +19,7 @@ MODULES = load()
 KNOWN = set(MODULES)
 
 # What lies under everything: it knows no generator, no store and no event of the outside.
-LEAVES = {"errors", "events", "_clock", "_fork", "_loop", "abc"}
+LEAVES = {"errors", "events", "_clock", "_fork", "_loop", "_turns", "_waiters", "abc"}
 GROUND = LEAVES | {"_component", "settings"}
 ROOMS = GROUND | {"segment", "snowflake", "machine", "converter", "sharding", "provider"}
 PUBLIC = {"", "stores", "compat"} | {room for room in ROOMS if not room.startswith("_")}
@@ -35,12 +35,14 @@ MAY_IMPORT = {
     "_clock": {"abc", "errors"},
     "_fork": {"errors"},
     "_loop": {"errors"},
+    "_turns": set[str](),
+    "_waiters": {"errors"},
     "_component": LEAVES,
     "settings": {"abc", "errors"},
     "converter": {"abc", "errors"},
     "sharding": {"abc", "errors"},
     "segment": GROUND,
-    "snowflake": GROUND,
+    "snowflake": GROUND | {"machine"},
     "machine": GROUND,
     "stores": GROUND,
     "compat": GROUND | {"stores"},
@@ -59,8 +61,12 @@ PURE = (
     "segment/_segment.py",
     "segment/_chain.py",
     "segment/_pace.py",
-    "segment/_waiters.py",
+    "_waiters.py",
+    "snowflake/_calendar.py",
+    "snowflake/_cosid_state.py",
+    "snowflake/_friendly.py",
     "snowflake/_layout.py",
+    "snowflake/_layouts.py",
     "snowflake/_sequencer.py",
     "converter/",
     "sharding/",

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from aiocosid.segment._turns import TurnLine
+from aiocosid._turns import TurnLine
 from aiocosid.testing import settle
 
 from ._kit import Call

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from aiocosid.errors import ClosedError
-from aiocosid.segment._waiters import Waiter, WaiterQueue
+from aiocosid._waiters import Waiter, WaiterQueue
 
 
 class Stock:

@@ -1,0 +1,263 @@
+"""Which ids may be stamped at a given time.  Pure.
+
+A position, tick and sequence, that only goes forward.  Every id is stamped with a tick at or below
+the clock reading that it was asked with, above the floor that the machine id came with, and at or
+below the limit that its lease allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import length_hint
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ._layout import SnowflakeLayout
+
+__all__ = (
+    "EMPTY",
+    "FOREVER_MS",
+    "MAX_TICKS_BACK",
+    "PIECE",
+    "Behind",
+    "Full",
+    "Limited",
+    "Sequencer",
+)
+
+PIECE: Final = 10_000
+"""Ids between two turns of the event loop at most."""
+
+MAX_TICKS_BACK: Final = 3
+"""Unused ticks in the past that may still be filled: a sleep until the next tick overshoots."""
+
+FOREVER_MS: Final = 2**62
+"""A limit that no clock reaches."""
+
+NS_PER_MS: Final = 1_000_000
+
+EMPTY: Final[Iterator[int]] = iter(range(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """The sequence of the current tick is used up.
+
+    Attributes:
+        until_ms: when the next tick begins.
+    """
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The clock is behind the last id's time.
+
+    Attributes:
+        until_ms: what the clock has to show for the next id.
+        by_ms: how far it is behind that.
+        is_floor: whether it is behind what a former owner of the machine id may have issued.
+    """
+
+    until_ms: int
+    by_ms: int
+    is_floor: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """The lease does not allow ids of this time."""
+
+
+Refusal = Full | Behind | Limited
+
+
+class Sequencer:
+    """Stamps the ids of one machine id and layout; shared by all who issue under one name.
+
+    CosId's sequence rule: it rises from tick to tick and begins anew only above a threshold, so
+    that at a low rate ``id % n`` is spread evenly; the first one is 1, and 0 follows only upon a
+    tick that was used up.
+
+    Attributes:
+        layout: composes the ids.
+        reset_threshold: the sequence begins anew in a new tick once it has come so far; None for 0
+            in each tick.
+        term: the term of the lease that it stamps under; set by whoever calls `move`.
+        piece: ids in hand, to be stepped by whoever finds the clock between the two bounds.
+        begin_ns: the earliest clock reading, in nanoseconds, at which they may be handed out.
+        until_ns: the reading from which on they may not.
+        issued: ids handed out so far, without those taken from the piece in hand.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_first",
+        "_is_touched",
+        "_is_wrapped",
+        "_machine_id",
+        "_max_sequence",
+        "_sequence",
+        "_size",
+        "_tick",
+        "begin_ns",
+        "issued",
+        "layout",
+        "piece",
+        "reset_threshold",
+        "term",
+        "until_ns",
+    )
+
+    def __init__(
+        self,
+        layout: SnowflakeLayout,
+        *,
+        machine_id: int,
+        floor_tick: int,
+        reset_threshold: int | None,
+        term: int = 0,
+    ) -> None:
+        """Begin above a tick.
+
+        Args:
+            layout: composes the ids.
+            machine_id: goes into each of them.
+            floor_tick: no id has this tick or an earlier one.
+            reset_threshold: see the attribute.
+            term: see the attribute.
+        """
+        self.layout = layout
+        self._max_sequence = layout.max_sequence
+        self.reset_threshold = reset_threshold
+        self._sequence = 0
+        self.issued = 0
+        self.piece: Iterator[int] = EMPTY
+        self.begin_ns = self.until_ns = 0
+        self._first = self._size = 0
+        self.term = term
+        self._tick = floor_tick
+        self.move(machine_id, floor_tick)
+
+    def move(self, machine_id: int, floor_tick: int) -> None:
+        """Go on with another machine id, above its floor and above every id issued so far."""
+        self.settle()
+        self._machine_id = machine_id
+        self._tick = max(floor_tick, self._tick)
+        self._is_wrapped = False
+        self._is_touched = False  # whether an id of the current tick has been set aside
+
+    @property
+    def last_ms(self) -> int:
+        """The time of the last id, or of the floor, in milliseconds since 1970."""
+        return self.layout.ms_of(self._tick)
+
+    @property
+    def handed_out(self) -> int:
+        """How many ids were handed out so far."""
+        return self.issued + (self._size - length_hint(self.piece) if self._size else 0)
+
+    @property
+    def in_hand(self) -> int:
+        """How many ids the piece has left."""
+        return length_hint(self.piece)
+
+    def settle(self) -> None:
+        """Take back what is left of the piece: nobody steps it any more."""
+        if self.piece is EMPTY:
+            return
+        taken = self._size - length_hint(self.piece)
+        self.piece = EMPTY
+        self.begin_ns = self.until_ns = self._size = 0
+        self.issued += taken
+        self._sequence = self._first + taken - 1
+        if taken == 0:
+            # As if the tick had not been entered; its first sequence comes again.
+            self._is_wrapped = self._first == 0
+
+    def install(self, now_ms: int, limit_ms: int) -> Refusal | None:
+        """Put a piece in hand for single ids; None if there is one now."""
+        self.settle()
+        now_tick = self.layout.tick_at(now_ms)
+        refusal = self._check(now_tick, now_ms, limit_ms)
+        if refusal is not None:
+            return refusal
+        slot = self._slot(now_tick, filling=False)
+        if slot is None:
+            return Full(self.layout.ms_of(now_tick + 1))
+        tick, first = slot
+        stop = min(first + PIECE, self._max_sequence + 1)
+        self._tick, self._first, self._size = tick, first, stop - first
+        self._is_touched, self._is_wrapped = True, False
+        self.piece = iter(self.layout.ids(tick, self._machine_id, first, stop))
+        self.begin_ns = self.layout.ms_of(tick) * NS_PER_MS
+        lasts = 1 if tick == now_tick else MAX_TICKS_BACK + 1
+        self.until_ns = self.layout.ms_of(tick + lasts) * NS_PER_MS
+        return None
+
+    def take(self, n: int, now_ms: int, limit_ms: int) -> tuple[list[range], Refusal | None]:
+        """Take up to ``n`` ids, whole ticks at once; says why there are fewer."""
+        self.settle()
+        now_tick = self.layout.tick_at(now_ms)
+        refusal = self._check(now_tick, now_ms, limit_ms)
+        if refusal is not None:
+            return [], refusal
+        pieces: list[range] = []
+        filling = n > self._capacity(now_tick)
+        while n:
+            slot = self._slot(now_tick, filling=filling)
+            if slot is None:
+                return pieces, Full(self.layout.ms_of(now_tick + 1))
+            tick, first = slot
+            count = min(n, self._max_sequence + 1 - first)
+            pieces.append(self.layout.ids(tick, self._machine_id, first, first + count))
+            self._tick, self._sequence = tick, first + count - 1
+            self._is_touched, self._is_wrapped = True, False
+            self.issued += count
+            n -= count
+        return pieces, None
+
+    def check(self, now_ms: int, limit_ms: int) -> Refusal | None:
+        """Tell why no id may be stamped at this time; None if one may, or the tick is used up."""
+        return self._check(self.layout.tick_at(now_ms), now_ms, limit_ms)
+
+    def _check(self, now_tick: int, now_ms: int, limit_ms: int) -> Refusal | None:
+        """Tell why no id may have the clock's tick."""
+        if now_tick < self._tick or (now_tick == self._tick and not self._is_touched):
+            until = self.layout.ms_of(self._tick + (not self._is_touched))
+            return Behind(until, max(1, until - now_ms), not self._is_touched)
+        if self.layout.ms_of(now_tick) > limit_ms:
+            return Limited()
+        if now_tick > self.layout.last_tick:
+            self.layout.check_usable(now_ms)  # raises
+        return None
+
+    def _capacity(self, now_tick: int) -> int:
+        """Count the ids that the clock's own tick has left."""
+        if self._tick == now_tick and self._is_touched:
+            return self._max_sequence - self._sequence
+        return self._max_sequence + 1 - self._first_of_new_tick()
+
+    def _first_of_new_tick(self) -> int:
+        if self._is_wrapped or self.reset_threshold is None:
+            return 0
+        return 1 if self._sequence >= self.reset_threshold else self._sequence + 1
+
+    def _slot(self, now_tick: int, *, filling: bool) -> tuple[int, int] | None:
+        """Return the next free tick and sequence, or None if all up to the clock's are used up."""
+        oldest = now_tick - MAX_TICKS_BACK
+        is_rest = self._is_touched and self._sequence < self._max_sequence
+        if is_rest and (self._tick == now_tick or (filling and self._tick >= oldest)):
+            return self._tick, self._sequence + 1
+        if self._tick == now_tick:
+            self._is_wrapped = True
+            return None
+        if filling:
+            return max(self._tick + 1, oldest), 0
+        if self._is_wrapped and self._tick >= oldest - 1:
+            # Somebody waited for the tick after the last one, and woke late.
+            return self._tick + 1, 0
+        return now_tick, self._first_of_new_tick()
