@@ -1,24 +1,34 @@
-"""Counters in this process's memory: for tests, demos and ids that need not outlive the process."""
+"""Counters and machine ids in this process's memory, for tests, demos and a single process."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
 from .. import _fork
+from .._clock import SYSTEM_CLOCK
+from .._instance_id import as_instance_id
 from ..abc import (
+    DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
+    DEFAULT_SAFE_GUARD,
     DEFAULT_STEP,
     MAX_ID,
     Counter,
     IdSegmentDistributor,
+    InstanceId,
+    MachineGrant,
+    MachineIdDistributor,
     Store,
 )
 from ..errors import ForkedError, IdOverflowError, InvalidArgumentError
+from ._memory_machines import MachinePool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("MemoryIdSegmentDistributor", "MemoryStore")
+    from ..abc import Clock, Machine
+
+__all__ = ("MemoryIdSegmentDistributor", "MemoryMachineIdDistributor", "MemoryStore")
 
 
 class MemoryIdSegmentDistributor(IdSegmentDistributor):
@@ -102,14 +112,127 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
         self._store._refuse_child()
 
 
+class MemoryMachineIdDistributor(MachineIdDistributor):
+    """Machine ids in memory, which all instances on the same store share.
+
+    For the instances of one process: another process has a memory, and machine ids, of its own.
+    """
+
+    __slots__ = ("_pool", "_store")
+
+    store = "memory"
+
+    def __init__(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+        memory: MemoryStore | None = None,
+    ) -> None:
+        """Describe who asks; see `aiocosid.abc.MachineIdDistributor`.
+
+        Args:
+            namespace: the namespace of the machine ids.
+            instance_id: who asks; by default an instance that nobody else is.
+            safe_guard: seconds without a sign of life after which an id may go to somebody else.
+            interval: seconds between two signs of life.
+            memory: where the machine ids lie; by default in the one store that this process shares.
+        """
+        super().__init__(
+            namespace=namespace,
+            instance_id=as_instance_id(instance_id),
+            safe_guard=safe_guard,
+            interval=interval,
+        )
+        self._store = _SHARED if memory is None else memory
+        self._pool = self._store._pools.setdefault(namespace, MachinePool(namespace))
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str = "memory://",
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> Self:
+        """Describe who asks in the process's shared store, as ``memory://`` names it.
+
+        Raises:
+            InvalidArgumentError: the URL names something else, or as for the class itself.
+        """
+        return cls(
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+            memory=MemoryStore.from_url(url),
+        )
+
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        """Take a machine id without a suspension; see `aiocosid.abc.MachineIdDistributor`.
+
+        Raises:
+            MachineIdOverflowError: all ``2^bits`` are held.
+            InvalidArgumentError: ``bits`` is outside its range.
+            ForkedError: the machine ids are the parent's; another process goes on with them.
+        """
+        self._store._refuse_child()
+        return self._pool.distribute(
+            self.instance_id,
+            bits,
+            now_ms=now_ms,
+            latest_ms=latest_ms,
+            seen=self._store._clock.monotonic(),
+            safe_guard=self.safe_guard,
+        )
+
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        """Give a sign of life, and raise the time mark, without a suspension.
+
+        Raises:
+            MachineIdLostError: somebody else holds the id, or nobody.
+            ForkedError: the machine ids are the parent's.
+        """
+        self._store._refuse_child()
+        seen = self._store._clock.monotonic()
+        self._pool.guard(self.instance_id, machine_id, now_ms=now_ms, mark_ms=mark_ms, seen=seen)
+
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        """Give the id back without a suspension; does nothing if it is not ours any more.
+
+        Raises:
+            ForkedError: the machine ids are the parent's.
+        """
+        self._store._refuse_child()
+        self._pool.revert(self.instance_id, machine_id, last_ms=last_ms)
+
+    async def aopen(self) -> None:
+        """Refuse a forked child.
+
+        Raises:
+            ForkedError: the machine ids are the parent's.
+        """
+        self._store._refuse_child()
+
+
 class MemoryStore(Store):
-    """Counters in memory, of which there may be several that know nothing of each other."""
+    """Counters and machine ids in memory; several stores know nothing of each other."""
 
-    __slots__ = ("_born", "_counters")
+    __slots__ = ("_born", "_clock", "_counters", "_pools")
 
-    def __init__(self) -> None:
-        """Make an empty store."""
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        """Make an empty store.
+
+        Args:
+            clock: tells how long an instance has been silent; for tests.
+        """
         self._counters: dict[str, int] = {}
+        self._pools: dict[str, MachinePool] = {}
+        self._clock = clock or SYSTEM_CLOCK
         self._born = _fork.generation
 
     @classmethod
@@ -135,6 +258,42 @@ class MemoryStore(Store):
         return MemoryIdSegmentDistributor(
             namespace=namespace, name=name, offset=offset, step=step, memory=self
         )
+
+    def machine_id_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> MemoryMachineIdDistributor:
+        """Return a distributor of this store's machine ids."""
+        return MemoryMachineIdDistributor(
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+            memory=self,
+        )
+
+    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
+        """Return the machine ids that were ever handed out, by namespace and number."""
+        return [
+            machine
+            for name, pool in sorted(self._pools.items())
+            if namespace in {None, name}
+            for machine in pool.machines()
+        ]
+
+    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+        """Take a machine id from its owner; its mark stays.
+
+        Raises:
+            InvalidArgumentError: nobody holds the id.
+            ForkedError: the machine ids are the parent's.
+        """
+        self._refuse_child()
+        self._pools.get(namespace, MachinePool(namespace)).take_away(machine_id)
 
     async def create_schema(self) -> None:
         """Do nothing: there are no tables."""

@@ -19,7 +19,17 @@ MODULES = load()
 KNOWN = set(MODULES)
 
 # What lies under everything: it knows no generator, no store and no event of the outside.
-LEAVES = {"errors", "events", "_clock", "_fork", "_loop", "_turns", "_waiters", "abc"}
+LEAVES = {
+    "errors",
+    "events",
+    "_clock",
+    "_fork",
+    "_instance_id",
+    "_loop",
+    "_turns",
+    "_waiters",
+    "abc",
+}
 GROUND = LEAVES | {"_component", "settings"}
 ROOMS = GROUND | {"segment", "snowflake", "machine", "converter", "sharding", "provider"}
 PUBLIC = {"", "stores", "compat"} | {room for room in ROOMS if not room.startswith("_")}
@@ -34,6 +44,7 @@ MAY_IMPORT = {
     "abc": {"errors", "events"},
     "_clock": {"abc", "errors"},
     "_fork": {"errors"},
+    "_instance_id": {"abc", "errors"},
     "_loop": {"errors"},
     "_turns": set[str](),
     "_waiters": {"errors"},
@@ -65,6 +76,7 @@ PURE = (
     "snowflake/_calendar.py",
     "snowflake/_cosid_state.py",
     "snowflake/_friendly.py",
+    "machine/_state.py",
     "snowflake/_layout.py",
     "snowflake/_layouts.py",
     "snowflake/_sequencer.py",

@@ -1,0 +1,38 @@
+"""Which machine am I: who asks for a machine id, what is remembered of it, and ids chosen by hand.
+
+The distributors of the stores lie with their stores, as in `aiocosid.stores.memory`.
+"""
+
+from __future__ import annotations
+
+from .._instance_id import as_instance_id as as_instance_id
+from .._instance_id import host_port_instance_id as host_port_instance_id
+from .._instance_id import unique_instance_id as unique_instance_id
+from ..abc import InstanceId as InstanceId
+from ._lease import MachineIdLease as MachineIdLease
+from ._lease import lease_of as lease_of
+from ._manual import ManualMachineIdDistributor as ManualMachineIdDistributor
+from ._state import NOT_FOUND as NOT_FOUND
+from ._state import MachineState as MachineState
+from ._stateful_set import StatefulSetMachineIdDistributor as StatefulSetMachineIdDistributor
+from ._statistics import MachineIdStatistics as MachineIdStatistics
+from ._storage import LocalMachineStateStorage as LocalMachineStateStorage
+from ._storage import MachineStateStorage as MachineStateStorage
+from ._storage import MemoryMachineStateStorage as MemoryMachineStateStorage
+
+__all__ = (
+    "NOT_FOUND",
+    "InstanceId",
+    "LocalMachineStateStorage",
+    "MachineIdLease",
+    "MachineIdStatistics",
+    "MachineState",
+    "MachineStateStorage",
+    "ManualMachineIdDistributor",
+    "MemoryMachineStateStorage",
+    "StatefulSetMachineIdDistributor",
+    "as_instance_id",
+    "host_port_instance_id",
+    "lease_of",
+    "unique_instance_id",
+)

@@ -1,0 +1,103 @@
+"""Small files that survive a crash.  Everything in here blocks: call it in a worker thread."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..errors import InvalidArgumentError, StoreError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+__all__ = ("STORE", "default_state_dir", "os_errors", "read_text", "remove", "write_text")
+
+STORE: Final = "machine state"
+"""The kind of store, for error messages."""
+
+NOT_BY_WAITING: Final = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EINVAL),
+    *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EILSEQ),
+}
+"""What the same call would meet again."""
+
+MAX_TEXT: Final = 4096
+"""Bytes; a state has at most 31, and a file of another kind need not be read whole."""
+
+
+def default_state_dir() -> Path:
+    """Return CosId's own directory, ``~/.cosid-machine-state``.
+
+    Raises:
+        InvalidArgumentError: there is no home directory.
+    """
+    try:
+        return Path.home() / ".cosid-machine-state"
+    except RuntimeError:
+        expected = "a directory, where this user has no home directory"
+        raise InvalidArgumentError("state_dir", None, expected=expected) from None
+
+
+@contextmanager
+def os_errors(path: Path) -> Generator[None]:
+    """Turn the system's errors into ours, naming the file and the way out."""
+    try:
+        yield
+    except OSError as error:
+        kind = StoreError if error.errno in NOT_BY_WAITING else StoreUnavailableError
+        reason = f"{path}: {error.strerror or error}; state_dir may name another directory"
+        raise kind(STORE, reason) from error
+
+
+def read_text(path: Path) -> str | None:
+    """Return what the file holds, or None if it is not there.  Bytes that are no UTF-8 show."""
+    with os_errors(path):
+        try:
+            with path.open("rb") as file:
+                return file.read(MAX_TEXT).decode(errors="backslashreplace")
+        except FileNotFoundError:
+            return None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace the file in one step that a crash leaves either undone or done.
+
+    When it returns, the new text is on the disk and not only in the system's memory.
+    """
+    with os_errors(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A dot in front: CosId takes no notice of names that are not its own.
+        descriptor, temporary = tempfile.mkstemp(prefix=".aiocosid-", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(temporary).unlink()
+            raise
+        _sync_directory(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove the file, if it is there."""
+    with os_errors(path):
+        path.unlink(missing_ok=True)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Have the new name on the disk as well."""
+    if sys.platform == "win32":  # a directory cannot be opened there; NTFS keeps a journal
+        return
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

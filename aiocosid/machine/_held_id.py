@@ -1,0 +1,187 @@
+"""A machine id that a lock of the operating system keeps for one object of one process.
+
+Everything in here blocks: `ManualMachineIdDistributor` calls it in worker threads.  Each may have
+been given up by its caller and come late, so that a call can tell what was asked for after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from .. import _fork
+from ..errors import (
+    ClosedError,
+    CorruptMachineStateError,
+    InvalidArgumentError,
+    MachineIdLostError,
+)
+from ._files import STORE, read_text, write_text
+from ._lock_file import LockFile
+from ._state import MachineState
+from ._storage import StateFiles, url_base64
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..abc import InstanceId
+
+__all__ = ("HeldId",)
+
+MAX_NAMESPACE: Final = 150
+"""Bytes of a namespace in a file name of ours; a longer one is hashed."""
+
+
+class HeldId:
+    """The lock, the time mark and, for a stable instance, CosId's state file of one machine id.
+
+    The mark lies in a file of its own: a Java peer that finds a stamp of its state file more than
+    half a second ahead refuses to start.
+
+    Attributes:
+        takings: how often it was asked for; a return that was asked for before is void then.
+        leavings: how often it was returned or closed; a request from before is void then.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_floor_ms",
+        "_instance_id",
+        "_lock",
+        "_machine_id",
+        "_mark_ms",
+        "_mark_path",
+        "_mutex",
+        "_namespace",
+        "_state",
+        "_states",
+        "leavings",
+        "takings",
+    )
+
+    def __init__(
+        self, *, namespace: str, machine_id: int, instance_id: InstanceId, directory: Path
+    ) -> None:
+        self._namespace = namespace
+        self._machine_id = machine_id
+        self._instance_id = instance_id
+        key = f"aiocosid.{_file_name_part(namespace)}.{machine_id}"
+        self._lock = LockFile(directory / f"{key}.lock")
+        self._mark_path = directory / f"{key}.mark"
+        self._states = StateFiles(directory)
+        self._state = MachineState(machine_id, -1)
+        self._mark_ms = self._floor_ms = -1
+        self._mutex = Lock()
+        self.takings = self.leavings = 0
+        _fork.watch(self)
+
+    def take(self, now_ms: int, *, leavings: int) -> int:
+        """Lock the id, if it is not ours yet, and return above which time its ids have to be.
+
+        Raises:
+            ClosedError: it was returned or closed since it was asked for.
+            MachineIdInUseError: another object or process holds it.
+            StoreError: a file cannot be read or written, or is damaged.
+        """
+        with self._mutex:
+            if leavings != self.leavings:
+                raise ClosedError(self._label())
+            if not self._lock.is_held:
+                self._lock.acquire(self._label())
+                try:
+                    self._read()
+                    self._show(now_ms)
+                except BaseException:
+                    self._lock.release()
+                    raise
+            # Held already: ids up to the mark may have been issued since it was taken.
+            self._floor_ms = max(self._floor_ms, self._mark_ms)
+            return self._floor_ms
+
+    def guard(self, now_ms: int, mark_ms: int) -> None:
+        """Raise the mark, and the stamp that CosId reads.
+
+        Raises:
+            MachineIdLostError: it is not ours.
+            StoreError: a file cannot be written.
+        """
+        with self._mutex:
+            if not self._lock.is_held:
+                raise self._lost("this object does not hold its lock")
+            if not self._lock.is_intact():
+                raise self._lost(f"its lock file {self._lock.path} was removed")
+            if mark_ms > self._mark_ms:
+                self._write_mark(mark_ms)
+            self._show(now_ms)
+
+    def give_back(self, last_ms: int, *, takings: int) -> None:
+        """Lower the mark to the last time that was used, and unlock; nothing if it is not ours.
+
+        Raises:
+            StoreError: the mark cannot be written; the id is unlocked all the same.
+        """
+        with self._mutex:
+            if not self._lock.is_held or takings != self.takings:
+                return
+            try:
+                # Not below what the owner before us left: our own ids are above it.
+                if last_ms >= 0 and self._lock.is_intact():
+                    self._write_mark(max(last_ms, self._floor_ms))
+            finally:
+                self._lock.release()
+
+    def let_go(self, *, takings: int) -> None:
+        """Unlock, and leave the mark as it is."""
+        with self._mutex:
+            if takings == self.takings:
+                self._lock.release()
+
+    def _forget(self) -> None:
+        self._lock.abandon()  # in a forked child: without the mutex, which a thread may have had
+
+    def _read(self) -> None:
+        self._mark_ms = self._read_mark()
+        self._state = MachineState(self._machine_id, -1)
+        if self._instance_id.stable:
+            state = self._states.get(self._namespace, self._instance_id)
+            if state.machine_id == self._machine_id:  # else it was configured anew since
+                self._state = state
+        self._floor_ms = max(self._mark_ms, self._state.last_timestamp_ms)
+
+    def _read_mark(self) -> int:
+        text = read_text(self._mark_path)
+        if text is None:
+            return -1
+        try:
+            mark = MachineState.parse(text)
+        except InvalidArgumentError:
+            mark = None
+        if mark is None or mark.machine_id != self._machine_id:
+            place, found = str(self._mark_path), repr(text[:60])
+            raise CorruptMachineStateError(STORE, place=place, found=found)
+        return mark.last_timestamp_ms
+
+    def _write_mark(self, mark_ms: int) -> None:
+        write_text(self._mark_path, str(MachineState(self._machine_id, mark_ms)))
+        self._mark_ms = mark_ms
+
+    def _show(self, now_ms: int) -> None:
+        """Keep the state file that CosId keeps of a stable instance; it never goes back."""
+        if self._instance_id.stable and now_ms > self._state.last_timestamp_ms:
+            state = MachineState(self._machine_id, now_ms)
+            self._states.set(self._namespace, self._instance_id, state)
+            self._state = state
+
+    def _label(self) -> str:
+        return f"machine id {self._machine_id} of namespace {self._namespace!r}"
+
+    def _lost(self, reason: str) -> MachineIdLostError:
+        return MachineIdLostError(self._namespace, self._machine_id, reason=reason)
+
+
+def _file_name_part(namespace: str) -> str:
+    part = url_base64(namespace)
+    if len(part) <= MAX_NAMESPACE:
+        return part
+    return hashlib.sha256(namespace.encode()).hexdigest()

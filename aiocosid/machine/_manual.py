@@ -1,0 +1,184 @@
+"""A machine id that somebody chose, held by a lock of the operating system."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .. import _fork
+from .._instance_id import as_instance_id
+from ..abc import DEFAULT_NAMESPACE, InstanceId, MachineGrant, MachineIdDistributor
+from ..abc._ids import check_integer
+from ..abc._machine import MAX_MACHINE_BITS, check_machine_bits
+from ..errors import ForkedError, InvalidArgumentError, MachineIdLostError
+from ._files import STORE, default_state_dir
+from ._held_id import HeldId
+from ._storage import in_thread
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ("DEFAULT_MARK_INTERVAL", "ManualMachineIdDistributor")
+
+DEFAULT_MARK_INTERVAL: Final = 3.0
+"""Seconds between two writings of the time mark, which after a crash is about as far ahead.  Nobody
+waits for a sign of life here, so that it can be short: it costs two flushes of a small file."""
+
+
+class ManualMachineIdDistributor(MachineIdDistributor):
+    """Always the one machine id: whoever runs the program sees to it that each host has another.
+
+    On one machine it is held by an exclusive lock of a file, named by namespace and id, so that a
+    second process (or object) that was given the same one gets `MachineIdInUseError` instead of
+    equal ids.  The system unlocks it when the process ends, also by ``kill -9``.  Several workers
+    of one host or pod carry an index of their own in the lowest bits::
+
+        ManualMachineIdDistributor(ordinal, worker=index, worker_bits=4)  # id: ordinal * 16 + index
+
+    The lock and the time mark lie in ``state_dir``, and only there: processes that do not share the
+    directory (other hosts, containers without a common volume, other users with the default) know
+    nothing of each other.  Where the directory is lost with the container, so is the mark.
+
+    A forked child is refused for good: the id is its parent's.  Make a new distributor there.
+
+    Attributes:
+        machine_id: the machine id, with the worker's index in it.
+    """
+
+    __slots__ = ("_born", "_held", "machine_id")
+
+    store = STORE
+    is_leased = False
+
+    def __init__(
+        self,
+        machine_id: int,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        worker: int | None = None,
+        worker_bits: int = 0,
+        state_dir: str | os.PathLike[str] | None = None,
+        interval: float = DEFAULT_MARK_INTERVAL,
+    ) -> None:
+        """Choose the machine id; nothing is locked yet.
+
+        Args:
+            machine_id: 0 to ``2^(bits - worker_bits) - 1`` of the layout that uses it.
+            namespace: the namespace of the machine ids, at most 91 characters.
+            instance_id: who asks; for people only, unless it is stable: then CosId's own state file
+                of that instance is read and kept as well.
+            worker: which of several workers with the same ``machine_id`` this is, from 0.
+            worker_bits: how many of the lowest bits hold the worker; all workers use the same.
+            state_dir: where lock and mark lie; by default ``~/.cosid-machine-state``.
+            interval: seconds between two writings of the mark.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        super().__init__(
+            namespace=namespace,
+            instance_id=as_instance_id(instance_id),
+            safe_guard=inf,
+            interval=interval,
+        )
+        self.machine_id = _with_worker(machine_id, worker, worker_bits)
+        self._held = HeldId(
+            namespace=namespace,
+            machine_id=self.machine_id,
+            instance_id=self.instance_id,
+            directory=default_state_dir() if state_dir is None else Path(state_dir),
+        )
+        self._born = _fork.generation
+
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:  # noqa: ARG002 - there is no other id to prefer
+        """Lock the machine id; an object that holds it already finds it again.
+
+        A cancelled call may have locked it; `aclose` unlocks it.
+
+        Raises:
+            InvalidArgumentError: the machine id does not fit the layout's bits.
+            MachineIdInUseError: another object or process on this machine holds it.
+            StoreError: a file cannot be read or written, or is damaged.
+            ForkedError: the machine id is the parent's.
+            ClosedError: it was closed in the meantime.
+        """
+        self._refuse_child()
+        highest = check_machine_bits(bits) - 1
+        if self.machine_id > highest:
+            expected = f"at most {highest}, the highest of {bits} machine bits"
+            raise InvalidArgumentError("machine_id", self.machine_id, expected=expected)
+        held = self._held
+        held.takings += 1
+        floor_ms = await in_thread(partial(held.take, now_ms, leavings=held.leavings))
+        self._refuse_child()
+        return MachineGrant(self.machine_id, floor_ms)
+
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        """Write the time mark; a cancelled call may have done so.
+
+        Raises:
+            MachineIdLostError: it is not locked by this object, or the lock file was removed.
+            StoreError: the file cannot be written.
+            ForkedError: the machine id is the parent's.
+        """
+        self._refuse_child()
+        if machine_id != self.machine_id:
+            reason = f"this distributor has {self.machine_id}"
+            raise MachineIdLostError(self.namespace, machine_id, reason=reason)
+        await in_thread(partial(self._held.guard, now_ms, mark_ms))
+        self._refuse_child()
+
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        """Lower the mark to the last time that was used, and unlock; nothing if it is not ours.
+
+        A cancelled call may have done so.
+
+        Raises:
+            StoreError: the mark cannot be written; the machine id is unlocked all the same.
+        """
+        if machine_id != self.machine_id or self._born != _fork.generation:
+            return
+        held = self._held
+        held.leavings += 1
+        await in_thread(partial(held.give_back, last_ms, takings=held.takings))
+
+    async def aopen(self) -> None:
+        """Refuse a forked child.
+
+        Raises:
+            ForkedError: the machine id is the parent's.
+        """
+        self._refuse_child()
+
+    async def aclose(self) -> None:
+        """Unlock the machine id if it was not given back; its mark stays as it is."""
+        if self._born == _fork.generation:
+            held = self._held
+            held.leavings += 1
+            await in_thread(partial(held.let_go, takings=held.takings))
+
+    def _refuse_child(self) -> None:
+        if self._born != _fork.generation:
+            remedy = "make a distributor with another machine id or worker index in this process"
+            raise ForkedError(f"machine id {self.machine_id}", remedy=remedy)
+
+    def __repr__(self) -> str:
+        """Name the namespace and the machine id."""
+        return f"<{type(self).__name__} {self.namespace} {self.machine_id}>"
+
+
+def _with_worker(machine_id: int, worker: int | None, worker_bits: int) -> int:
+    """Return the machine id with the worker's index in its lowest bits."""
+    check_integer("worker_bits", worker_bits, at_least=0, at_most=MAX_MACHINE_BITS - 1)
+    highest = (1 << MAX_MACHINE_BITS - worker_bits) - 1
+    check_integer("machine_id", machine_id, at_least=0, at_most=highest)
+    if (worker is None) != (worker_bits == 0):
+        expected = f"given if, and only if, worker_bits is; they are {worker_bits}"
+        raise InvalidArgumentError("worker", worker, expected=expected)
+    if worker is None:
+        return machine_id
+    check_integer("worker", worker, at_least=0, at_most=(1 << worker_bits) - 1)
+    return machine_id << worker_bits | worker

@@ -1,0 +1,192 @@
+"""What an instance remembers of its machine id from one life to the next."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from base64 import b64encode, urlsafe_b64encode
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from anyio import to_thread
+
+from ..errors import CorruptMachineStateError, InvalidArgumentError
+from ._files import STORE, default_state_dir, read_text, remove, write_text
+from ._state import NOT_FOUND, MachineState
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from ..abc import InstanceId
+
+__all__ = (
+    "LocalMachineStateStorage",
+    "MachineStateStorage",
+    "MemoryMachineStateStorage",
+    "StateFiles",
+    "in_thread",
+)
+
+T = TypeVar("T")
+
+MAX_FILE_NAME: Final = 255
+"""Bytes, on about every file system."""
+
+
+class MachineStateStorage(ABC):
+    """Where an instance keeps its own machine state: CosId's contract, awaited."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def get(self, namespace: str, instance_id: InstanceId) -> MachineState:
+        """Return the state, or `NOT_FOUND`.
+
+        Raises:
+            CorruptMachineStateError: what is stored is damaged.
+            StoreError: it cannot be read.
+        """
+
+    @abstractmethod
+    async def set(self, namespace: str, instance_id: InstanceId, state: MachineState) -> None:
+        """Store the state: all of it, or nothing.  A cancelled call may have done it.
+
+        Raises:
+            InvalidArgumentError: the state is `NOT_FOUND`.
+            StoreError: it cannot be written.
+        """
+
+    @abstractmethod
+    async def remove(self, namespace: str, instance_id: InstanceId) -> None:
+        """Forget the state, if there is one.
+
+        Raises:
+            StoreError: it cannot be removed.
+        """
+
+
+class MemoryMachineStateStorage(MachineStateStorage):
+    """Remembers for as long as the process lives."""
+
+    __slots__ = ("_states",)
+
+    def __init__(self) -> None:
+        """Remember nothing yet."""
+        self._states: dict[tuple[str, InstanceId], MachineState] = {}
+
+    async def get(self, namespace: str, instance_id: InstanceId) -> MachineState:
+        """Return the state, or `NOT_FOUND`."""
+        return self._states.get((namespace, instance_id), NOT_FOUND)
+
+    async def set(self, namespace: str, instance_id: InstanceId, state: MachineState) -> None:
+        """Keep the state."""
+        self._states[namespace, instance_id] = _worth_keeping(state)
+
+    async def remove(self, namespace: str, instance_id: InstanceId) -> None:
+        """Forget the state, if there is one."""
+        self._states.pop((namespace, instance_id), None)
+
+
+class LocalMachineStateStorage(MachineStateStorage):
+    """One small file an instance, under the names and in the format of CosId on Java.
+
+    Unlike CosId's it is replaced in one step, so that a crash leaves no half of it, and all of it
+    is read: a second line is damage.  An empty file, as a crash of CosId leaves it, counts as none.
+    """
+
+    __slots__ = ("_files",)
+
+    def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
+        """Choose the directory; it is made when something is written.
+
+        Args:
+            directory: by default ``~/.cosid-machine-state``, as CosId's.
+
+        Raises:
+            InvalidArgumentError: there is no home directory and no other was given.
+        """
+        self._files = StateFiles(default_state_dir() if directory is None else Path(directory))
+
+    async def get(self, namespace: str, instance_id: InstanceId) -> MachineState:
+        """Read the file, or CosId's older one of that instance."""
+        return await in_thread(partial(self._files.get, namespace, instance_id))
+
+    async def set(self, namespace: str, instance_id: InstanceId, state: MachineState) -> None:
+        """Replace the file, and remove CosId's older one."""
+        await in_thread(partial(self._files.set, namespace, instance_id, state))
+
+    async def remove(self, namespace: str, instance_id: InstanceId) -> None:
+        """Remove the file, and CosId's older one."""
+        await in_thread(partial(self._files.remove, namespace, instance_id))
+
+
+class StateFiles:
+    """The files of `LocalMachineStateStorage`.  It blocks: for worker threads."""
+
+    __slots__ = ("directory",)
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def get(self, namespace: str, instance_id: InstanceId) -> MachineState:
+        """Read the file, or CosId's older one, which knows no stability."""
+        path = self.path(namespace, instance_id)
+        text = read_text(path)
+        if text is None and (legacy := self._legacy(namespace, instance_id)) is not None:
+            path, text = legacy, read_text(legacy)
+        return NOT_FOUND if text is None else _parsed(path, text)
+
+    def set(self, namespace: str, instance_id: InstanceId, state: MachineState) -> None:
+        """Replace the file; the older one goes."""
+        write_text(self.path(namespace, instance_id), str(_worth_keeping(state)))
+        self._remove_legacy(namespace, instance_id)
+
+    def remove(self, namespace: str, instance_id: InstanceId) -> None:
+        """Remove both."""
+        remove(self.path(namespace, instance_id))
+        self._remove_legacy(namespace, instance_id)
+
+    def path(self, namespace: str, instance_id: InstanceId) -> Path:
+        """Return the file's place: ``v2.NAMESPACE.INSTANCE.STABLE``, the first two in base64."""
+        words = (url_base64(namespace), url_base64(instance_id.text))
+        return self.directory / ".".join(["v2", *words, str(instance_id.stable).lower()])
+
+    def _remove_legacy(self, namespace: str, instance_id: InstanceId) -> None:
+        if (legacy := self._legacy(namespace, instance_id)) is not None:
+            remove(legacy)
+
+    def _legacy(self, namespace: str, instance_id: InstanceId) -> Path | None:
+        name = b64encode(f"{namespace}__{instance_id.text}".encode()).decode()
+        # It is not the base64 for file names: with a slash in it CosId could never write one.
+        return None if "/" in name or len(name) > MAX_FILE_NAME else self.directory / name
+
+
+def url_base64(text: str) -> str:
+    """Return a text as CosId's file names hold it: base64 for URLs, without padding."""
+    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Run what blocks in a worker thread; a cancelled caller does not wait for it to end.
+
+    A disk or a network file system that hangs would else keep the caller past every deadline.
+    """
+    return await to_thread.run_sync(function, abandon_on_cancel=True)
+
+
+def _parsed(path: Path, text: str) -> MachineState:
+    line = text.removesuffix("\n").removesuffix("\r")
+    if not line:
+        return NOT_FOUND
+    try:
+        return MachineState.parse(line)
+    except InvalidArgumentError:
+        found = repr(text[:60])
+        raise CorruptMachineStateError(STORE, place=str(path), found=found) from None
+
+
+def _worth_keeping(state: MachineState) -> MachineState:
+    if state.machine_id < 0:
+        raise InvalidArgumentError("state", state, expected="the state of a machine id")
+    return state

@@ -1,0 +1,171 @@
+"""The machine ids of one namespace in memory: who holds which, and which comes next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ..abc import Machine, MachineGrant
+from ..abc._machine import check_machine_bits
+from ..errors import InvalidArgumentError, MachineIdLostError, MachineIdOverflowError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..abc import InstanceId
+
+__all__ = ("MachinePool",)
+
+HOLDERS_NAMED: Final = 5
+"""Of those who hold a full pool, in the error."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One machine id that was handed out once.
+
+    Attributes:
+        machine_id: the number.
+        holder: the owner's text; empty if it was given back.
+        stable: whether the owner is.
+        seen: when it last gave a sign of life, on the store's own monotonic clock, in seconds.
+        stamp_ms: the latest time that it told.
+        mark_ms: no id was issued with a later time.
+    """
+
+    machine_id: int
+    holder: str = ""
+    stable: bool = False
+    seen: float = 0.0
+    stamp_ms: int = -1
+    mark_ms: int = -1
+
+    @property
+    def floor_ms(self) -> int:
+        """Above which time the next owner's ids have to be."""
+        return max(self.stamp_ms, self.mark_ms)
+
+    def let_go(self) -> None:
+        """Belong to nobody, and remember the times."""
+        self.holder, self.stable = "", False
+
+
+class MachinePool:
+    """What the memory store knows of one namespace.
+
+    Who is silent is judged by the store's monotonic clock: its users' wall clocks may be wrong, and
+    are only remembered.
+    """
+
+    __slots__ = ("entries", "namespace")
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self.entries: dict[int, Entry] = {}
+
+    def distribute(
+        self,
+        who: InstanceId,
+        bits: int,
+        *,
+        now_ms: int,
+        latest_ms: int,
+        seen: float,
+        safe_guard: float,
+    ) -> MachineGrant:
+        """Take the first machine id that need not wait, else the one that has to wait least.
+
+        Raises:
+            MachineIdOverflowError: all of that width are held.
+            InvalidArgumentError: the width is outside its range.
+        """
+        size = check_machine_bits(bits)
+        own = self._own(who)
+        best: Entry | None = None
+        for entry in self._candidates(own, size, silent_since=seen - safe_guard):
+            if best is None or entry.floor_ms < best.floor_ms:
+                best = entry
+            if entry.floor_ms <= latest_ms or (entry is own and who.stable):
+                best = entry
+                break
+        if best is None:
+            raise MachineIdOverflowError(self.namespace, size=size, holders=self._holders())
+        if own is not None and own is not best:
+            own.let_go()
+        grant = MachineGrant(best.machine_id, best.floor_ms)
+        best.holder, best.stable, best.seen = who.text, who.stable, seen
+        best.stamp_ms = max(best.stamp_ms, now_ms)
+        self.entries[best.machine_id] = best
+        return grant
+
+    def guard(
+        self, who: InstanceId, machine_id: int, *, now_ms: int, mark_ms: int, seen: float
+    ) -> None:
+        """Give a sign of life, and raise the mark.
+
+        Raises:
+            MachineIdLostError: somebody else holds the id, or nobody.
+        """
+        entry = self.entries.get(machine_id)
+        if entry is None or entry.holder != who.text:
+            reason = f"{entry.holder} holds it" if entry and entry.holder else "nobody holds it"
+            raise MachineIdLostError(self.namespace, machine_id, reason=reason)
+        entry.seen = seen
+        entry.stamp_ms = max(entry.stamp_ms, now_ms)
+        entry.mark_ms = max(entry.mark_ms, mark_ms)
+
+    def revert(self, who: InstanceId, machine_id: int, *, last_ms: int) -> None:
+        """Lower the mark, and let the id go unless its owner is stable; nothing if not ours."""
+        entry = self.entries.get(machine_id)
+        if entry is None or entry.holder != who.text:
+            return
+        if last_ms >= 0:
+            entry.mark_ms = last_ms
+        if not who.stable:
+            entry.let_go()
+
+    def take_away(self, machine_id: int) -> None:
+        """Let an id go, whoever holds it.
+
+        Raises:
+            InvalidArgumentError: nobody holds it.
+        """
+        entry = self.entries.get(machine_id)
+        if entry is None or not entry.holder:
+            expected = f"one that somebody holds in namespace {self.namespace!r}"
+            raise InvalidArgumentError("machine_id", machine_id, expected=expected)
+        entry.let_go()
+
+    def machines(self) -> Iterator[Machine]:
+        """Give all ids that were handed out once, by number."""
+        for _, entry in sorted(self.entries.items()):
+            yield Machine(
+                namespace=self.namespace,
+                machine_id=entry.machine_id,
+                instance_id=entry.holder,
+                last_timestamp_ms=entry.stamp_ms,
+                mark_ms=entry.mark_ms,
+                stable=entry.stable,
+            )
+
+    def _own(self, who: InstanceId) -> Entry | None:
+        return next((each for each in self.entries.values() if each.holder == who.text), None)
+
+    def _candidates(self, own: Entry | None, size: int, *, silent_since: float) -> Iterator[Entry]:
+        """Give what might be taken, in CosId's order: own, given back, new, expired."""
+        # A wider layout's ids are in the namespace, but not in this one's reach.
+        known = [each for number, each in sorted(self.entries.items()) if number < size]
+        yield from (each for each in known if each is own)
+        yield from (each for each in known if not each.holder)
+        new = len(known)  # numbers are handed out without a gap
+        if new < size:
+            yield Entry(new)
+        yield from (
+            each
+            for each in known
+            if each.holder and each is not own and not each.stable and each.seen <= silent_since
+        )
+
+    def _holders(self) -> tuple[str, ...]:
+        held = (each.holder for _, each in sorted(self.entries.items()) if each.holder)
+        return tuple(text for text, _ in zip(held, range(HOLDERS_NAMED), strict=False))
