@@ -1,4 +1,4 @@
-"""How long a machine id may be used: taken, renewed, lost, taken anew, given back.
+"""How long a machine id may be used; shared by all generators that stamp under it.
 
 The lease knows two ends.  By the monotonic clock it ends when somebody else may take the id over,
 counted from before the last sign of life was sent.  By the wall clock no id may be later than the
@@ -7,61 +7,25 @@ time mark that the store holds.  Past either it is silent.
 
 from __future__ import annotations
 
-import logging
-import random
-from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, ref
 
-import anyio
-
 from .. import _fork
-from .._component import Component
-from ..errors import (
-    ClockTooManyBackwardsError,
-    CosIdError,
-    ForkedError,
-    InvalidArgumentError,
-    MachineIdLostError,
-    MachineIdUnavailableError,
-    StoreError,
-    StoreUnavailableError,
-)
-from ..events import (
-    Event,
-    MachineIdDistributed,
-    MachineIdGuarded,
-    MachineIdGuardFailed,
-    MachineIdLost,
-)
+from ..errors import CosIdError, ForkedError, MachineIdLostError
+from ._keeper import Keeper
+from ._options import LeaseOptions
 from ._statistics import MachineIdStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from ..abc import Clock, MachineGrant, MachineIdDistributor
+    from ..abc import Clock, MachineIdDistributor
     from ..events import Instrument
 
-__all__ = ("Issuer", "MachineIdLease", "lease_of")
-
-logger = logging.getLogger("aiocosid")
-
-LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: the next one, and a margin
-LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a sign of life takes its time
-FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
-JITTER: Final = 0.1  # of an interval: many processes started at once do not stay in step
-MS: Final = 1000
+__all__ = ("MachineIdLease", "lease_of")
 
 
-class Issuer(Protocol):
-    """Something that stamps ids under a lease."""
-
-    @property
-    def last_ms(self) -> int:
-        """No id was issued with a later time, in milliseconds since 1970."""
-
-
-class MachineIdLease(Component):
+class MachineIdLease(Keeper):
     """A machine id that is ours, shared by all generators that are given this object.
 
     It is opened by ``async with``, by `run`, or by the first generator that is opened on it, and
@@ -77,36 +41,7 @@ class MachineIdLease(Component):
         issuers: the sequencers that stamp ids under it, by name.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_broken_threshold",
-        "_call_timeout",
-        "_changed",
-        "_close_timeout",
-        "_ends_at",
-        "_failures",
-        "_hurry",
-        "_instrument",
-        "_is_shared",
-        "_last_error",
-        "_lead",
-        "_lease_time",
-        "_losses",
-        "_mark_ms",
-        "_mark_wait",
-        "_on_lost",
-        "_renewals",
-        "_start_timeout",
-        "_timers",
-        "_users",
-        "_watching",
-        "bits",
-        "distributor",
-        "floor_ms",
-        "issuers",
-        "machine_id",
-        "term",
-    )
+    __slots__ = ("__weakref__", "_is_shared", "_users")
 
     def __init__(
         self,
@@ -146,70 +81,19 @@ class MachineIdLease(Component):
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        if on_lost not in {"redistribute", "raise"}:
-            raise InvalidArgumentError("on_lost", on_lost, expected="'redistribute' or 'raise'")
-        if broken_threshold is not None and not broken_threshold >= 0:
-            expected = "seconds, at least 0, or None"
-            raise InvalidArgumentError("broken_threshold", broken_threshold, expected=expected)
-        safe_guard = min(distributor.safe_guard, peer_safe_guard or inf)
-        lead = distributor.interval * LEAD_SHARE if lead is None else lead
-        lease_time = safe_guard * LEASE_SHARE if distributor.is_leased else inf
-        if not distributor.interval < lead <= lease_time:
-            raise InvalidArgumentError(
-                "lead",
-                lead,
-                expected=f"seconds, more than the interval of "
-                f"{distributor.interval:g} s and at most {lease_time:g} s, 0.9 of the safe guard",
-            )
-        for name, value in (
-            ("start_timeout", start_timeout),
-            ("call_timeout", call_timeout),
-            ("close_timeout", close_timeout),
-        ):
-            if not 0 < value < inf:
-                raise InvalidArgumentError(name, value, expected="seconds, above 0")
-        self.distributor = distributor
-        self.bits = bits
-        self.issuers: dict[str, Any] = {}
-        self._on_lost = on_lost
-        self._lead = lead
-        self._lease_time = lease_time
-        self._broken_threshold = broken_threshold
-        self._start_timeout = start_timeout
-        self._call_timeout = call_timeout
-        self._close_timeout = close_timeout
-        self._instrument = instrument
+        options = LeaseOptions(
+            on_lost=on_lost,
+            lead=lead,
+            peer_safe_guard=peer_safe_guard,
+            broken_threshold=broken_threshold,
+            start_timeout=start_timeout,
+            call_timeout=call_timeout,
+            close_timeout=close_timeout,
+            instrument=instrument,
+        )
         self._users = 0
         self._is_shared = False  # opened by a generator, and closed by the last one
-        self.term = 0
-        super().__init__(clock)
-        self._reset()
-
-    def _reset(self) -> None:
-        self.machine_id = -1
-        self.floor_ms = -1
-        self._ends_at = -inf  # by the monotonic clock
-        self._mark_ms = -1
-        self._mark_wait = 0.0
-        self._changed = anyio.Event()
-        self._hurry = False
-        self._timers: list[anyio.CancelScope] = []
-        self._watching: anyio.Event | None = None
-        self._last_error: Exception | None = None
-        self._renewals = self._failures = self._losses = 0
-
-    @property
-    def namespace(self) -> str:
-        """The namespace in which the machine id is ours."""
-        return self.distributor.namespace
-
-    @property
-    def close_timeout(self) -> float:
-        """Seconds that closing may take."""
-        return self._close_timeout
-
-    def _label(self) -> str:
-        return f"{type(self).__name__} {self.distributor.namespace}"
+        super().__init__(distributor, bits, options.fitted(distributor), clock)
 
     # What a generator asks.
 
@@ -229,7 +113,7 @@ class MachineIdLease(Component):
     @property
     def lead(self) -> float:
         """Seconds that the time mark is ahead of the clock."""
-        return self._lead
+        return self._options.lead_seconds
 
     @property
     def lost(self) -> CosIdError | None:
@@ -275,235 +159,6 @@ class MachineIdLease(Component):
             self._users = 1
             return True
         return self._root is None and not self._closing
-
-    # Opening.
-
-    async def _start(self) -> None:
-        self._reset()
-        await self.distributor.aopen()
-        await self._take()
-        self._start_watch()
-        await self._wait_for_floor()
-
-    async def _take(self) -> None:
-        """Take a machine id and raise its mark; tries until the start timeout."""
-        started, attempt = self._clock.monotonic(), 0
-        while True:
-            attempt += 1
-            error = await self._try_to_take()
-            if error is None:
-                return
-            self._note(error, attempt)
-            waited = self._clock.monotonic() - started
-            if not error.retryable or not isinstance(error, StoreError):
-                raise error
-            pause = self._pause(attempt)
-            if waited + pause >= self._start_timeout:
-                raise MachineIdUnavailableError(
-                    self.namespace, waited=waited, reason=str(error)
-                ) from error
-            await self._sleep(pause)
-            self._check_usable()
-
-    async def _try_to_take(self) -> CosIdError | None:
-        now_ms = self._clock.now_ms()
-        threshold = self._broken_threshold
-        latest = 2**62 if threshold is None else now_ms + int(threshold * MS)
-        taken = await self._call(
-            self.distributor.distribute, self.bits, now_ms=now_ms, latest_ms=latest
-        )
-        if isinstance(taken, CosIdError):
-            return taken
-        self._begin_term(taken, now_ms)
-        return await self._renew()
-
-    def _begin_term(self, grant: MachineGrant, now_ms: int) -> None:
-        last = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
-        self.machine_id = grant.machine_id
-        # Not before we had it either, whatever the former owner forgot to write.
-        self.floor_ms = max(grant.floor_ms, now_ms - 1, last)
-        self._mark_ms = -1
-        self.term += 1
-        ahead = (grant.floor_ms - now_ms) / MS
-        self._emit(MachineIdDistributed, machine_id=grant.machine_id, wait=max(0.0, ahead))
-        logger.info("%s: machine id %d", self._label(), grant.machine_id)
-
-    async def _wait_for_floor(self) -> None:
-        """Wait until the clock has passed what the former owner may have issued.
-
-        A mark is ahead of the clock by the lead; beyond that the clock is wrong.
-        """
-        began = self._clock.monotonic()
-        threshold = inf if self._broken_threshold is None else self._broken_threshold
-        while (ahead := (self.floor_ms - self._clock.now_ms()) / MS) >= 0:
-            if ahead > self._lead + threshold:
-                raise ClockTooManyBackwardsError(backwards=ahead, threshold=threshold)
-            await self._sleep(ahead + 1 / MS)
-            self._check_usable()
-        self._mark_wait += self._clock.monotonic() - began
-
-    # Renewing.
-
-    def _start_watch(self) -> None:
-        root = self._root
-        if root is not None and self._watching is None:
-            self._watching = anyio.Event()
-            root.start_soon(self._watch, name=f"aiocosid guard {self._label()}")
-
-    async def _watch(self) -> None:
-        """Give signs of life until closed; take another id after a loss."""
-        attempt = 0
-        try:
-            while self._unusable is None:
-                await self._rest(self._pause(attempt) if attempt else self._interval())
-                if self._unusable is not None:
-                    break
-                error = await self._keep()
-                if error is None:
-                    attempt = 0
-                    continue
-                attempt += 1
-                self._note(error, attempt)
-                if isinstance(error, MachineIdLostError) and self._on_lost == "raise":
-                    self._retire(error)
-        finally:
-            if self._watching is not None:
-                self._watching.set()
-            self._notify()
-
-    async def _keep(self) -> CosIdError | None:
-        """Renew the id, or take one if there is none."""
-        self._hurry = False
-        if self.machine_id < 0:
-            return await self._take_anew()
-        error = await self._renew()
-        if isinstance(error, MachineIdLostError):
-            self._lose(error)
-            if self._on_lost == "redistribute":
-                self._note(error, 1)
-                return await self._take_anew()
-        return error
-
-    def _lose(self, error: MachineIdLostError) -> None:
-        self._emit(MachineIdLost, machine_id=self.machine_id, error=error)
-        self._ends_at = -inf
-        self._mark_ms = -1
-        self.machine_id = -1
-        self._losses += 1
-        self._notify()
-
-    async def _take_anew(self) -> CosIdError | None:
-        error = await self._try_to_take()
-        if error is None and self.floor_ms >= self._clock.now_ms():
-            self._mark_wait += (self.floor_ms - self._clock.now_ms()) / MS  # issuers wait it out
-        return error
-
-    async def _renew(self) -> CosIdError | None:
-        """Give one sign of life, with a mark that is ahead; the lease counts from before it."""
-        sent_at, now_ms = self._clock.monotonic(), self._clock.now_ms()
-        mark_ms = max(self._mark_ms, self.floor_ms, now_ms + int(self._lead * MS))
-        machine_id = self.machine_id
-        done = await self._call(self.distributor.guard, machine_id, now_ms=now_ms, mark_ms=mark_ms)
-        if isinstance(done, CosIdError):
-            return done
-        self._ends_at = sent_at + self._lease_time
-        self._mark_ms = mark_ms
-        self._renewals += 1
-        self._last_error = None
-        took = self._clock.monotonic() - sent_at
-        self._emit(MachineIdGuarded, machine_id=machine_id, mark_ms=mark_ms, took=took)
-        self._notify()
-        return None
-
-    async def _call(self, method: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - any call
-        """Call the store once, to its end or its timeout; answers an error instead of raising it."""
-        try:
-            with self._clock.move_on_after(self._call_timeout, shield=True):
-                return await method(*args, **named)
-        except CosIdError as error:
-            return error
-        except Exception as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
-            failure = StoreError(self.distributor.store, f"{type(error).__name__}: {error}")
-            failure.__cause__ = error
-            return failure
-        reason = f"no answer within {self._call_timeout:g} s"
-        return StoreUnavailableError(self.distributor.store, reason)
-
-    def _interval(self) -> float:
-        return self.distributor.interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
-
-    def _pause(self, attempt: int) -> float:
-        """Return seconds until the next attempt: longer each time, never beyond the margin."""
-        longest = self._lead - self.distributor.interval
-        delay = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
-        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
-
-    async def _rest(self, seconds: float) -> None:
-        if not self._hurry:
-            await self._sleep(seconds)
-
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep until then, until hurried or closed."""
-        if self._unusable is not None:
-            return
-        with anyio.CancelScope() as scope:
-            self._timers.append(scope)
-            try:
-                await self._clock.sleep(seconds)
-            finally:
-                self._timers.remove(scope)
-
-    def _wake(self) -> None:
-        for timer in tuple(self._timers):
-            timer.cancel()
-
-    def _notify(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
-
-    def _note(self, error: CosIdError, attempt: int) -> None:
-        self._last_error = error
-        self._failures += 1
-        if attempt == 1:
-            logger.warning("%s: %s", self._label(), error)
-        self._emit(MachineIdGuardFailed, error=error, attempt=attempt)
-
-    def _emit(self, kind: type[Event], **facts: object) -> None:
-        if self._instrument is None:
-            return
-        try:
-            self._instrument.on_event(
-                kind(namespace=self.namespace, name=self.distributor.instance_id.text, **facts)  # type: ignore[arg-type]  # facts
-            )
-        except Exception:
-            logger.exception("%s: the instrument failed", self._label())
-
-    # Closing.
-
-    def _stop(self, reason: CosIdError) -> None:
-        self._ends_at = -inf
-        if isinstance(reason, ForkedError):
-            self.issuers = {}
-            return
-        self._wake()
-        self._notify()
-
-    async def _drain(self) -> None:
-        """Give the id back, once nobody renews it any more."""
-        if self._watching is not None:
-            with self._clock.move_on_after(self._close_timeout):
-                await self._watching.wait()
-            self._watching = None
-        machine_id, self.machine_id = self.machine_id, -1
-        if machine_id >= 0:
-            last = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
-            error = await self._call(
-                self.distributor.revert, machine_id, last_ms=max(last, self.floor_ms, 0)
-            )
-            if isinstance(error, CosIdError):
-                self._note(error, 1)
-        self.issuers = {}
-        await self.distributor.aclose()
 
     # Looking inside.
 

@@ -2,65 +2,28 @@
 
 from __future__ import annotations
 
-import logging
-from collections import deque
-from typing import TYPE_CHECKING, Any, Final
-
-import anyio
-from anyio.lowlevel import checkpoint
+from typing import TYPE_CHECKING
 
 from .. import _fork
-from .._component import Component
 from .._listing import MAX_BATCH, listed
-from .._turns import TurnLine
-from .._waiters import Waiter, WaiterQueue
 from ..abc import IdGenerator, MachineIdDistributor
-from ..errors import (
-    BusyError,
-    ClockTooFarForwardError,
-    ClockTooManyBackwardsError,
-    CosIdError,
-    ForkedError,
-    InvalidArgumentError,
-    MachineIdUnavailableError,
-    WouldBlock,
-)
-from ..events import ClockBackwards
+from ..errors import InvalidArgumentError, WouldBlock
 from ..machine import MachineIdLease, lease_of
 from ._layouts import COSID_MS
-from ._sequencer import EMPTY, PIECE, Behind, Full, Limited, Sequencer
+from ._options import SnowflakeOptions
+from ._sequencer import Behind, Limited, Sequencer
+from ._stamper import MS, Stamper
 from ._statistics import SnowflakeStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from ..abc import Clock
     from ..events import Instrument
     from ._layout import SnowflakeLayout
-    from ._sequencer import Refusal
 
 __all__ = ("SnowflakeId",)
 
-logger = logging.getLogger("aiocosid")
 
-NS_PER_MS: Final = 1_000_000
-MS: Final = 1000
-LOOK: Final = 0.1  # seconds between two looks at a clock that is behind: it may be set right
-
-
-class _Shut:
-    """Stands where the sequencer does while a generator is not open."""
-
-    __slots__ = ()
-
-    begin_ns = until_ns = 0
-    piece: Iterator[int] = EMPTY
-
-
-_SHUT: Final = _Shut()
-
-
-class SnowflakeId(Component, IdGenerator):
+class SnowflakeId(Stamper, IdGenerator):
     """Ids made of the time, a leased machine id and a sequence: no store is asked for an id.
 
     A clock that steps back is waited out, a used-up tick too.  An id is safe because of its tick:
@@ -72,32 +35,7 @@ class SnowflakeId(Component, IdGenerator):
         name: generators of one name, lease and layout share one sequence.
     """
 
-    __slots__ = (
-        "_broken_threshold",
-        "_call_waits",
-        "_close_timeout",
-        "_instrument",
-        "_last_seen",
-        "_lease",
-        "_lease_timeout",
-        "_longest_backwards",
-        "_machine",
-        "_max_forward_jump",
-        "_pool",
-        "_pumping",
-        "_read_ns",
-        "_reset_threshold",
-        "_sequencer",
-        "_timers",
-        "_turn_mark",
-        "_turns",
-        "_waiters",
-        "_waits_for_clock",
-        "_waits_for_lease",
-        "_waits_for_tick",
-        "layout",
-        "name",
-    )
+    __slots__ = ()
 
     def __init__(
         self,
@@ -139,65 +77,31 @@ class SnowflakeId(Component, IdGenerator):
         if not isinstance(machine, MachineIdDistributor | MachineIdLease):
             expected = "a MachineIdDistributor or a MachineIdLease"
             raise InvalidArgumentError("machine", machine, expected=expected)
-        _check_seconds("broken_threshold", broken_threshold, at_least=0)
-        _check_seconds("max_forward_jump", max_forward_jump, at_least=0)
-        _check_seconds("wait_timeout", wait_timeout)
-        _check_seconds("close_timeout", close_timeout)
-        self.layout = layout
-        self.name = name
-        self._machine = machine
-        self._broken_threshold = broken_threshold
-        self._max_forward_jump = max_forward_jump
-        self._reset_threshold = _reset_threshold(sequence_reset_threshold, layout)
-        self._lease_timeout = wait_timeout
-        self._close_timeout = close_timeout
-        self._instrument = instrument
-        super().__init__(clock)
-        self._lease = self._find_lease()
-        self._reset()
-
-    def _find_lease(self) -> MachineIdLease:
-        if isinstance(self._machine, MachineIdLease):
-            lease = self._machine
-        else:
+        options = SnowflakeOptions(
+            broken_threshold=broken_threshold,
+            max_forward_jump=max_forward_jump,
+            sequence_reset_threshold=sequence_reset_threshold,
+            wait_timeout=wait_timeout,
+            close_timeout=close_timeout,
+            instrument=instrument,
+        )
+        if isinstance(machine, MachineIdDistributor):
             lease = lease_of(
-                self._machine,
-                bits=self.layout.machine_bits,
-                broken_threshold=self._broken_threshold,
-                instrument=self._instrument,
-                clock=self._clock,
+                machine,
+                bits=layout.machine_bits,
+                broken_threshold=broken_threshold,
+                instrument=instrument,
+                clock=clock,
             )
-        if lease.bits != self.layout.machine_bits:
+        else:
+            lease = machine
+        if lease.bits != layout.machine_bits:
             raise InvalidArgumentError(
                 "layout.machine_bits",
-                self.layout.machine_bits,
+                layout.machine_bits,
                 expected=f"{lease.bits}, the width in use in namespace {lease.namespace!r}",
             )
-        return lease
-
-    def _reset(self) -> None:
-        self._sequencer: Sequencer | _Shut = _SHUT
-        self._read_ns: Callable[[], int] = self._clock.wall_reader()
-        self._waiters = WaiterQueue()
-        self._turns = TurnLine()
-        self._pool: deque[range] = deque()  # taken for the first waiter, which needs more
-        self._pumping = False
-        self._timers: list[anyio.CancelScope] = []
-        self._turn_mark = 0  # ids handed out when the loop last had a turn
-        self._last_seen: tuple[int, float] | None = None
-        self._longest_backwards = 0.0
-        self._waits_for_tick = self._waits_for_clock = self._waits_for_lease = 0
-
-    @property
-    def close_timeout(self) -> float:
-        """Seconds that closing may take."""
-        return self._close_timeout
-
-    def _label(self) -> str:
-        return f"{type(self).__name__} {self._machine_namespace()}.{self.name}"
-
-    def _machine_namespace(self) -> str:
-        return self._machine.namespace
+        super().__init__(lease, layout, name, options.fitted(layout), clock)
 
     # The hot path.
 
@@ -277,275 +181,6 @@ class SnowflakeId(Component, IdGenerator):
         self._pool.extend(pieces)
         return await self._wait(n)
 
-    def _install(self) -> Refusal | None:
-        """Put a piece in hand; tells why not."""
-        self._check_lease()
-        return self._open_sequencer.install(*self._now_and_limit())
-
-    @property
-    def _open_sequencer(self) -> Sequencer:
-        sequencer = self._sequencer
-        if isinstance(sequencer, _Shut):
-            self._check_usable()
-            raise BusyError(self._label(), reason="is being opened")
-        return sequencer
-
-    def _now_and_limit(self) -> tuple[int, int]:
-        now_ms = self._read_ns() // NS_PER_MS
-        if self._max_forward_jump is not None:
-            self._check_jump(now_ms)
-        return now_ms, self._lease.limit_ms()
-
-    def _check_jump(self, now_ms: int) -> None:
-        monotonic = self._clock.monotonic()
-        limit = self._max_forward_jump
-        if self._last_seen is not None and limit is not None:
-            seen_ms, seen_at = self._last_seen
-            forward = (now_ms - seen_ms) / MS - (monotonic - seen_at)
-            if forward > limit:
-                raise ClockTooFarForwardError(forward=forward, limit=limit)
-        self._last_seen = now_ms, monotonic
-
-    def _check_lease(self) -> None:
-        """Follow the lease into a new term."""
-        lost = self._lease.lost
-        if lost is not None:
-            raise lost.again()
-        lease, sequencer = self._lease, self._open_sequencer
-        if sequencer.term != lease.term and lease.machine_id >= 0:
-            sequencer.move(lease.machine_id, self.layout.tick_at(lease.floor_ms))
-            sequencer.term = lease.term
-
-    async def _turn_if_due(self) -> None:
-        """Give the loop a turn after so many ids: an await that does not suspend gives it none."""
-        while self._is_turn_spent():
-            if await self._turns.wait(self._is_turn_spent):
-                self._turn_mark = self._open_sequencer.handed_out
-            self._check_usable()
-
-    def _is_turn_spent(self) -> bool:
-        sequencer = self._sequencer
-        return isinstance(sequencer, Sequencer) and (
-            sequencer.handed_out - self._turn_mark >= PIECE
-        )
-
-    # Waiting.
-
-    async def _wait(self, n: int) -> list[range]:
-        """Stand in line for ``n`` ids."""
-        event, process = anyio.Event(), _fork.generation
-        waiter = Waiter(n, event.set)
-        self._waiters.add(waiter)
-        if not self._pumping:
-            self._pump_once()
-        try:
-            if not waiter.is_done:
-                await event.wait()
-            else:
-                await checkpoint()
-        except BaseException:
-            if not waiter.is_done:
-                self._waiters.discard(waiter)
-            raise
-        self._check_process(process)
-        if waiter.pieces is not None:
-            return waiter.pieces
-        raise waiter.error or WouldBlock
-
-    def _pump_once(self) -> None:
-        refusal = self._serve()
-        root = self._root
-        if refusal is not None and root is not None and root.is_alive:
-            self._pumping = True
-            root.start_soon(self._pump, refusal, name=f"aiocosid wait {self._label()}")
-
-    async def _pump(self, refusal: Refusal | None) -> None:
-        """Wait once for all callers that wait, and serve them in order; ends with the last one."""
-        life = self._waiters
-        try:
-            while refusal is not None and self._waiters and self._waiters is life:
-                await self._wait_out(refusal)
-                refusal = self._serve() if self._unusable is None else None
-        finally:
-            if self._waiters is life:
-                self._pumping = False
-
-    def _serve(self) -> Refusal | None:
-        """Serve callers from the front; tells what the rest has to wait for."""
-        waiters = self._waiters
-        if not waiters:
-            return None
-        try:
-            self._check_lease()
-            wanted = waiters.wanted - sum(map(len, self._pool))
-            refusal: Refusal | None = None
-            if wanted > 0:
-                pieces, refusal = self._open_sequencer.take(wanted, *self._now_and_limit())
-                self._pool.extend(pieces)
-        except CosIdError as error:
-            waiters.fail(error.again)
-            return None
-        waiters.serve(sum(map(len, self._pool)), self._take)
-        if not waiters:
-            self._pool.clear()  # of callers that gave up: a gap
-        return refusal
-
-    def _take(self, n: int) -> list[range]:
-        pieces: list[range] = []
-        while n:
-            piece = self._pool.popleft()
-            if len(piece) > n:
-                self._pool.appendleft(piece[n:])
-                piece = piece[:n]
-            pieces.append(piece)
-            n -= len(piece)
-        return pieces
-
-    async def _wait_out(self, refusal: Refusal) -> None:
-        if isinstance(refusal, Full):
-            self._waits_for_tick += 1
-            await self._sleep(refusal.until_ms / MS - self._read_ns() / (NS_PER_MS * MS))
-        elif isinstance(refusal, Behind):
-            self._waits_for_clock += 1
-            await self._wait_for_clock(refusal)
-        else:
-            self._waits_for_lease += 1
-            await self._wait_for_lease()
-
-    async def _wait_for_clock(self, refusal: Behind) -> None:
-        """Wait until the clock has caught up, or as long as the threshold says, together."""
-        began, threshold = self._clock.monotonic(), self._threshold(refusal)
-        self._emit_behind(refusal)
-        behind: Refusal | None = refusal
-        while isinstance(behind, Behind) and self._unusable is None:
-            self._note_behind(behind)
-            by = behind.by_ms / MS
-            left = by
-            if threshold is not None:
-                left = threshold - (self._clock.monotonic() - began)
-                if by > threshold or left <= 0:
-                    error = self._too_far_behind(behind)
-                    self._waiters.fail(error.again)
-                    return
-            await self._sleep(min(by, left, LOOK))
-            behind = self._open_sequencer.check(*self._now_and_limit())
-
-    async def _wait_for_lease(self) -> None:
-        """Wait until the lease allows ids again, for ``wait_timeout`` at most."""
-        lease = self._lease
-        self._ask_for_more()
-        with self._clock.move_on_after(self._lease_timeout) as scope:
-            while self._unusable is None and lease.lost is None:
-                changed = lease.changed()
-                if self._read_ns() // NS_PER_MS <= lease.limit_ms():
-                    return
-                with anyio.CancelScope() as wake:
-                    self._timers.append(wake)
-                    try:
-                        await changed()
-                    finally:
-                        self._timers.remove(wake)
-        if scope.cancelled_caught:
-            self._waiters.fail(self._unavailable)
-
-    def _ask_for_more(self) -> None:
-        if self._lease.machine_id >= 0:
-            self._lease.hurry()
-
-    def _threshold(self, refusal: Behind) -> float | None:
-        """Return seconds to wait: a former owner's time mark is ahead of a clock that is right."""
-        if self._broken_threshold is not None and refusal.is_floor:
-            return self._broken_threshold + self._lease.lead
-        return self._broken_threshold
-
-    def _note_behind(self, refusal: Behind) -> None:
-        if not refusal.is_floor:
-            self._longest_backwards = max(self._longest_backwards, refusal.by_ms / MS)
-
-    def _emit_behind(self, refusal: Behind) -> None:
-        if self._instrument is None:
-            return
-        event = ClockBackwards(
-            namespace=self._machine.namespace, name=self.name, backwards=refusal.by_ms / MS
-        )
-        try:
-            self._instrument.on_event(event)
-        except Exception:
-            logger.exception("%s: the instrument failed", self._label())
-
-    def _too_far_behind(self, refusal: Behind) -> CosIdError:
-        return ClockTooManyBackwardsError(
-            backwards=refusal.by_ms / MS, threshold=self._threshold(refusal) or 0.0
-        )
-
-    def _unavailable(self) -> CosIdError:
-        cause = self._lease.last_error
-        error = MachineIdUnavailableError(
-            self._machine.namespace, waited=self._lease_timeout, reason=str(cause or "")
-        )
-        error.__cause__ = cause
-        return error
-
-    def _check_process(self, begun_in: int) -> None:
-        """Raise if the coroutine was suspended in one process and goes on in its child."""
-        if begun_in != _fork.generation:
-            raise ForkedError(self._label())
-
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep until then, or until the generator is closed."""
-        if self._unusable is not None:
-            return
-        with anyio.CancelScope() as scope:
-            self._timers.append(scope)
-            try:
-                await self._clock.sleep(max(0.0, seconds))
-            finally:
-                self._timers.remove(scope)
-
-    # Opening and closing.
-
-    async def _start(self) -> None:
-        self._reset()
-        self.layout.check_usable(self._clock.now_ms())
-        await self._lease.join()
-        try:
-            self._sequencer = self._attached()
-        except BaseException:
-            await self._lease.leave()
-            raise
-
-    def _attached(self) -> Sequencer:
-        """Return the one sequencer of this lease and name."""
-        lease = self._lease
-        found: Any = lease.issuers.get(self.name)
-        if found is None:
-            found = lease.issuers[self.name] = Sequencer(
-                self.layout,
-                machine_id=lease.machine_id,
-                floor_tick=self.layout.tick_at(lease.floor_ms),
-                reset_threshold=self._reset_threshold,
-                term=lease.term,
-            )
-        if (found.layout, found.reset_threshold) != (self.layout, self._reset_threshold):
-            raise BusyError(self._label(), reason="is in use with another layout or threshold")
-        sequencer: Sequencer = found
-        self._turn_mark = sequencer.handed_out
-        return sequencer
-
-    def _stop(self, reason: CosIdError) -> None:
-        sequencer, self._sequencer = self._sequencer, _SHUT
-        if isinstance(reason, ForkedError):
-            if isinstance(sequencer, Sequencer):
-                sequencer.piece = EMPTY
-            return
-        self._turns.release()
-        self._waiters.fail(reason.again)
-        for timer in tuple(self._timers):
-            timer.cancel()
-
-    async def _drain(self) -> None:
-        await self._lease.leave()
-
     # Looking inside.
 
     def statistics(self) -> SnowflakeStatistics:
@@ -556,7 +191,7 @@ class SnowflakeId(Component, IdGenerator):
         handed_out = sequencer.handed_out if isinstance(sequencer, Sequencer) else 0
         return SnowflakeStatistics(
             kind=type(self).__name__,
-            namespace=self._machine.namespace,
+            namespace=self._lease.namespace,
             name=self.name,
             layout=repr(self.layout),
             machine_id=machine.machine_id if is_open else None,
@@ -578,24 +213,3 @@ class SnowflakeId(Component, IdGenerator):
             f"<{self._label()} {state} machine_id={self._lease.machine_id} "
             f"waiting={len(self._waiters)}>"
         )
-
-
-def _reset_threshold(given: int | None, layout: SnowflakeLayout) -> int | None:
-    if given is None:
-        return None
-    if type(given) is not int or not -1 <= given <= layout.max_sequence:
-        raise InvalidArgumentError(
-            "sequence_reset_threshold",
-            given,
-            expected=f"0 to {layout.max_sequence}, -1 for CosId's default, or None for 0",
-        )
-    return (layout.max_sequence >> 1) if given == -1 else given
-
-
-def _check_seconds(name: str, value: float | None, *, at_least: float | None = None) -> None:
-    if value is None and at_least is not None:
-        return
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or value is None or not (value > 0 or value == at_least):
-        expected = "seconds, above 0" if at_least is None else "seconds, at least 0, or None"
-        raise InvalidArgumentError(name, value, expected=expected)

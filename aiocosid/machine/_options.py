@@ -1,0 +1,70 @@
+"""What a lease is told, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING, Final, Self
+
+from ..errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from ..abc import MachineIdDistributor
+    from ..events import Instrument
+
+__all__ = ("LeaseOptions",)
+
+LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: the next one, and a margin
+LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a sign of life takes its time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseOptions:
+    """The options of `MachineIdLease`; see there.
+
+    Attributes:
+        lease_time: seconds that the id may be used after a sign of life.
+    """
+
+    on_lost: str
+    lead: float | None
+    peer_safe_guard: float | None
+    broken_threshold: float | None
+    start_timeout: float
+    call_timeout: float
+    close_timeout: float
+    instrument: Instrument | None
+    lease_time: float = inf
+
+    def __post_init__(self) -> None:
+        """Check what does not depend on the distributor."""
+        if self.on_lost not in {"redistribute", "raise"}:
+            expected = "'redistribute' or 'raise'"
+            raise InvalidArgumentError("on_lost", self.on_lost, expected=expected)
+        threshold = self.broken_threshold
+        if threshold is not None and not threshold >= 0:
+            expected = "seconds, at least 0, or None"
+            raise InvalidArgumentError("broken_threshold", threshold, expected=expected)
+        for name in ("start_timeout", "call_timeout", "close_timeout"):
+            value: float = getattr(self, name)
+            if not 0 < value < inf:
+                raise InvalidArgumentError(name, value, expected="seconds, above 0")
+
+    def fitted(self, distributor: MachineIdDistributor) -> Self:
+        """Return the options with what follows from a distributor."""
+        safe_guard = min(distributor.safe_guard, self.peer_safe_guard or inf)
+        lease_time = safe_guard * LEASE_SHARE if distributor.is_leased else inf
+        lead = distributor.interval * LEAD_SHARE if self.lead is None else self.lead
+        if not distributor.interval < lead <= lease_time:
+            raise InvalidArgumentError(
+                "lead",
+                lead,
+                expected=f"seconds, more than the interval of {distributor.interval:g} s and at "
+                f"most {lease_time:g} s, 0.9 of the safe guard",
+            )
+        return replace(self, lead=lead, lease_time=lease_time)
+
+    @property
+    def lead_seconds(self) -> float:
+        """How far the mark is ahead of the clock, once fitted."""
+        return self.lead or 0.0

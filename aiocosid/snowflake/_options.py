@@ -1,0 +1,64 @@
+"""What a Snowflake generator is told, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
+
+from ..errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from ..events import Instrument
+    from ._layout import SnowflakeLayout
+
+__all__ = ("COSID_THRESHOLD", "SnowflakeOptions")
+
+COSID_THRESHOLD: Final = -1
+"""Stands for half of the sequence, CosId's default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnowflakeOptions:
+    """The options of `SnowflakeId`; see there.
+
+    Attributes:
+        reset_threshold: `sequence_reset_threshold`, once fitted to a layout.
+    """
+
+    broken_threshold: float | None
+    max_forward_jump: float | None
+    sequence_reset_threshold: int | None
+    wait_timeout: float
+    close_timeout: float
+    instrument: Instrument | None
+    reset_threshold: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check what does not depend on the layout."""
+        for name in ("broken_threshold", "max_forward_jump"):
+            value = getattr(self, name)
+            if not (value is None or (_is_number(value) and value >= 0)):
+                expected = "seconds, at least 0, or None"
+                raise InvalidArgumentError(name, value, expected=expected)
+        for name in ("wait_timeout", "close_timeout"):
+            value = getattr(self, name)
+            if not (_is_number(value) and value > 0):
+                raise InvalidArgumentError(name, value, expected="seconds, above 0")
+
+    def fitted(self, layout: SnowflakeLayout) -> Self:
+        """Return the options with what follows from a layout."""
+        given = self.sequence_reset_threshold
+        if given is None:
+            return self
+        if type(given) is not int or not COSID_THRESHOLD <= given <= layout.max_sequence:
+            raise InvalidArgumentError(
+                "sequence_reset_threshold",
+                given,
+                expected=f"0 to {layout.max_sequence}, -1 for CosId's default, or None",
+            )
+        half = layout.max_sequence >> 1
+        return replace(self, reset_threshold=half if given == COSID_THRESHOLD else given)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
