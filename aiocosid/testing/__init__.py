@@ -19,6 +19,8 @@ from ._faults import SlowDistributor as SlowDistributor
 from ._faults import WrappedDistributor as WrappedDistributor
 from ._generator_contract import IdGeneratorContract as IdGeneratorContract
 from ._generator_contract import MakeGenerator as MakeGenerator
+from ._machine_contract import MachineIdDistributorContract as MachineIdDistributorContract
+from ._machine_kit import MakeMachineIdDistributor as MakeMachineIdDistributor
 from ._settle import settle as settle
 
 __all__ = (
@@ -27,8 +29,10 @@ __all__ = (
     "IdGeneratorContract",
     "IdSegmentDistributorContract",
     "LossyDistributor",
+    "MachineIdDistributorContract",
     "MakeDistributor",
     "MakeGenerator",
+    "MakeMachineIdDistributor",
     "ManualClock",
     "RolledBackDistributor",
     "SlowDistributor",

@@ -14,8 +14,12 @@ from typing import ClassVar, Final, Protocol
 import pytest
 
 from aiocosid import open_store
-from aiocosid.abc import IdSegmentDistributor, Store
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.abc import IdSegmentDistributor, InstanceId, MachineIdDistributor, Store
+from aiocosid.stores.memory import (
+    MemoryIdSegmentDistributor,
+    MemoryMachineIdDistributor,
+    MemoryStore,
+)
 from tests.servers import PostgresServer, ValkeyServer
 
 
@@ -26,6 +30,23 @@ class Distributor(Protocol):
     def from_url(
         cls, url: str, *, namespace: str, name: str, offset: int = 0, step: int = 100
     ) -> IdSegmentDistributor:
+        """Make one with connections of its own."""
+        raise NotImplementedError
+
+
+class MachineDistributor(Protocol):
+    """What all classes of distributors of machine ids offer besides the contract."""
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = 300,
+        interval: float = 60,
+    ) -> MachineIdDistributor:
         """Make one with connections of its own."""
         raise NotImplementedError
 
@@ -55,6 +76,15 @@ class Backend(ABC):
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         """Write a counter without anybody's knowledge."""
 
+    @property
+    def machine_distributor(self) -> type[MachineDistributor]:
+        """The class of its distributors of machine ids, if it has one: it takes part by `age`."""
+        raise NotImplementedError
+
+    def age(self, namespace: str, seconds: float) -> None:
+        """Make the last sign of life of all machine ids of a namespace older; keep the marks."""
+        raise NotImplementedError
+
 
 class Memory(Backend):
     """The store that this process shares."""
@@ -72,6 +102,14 @@ class Memory(Backend):
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         MemoryStore.from_url(self.url)._counters[distributor.namespaced_name] = to
+
+    @property
+    def machine_distributor(self) -> type[MachineDistributor]:
+        return MemoryMachineIdDistributor
+
+    def age(self, namespace: str, seconds: float) -> None:
+        for entry in MemoryStore.from_url(self.url)._pools[namespace].entries.values():
+            entry.seen -= seconds
 
 
 class Sqlite(Backend):
@@ -155,3 +193,6 @@ STORES: Final[dict[str, type[Backend]]] = {
     "redis": Redis,
     "postgres": Postgres,
 }
+
+KEEP_MACHINES: Final = [name for name, kind in STORES.items() if kind.age is not Backend.age]
+"""Those that hand out machine ids."""

@@ -1,0 +1,342 @@
+"""What every distributor of machine ids has to do, as tests that its author inherits."""
+
+from __future__ import annotations
+
+import unittest
+from typing import TYPE_CHECKING, Final
+
+from ..abc import InstanceId
+from ..errors import InvalidArgumentError
+from ._machine_crowds import MachineCrowds
+from ._machine_kit import (
+    ODD_TEXTS,
+    SAFE_GUARD,
+    MachineKit,
+    assert_different,
+    fresh_namespace,
+    refused_as_full,
+    refused_as_lost,
+)
+from ._machine_times import MachineTimes
+
+if TYPE_CHECKING:
+    from ..abc import MachineIdDistributor
+    from ._machine_kit import MakeMachineIdDistributor
+
+__all__ = ("MachineIdDistributorContract",)
+
+FAR_MS: Final = 123_456_789_012_345
+"""In the year 5882, and more than the 14 digits that Lua writes of a number by itself."""
+
+BAD: Final[dict[str, dict[str, object]]] = {
+    "an empty namespace": {"namespace": ""},
+    "a namespace with NUL": {"namespace": "a\0b"},
+    "a namespace of 92 characters": {"namespace": "n" * 92},
+    "an empty instance id": {"instance_id": ""},
+    "an instance id with NUL": {"instance_id": "a\0b"},
+    "an instance id of 101 characters": {"instance_id": "i" * 101},
+    "half of a surrogate pair": {"instance_id": "a\ud800"},
+    "no interval": {"interval": 0},
+    "a safe guard of three intervals": {"interval": 100, "safe_guard": 300},
+}
+
+
+class MachineIdDistributorContract(MachineTimes, MachineCrowds):
+    """Checks a distributor.  Inherit, provide the fixture ``make_machines``, and run pytest.
+
+    With pytest-asyncio mark your class ``@pytest.mark.asyncio``, with anyio's plugin
+    ``@pytest.mark.anyio``::
+
+        @pytest.mark.asyncio
+        class TestMyDistributor(MachineIdDistributorContract):
+            @pytest.fixture
+            def make_machines(self) -> MakeMachineIdDistributor:
+                return functools.partial(MyDistributor, client)
+
+            async def age(self, namespace: str, seconds: float) -> None:
+                await admin.execute("update ... set last_timestamp = last_timestamp - ...")
+
+    Each test uses a namespace of its own, so that the store need not be emptied.  What the
+    distributors open, your fixture closes.  No test sleeps: who has been silent is made so by
+    `age`, and the tests that need it are skipped where it is not overridden.
+    """
+
+    # Who asks.
+
+    async def test_it_describes_itself(self, make_machines: MakeMachineIdDistributor) -> None:
+        """Namespace, instance, safe guard and interval are what was asked for."""
+        namespace, who = fresh_namespace(), InstanceId("10.0.0.1:8080", stable=True)
+        made = make_machines(namespace=namespace, instance_id=who, safe_guard=400, interval=50)
+        described = (made.namespace, made.instance_id, made.safe_guard, made.interval)
+        assert described == (namespace, who, 400, 50), f"it is described as {described}"
+
+    async def test_a_bad_description_is_refused(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """Texts that no store could hold and times that do not fit are refused on creation."""
+        for what, bad in BAD.items():
+            about: dict[str, object] = {"namespace": "ns", "instance_id": "i", **bad}
+            try:
+                make_machines(**about)  # type: ignore[arg-type]  # that is the point
+            except InvalidArgumentError:
+                continue
+            raise AssertionError(f"a bad description was accepted: {what}")
+
+    async def test_a_width_outside_1_to_31_is_refused(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """Nothing is taken then; 31 bits are as good as others."""
+        kit = MachineKit(make_machines)
+        for bits in (0, -1, 32, True):
+            try:
+                grant = await kit.take("a", bits=bits)
+            except InvalidArgumentError:
+                continue
+            raise AssertionError(f"{bits!r} bits were answered {grant}")
+        grant = await kit.take("b", bits=31)
+        assert grant.machine_id == 0, f"after refusals the first id is {grant.machine_id}"
+
+    async def test_texts_may_hold_anything_but_nul(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """Instances and namespaces of any characters are apart, and found again as they are."""
+        kit = MachineKit(make_machines)
+        ids = {text: (await kit.take(text, bits=6)).machine_id for text in ODD_TEXTS}
+        assert_different(ids)
+        for text, due in ids.items():
+            found = (await kit.take(text, bits=6)).machine_id
+            assert found == due, f"instance {text!r} had {due} and is given {found}"
+            await kit.guard(text, due)
+        base = fresh_namespace()
+        for text in ODD_TEXTS:
+            grant = await MachineKit(make_machines, f"{base}{text}").take("a")
+            assert grant.machine_id == 0, f"namespace {text!r} is not apart: {grant}"
+            assert grant.floor_ms == -1, f"namespace {text!r} is not apart: {grant}"
+
+    # Which id.
+
+    async def test_ids_begin_with_0(self, make_machines: MakeMachineIdDistributor) -> None:
+        """New ids are handed out in order; nobody had them before."""
+        kit = MachineKit(make_machines)
+        grants = [await kit.take(text) for text in "abc"]
+        ids = [grant.machine_id for grant in grants]
+        assert ids == [0, 1, 2], f"three instances got {ids}"
+        assert {type(each) for each in ids} == {int}, f"a machine id is no int: {ids}"
+        floors = [grant.floor_ms for grant in grants]
+        assert floors == [-1, -1, -1], f"new ids have a floor: {floors}"
+
+    async def test_an_instance_finds_its_own(self, make_machines: MakeMachineIdDistributor) -> None:
+        """Asked again, also by another object, also when all are held, it answers the same."""
+        kit = MachineKit(make_machines)
+        ids = {text: (await kit.take(text)).machine_id for text in "abcd"}
+        assert_different(ids)
+        await refused_as_full(kit, "e")
+        for text, due in ids.items():
+            found = (await kit.anew(text).distribute(2, **kit.times())).machine_id
+            assert found == due, f"instance {text} had {due} and is given {found}"
+
+    async def test_a_full_pool_says_so(self, make_machines: MakeMachineIdDistributor) -> None:
+        """The error tells how many there are and who holds them; no id is given twice instead."""
+        kit = MachineKit(make_machines)
+        ids = {text: (await kit.take(text)).machine_id for text in ("a:1", "b:2", "c:3", "d:4")}
+        assert sorted(ids.values()) == [0, 1, 2, 3], f"four instances got {ids}"
+        for _ in range(3):
+            error = await refused_as_full(kit, "e:5")
+            assert (error.namespace, error.size) == (kit.namespace, 4), f"it says {error}"
+            assert error.holders, f"it does not say who holds them: {error}"
+            assert set(error.holders) <= set(ids), f"it names strangers: {error.holders}"
+        await kit.of("c:3").revert(ids["c:3"], last_ms=-1)
+        found = (await kit.take("e:5")).machine_id
+        assert found == ids["c:3"], f"{ids['c:3']} was given back, and {found} handed out"
+
+    async def test_returned_ids_come_before_new_ones(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """First the own, then one given back, then a new one."""
+        kit = MachineKit(make_machines)
+        first, second = [(await kit.take(text)).machine_id for text in "ab"]
+        await kit.of("a").revert(first, last_ms=-1)
+        assert (await kit.take("b")).machine_id == second, "the own id does not come first"
+        ids = [(await kit.take(text)).machine_id for text in "cd"]
+        assert ids == [first, 2], f"{first} was given back; c and d got {ids}"
+
+    async def test_new_ids_come_before_expired_ones(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """Somebody who is silent too long keeps the id until there is no other."""
+        kit = MachineKit(make_machines)
+        ids = [(await kit.take(text)).machine_id for text in "ab"]
+        await self.age(kit.namespace, SAFE_GUARD + 10)
+        ids += [(await kit.take(text)).machine_id for text in "cdef"]
+        assert ids[:4] == [0, 1, 2, 3], f"an expired id came before a new one: {ids}"
+        assert sorted(ids[4:]) == [0, 1], f"the expired ids 0 and 1 were due: {ids}"
+        await refused_as_full(kit, "g")
+
+    async def test_other_namespaces_are_apart(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """An instance may hold one id in each, and gives one back alone."""
+        one, other = MachineKit(make_machines), MachineKit(make_machines)
+        for kit in (one, other):
+            for text in "ab":
+                await kit.take(text)
+        await one.of("a").revert(0, last_ms=-1)
+        await other.guard("a", 0)
+        await refused_as_lost(one, "a", 0)
+
+    # For how long.
+
+    async def test_a_silent_one_is_recycled(self, make_machines: MakeMachineIdDistributor) -> None:
+        """After the safe guard duration others get the ids, and the former owners are told."""
+        kit = MachineKit(make_machines)
+        for text in "abcd":
+            await kit.take(text)
+        await refused_as_full(kit, "e")
+        await self.age(kit.namespace, SAFE_GUARD + 10)
+        ids = {text: (await kit.take(text)).machine_id for text in "efgh"}
+        assert sorted(ids.values()) == [0, 1, 2, 3], f"four expired ids were due: {ids}"
+        for number in range(4):
+            await refused_as_lost(kit, "abcd"[number], number)
+        await refused_as_full(kit, "i")
+
+    async def test_a_live_one_is_not(self, make_machines: MakeMachineIdDistributor) -> None:
+        """A sign of life in time keeps the id, as does a silence shorter than the safe guard."""
+        kit = MachineKit(make_machines)
+        for number, text in enumerate("abcd"):
+            await kit.take(text)
+            await kit.guard(text, number)
+        await self.age(kit.namespace, SAFE_GUARD - 60)
+        await refused_as_full(kit, "e")
+        for number, text in enumerate("abc"):
+            await kit.guard(text, number)
+        await self.age(kit.namespace, 120)
+        found = (await kit.take("e")).machine_id
+        assert found == 3, f"only 3 was silent too long; {found} was handed out"
+        await refused_as_full(kit, "f")
+
+    async def test_a_safe_guard_without_end(self, make_machines: MakeMachineIdDistributor) -> None:
+        """With a safe guard of ``inf`` nobody is ever silent too long."""
+        kit = MachineKit(make_machines, safe_guard=float("inf"))
+        for text in "abcd":
+            await kit.take(text)
+        await self.age(kit.namespace, 1000 * SAFE_GUARD)
+        await refused_as_full(kit, "e")
+
+    async def test_an_expired_one_is_still_ones_own(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """As long as nobody else took it a late sign of life keeps it, and asking finds it."""
+        kit = MachineKit(make_machines)
+        for text in "abcd":
+            await kit.take(text)
+        await self.age(kit.namespace, SAFE_GUARD + 10)
+        await kit.guard("c", 2)
+        found = (await kit.take("d")).machine_id
+        assert found == 3, f"d had 3, which nobody took, and is given {found}"
+        ids = sorted([(await kit.take(text)).machine_id for text in "ef"])
+        assert ids == [0, 1], f"0 and 1 were silent; {ids} were handed out"
+        await refused_as_full(kit, "g")
+
+    async def test_a_stable_one_keeps_its_id(self, make_machines: MakeMachineIdDistributor) -> None:
+        """Given back or silent for long, it is nobody else's, stable or not."""
+        kit = MachineKit(make_machines, stable=True)
+        for number, text in enumerate("abcd"):
+            await kit.take(text)
+            await kit.guard(text, number)
+        await kit.of("a").revert(0, last_ms=kit.now_ms())
+        await self.age(kit.namespace, 1000 * SAFE_GUARD)
+        await refused_as_full(kit, "e")
+        await refused_as_full(MachineKit(make_machines, kit.namespace), "f")
+        found = (await kit.take("a")).machine_id
+        assert found == 0, f"the stable instance a had 0 and is given {found}"
+
+    # Who may.
+
+    async def test_only_the_owner_guards(self, make_machines: MakeMachineIdDistributor) -> None:
+        """Instance and machine id have to be right; otherwise nothing is written."""
+        kit = MachineKit(make_machines)
+        for number, text in enumerate("ab"):
+            await kit.take(text)
+            await kit.guard(text, number)
+        for text, machine_id in (("a", 1), ("b", 0), ("a", 2), ("a", 3), ("c", 0), ("c", 2)):
+            error = await refused_as_lost(kit, text, machine_id, mark_ms=FAR_MS)
+            told = (error.namespace, error.machine_id)
+            assert told == (kit.namespace, machine_id), f"the error tells of {told}"
+        floors = [(await kit.take(text)).floor_ms for text in "abc"]
+        assert max(floors) < FAR_MS, f"a refused sign of life left its mark: {floors}"
+
+    async def test_who_gave_back_is_not_the_owner(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """A sign of life after that is refused, and does not take the id again."""
+        kit = MachineKit(make_machines)
+        await kit.take("a")
+        await kit.of("a").revert(0, last_ms=-1)
+        await refused_as_lost(kit, "a", 0)
+        found = (await kit.take("b")).machine_id
+        assert found == 0, f"0 was given back; {found} was handed out"
+        await refused_as_lost(kit, "a", 0)
+
+    async def test_giving_back_twice(self, make_machines: MakeMachineIdDistributor) -> None:
+        """The second time does nothing, whoever holds the id by then; nor does a stranger's."""
+        kit = MachineKit(make_machines)
+        a = kit.of("a")
+        await kit.take("a")
+        for _ in range(2):
+            await a.revert(0, last_ms=kit.now_ms())
+        await kit.take("b")
+        mark = kit.now_ms() + 50_000
+        await kit.guard("b", 0, mark_ms=mark)
+        await a.revert(0, last_ms=1)
+        for machine_id in (0, 1, 3):
+            await kit.of("c").revert(machine_id, last_ms=1)
+        await kit.guard("b", 0, mark_ms=-1)
+        grant = await kit.take("b")
+        assert grant.machine_id == 0, f"b had 0 and is given {grant.machine_id}"
+        assert grant.floor_ms >= mark, f"a stranger lowered b's mark {mark} to {grant.floor_ms}"
+        ids = {text: (await kit.take(text)).machine_id for text in "bcde"}
+        assert_different(ids)
+
+    async def test_giving_back_another_id(self, make_machines: MakeMachineIdDistributor) -> None:
+        """A number that is not the instance's does nothing, and the instance keeps its own."""
+        kit = MachineKit(make_machines)
+        for text in "ab":
+            await kit.take(text)
+        for machine_id in (1, 2):
+            await kit.of("a").revert(machine_id, last_ms=-1)
+        await kit.guard("a", 0)
+        await kit.guard("b", 1)
+        found = (await kit.take("c")).machine_id
+        assert found == 2, f"nobody gave an id back; 2 was due, not {found}"
+
+    # Its life.
+
+    async def test_it_goes_on_after_closing(self, make_machines: MakeMachineIdDistributor) -> None:
+        """Opening and closing may come twice; closing gives nothing back."""
+        kit = MachineKit(make_machines)
+        a: MachineIdDistributor = kit.of("a")
+        await a.aopen()
+        await a.aopen()
+        due = (await kit.take("a")).machine_id
+        await a.aclose()
+        await a.aclose()
+        found = (await kit.take("b")).machine_id
+        assert found != due, f"closing a has given its id {due} to b"
+        await a.aopen()
+        await kit.guard("a", due)
+        found = (await kit.take("a")).machine_id
+        assert found == due, f"a had {due} and is given {found}"
+        await a.aclose()
+
+    async def age(self, namespace: str, seconds: float) -> None:  # noqa: ARG002
+        """Make all machine ids of a namespace look as if nobody had given a sign of life since.
+
+        Behind the distributors' back, and without waiting: take ``seconds`` from the stamps that
+        the store compares with its clock, or move that clock on.  The time marks stay.  Override it
+        where the store allows it; the tests that need it are skipped otherwise.
+
+        Args:
+            namespace: whose ids.
+            seconds: how much older the last sign of life of each is to be.
+        """
+        raise unittest.SkipTest("age is not overridden")

@@ -1,0 +1,121 @@
+"""The part of the machine ids' contract that is about many who ask at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ._machine_kit import MachineKit, assert_different, refused_as_full
+from ._workers import storm
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ._machine_kit import MakeMachineIdDistributor
+
+__all__ = ("MachineCrowds",)
+
+
+class MachineCrowds:
+    """Concurrency and cancellation.  `MachineIdDistributorContract` inherits it."""
+
+    async def test_concurrent_instances_share_nothing(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """Thirty-two that ask an empty namespace at once get exactly 0 to 31."""
+        kit = MachineKit(make_machines)
+        ids: dict[str, int] = {}
+
+        async def ask(text: str) -> None:
+            ids[text] = (await kit.take(text, bits=5)).machine_id
+
+        async with anyio.create_task_group() as group:
+            for number in range(32):
+                group.start_soon(ask, f"10.0.0.1:{number}")
+        assert sorted(ids.values()) == list(range(32)), f"32 instances got {sorted(ids.values())}"
+        await refused_as_full(kit, "one more", bits=5)
+
+    async def test_concurrent_calls_of_one_instance(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """However often it asks at once, it has one id, and no other is lost."""
+        kit = MachineKit(make_machines)
+        ids: list[int] = []
+
+        async def ask() -> None:
+            grant = await kit.anew("a").distribute(2, **kit.times())
+            ids.append(grant.machine_id)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(ask)
+        assert set(ids) == {0}, f"one instance got {sorted(set(ids))}"
+        assert_different({text: (await kit.take(text)).machine_id for text in "abcd"})
+
+    async def test_two_hundred_lives_on_four_ids(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """Taking and giving back loses no id, and hands none out twice at a time."""
+        kit = MachineKit(make_machines)
+        held: dict[int, str] = {}
+
+        async def live(worker: str) -> None:
+            for number in range(50):
+                text = f"{worker}{number}"
+                found = (await kit.take(text)).machine_id
+                assert 0 <= found < 4, f"2 bits, and {found} was handed out"
+                assert found not in held, f"{text} is given {found}, which {held[found]} holds"
+                held[found] = text
+                await kit.guard(text, found)
+                del held[found]
+                await kit.of(text).revert(found, last_ms=kit.now_ms())
+
+        async with anyio.create_task_group() as group:
+            for worker in "abcd":
+                group.start_soon(live, worker)
+        assert_different({text: (await kit.take(text)).machine_id for text in "wxyz"})
+
+    async def test_a_cancelled_call_loses_nothing(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """Whenever a call is cancelled, its instance finds the id again, and nobody else has it."""
+        kit = MachineKit(make_machines)
+        texts = [f"i{number}" for number in range(32)]
+        seen: dict[str, set[int]] = {text: set() for text in texts}
+
+        def caller(text: str) -> Callable[[], Awaitable[None]]:
+            async def call() -> None:
+                seen[text].add((await kit.take(text, bits=5)).machine_id)
+
+            return call
+
+        for seed in range(3):
+            await storm([caller(text) for text in texts], seed)
+        for text in texts:
+            await caller(text)()
+        assert [text for text in texts if len(seen[text]) != 1] == [], f"ids changed: {seen}"
+        assert_different({text: min(ids) for text, ids in seen.items()})
+        await refused_as_full(kit, "one more", bits=5)
+
+    async def test_a_storm_of_cancelled_lives(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """Whatever is cancelled on the way, once all have given back every id is there again."""
+        kit = MachineKit(make_machines)
+        texts = [f"i{number}" for number in range(8)]
+
+        def life(text: str) -> Callable[[], Awaitable[None]]:
+            async def call() -> None:
+                found = (await kit.take(text, bits=3)).machine_id
+                await kit.guard(text, found)
+                await kit.of(text).revert(found, last_ms=kit.now_ms())
+
+            return call
+
+        for seed in range(3):
+            await storm([life(text) for text in texts], seed)
+        for text in texts:
+            await life(text)()
+        others = {text: await kit.take(text, bits=3) for text in "stuvwxyz"}
+        assert_different({text: grant.machine_id for text, grant in others.items()})

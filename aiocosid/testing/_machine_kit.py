@@ -1,0 +1,140 @@
+"""What the contract of machine ids is written in."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict
+
+from .._clock import SYSTEM_CLOCK
+from ..abc import InstanceId
+from ..errors import MachineIdLostError, MachineIdOverflowError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..abc import MachineGrant, MachineIdDistributor
+
+__all__ = (
+    "ODD_TEXTS",
+    "SAFE_GUARD",
+    "MachineKit",
+    "MakeMachineIdDistributor",
+    "assert_different",
+    "fresh_namespace",
+    "refused_as_full",
+    "refused_as_lost",
+)
+
+SAFE_GUARD: Final = 300.0  # seconds
+
+ODD_TEXTS: Final = (
+    *("a-b", "a:b", "a/b", "{a}", "{a", "a b", " a", "a.b", "a|1", "ä€", "命名", "😀"),
+    *("a'b", 'a"b', "a%s", "a\\b", "a\nb", "A-B", "-", "0", "__", "é", "e\u0301", "i" * 40),
+)
+"""All different, also the two ways to write an accented e, and small letters and capitals."""
+
+
+class MakeMachineIdDistributor(Protocol):
+    """Makes distributors on one store; those of one namespace share its machine ids."""
+
+    def __call__(
+        self,
+        *,
+        namespace: str,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = SAFE_GUARD,
+        interval: float = 60.0,
+    ) -> MachineIdDistributor:
+        """Return a new distributor; nothing has to be written yet."""
+        raise NotImplementedError
+
+
+class Times(TypedDict):
+    """The times that `distribute` is told."""
+
+    now_ms: int
+    latest_ms: int
+
+
+class MachineKit:
+    """The instances of one namespace, by their texts.
+
+    Attributes:
+        namespace: the namespace, by default one that is not used otherwise.
+    """
+
+    def __init__(
+        self,
+        make: MakeMachineIdDistributor,
+        namespace: str | None = None,
+        *,
+        stable: bool = False,
+        safe_guard: float = SAFE_GUARD,
+    ) -> None:
+        self._make = make
+        self._made: dict[str, MachineIdDistributor] = {}
+        self._stable = stable
+        self._safe_guard = safe_guard
+        self.namespace = namespace or fresh_namespace()
+
+    def now_ms(self) -> int:
+        """Return the wall clock: a store may compare what it is told with a clock of its own."""
+        return SYSTEM_CLOCK.now_ms()
+
+    def times(self, *, latest_ms: int | None = None) -> Times:
+        """Return what `distribute` is told now; by default any floor will do."""
+        now_ms = self.now_ms()
+        return {"now_ms": now_ms, "latest_ms": 2**53 if latest_ms is None else latest_ms}
+
+    def anew(self, text: str) -> MachineIdDistributor:
+        """Return a new distributor for an instance, as after a restart."""
+        who = InstanceId(text, stable=self._stable)
+        return self._make(namespace=self.namespace, instance_id=who, safe_guard=self._safe_guard)
+
+    def of(self, text: str) -> MachineIdDistributor:
+        """Return the distributor of an instance, always the same."""
+        if text not in self._made:
+            self._made[text] = self.anew(text)
+        return self._made[text]
+
+    async def take(self, text: str, *, bits: int = 2, latest_ms: int | None = None) -> MachineGrant:
+        """Have an instance ask for a machine id."""
+        return await self.of(text).distribute(bits, **self.times(latest_ms=latest_ms))
+
+    async def guard(self, text: str, machine_id: int, *, mark_ms: int = -1) -> None:
+        """Have an instance give a sign of life, now."""
+        await self.of(text).guard(machine_id, now_ms=self.now_ms(), mark_ms=mark_ms)
+
+
+def fresh_namespace() -> str:
+    """Return a namespace that nobody else uses."""
+    return f"kit{uuid.uuid4().hex[:12]}"
+
+
+def assert_different(ids: Mapping[str, int]) -> None:
+    """No two instances have one machine id."""
+    holders: dict[int, list[str]] = {}
+    for text, machine_id in ids.items():
+        holders.setdefault(machine_id, []).append(text)
+    shared = {machine_id: texts for machine_id, texts in holders.items() if len(texts) > 1}
+    assert not shared, f"machine ids are held by more than one instance: {shared}"
+
+
+async def refused_as_full(kit: MachineKit, text: str, *, bits: int = 2) -> MachineIdOverflowError:
+    """Have an instance ask a pool that is full; return the error."""
+    try:
+        grant = await kit.take(text, bits=bits)
+    except MachineIdOverflowError as error:
+        return error
+    raise AssertionError(f"all are held, and {text} is given {grant}")
+
+
+async def refused_as_lost(
+    kit: MachineKit, text: str, machine_id: int, *, mark_ms: int = -1
+) -> MachineIdLostError:
+    """Have an instance give a sign of life for an id that is not its own; return the error."""
+    try:
+        await kit.guard(text, machine_id, mark_ms=mark_ms)
+    except MachineIdLostError as error:
+        return error
+    raise AssertionError(f"{text} could guard {machine_id}, which it does not hold")
