@@ -1,12 +1,15 @@
-"""Counters on Redis or Valkey: one server, Cluster, Sentinel.  Requires the ``redis`` extra.
+"""Counters and machine ids on Redis or Valkey: one server, Cluster, Sentinel.
 
-The keys are CosId's: ``cosid:{<namespace>.<name>}.adder`` holds the last max id handed out, and
-never expires.
+Requires the ``redis`` extra.  The keys are CosId's, and never expire:
+``cosid:{<namespace>.<name>}.adder`` holds the last max id handed out,
+``cosid:{<namespace>}:itc_idx``, ``:adder`` and ``:revert`` hold the machine ids.  Beside them lie
+``:mark``, ``:stable`` and ``:token``, of which CosId knows nothing.
 """
 
 from __future__ import annotations
 
+from ._machine import RedisMachineIdDistributor as RedisMachineIdDistributor
 from ._segment import RedisIdSegmentDistributor as RedisIdSegmentDistributor
 from ._store import RedisStore as RedisStore
 
-__all__ = ("RedisIdSegmentDistributor", "RedisStore")
+__all__ = ("RedisIdSegmentDistributor", "RedisMachineIdDistributor", "RedisStore")

@@ -14,7 +14,7 @@ __all__ = ("ADVANCE", "RAISE", "Script")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script with one key, known to servers by its digest."""
+    """A script, known to servers by its digest."""
 
     text: bytes  # not str, which a user's client may encode in its own way
     digest: bytes = field(init=False)
@@ -24,14 +24,24 @@ class Script:
         object.__setattr__(self, "digest", digest.encode())
 
     async def run(self, client: Any, key: bytes, *arguments: int) -> Any:  # noqa: ANN401 - the driver's
+        """Run it on one key."""
+        return await self.run_on(client, (key,), *arguments)
+
+    async def run_on(
+        self,
+        client: Any,  # noqa: ANN401 - the driver's
+        keys: tuple[bytes, ...],
+        *arguments: bytes | int,
+    ) -> Any:  # noqa: ANN401 - the driver's
         """Run it; a server that does not know it yet is sent the text."""
+        given = (len(keys), *keys, *arguments)
         try:
-            return await client.execute_command("EVALSHA", self.digest, 1, key, *arguments)
+            return await client.execute_command("EVALSHA", self.digest, *given)
         except Exception as exc:
             # By name: valkey-py has a class of its own.
             if type(exc).__name__ != "NoScriptError":
                 raise
-        return await client.execute_command("EVAL", self.text, 1, key, *arguments)
+        return await client.execute_command("EVAL", self.text, *given)
 
 
 ADVANCE: Final = Script(b"""\

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, Counter, Store
+from ...abc import (
+    DEFAULT_GUARD_INTERVAL,
+    DEFAULT_NAMESPACE,
+    DEFAULT_SAFE_GUARD,
+    DEFAULT_STEP,
+    MAX_ID,
+    Counter,
+    InstanceId,
+    Machine,
+    Store,
+)
 from ...errors import InvalidArgumentError
 from ._errors import translated
 from ._link import BorrowedLink, OwnedLink
+from ._machine import RedisMachineIdDistributor, machines, revert_machine
 from ._scripts import RAISE
 from ._segment import RedisIdSegmentDistributor
 
@@ -83,6 +94,51 @@ class RedisStore(Store):
         return RedisIdSegmentDistributor(
             self._link, namespace=namespace, name=name, offset=offset, step=step
         )
+
+    def machine_id_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> RedisMachineIdDistributor:
+        """Return a distributor of machine ids on this store's connections; nothing is sent yet.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        return RedisMachineIdDistributor(
+            self._link,
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+        )
+
+    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
+        """Return the machine ids that were ever handed out; for all looks at every key.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: an entry is damaged.
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        return await machines(self._link, namespace)
+
+    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+        """Take a machine id from its owner; whoever took it in the meantime keeps it.
+
+        A cancelled call may have taken effect.
+
+        Raises:
+            InvalidArgumentError: nobody holds the id.
+            CorruptMachineStateError: an entry is damaged; nothing was written.
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        await revert_machine(self._link, namespace, machine_id)
 
     async def create_schema(self) -> None:
         """Do nothing: there are no tables."""

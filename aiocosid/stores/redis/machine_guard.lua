@@ -1,0 +1,24 @@
+-- A sign of life: raise the stamp and the mark, lower neither.
+--
+-- ARGV  1 instance   2 machine id   3 now in ms   4 mark in ms   5 token, '' if it has none
+-- Reply {'kept'} or {'lost', who holds the id instead, '' if nobody}; then nothing was written
+local instance, id = ARGV[1], tonumber(ARGV[2])
+local now, mark = tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local held, stamp
+local entry = redis.call('HGET', entries, instance)
+if entry then held, stamp = read_entry(instance, entry) end
+local before = mark_of(id)
+if damage then return damage end
+
+local token = redis.call('HGET', tokens, text(id))
+if held ~= id or (token and ARGV[5] ~= '' and token ~= ARGV[5]) then
+  for _, each in ipairs(read_entries()) do
+    if each.id == id then return {'lost', each.instance} end
+  end
+  return {'lost', ''}
+end
+
+if now > stamp then redis.call('HSET', entries, instance, text(id) .. '|' .. text(now)) end
+if mark > before then redis.call('HSET', marks, text(id), text(mark)) end
+return {'kept'}

@@ -1,0 +1,895 @@
+"""Machine ids on one Valkey and one Redis: who gets which, who keeps it, what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from math import inf
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from aiocosid.abc import InstanceId, Machine, MachineGrant
+from aiocosid.errors import (
+    CorruptMachineStateError,
+    InvalidArgumentError,
+    MachineIdLostError,
+    MachineIdOverflowError,
+    StoreAuthenticationError,
+    StoreUnavailableError,
+)
+from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore
+from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, free_port
+
+pytestmark = [pytest.mark.integration]
+
+T = 1_700_000_000_000  # some time in the past, in ms
+FAR = 2**62  # no floor is too late
+BOTH = ["valkey", "redis_server"]
+ALL = ("itc_idx", "adder", "revert", "mark", "stable", "token")
+
+
+@pytest.fixture(params=BOTH)
+def server(request: pytest.FixtureRequest) -> ValkeyServer:
+    """Each product in turn."""
+    found: ValkeyServer = request.getfixturevalue(request.param)
+    return found
+
+
+class Keys:
+    """The keys of one namespace, looked at and written behind everybody's back."""
+
+    def __init__(self, server: ValkeyServer, namespace: str) -> None:
+        self.server = server
+        self.namespace = namespace
+
+    def __call__(self, suffix: str) -> str:
+        return f"cosid:{{{self.namespace}}}:{suffix}"
+
+    def hash(self, suffix: str) -> dict[str, str]:
+        flat = self.server.call("HGETALL", self(suffix))
+        assert isinstance(flat, list)
+        texts = [str(each) for each in flat]
+        return dict(zip(texts[::2], texts[1::2], strict=True))
+
+    def set(self, suffix: str, field: str, value: str | int) -> None:
+        self.server.call("HSET", self(suffix), field, value)
+
+    @property
+    def entries(self) -> dict[str, str]:
+        return self.hash("itc_idx")
+
+    @property
+    def pool(self) -> dict[str, str]:
+        return self.hash("revert")
+
+    @property
+    def marks(self) -> dict[str, str]:
+        return self.hash("mark")
+
+    @property
+    def adder(self) -> str | None:
+        value = self.server.call("GET", self("adder"))
+        return None if value is None else str(value)
+
+    def delete(self) -> None:
+        for name in ALL:
+            self.server.call("DEL", self(name))
+
+    def dump(self) -> dict[str, str]:
+        """Everything, as the server would move it to another one."""
+        return {name: repr(self.server.call("DEBUG", "DIGEST-VALUE", self(name))) for name in ALL}
+
+    def now(self) -> int:
+        """The server's clock."""
+        seconds, microseconds = self.server.call("TIME")  # type: ignore[misc]  # two texts
+        return int(str(seconds)) * 1000 + int(str(microseconds)) // 1000
+
+
+@pytest.fixture
+def keys(server: ValkeyServer, namespace: str) -> Iterator[Keys]:
+    keys = Keys(server, namespace)
+    yield keys
+    keys.delete()  # damaged ones would be found by whoever lists all
+
+
+@pytest_asyncio.fixture
+async def store(server: ValkeyServer) -> AsyncIterator[RedisStore]:
+    async with RedisStore.from_url(server.url) as store:
+        yield store
+
+
+class Instances:
+    """Makes distributors of one namespace, by the text of the instance."""
+
+    def __init__(self, store: RedisStore, namespace: str) -> None:
+        self.store = store
+        self.namespace = namespace
+
+    def __call__(
+        self, text: str, *, stable: bool = False, safe_guard: float = inf
+    ) -> RedisMachineIdDistributor:
+        return self.store.machine_id_distributor(
+            namespace=self.namespace,
+            instance_id=InstanceId(text, stable=stable),
+            safe_guard=safe_guard,
+        )
+
+    async def take(
+        self, text: str, bits: int = 1, *, now: int = T, latest: int = FAR, **options: Any
+    ) -> MachineGrant:
+        return await self(text, **options).distribute(bits, now_ms=now, latest_ms=latest)
+
+
+@pytest.fixture
+def instances(store: RedisStore, namespace: str) -> Instances:
+    return Instances(store, namespace)
+
+
+@pytest.mark.asyncio
+class TestOrder:
+    """Own, given back, new, expired; too late ones only if there is no other."""
+
+    async def test_new_ones_count_up_under_cosids_keys(
+        self, instances: Instances, keys: Keys
+    ) -> None:
+        """Nobody had them, so there is no floor; no key ever expires."""
+        assert await instances.take("a") == MachineGrant(0, -1)
+        assert await instances.take("b", now=T + 1) == MachineGrant(1, -1)
+        assert keys.entries == {"a": f"0|{T}", "b": f"1|{T + 1}"}
+        assert (keys.adder, keys.pool, keys.marks) == ("1", {}, {})
+        assert {keys.server.call("TTL", keys(name)) for name in ("itc_idx", "adder", "token")} == {
+            -1
+        }
+
+    async def test_own_comes_first_and_its_stamp_never_falls(
+        self, instances: Instances, keys: Keys
+    ) -> None:
+        """After a crash, and when a request is sent twice; the floor covers stamp and mark."""
+        await instances.take("a")
+        assert await instances.take("a", now=T - 5) == MachineGrant(0, T)
+        assert keys.entries == {"a": f"0|{T}"}
+        await instances("a").guard(0, now_ms=T + 1, mark_ms=T + 70)
+        assert await instances.take("a", now=T + 2) == MachineGrant(0, T + 70)
+        assert keys.entries == {"a": f"0|{T + 2}"}
+
+    async def test_given_back_comes_before_new(self, instances: Instances, keys: Keys) -> None:
+        """Above the last sign of life, and above the mark."""
+        for text in ("a", "b"):
+            await instances.take(text, 2)
+            await instances(text).guard(int(text == "b"), now_ms=T, mark_ms=T + 9)
+        await instances("b").revert(1, last_ms=T + 5)
+        await instances("a").revert(0, last_ms=-1)
+        assert await instances.take("c", 2) == MachineGrant(1, T + 5)
+        assert await instances.take("d", 2) == MachineGrant(0, T + 9)
+        assert await instances.take("e", 2) == MachineGrant(2, -1)
+        assert keys.pool == {}
+
+    async def test_id_in_the_pool_above_the_maximum_stays_there(
+        self, instances: Instances, keys: Keys
+    ) -> None:
+        """CosId hands it out, and its client then raises and is stuck with it."""
+        keys.set("revert", "2", T)
+        assert await instances.take("a", 1) == MachineGrant(0, -1)
+        assert await instances.take("b", 1) == MachineGrant(1, -1)
+        with pytest.raises(MachineIdOverflowError):
+            await instances.take("c", 1)
+        assert keys.pool == {"2": str(T)}
+        assert (await instances.take("c", 2)).machine_id == 2
+
+    @pytest.mark.parametrize("stable", [False, True])
+    async def test_own_above_the_maximum_is_given_up(
+        self, instances: Instances, keys: Keys, stable: bool
+    ) -> None:
+        """As CosId leaves behind."""
+        keys.set("itc_idx", "a", f"5|{T}")
+        assert await instances.take("a", 2, stable=stable) == MachineGrant(0, -1)
+        assert (keys.entries, keys.pool) == ({"a": f"0|{T}"}, {"5": str(T)})
+
+    async def test_id_that_somebody_holds_is_not_handed_out(
+        self, instances: Instances, keys: Keys
+    ) -> None:
+        """However the pool and the adder came to be wrong."""
+        await instances.take("a", 2)
+        await instances.take("b", 2)
+        keys.set("revert", "1", T)
+        keys.server.call("DEL", keys("adder"))
+        assert await instances.take("c", 2) == MachineGrant(2, -1)
+        assert await instances.take("d", 2) == MachineGrant(3, -1)
+        with pytest.raises(MachineIdOverflowError):
+            await instances.take("e", 2)
+
+    async def test_too_late_ones_are_left_for_others(
+        self, instances: Instances, keys: Keys
+    ) -> None:
+        """The first in the pool whose floor has passed is taken before the others."""
+        for field, stamp in (("0", T + 50), ("1", T + 10), ("2", T + 5)):
+            keys.set("revert", field, stamp)
+        keys.server.call("SET", keys("adder"), 2)
+        keys.set("mark", "2", T + 60)
+        assert await instances.take("a", 2, latest=T + 20) == MachineGrant(1, T + 10)
+        assert await instances.take("b", 2, latest=T + 20) == MachineGrant(3, -1)
+        # Only too late ones: the one that has to wait least.
+        assert await instances.take("c", 2, latest=T + 20) == MachineGrant(0, T + 50)
+        assert await instances.take("d", 2, latest=T + 20) == MachineGrant(2, T + 60)
+        assert keys.pool == {}
+
+    async def test_own_too_late_goes_to_the_pool(self, instances: Instances, keys: Keys) -> None:
+        """With its stamp and its mark; unless the instance is stable, or there is no other."""
+        await instances.take("a")
+        await instances("a").guard(0, now_ms=T + 1, mark_ms=T + 60_000)
+        assert await instances.take("a", latest=T + 2000) == MachineGrant(1, -1)
+        assert (keys.entries, keys.pool) == ({"a": f"1|{T}"}, {"0": f"{T + 1}"})
+        assert await instances.take("b", latest=T + 2000) == MachineGrant(0, T + 60_000)
+        await instances("a").guard(1, now_ms=T + 1, mark_ms=T + 50_000)
+        before = keys.dump()
+        assert await instances.take("b", latest=T) == MachineGrant(0, T + 60_000)
+        assert await instances.take("a", latest=T, now=T) == MachineGrant(1, T + 50_000)
+        assert keys.pool == {}
+        assert {**keys.dump(), "token": ""} == {**before, "token": ""}
+
+    async def test_own_too_late_of_a_stable_instance_is_kept(
+        self, instances: Instances, keys: Keys
+    ) -> None:
+        """It waits."""
+        await instances.take("a", stable=True)
+        await instances("a", stable=True).guard(0, now_ms=T, mark_ms=T + 60_000)
+        grant = await instances.take("a", stable=True, latest=T)
+        assert grant == MachineGrant(0, T + 60_000)
+
+    async def test_full(self, instances: Instances, keys: Keys) -> None:
+        """Who holds them is said; nothing is written; one that is given back is had at once."""
+        for i in range(8):
+            await instances.take(f"i{i}", 3)
+        before = keys.dump()
+        with pytest.raises(MachineIdOverflowError) as caught:
+            await instances.take("x", 3)
+        assert (caught.value.size, len(caught.value.holders)) == (8, 5)
+        assert set(caught.value.holders) < set(keys.entries)
+        assert keys.dump() == before
+        await instances("i3").revert(3, last_ms=T)
+        assert await instances.take("x", 3) == MachineGrant(3, T)
+
+
+@pytest.mark.asyncio
+class TestExpiry:
+    """An id whose owner is silent goes to somebody else, when there is no other."""
+
+    async def test_by_the_servers_clock(self, instances: Instances, keys: Keys) -> None:
+        """What the caller takes for the time does not matter."""
+        now = keys.now()
+        await instances.take("a", now=now - 301_000)
+        await instances("a").guard(0, now_ms=T, mark_ms=now - 300_500)
+        await instances.take("b", now=now - 290_000)
+        for wrong in (T, now + 10**9):
+            with pytest.raises(MachineIdOverflowError):
+                await instances.take("c", now=wrong, safe_guard=302.5)
+        grant = await instances.take("c", now=now, safe_guard=300)
+        assert grant == MachineGrant(0, now - 300_500)
+        assert keys.entries == {"b": f"1|{now - 290_000}", "c": f"0|{now}"}
+        with pytest.raises(MachineIdOverflowError):
+            await instances.take("d", now=now, safe_guard=300)
+        with pytest.raises(MachineIdLostError, match="c holds it"):
+            await instances("a").guard(0, now_ms=now, mark_ms=now)
+
+    async def test_never(self, instances: Instances) -> None:
+        """With an infinite safe guard, however old."""
+        await instances.take("a", now=0)
+        await instances.take("b", now=0)
+        with pytest.raises(MachineIdOverflowError):
+            await instances.take("c", now=0, safe_guard=inf)
+
+    async def test_the_owners_stability_counts(self, instances: Instances, keys: Keys) -> None:
+        """CosId asks whether the taker is stable; ours notes who said so of itself."""
+        await instances.take("a", stable=True)
+        await instances.take("b")
+        assert keys.hash("stable") == {"0": "a"}
+        # A stable one takes what is not a stable one's.
+        assert await instances.take("c", safe_guard=300, stable=True) == MachineGrant(1, T)
+        with pytest.raises(MachineIdOverflowError):
+            await instances.take("d", safe_guard=300)
+        # It is not stable any more, and says so.
+        assert await instances.take("a") == MachineGrant(0, T)
+        assert keys.hash("stable") == {"1": "c"}
+        assert await instances.take("d", safe_guard=300) == MachineGrant(0, T)
+
+    async def test_too_late_ones_are_the_last_choice(
+        self, instances: Instances, keys: Keys
+    ) -> None:
+        """The next expired one is taken instead."""
+        await instances.take("a")
+        await instances.take("b")
+        await instances("a").guard(0, now_ms=T, mark_ms=T + 60_000)
+        assert await instances.take("c", latest=T, safe_guard=300) == MachineGrant(1, T)
+        assert (await instances.take("d", latest=T, safe_guard=300)).floor_ms in {T, T + 60_000}
+
+    async def test_two_entries_of_one_id(self, instances: Instances, keys: Keys) -> None:
+        """As long as one of them is alive nobody else gets it; then both are gone."""
+        now = keys.now()
+        keys.server.call("SET", keys("adder"), 1)
+        for text, entry in (("a", f"0|{T}"), ("b", f"0|{now}"), ("c", f"1|{now}")):
+            keys.set("itc_idx", text, entry)
+        with pytest.raises(MachineIdOverflowError):
+            await instances.take("d", safe_guard=300)
+        keys.set("itc_idx", "b", f"0|{T}")
+        assert (await instances.take("d", safe_guard=300)).machine_id == 0
+        assert set(keys.entries) == {"c", "d"}
+
+
+@pytest.mark.asyncio
+class TestGuard:
+    """A sign of life is the owner's alone, and lowers nothing."""
+
+    async def test_neither_stamp_nor_mark_falls(self, instances: Instances, keys: Keys) -> None:
+        """CosId's guard writes whatever it is told."""
+        await instances.take("a")
+        for now, mark in ((T + 5, T + 9), (T + 4, T + 10), (T + 6, T + 8), (0, -1)):
+            await instances("a").guard(0, now_ms=now, mark_ms=mark)
+        assert (keys.entries, keys.marks) == ({"a": f"0|{T + 6}"}, {"0": f"{T + 10}"})
+
+    @pytest.mark.parametrize("entry", [None, f"1|{T}"])
+    async def test_lost(self, instances: Instances, keys: Keys, entry: str | None) -> None:
+        """No entry, or one that names another id; nothing is written."""
+        await instances.take("b")
+        if entry:
+            keys.set("itc_idx", "a", entry)
+        before = keys.dump()
+        with pytest.raises(MachineIdLostError, match="b holds it") as caught:
+            await instances("a").guard(0, now_ms=T + 5, mark_ms=T + 9)
+        assert (caught.value.machine_id, caught.value.namespace) == (0, instances.namespace)
+        with pytest.raises(MachineIdLostError, match="nobody holds it"):
+            await instances("b").guard(7, now_ms=T + 5, mark_ms=T + 9)
+        assert keys.dump() == before
+
+    async def test_who_was_handed_it_last_has_it(self, instances: Instances, keys: Keys) -> None:
+        """One instance that runs twice: the older one is told, and takes nothing back."""
+        older, newer = instances("a"), instances("a")
+        await older.distribute(1, now_ms=T, latest_ms=FAR)
+        await older.guard(0, now_ms=T, mark_ms=T)
+        await newer.distribute(1, now_ms=T, latest_ms=FAR)
+        with pytest.raises(MachineIdLostError, match="runs twice"):
+            await older.guard(0, now_ms=T + 5, mark_ms=T + 9)
+        await older.revert(0, last_ms=T + 5)
+        await newer.guard(0, now_ms=T + 1, mark_ms=T + 1)
+        assert (keys.entries, keys.marks) == ({"a": f"0|{T + 1}"}, {"0": f"{T + 1}"})
+
+
+@pytest.mark.asyncio
+class TestRevert:
+    """Giving back: once, by the owner, with the last tick as the mark."""
+
+    @pytest.mark.parametrize(
+        ("last", "stamp", "mark"),
+        [(T + 7, T + 7, T + 7), (-1, T + 5, T + 9), (T + 2, T + 5, T + 2)],
+    )
+    async def test_mark_is_lowered_to_the_last_tick(
+        self, instances: Instances, keys: Keys, last: int, stamp: int, mark: int
+    ) -> None:
+        """The stamp never falls, nor below an issued id: the next owner may be CosId's."""
+        await instances.take("a")
+        await instances("a").guard(0, now_ms=T + 5, mark_ms=T + 9)
+        await instances("a").revert(0, last_ms=last)
+        assert (keys.entries, keys.pool) == ({}, {"0": str(stamp)})
+        assert keys.marks == {"0": str(mark)}
+
+    async def test_mark_is_never_raised(self, instances: Instances, keys: Keys) -> None:
+        """Were an id later than the mark, the stamp would say so."""
+        await instances.take("a")
+        await instances("a").guard(0, now_ms=T, mark_ms=T + 1)
+        await instances("a").revert(0, last_ms=T + 5)
+        assert (keys.marks, keys.pool) == ({"0": f"{T + 1}"}, {"0": f"{T + 5}"})
+        assert await instances.take("b") == MachineGrant(0, T + 5)
+
+    async def test_stable_instance_stays_the_owner(self, instances: Instances, keys: Keys) -> None:
+        """Only stamp and mark are written."""
+        await instances.take("a", stable=True)
+        await instances("a", stable=True).guard(0, now_ms=T, mark_ms=T + 9)
+        for _ in range(2):
+            await instances("a", stable=True).revert(0, last_ms=T + 5)
+            assert (keys.entries, keys.pool) == ({"a": f"0|{T + 5}"}, {})
+            assert keys.marks == {"0": f"{T + 5}"}
+        assert (await instances.take("b", stable=True)).machine_id == 1
+        assert await instances.take("a", stable=True) == MachineGrant(0, T + 5)
+
+    async def test_twice_is_once(self, instances: Instances, keys: Keys) -> None:
+        """Even when somebody else, or the same instance, has taken the id in between."""
+        first = instances("a")
+        await first.distribute(1, now_ms=T, latest_ms=FAR)
+        for _ in range(2):
+            await first.revert(0, last_ms=T)
+        assert keys.pool == {"0": str(T)}
+        for text in ("b", "a"):
+            assert (await instances.take(text)).machine_id == 0
+            before = keys.dump()
+            await first.revert(0, last_ms=T + 9)
+            assert keys.dump() == before
+            await instances(text).revert(0, last_ms=T)
+
+    async def test_late_one_does_not_reach_what_came_after(
+        self, instances: Instances, keys: Keys
+    ) -> None:
+        """The same object takes the id again, and only then its old request arrives."""
+        machine = instances("a", stable=True)
+        await machine.distribute(1, now_ms=T, latest_ms=FAR)
+        late = instances("a", stable=True)
+        late._token = machine._token
+        await machine.revert(0, last_ms=T)
+        await machine.distribute(1, now_ms=T, latest_ms=FAR)
+        await machine.guard(0, now_ms=T, mark_ms=T + 9)
+        before = keys.dump()
+        await late.revert(0, last_ms=T)
+        assert keys.dump() == before
+
+
+@pytest.mark.asyncio
+class TestDamage:
+    """What is no state of a machine id is named; nothing is handed out, nothing written."""
+
+    @pytest.mark.parametrize(
+        ("suffix", "field", "value"),
+        [
+            *(("itc_idx", "a", text) for text in ("", "0", "0|", "|1", "x|1", "0|1|2", "-1|5")),
+            *(
+                ("itc_idx", "a", text)
+                for text in ("0|1e+14", "0|1.5", f"0|{10**15}", " 0|1", "0|1\n")
+            ),
+            *(("itc_idx", "x", text) for text in ("nostate", "0|-1")),
+            *(("revert", "0", text) for text in ("", "x", "-1", "1.5", "9" * 16)),
+            *(("revert", text, "1") for text in ("x", "-1", "")),
+            *(("mark", "0", text) for text in ("", "x", "-5", "1e3")),
+        ],
+    )
+    async def test_value(
+        self, instances: Instances, keys: Keys, suffix: str, field: str, value: str
+    ) -> None:
+        """Key and field are said."""
+        if (suffix, field) != ("itc_idx", "a") and suffix != "revert":
+            keys.set("revert", "0", T)
+        keys.server.call("SET", keys("adder"), 0)
+        keys.set(suffix, field, value)
+        before = keys.dump()
+        with pytest.raises(CorruptMachineStateError) as caught:
+            await instances.take("a")
+        assert caught.value.place == f"{keys(suffix)}[{field}]" or not field
+        assert repr(value if field else "") in str(caught.value) or suffix == "revert"
+        with pytest.raises(CorruptMachineStateError):
+            await instances.store.machines(namespace=keys.namespace)
+        if (suffix, field) == ("itc_idx", "a"):
+            for call in (
+                instances("a").guard(0, now_ms=T, mark_ms=T),
+                instances("a").revert(0, last_ms=T),
+            ):
+                with pytest.raises(CorruptMachineStateError):
+                    await call
+        assert keys.dump() == before
+
+    @pytest.mark.parametrize("value", ["", "x", "1.5", "-2", "9" * 16])
+    async def test_adder(self, instances: Instances, keys: Keys, value: str) -> None:
+        """The text stays as it was."""
+        keys.server.call("SET", keys("adder"), value)
+        with pytest.raises(CorruptMachineStateError) as caught:
+            await instances.take("a")
+        assert caught.value.place == keys("adder")
+        assert (keys.adder, keys.entries) == (value, {})
+
+    @pytest.mark.parametrize("suffix", ALL)
+    async def test_key_of_another_type(self, instances: Instances, keys: Keys, suffix: str) -> None:
+        """Every call says which."""
+        keys.server.call("RPUSH", keys(suffix), "1")
+        before = keys.dump()
+        for call in (
+            instances.take("a"),
+            instances("a").guard(0, now_ms=T, mark_ms=T),
+            instances("a").revert(0, last_ms=T),
+            instances.store.machines(namespace=keys.namespace),
+        ):
+            with pytest.raises(CorruptMachineStateError, match="a list") as caught:
+                await call
+            assert caught.value.place == keys(suffix)
+        assert keys.dump() == before
+
+    async def test_adder_as_cosid_begins(self, instances: Instances, keys: Keys) -> None:
+        """It writes -1 before it counts."""
+        keys.server.call("SET", keys("adder"), -1)
+        assert await instances.take("a") == MachineGrant(0, -1)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {"bits": 0}, {"bits": 32}, {"bits": True}, {"now_ms": -1}, {"now_ms": 10**15},
+            {"now_ms": 1.5}, {"latest_ms": -2},
+        ],
+    )  # fmt: skip
+    async def test_arguments_are_checked_before_anything_is_sent(
+        self, arguments: dict[str, Any]
+    ) -> None:
+        """There is not even a server here."""
+        machine = RedisMachineIdDistributor.from_url(f"redis://127.0.0.1:{free_port()}")
+        with pytest.raises(InvalidArgumentError):
+            await machine.distribute(**{"bits": 1, "now_ms": T, "latest_ms": T, **arguments})
+        for call in (
+            machine.guard(-1, now_ms=T, mark_ms=T),
+            machine.guard(2**31, now_ms=T, mark_ms=T),
+            machine.guard(0, now_ms=-1, mark_ms=T),
+            machine.guard(0, now_ms=T, mark_ms=10**15),
+            machine.revert(0, last_ms=-2),
+            machine.revert(-1, last_ms=T),
+        ):
+            with pytest.raises(InvalidArgumentError):
+                await call
+
+
+@pytest.mark.asyncio
+class TestStore:
+    """What an operator sees and does."""
+
+    async def test_listed_by_number(self, instances: Instances, store: RedisStore) -> None:
+        """Held and given back, with stamps and marks."""
+        ns = instances.namespace
+        for text in ("a", "b", "c"):
+            await instances.take(text, 2, stable=text == "b")
+        await instances("b", stable=True).guard(1, now_ms=T + 1, mark_ms=T + 2)
+        await instances("a").revert(0, last_ms=T + 3)
+        expected = [
+            Machine(namespace=ns, machine_id=0, instance_id="", last_timestamp_ms=T + 3),
+            Machine(
+                namespace=ns,
+                machine_id=1,
+                instance_id="b",
+                last_timestamp_ms=T + 1,
+                mark_ms=T + 2,
+                stable=True,
+            ),
+            Machine(namespace=ns, machine_id=2, instance_id="c", last_timestamp_ms=T),
+        ]
+        assert list(await store.machines(namespace=ns)) == expected
+        assert [each for each in await store.machines() if each.namespace == ns] == expected
+        assert list(await store.machines(namespace=f"{ns}x")) == []
+
+    async def test_taken_from_a_stable_owner(self, instances: Instances, keys: Keys) -> None:
+        """Stamp and mark stay, so that the next owner begins above them."""
+        await instances.take("a", stable=True)
+        await instances("a", stable=True).guard(0, now_ms=T, mark_ms=T + 9)
+        revert = instances.store.revert_machine
+        await revert(namespace=keys.namespace, machine_id=0)
+        assert (keys.entries, keys.pool, keys.hash("stable")) == ({}, {"0": str(T)}, {})
+        with pytest.raises(InvalidArgumentError, match="somebody holds"):
+            await revert(namespace=keys.namespace, machine_id=0)
+        with pytest.raises(InvalidArgumentError):
+            await revert(namespace=keys.namespace, machine_id=-1)
+        assert await instances.take("b") == MachineGrant(0, T + 9)
+
+    @pytest.mark.parametrize(
+        "text", ["a b", "{", "{x}", "x}{", "名", "a.b", "*?[x]\\", "n\nm", "'\"", "a|b", "é" * 80]
+    )
+    async def test_any_text_is_a_namespace_and_an_instance(
+        self, store: RedisStore, server: ValkeyServer, text: str
+    ) -> None:
+        """CosId's keys, whatever the text; and all is found again."""
+        keys = Keys(server, text)
+        keys.delete()
+        instances = Instances(store, text)
+        assert (await instances.take(text)).machine_id == 0
+        assert keys.entries == {text: f"0|{T}"}
+        await instances(text).guard(0, now_ms=T + 1, mark_ms=-1)
+        (listed,) = await store.machines(namespace=text)
+        assert (listed.namespace, listed.instance_id) == (text, text)
+        assert listed in await store.machines()
+        await store.revert_machine(namespace=text, machine_id=0)
+        assert keys.pool == {"0": f"{T + 1}"}
+
+    async def test_counters_and_machines_do_not_meet(
+        self, instances: Instances, store: RedisStore
+    ) -> None:
+        """Their keys are alike."""
+        ns = instances.namespace
+        await instances.take("a")
+        await store.segment_distributor(namespace=ns, name="n").next_max_id(1)
+        assert len(await store.machines(namespace=ns)) == 1
+        assert [each.namespaced_name for each in await store.counters(namespace=ns)] == [f"{ns}.n"]
+
+
+@asynccontextmanager
+async def client_of(server: ValkeyServer, **options: Any) -> AsyncGenerator[Redis]:
+    client: Redis = Redis.from_url(server.url, **options)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+async def check_client(client: Any, keys: Keys) -> None:
+    """Everything that ours can do, on a client of the user's."""
+    store = RedisStore(client)
+    instances = Instances(store, keys.namespace)
+    assert await instances.take("é") == MachineGrant(0, -1)
+    await instances("é").guard(0, now_ms=T + 1, mark_ms=T + 2)
+    assert await instances.take("é") == MachineGrant(0, T + 2)
+    assert keys.entries == {"é": f"0|{T + 1}"}
+    (listed,) = [each for each in await store.machines() if each.namespace == keys.namespace]
+    assert (listed.instance_id, listed.mark_ms) == ("é", T + 2)
+    with pytest.raises(MachineIdLostError, match="é holds it"):
+        await instances("ü").guard(0, now_ms=T + 1, mark_ms=T + 2)
+    await instances.take("ü")
+    with pytest.raises(MachineIdOverflowError) as caught:
+        await instances.take("x")
+    assert set(caught.value.holders) == {"é", "ü"}
+    await instances("é").revert(0, last_ms=T + 1)
+    keys.set("itc_idx", "x", "é")
+    with pytest.raises(CorruptMachineStateError, match="'é'"):
+        await instances.take("x")
+
+
+@pytest.mark.asyncio
+class TestClients:
+    """Whatever client the user has."""
+
+    @pytest.mark.parametrize("options", [{}, {"decode_responses": True}, {"protocol": 3}])
+    async def test_set_up_in_any_way(
+        self, server: ValkeyServer, keys: Keys, options: dict[str, Any]
+    ) -> None:
+        """Text or bytes, either protocol, any encoding: the same keys and the same answers."""
+        async with client_of(server, encoding="latin-1", **options) as client:
+            await check_client(client, keys)
+
+    async def test_valkeys_own(self, server: ValkeyServer, keys: Keys) -> None:
+        """It has redis-py's interface, and errors of its own."""
+        client = pytest.importorskip("valkey.asyncio").Valkey.from_url(server.url)
+        try:
+            await check_client(client, keys)
+        finally:
+            await client.aclose()
+
+    async def test_from_url_closes_what_it_opened(
+        self, server: ValkeyServer, namespace: str
+    ) -> None:
+        """And goes on with new connections."""
+        machine = RedisMachineIdDistributor.from_url(server.url, namespace=namespace)
+        for floor in (-1, T):
+            grant = await machine.distribute(1, now_ms=T, latest_ms=FAR)
+            assert grant == MachineGrant(0, floor)
+            await machine.aclose()
+
+    async def test_default_instance_is_unique(self, store: RedisStore, namespace: str) -> None:
+        """Two of them never share an id."""
+        made = [store.machine_id_distributor(namespace=namespace) for _ in range(4)]
+        grants = [await each.distribute(2, now_ms=T, latest_ms=FAR) for each in made]
+        assert {each.machine_id for each in grants} == {0, 1, 2, 3}
+        assert not any(each.instance_id.stable for each in made)
+
+    async def test_wrong_client(self) -> None:
+        """The synchronous client would block the loop at the first call."""
+        wrong: Any = object()
+        with pytest.raises(InvalidArgumentError, match=r"redis\.asyncio"):
+            RedisMachineIdDistributor(wrong)
+
+
+@pytest.mark.asyncio
+class TestOutages:
+    """A server that cannot serve is named; what was sent may be sent again."""
+
+    async def test_no_server(self) -> None:
+        """Worth a second attempt."""
+        machine = RedisMachineIdDistributor.from_url(f"redis://127.0.0.1:{free_port()}")
+        for call in (
+            machine.distribute(1, now_ms=T, latest_ms=T),
+            machine.guard(0, now_ms=T, mark_ms=T),
+            machine.revert(0, last_ms=T),
+        ):
+            with pytest.raises(StoreUnavailableError):
+                await call
+
+    async def test_rights(self, valkey_password: ValkeyServer) -> None:
+        """A wrong password, and a user who may not write."""
+        for url in (
+            valkey_password.url_for(password="wr0ng"),  # noqa: S106
+            valkey_password.url_for(username=READER, password=PASSWORD),
+        ):
+            async with RedisStore.from_url(url) as store:
+                with pytest.raises(StoreAuthenticationError) as caught:
+                    await store.machine_id_distributor().distribute(1, now_ms=T, latest_ms=T)
+                assert "wr0ng" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+    @pytest.mark.parametrize("resend", [False, True])
+    async def test_lost_replies(self, server: ValkeyServer, keys: Keys, resend: bool) -> None:
+        """Applied and not heard of: the same id the second time, nothing is leaked or stolen."""
+        retry = {
+            "retry": Retry(NoBackoff(), 3), "retry_on_error": [RedisConnectionError],
+        } if resend else {"retry": Retry(NoBackoff(), 0)}  # fmt: skip
+        async with (
+            FaultProxy(server.host, server.port) as proxy,
+            client_of(server, **retry) as direct,
+            Redis(host=proxy.host, port=proxy.port, **retry) as client,
+        ):
+            await direct.ping()
+            machine = RedisMachineIdDistributor(
+                client, namespace=keys.namespace, instance_id="a", safe_guard=inf
+            )
+
+            async def lossy(call: Any) -> Any:
+                proxy.swallow_replies(to=b"EVALSHA")
+                if not resend:
+                    with pytest.raises(StoreUnavailableError):
+                        await call()
+                return await call()
+
+            async def distribute() -> MachineGrant:
+                return await machine.distribute(1, now_ms=T, latest_ms=FAR)
+
+            await distribute()
+            await machine.revert(0, last_ms=T)
+            grant = await lossy(distribute)
+            assert grant == MachineGrant(0, T)
+            await lossy(lambda: machine.guard(0, now_ms=T + 5, mark_ms=T + 9))
+            assert (keys.entries, keys.marks) == ({"a": f"0|{T + 5}"}, {"0": f"{T + 9}"})
+            await lossy(lambda: machine.revert(0, last_ms=T + 6))
+            assert (keys.entries, keys.pool) == ({}, {"0": f"{T + 6}"})
+            assert proxy.swallowed == 3
+
+    async def test_script_is_sent_again_when_the_server_forgot_it(
+        self, instances: Instances, server: ValkeyServer
+    ) -> None:
+        """After a restart or SCRIPT FLUSH the digests are unknown."""
+        machine = instances("a")
+        for _ in range(2):
+            server.call("SCRIPT", "FLUSH")
+            assert (await machine.distribute(1, now_ms=T, latest_ms=FAR)).machine_id == 0
+            await machine.guard(0, now_ms=T, mark_ms=T)
+
+
+class CosIdPeer:
+    """A Java process on the same keys, as its scripts do it; knows none of ours."""
+
+    def __init__(self, keys: Keys, text: str) -> None:
+        self._keys = keys
+        self.text = text
+
+    def distribute(self, highest: int, now: int, limit: int) -> int:
+        """Own, pool, new, expired; each without a look at anything else."""
+        keys, entries = self._keys, self._keys.entries
+        if own := entries.get(self.text):
+            machine_id, _, stamp = own.partition("|")
+            return self._bind(int(machine_id), max(int(stamp), now))
+        for field, stamp in keys.pool.items():
+            keys.server.call("HDEL", keys("revert"), field)
+            return self._bind(int(field), max(int(stamp), now))
+        last = keys.adder
+        if last is None:
+            keys.server.call("SET", keys("adder"), -1)
+        if int(last or -1) < highest:
+            return self._bind(int(str(keys.server.call("INCR", keys("adder")))), now)
+        for text, entry in entries.items():
+            machine_id, _, stamp = entry.partition("|")
+            if int(stamp) <= limit:
+                keys.server.call("HDEL", keys("itc_idx"), text)
+                return self._bind(int(machine_id), now)
+        return -1
+
+    def _bind(self, machine_id: int, stamp: int) -> int:
+        self._keys.set("itc_idx", self.text, f"{machine_id}|{stamp}")
+        return machine_id
+
+    def revert(self, stamp: int) -> None:
+        machine_id, _, _ = self._keys.entries[self.text].partition("|")
+        self._keys.server.call("HDEL", self._keys("itc_idx"), self.text)
+        self._keys.set("revert", machine_id, stamp)
+
+
+@pytest.mark.asyncio
+class TestBesideCosId:
+    """Java processes work on the same keys at the same time."""
+
+    async def test_one_pool_for_both(self, instances: Instances, keys: Keys) -> None:
+        """Each takes new ids behind the other's, and what the other gave back."""
+        java = CosIdPeer(keys, "java")
+        assert java.distribute(3, T, 0) == 0
+        assert await instances.take("a", 2) == MachineGrant(1, -1)
+        java.revert(T + 5)
+        assert await instances.take("b", 2) == MachineGrant(0, T + 5)
+        await instances("a").guard(1, now_ms=T, mark_ms=T + 60)
+        await instances("a").revert(1, last_ms=T + 7)
+        assert java.distribute(3, T, 0) == 1
+        assert keys.entries["java"] == f"1|{T + 7}"  # it waits for what ours issued
+
+    async def test_java_takes_an_expired_one_of_ours(
+        self, instances: Instances, keys: Keys
+    ) -> None:
+        """Ours is told with its next sign of life; what ours noted of the owner is void."""
+        await instances.take("a", stable=True)
+        await instances.take("b")
+        java = CosIdPeer(keys, "java")
+        assert java.distribute(1, T + 400_000, T) == 0
+        for call in (
+            instances("a", stable=True).guard(0, now_ms=T, mark_ms=T),
+            instances("a", stable=True).guard(0, now_ms=T + 500_000, mark_ms=T),
+        ):
+            with pytest.raises(MachineIdLostError, match="java holds it"):
+                await call
+        before = keys.dump()
+        await instances("a", stable=True).revert(0, last_ms=T + 1)
+        assert keys.dump() == before
+        # The note on 0 names somebody else by now.
+        grants = [await instances.take(text, safe_guard=300) for text in ("a", "c")]
+        assert grants == [MachineGrant(1, T), MachineGrant(0, T + 400_000)]
+
+    async def test_guard_that_java_lowered(self, instances: Instances, keys: Keys) -> None:
+        """CosId's guard writes any stamp; our mark stays, and so does the floor."""
+        await instances.take("a")
+        await instances("a").guard(0, now_ms=T + 5, mark_ms=T + 9)
+        keys.set("itc_idx", "a", f"0|{T - 1000}")
+        await instances("a").guard(0, now_ms=T - 2000, mark_ms=T - 2000)
+        assert keys.entries == {"a": f"0|{T - 1000}"}
+        assert await instances.take("a") == MachineGrant(0, T + 9)
+
+    async def test_no_id_has_two_owners(self, instances: Instances, keys: Keys) -> None:
+        """However their calls fall."""
+        chance = random.Random(7)  # noqa: S311 - the same every time
+        held: dict[str, int] = {}
+        for turn in range(400):
+            text = f"{chance.choice(('ours', 'java'))}{chance.randrange(5)}"
+            now = T + turn
+            if text in held:
+                if text.startswith("java"):
+                    CosIdPeer(keys, text).revert(now)
+                else:
+                    await instances(text).guard(held[text], now_ms=now, mark_ms=now + 60)
+                    await instances(text).revert(held[text], last_ms=now)
+                del held[text]
+            elif text.startswith("java"):
+                held[text] = CosIdPeer(keys, text).distribute(15, now, 0)
+            else:
+                held[text] = (await instances.take(text, 4, now=now)).machine_id
+            assert len(set(held.values())) == len(held)
+            assert held == {t: int(e.partition("|")[0]) for t, e in keys.entries.items()}
+            assert not set(keys.pool) & {str(each) for each in held.values()}
+
+
+@pytest.mark.asyncio
+class TestManyAtOnce:
+    """One atomic step each: all different, and none is lost."""
+
+    async def test_four_ids_taken_and_given_back(self, store: RedisStore, namespace: str) -> None:
+        """Two thousand times, by four at once: never full, never two owners."""
+        held: set[int] = set()
+
+        async def work(number: int) -> None:
+            for turn in range(500):
+                machine = store.machine_id_distributor(namespace=namespace, safe_guard=inf)
+                now = T + turn
+                machine_id = (await machine.distribute(2, now_ms=now, latest_ms=FAR)).machine_id
+                assert machine_id not in held
+                held.add(machine_id)
+                await machine.guard(machine_id, now_ms=now, mark_ms=now + 60_000)
+                held.remove(machine_id)
+                await machine.revert(machine_id, last_ms=now)
+
+        await asyncio.gather(*(work(number) for number in range(4)))
+        assert [each.instance_id for each in await store.machines(namespace=namespace)] == [""] * 4
+
+
+def test_processes(server: ValkeyServer, namespace: str) -> None:
+    """Fifty at once from five processes, on a store without a key: 0 to 49."""
+    with multiprocessing.get_context("spawn").Pool(5) as processes:
+        found = processes.starmap(take_ten, [(server.url, namespace)] * 5, chunksize=1)
+    taken = sorted(each for process in found for each in process)
+    assert taken == list(range(50))
+
+
+def take_ten(url: str, namespace: str) -> list[int]:
+    """Run in a process of its own."""
+
+    async def take() -> list[int]:
+        async with RedisStore.from_url(url) as store:
+            made = [store.machine_id_distributor(namespace=namespace) for _ in range(10)]
+            calls = (each.distribute(6, now_ms=T, latest_ms=FAR) for each in made)
+            return [grant.machine_id for grant in await asyncio.gather(*calls)]
+
+    return asyncio.run(take())
