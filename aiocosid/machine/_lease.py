@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, ref
 
 from .. import _fork
+from ..abc._machine import check_machine_bits
 from ..errors import CosIdError, ForkedError, MachineIdLostError
 from ._keeper import Keeper
 from ._options import LeaseOptions
@@ -81,6 +82,7 @@ class MachineIdLease(Keeper):
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
+        check_machine_bits(bits)
         options = LeaseOptions(
             on_lost=on_lost,
             lead=lead,

@@ -243,7 +243,7 @@ class Stamper(Component):
     async def _wait_out(self, refusal: Refusal) -> None:
         if isinstance(refusal, Full):
             self._waits_for_tick += 1
-            await self._sleep(refusal.until_ms / MS - self._read_ns() / (NS_PER_MS * MS))
+            await self._sleep((refusal.until_ms * NS_PER_MS - self._read_ns()) / (NS_PER_MS * MS))
         elif isinstance(refusal, Behind):
             self._waits_for_clock += 1
             await self._wait_for_clock(refusal)

@@ -1,0 +1,323 @@
+"""How long a machine id may be used: both ends of the lease, its loss, the marks, the return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from aiocosid.abc import InstanceId, MachineGrant, MachineIdDistributor
+from aiocosid.errors import (
+    ClockTooManyBackwardsError,
+    InvalidArgumentError,
+    MachineIdLostError,
+    MachineIdOverflowError,
+    MachineIdUnavailableError,
+    StoreAuthenticationError,
+    StoreUnavailableError,
+)
+from aiocosid.events import MachineIdDistributed, MachineIdGuarded, MachineIdLost
+from aiocosid.machine import MachineIdLease
+from aiocosid.snowflake import COSID_MS, SnowflakeId
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.testing import ManualClock, settle
+
+from ..segment._kit import Call, tasks
+from ..snowflake._kit import Ear
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def ear() -> Ear:
+    return Ear()
+
+
+class Link(MachineIdDistributor):
+    """Passes calls on to a store; fails or holds them when told to."""
+
+    def __init__(self, store: MemoryStore, name: str = "one", **described: Any) -> None:
+        inner = store.machine_id_distributor(instance_id=name, **described)
+        super().__init__(
+            namespace=inner.namespace,
+            instance_id=inner.instance_id,
+            safe_guard=inner.safe_guard,
+            interval=inner.interval,
+        )
+        self.inner = inner
+        self.failure: Callable[[], Exception] | None = None
+        self.calls: list[str] = []
+
+    def cut(self) -> None:
+        self.failure = lambda: StoreUnavailableError("memory", "cut")
+
+    def heal(self) -> None:
+        self.failure = None
+
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        self._pass("distribute")
+        return await self.inner.distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
+
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        self._pass("guard")
+        await self.inner.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        self._pass("revert")
+        await self.inner.revert(machine_id, last_ms=last_ms)
+
+    def _pass(self, call: str) -> None:
+        self.calls.append(call)
+        if self.failure is not None:
+            raise self.failure()
+
+
+def store_of(clock: ManualClock) -> MemoryStore:
+    return MemoryStore(clock=clock)
+
+
+async def test_it_takes_an_id_guards_it_and_gives_it_back(clock: ManualClock, ear: Ear) -> None:
+    """The mark is ahead of the clock while it is held, and at the last id when it is closed."""
+    store = store_of(clock)
+    link = Link(store)
+    async with MachineIdLease(link, clock=clock, instrument=ear) as lease:
+        assert (lease.machine_id, lease.term) == (0, 1)
+        began = clock.now_ms()
+        [machine] = await store.machines()
+        assert machine.mark_ms == began + 90_000 == lease.limit_ms()
+        await clock.advance(60)
+        assert link.calls == ["distribute", "guard", "guard"]
+        assert lease.limit_ms() > began + 90_000
+        async with SnowflakeId(lease, clock=clock) as gen:
+            last = COSID_MS.parse(await gen.next_id()).timestamp_ms
+    assert [type(event) for event in ear.events[:2]] == [MachineIdDistributed, MachineIdGuarded]
+    [machine] = await store.machines()
+    assert (machine.instance_id, machine.mark_ms) == ("", last)
+    assert tasks() == []
+    assert clock.pending == 0
+
+
+async def test_ten_generators_have_one_lease(clock: ManualClock) -> None:
+    """One sign of life a minute for all of them."""
+    link = Link(store_of(clock))
+    async with anyio.create_task_group() as group:
+        gens = [SnowflakeId(link, name=f"g{n}", clock=clock) for n in range(10)]
+        for gen in gens:
+            await group.start(gen.run)
+        link.calls.clear()
+        await clock.advance(600)
+        assert 10 <= len(link.calls) <= 12
+        group.cancel_scope.cancel()
+
+
+async def test_past_the_mark_it_is_silent_until_the_store_answers(clock: ManualClock) -> None:
+    """To the millisecond; a caller waits, then gets the store's error as the cause."""
+    link = Link(store_of(clock))
+    lease = MachineIdLease(link, clock=clock)
+    async with lease, SnowflakeId(lease, clock=clock) as gen:
+        mark = lease.limit_ms()
+        link.cut()
+        await clock.advance((mark - clock.now_ms()) / 1000)
+        assert COSID_MS.parse(await gen.next_id()).timestamp_ms == mark
+        await clock.advance(0.001)
+        async with anyio.create_task_group() as group:
+            call = Call(group, gen.next_id)
+            await clock.advance(5)
+            assert isinstance(call.error, MachineIdUnavailableError)
+            assert isinstance(call.error.__cause__, StoreUnavailableError)
+            call = Call(group, gen.next_id)
+            await settle()
+            link.heal()
+            await clock.advance(35)
+            assert call.result is not None or isinstance(call.error, MachineIdUnavailableError)
+        assert await gen.next_id() > 0
+
+
+async def test_past_the_lease_it_is_silent_by_the_monotonic_clock(clock: ManualClock) -> None:
+    """Although the wall clock was set back, and is below the mark."""
+    link = Link(store_of(clock), safe_guard=200.0)
+    async with MachineIdLease(link, lead=180, clock=clock) as lease:
+        link.cut()
+        await clock.advance(170)
+        clock.step_wall_ms(-160_000)
+        assert lease.limit_ms() > clock.now_ms()
+        await clock.advance(10)
+        assert lease.limit_ms() == -1
+
+
+async def test_an_id_that_somebody_else_holds_is_replaced(clock: ManualClock, ear: Ear) -> None:
+    """A paused owner finds it out before it issues; its ids go on above."""
+    store = store_of(clock)
+    link = Link(store)
+    gen = SnowflakeId(MachineIdLease(link, clock=clock, instrument=ear), clock=clock)
+    async with gen:
+        first = await gen.next_id()
+        link.cut()
+        clock.stall(400)  # SIGSTOP past the safe guard
+        heir = store.machine_id_distributor(instance_id="heir")
+        grants = [
+            await heir.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62) for _ in range(1)
+        ]
+        while grants[-1].machine_id != 0:
+            other = store.machine_id_distributor(instance_id=f"other{len(grants)}")
+            grants.append(await other.distribute(1, now_ms=clock.now_ms(), latest_ms=2**62))
+        link.heal()
+        async with anyio.create_task_group() as group:
+            call = Call(group, gen.next_id)
+            await clock.advance(5)
+        assert call.error is None
+        assert call.result > first
+        assert COSID_MS.parse(call.result).machine_id not in {g.machine_id for g in grants}
+        assert gen.statistics().machine.losses == 1
+    assert len(ear.of(MachineIdLost)) == 1
+
+
+async def test_a_loss_may_be_an_error_instead(clock: ManualClock) -> None:
+    """Terminal, for all generators on it."""
+    store = store_of(clock)
+    link = Link(store)
+    lease = MachineIdLease(link, on_lost="raise", clock=clock)
+    async with lease, SnowflakeId(lease, clock=clock) as gen:
+        await gen.next_id()
+        await store.revert_machine(machine_id=0)
+        await clock.advance(60)
+        for _ in range(2):
+            with pytest.raises(MachineIdLostError):
+                await gen.next_id()
+        with pytest.raises(MachineIdLostError):
+            gen.next_id_nowait()
+
+
+async def test_crash_and_restart_after_a_step_back(clock: ManualClock) -> None:
+    """The same instance takes another id, and waits for none: nothing can repeat."""
+    store = store_of(clock)
+    crashed = SnowflakeId(MachineIdLease(Link(store, "host:1"), clock=clock), clock=clock)
+    await crashed.__aenter__()
+    ids = await crashed.next_ids(100)
+    clock.step_wall_ms(-1500)
+    async with SnowflakeId(MachineIdLease(Link(store, "host:1"), clock=clock), clock=clock) as gen:
+        more = await gen.next_ids(100)
+        assert gen.statistics().machine.mark_wait == 0
+    assert set(ids).isdisjoint(more)
+    assert COSID_MS.parse(more[0]).machine_id == 1
+    await crashed.aclose()
+
+
+async def test_where_there_is_no_choice_the_mark_is_waited_for(clock: ManualClock) -> None:
+    """A stable instance keeps its machine id, and begins above what it may have issued."""
+    store = store_of(clock)
+    pod = InstanceId("pod-0", stable=True)
+    crashed = MachineIdLease(store.machine_id_distributor(instance_id=pod), clock=clock)
+    await crashed.__aenter__()
+    mark = crashed.limit_ms()
+    again = MachineIdLease(store.machine_id_distributor(instance_id=pod), clock=clock)
+    async with anyio.create_task_group() as group:
+        opening = Call(group, again.__aenter__)
+        await clock.advance((mark - clock.now_ms()) / 1000)
+        assert not opening.is_done
+        await clock.advance(0.002)
+        assert opening.is_done
+        assert opening.error is None
+    assert again.machine_id == 0
+    assert again.floor_ms >= mark
+    assert again.statistics().mark_wait > 80
+    await again.aclose()
+    await crashed.aclose()
+
+
+async def test_a_stored_time_that_no_mark_explains_is_an_error(clock: ManualClock) -> None:
+    """The clock is wrong; nothing is issued, and the id is given back."""
+    store = store_of(clock)
+    pod = InstanceId("pod-0", stable=True)
+    async with MachineIdLease(store.machine_id_distributor(instance_id=pod), clock=clock):
+        pass
+    clock.step_wall_ms(-3_600_000)
+    with pytest.raises(ClockTooManyBackwardsError) as caught:
+        async with MachineIdLease(store.machine_id_distributor(instance_id=pod), clock=clock):
+            raise AssertionError
+    assert caught.value.backwards > 3599
+    assert tasks() == []
+
+
+async def test_a_full_pool_is_an_error_at_once(clock: ManualClock) -> None:
+    """Never an id twice; it names who holds them."""
+    store = store_of(clock)
+    async with anyio.create_task_group() as group:
+        for n in range(2):
+            lease = MachineIdLease(Link(store, f"i{n}"), bits=1, clock=clock)
+            await group.start(lease.run)
+        with pytest.raises(MachineIdOverflowError) as caught:
+            async with MachineIdLease(Link(store, "late"), bits=1, clock=clock):
+                raise AssertionError
+        assert (caught.value.size, set(caught.value.holders)) == (2, {"i0", "i1"})
+        group.cancel_scope.cancel()
+
+
+async def test_a_store_that_is_down_at_the_start(clock: ManualClock) -> None:
+    """Tried until the start timeout; what is not worth a retry is raised at once."""
+    link = Link(store_of(clock))
+    link.cut()
+    lease = MachineIdLease(link, clock=clock)
+    async with anyio.create_task_group() as group:
+        opening = Call(group, lease.__aenter__)
+        await clock.advance(1)
+        assert not opening.is_done
+        await clock.advance(5)
+        assert isinstance(opening.error, MachineIdUnavailableError)
+        assert isinstance(opening.error.__cause__, StoreUnavailableError)
+        opening = Call(group, lease.__aenter__)
+        await clock.advance(1)
+        link.heal()
+        await clock.advance(2)
+        assert opening.error is None
+        assert lease.machine_id == 0
+        await lease.aclose()
+    link.failure = lambda: StoreAuthenticationError("memory", "no")
+    with pytest.raises(StoreAuthenticationError):
+        await lease.__aenter__()
+    assert tasks() == []
+
+
+async def test_cancelled_while_opening_it_leaves_nothing(clock: ManualClock) -> None:
+    """No task; the machine id is free again."""
+    store = store_of(clock)
+    link = Link(store)
+    for turns in range(8):
+        lease = MachineIdLease(link, clock=clock)
+        async with anyio.create_task_group() as group:
+            opening = Call(group, lease.__aenter__)
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+            opening.cancel()
+        if opening.result is not None:
+            await lease.aclose()
+        assert tasks() == []
+    assert {machine.instance_id for machine in await store.machines()} <= {""}
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("on_lost", "ignore"),
+        ("lead", 60),
+        ("lead", 271),
+        ("peer_safe_guard", 10),
+        ("broken_threshold", -1),
+        ("start_timeout", 0),
+        ("call_timeout", -1),
+        ("close_timeout", float("inf")),
+        ("bits", 0),
+        ("bits", 32),
+    ],
+)
+async def test_bad_arguments_are_named(argument: str, value: Any) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        MachineIdLease(Link(MemoryStore()), **{argument: value})
+    assert caught.value.argument == ("lead" if argument == "peer_safe_guard" else argument)

@@ -1,0 +1,84 @@
+"""A forked child: not one id of the parent's lease, and a machine id of its own when it opens."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiocosid.errors import CosIdError
+from aiocosid.snowflake import COSID_MS, SnowflakeId
+from aiocosid.stores.sqlite import SqliteMachineIdDistributor
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
+
+
+def in_child(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Run a coroutine function in a forked child, on a loop of its own; returns what it returns."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        answer: Any = "nothing"
+        try:
+            asyncio.events._set_running_loop(None)
+            answer = asyncio.new_event_loop().run_until_complete(work())  # type: ignore[arg-type]
+        except BaseException as error:  # noqa: BLE001 - told to the parent
+            answer = error
+        finally:
+            os.write(write, pickle.dumps(answer))
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        answer = pickle.loads(pipe.read())  # noqa: S301 - our own child's
+    os.waitpid(pid, 0)
+    return answer
+
+
+@pytest.mark.asyncio
+async def test_the_parents_lease_gives_the_child_nothing(tmp_path: Path) -> None:
+    """Not even the ids of the piece in hand; reopened there, it takes a machine id of its own."""
+    url = f"sqlite:///{tmp_path}/ids.db"
+    distributor = SqliteMachineIdDistributor.from_url(url)
+    async with SnowflakeId(distributor, name="a") as gen:
+        mine = await gen.next_id()
+
+        async def child() -> list[Any]:
+            answers: list[Any] = []
+            for call in (gen.next_id, gen.next_ids):
+                try:
+                    await call(*([3] if call == gen.next_ids else []))
+                except CosIdError as error:
+                    answers.append(type(error).__name__)
+            try:
+                gen.next_id_nowait()
+            except CosIdError as error:
+                answers.append(type(error).__name__)
+            async with gen:
+                answers.append(await gen.next_id())
+            return answers
+
+        *refused, theirs = in_child(child)
+        assert refused == ["ForkedError"] * 3
+        assert COSID_MS.parse(theirs).machine_id != COSID_MS.parse(mine).machine_id
+        assert await gen.next_id() > mine
+
+
+@pytest.mark.asyncio
+async def test_workers_forked_before_it_was_opened_get_ids_of_their_own(tmp_path: Path) -> None:
+    """As gunicorn does with a preloaded application."""
+    distributor = SqliteMachineIdDistributor.from_url(f"sqlite:///{tmp_path}/ids.db")
+    gen = SnowflakeId(distributor)
+
+    async def child() -> int:
+        await gen.__aenter__()  # and never closed: the ids stay taken
+        return COSID_MS.parse(await gen.next_id()).machine_id
+
+    assert sorted(in_child(child) for _ in range(4)) == [0, 1, 2, 3]
