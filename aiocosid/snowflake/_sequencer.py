@@ -147,7 +147,7 @@ class Sequencer:
         self.settle()
         self._machine_id = machine_id
         self._tick = max(floor_tick, self._tick)
-        self._is_wrapped = False
+        self._is_wrapped = False  # somebody waited for a tick, or it was passed when it was used
         self._is_touched = False  # whether an id of the current tick has been set aside
 
     @property
@@ -191,7 +191,7 @@ class Sequencer:
         tick, first = slot
         stop = min(first + PIECE, self._max_sequence + 1)
         self._tick, self._first, self._size = tick, first, stop - first
-        self._is_touched, self._is_wrapped = True, False
+        self._is_touched, self._is_wrapped = True, tick < now_tick
         self.piece = iter(self.layout.ids(tick, self._machine_id, first, stop))
         self.begin_ns = self.layout.ms_of(tick) * NS_PER_MS
         lasts = 1 if tick == now_tick else MAX_TICKS_BACK + 1
@@ -215,7 +215,7 @@ class Sequencer:
             count = min(n, self._max_sequence + 1 - first)
             pieces.append(self.layout.ids(tick, self._machine_id, first, first + count))
             self._tick, self._sequence = tick, first + count - 1
-            self._is_touched, self._is_wrapped = True, False
+            self._is_touched, self._is_wrapped = True, tick < now_tick
             self.issued += count
             n -= count
         return pieces, None
@@ -257,7 +257,8 @@ class Sequencer:
             return None
         if filling:
             return max(self._tick + 1, oldest), 0
-        if self._is_wrapped and self._tick >= oldest - 1:
+        is_late = self._is_wrapped and self._sequence == self._max_sequence
+        if is_late and self._tick >= oldest - 1:
             # Somebody waited for the tick after the last one, and woke late.
             return self._tick + 1, 0
         return now_tick, self._first_of_new_tick()
