@@ -1,0 +1,61 @@
+"""Ids made of clock, machine id and sequence."""
+
+from __future__ import annotations
+
+from ._cosid_generator import CosIdGenerator as CosIdGenerator
+from ._cosid_state import RADIX36 as RADIX36
+from ._cosid_state import RADIX62 as RADIX62
+from ._cosid_state import CosIdFriendlyText as CosIdFriendlyText
+from ._cosid_state import CosIdRadixText as CosIdRadixText
+from ._cosid_state import CosIdState as CosIdState
+from ._cosid_state import CosIdText as CosIdText
+from ._friendly import FriendlyText as FriendlyText
+from ._layout import JAVASCRIPT_MAX_SAFE_ID as JAVASCRIPT_MAX_SAFE_ID
+from ._layout import LayoutExpiryWarning as LayoutExpiryWarning
+from ._layout import SnowflakeLayout as SnowflakeLayout
+from ._layout import SnowflakeParts as SnowflakeParts
+from ._layouts import COSID_MS as COSID_MS
+from ._layouts import COSID_S as COSID_S
+from ._layouts import JAVASCRIPT_SAFE_MS as JAVASCRIPT_SAFE_MS
+from ._layouts import JAVASCRIPT_SAFE_S as JAVASCRIPT_SAFE_S
+from ._layouts import LAYOUTS as LAYOUTS
+from ._layouts import LEAF as LEAF
+from ._layouts import SONYFLAKE_V1 as SONYFLAKE_V1
+from ._layouts import SONYFLAKE_V2 as SONYFLAKE_V2
+from ._layouts import TWITTER as TWITTER
+from ._layouts import UID_GENERATOR as UID_GENERATOR
+from ._layouts import UID_GENERATOR_2016_09 as UID_GENERATOR_2016_09
+from ._layouts import UID_GENERATOR_SPRING as UID_GENERATOR_SPRING
+from ._layouts import sharded as sharded
+from ._snowflake_id import SnowflakeId as SnowflakeId
+from ._statistics import SnowflakeStatistics as SnowflakeStatistics
+
+__all__ = (
+    "COSID_MS",
+    "COSID_S",
+    "JAVASCRIPT_MAX_SAFE_ID",
+    "JAVASCRIPT_SAFE_MS",
+    "JAVASCRIPT_SAFE_S",
+    "LAYOUTS",
+    "LEAF",
+    "RADIX36",
+    "RADIX62",
+    "SONYFLAKE_V1",
+    "SONYFLAKE_V2",
+    "TWITTER",
+    "UID_GENERATOR",
+    "UID_GENERATOR_2016_09",
+    "UID_GENERATOR_SPRING",
+    "CosIdFriendlyText",
+    "CosIdGenerator",
+    "CosIdRadixText",
+    "CosIdState",
+    "CosIdText",
+    "FriendlyText",
+    "LayoutExpiryWarning",
+    "SnowflakeId",
+    "SnowflakeLayout",
+    "SnowflakeParts",
+    "SnowflakeStatistics",
+    "sharded",
+)

@@ -1,0 +1,201 @@
+"""Ids as people read them: ``20211228202301948-0-0``, CosId's friendly text, both ways.  Pure.
+
+A local time occurs twice when the clocks go back, and then its text does not say which id it is.
+CosId writes such a text all the same and reads the earlier id; here it is neither written nor read.
+Whoever writes ids all the year round takes UTC or a fixed offset.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from ..errors import InvalidArgumentError, InvalidIdError
+from ._calendar import UNIX_EPOCH
+
+if TYPE_CHECKING:
+    from ._layout import SnowflakeLayout
+
+__all__ = (
+    "FriendlyText",
+    "read_friendly",
+    "resolve_zone",
+    "write_friendly",
+)
+
+SECOND_MS: Final = 1000
+
+FRIENDLY: Final = re.compile(r"([0-9]{14}(?:[0-9]{3})?)-([0-9]+)-([0-9]+)")
+OFFSET: Final = re.compile(r"([+-])([01][0-9]|2[0-3]):([0-5][0-9])")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class FriendlyText:
+    """Writes and reads the ids of one layout as ``yyyyMMddHHmmssSSS-machine-sequence``.
+
+    Where a tick is a whole number of seconds the milliseconds are left out, as in CosId.
+
+    Attributes:
+        layout: whose ids they are.
+        zone: whose local time is written.
+        pad: whether machine id and sequence are written with as many digits as their highest has,
+            so that texts of one zone offset sort like ids.
+    """
+
+    layout: SnowflakeLayout
+    zone: tzinfo
+    pad: bool
+
+    def __init__(self, layout: SnowflakeLayout, *, zone: tzinfo | str, pad: bool = False) -> None:
+        """Choose layout, zone and form.
+
+        Args:
+            layout: whose ids they are.
+            zone: a tzinfo, or a name as "Asia/Shanghai", "UTC" or "+08:00"; CosId takes the
+                host's zone, so that two hosts may write two texts.
+            pad: as above; both forms are read.
+
+        Raises:
+            InvalidArgumentError: the zone is unknown.
+        """
+        for name, value in (("layout", layout), ("zone", resolve_zone(zone)), ("pad", pad)):
+            object.__setattr__(self, name, value)
+
+    def as_text(self, snowflake_id: int) -> str:
+        """Return the text of an id.
+
+        Raises:
+            InvalidIdError: it is no id of the layout, or its local time occurs twice.
+        """
+        parts = self.layout.parse(snowflake_id, self.zone)
+        fields = (parts.machine_id, parts.sequence)
+        return write_friendly(parts.timestamp, *fields, self.layout, pad=self.pad, of=snowflake_id)
+
+    def as_id(self, text: str, *, fold: int | None = None) -> int:
+        """Return the id of a text.
+
+        Args:
+            text: as `as_text` writes it, padded or not.
+            fold: which one is meant where a local time occurs twice: 0 the earlier, which CosId
+                takes, or 1 the later; None refuses.
+
+        Raises:
+            InvalidIdError: it is no text of an id of the layout, or its local time does not exist
+                in the zone, or occurs twice.
+            InvalidArgumentError: ``fold`` is something else.
+        """
+        layout = self.layout
+        timestamp_ms, machine_id, sequence = read_friendly(text, layout, self.zone, fold)
+        tick = layout.tick_at(timestamp_ms)
+        if not 0 <= tick <= layout.last_tick or layout.ms_of(tick) != timestamp_ms:
+            expected = f"a text whose time is a tick of {layout!r}"
+            raise InvalidIdError("id", text, expected=expected)
+        return layout.compose(tick, machine_id, sequence)
+
+
+def resolve_zone(zone: object) -> tzinfo:
+    """Return the zone of a name; the first time a name is asked for, the system's file is read.
+
+    Raises:
+        InvalidArgumentError: there is no such zone.
+    """
+    if isinstance(zone, tzinfo):
+        return zone
+    if zone == "UTC":
+        return UTC
+    if isinstance(zone, str):
+        if offset := OFFSET.fullmatch(zone):
+            distance = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
+            return timezone(-distance if offset[1] == "-" else distance)
+        try:
+            return ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass  # unknown, no name at all, or a folder of names such as "America"
+    expected = "a tzinfo, 'UTC', an offset as '+08:00', or a zone that this system knows"
+    raise InvalidArgumentError("zone", zone, expected=expected)
+
+
+def write_friendly(
+    local: datetime,
+    machine_id: int,
+    sequence: int,
+    layout: SnowflakeLayout,
+    *,
+    pad: bool,
+    of: object,
+) -> str:
+    """Return the text of three fields; ``of`` is what they are the text of, for the error.
+
+    Raises:
+        InvalidIdError: the local time occurs twice.
+    """
+    if local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset():
+        expected = (
+            f"written in UTC or at a fixed offset: in {local.tzinfo} its local time, "
+            f"{local:%Y-%m-%d %H:%M:%S}, occurs twice, and the text would not say which it is"
+        )
+        raise InvalidIdError("id", of, expected=expected)
+    # isoformat: on Linux strftime writes the year 1 as "1".
+    timespec = "milliseconds" if layout.unit_ms % SECOND_MS else "seconds"
+    time = local.replace(tzinfo=None).isoformat(timespec=timespec).translate(NO_MARKS)
+    if pad:
+        highest = (layout.machine_count - 1, layout.max_sequence)
+        return f"{time}-{machine_id:0{_digits(highest[0])}}-{sequence:0{_digits(highest[1])}}"
+    return f"{time}-{machine_id}-{sequence}"
+
+
+NO_MARKS: Final = str.maketrans("", "", "-:T.")
+
+
+def read_friendly(
+    text: object, layout: SnowflakeLayout, zone: tzinfo, fold: int | None
+) -> tuple[int, int, int]:
+    """Return unix time in milliseconds, machine id and sequence of a text.
+
+    CosId takes spaces, signs, doubled hyphens and full-width digits too.
+
+    Raises:
+        InvalidIdError: it has another form, a field is not within its bits, its local time does
+            not exist, or occurs twice and no ``fold`` says which is meant.
+        InvalidArgumentError: ``fold`` is neither 0 nor 1 nor None.
+    """
+    if fold not in {None, 0, 1}:
+        raise InvalidArgumentError("fold", fold, expected="0, 1 or None")
+    width = 17 if layout.unit_ms % SECOND_MS else 14
+    found = FRIENDLY.fullmatch(text) if isinstance(text, str) else None
+    if found is None or len(found[1]) != width:
+        form = "yyyyMMddHHmmssSSS"[:width]
+        raise InvalidIdError("id", text, expected=f"{form}-machine-sequence, digits only")
+    numbers: list[int] = []
+    for digits, highest in ((found[2], layout.machine_count - 1), (found[3], layout.max_sequence)):
+        if len(digits) > _digits(highest) or int(digits) > highest:
+            expected = f"a text with at most {highest} in the place of {digits[:20]}"
+            raise InvalidIdError("id", text, expected=expected)
+        numbers.append(int(digits))
+    return _read_time(text, found[1], zone, fold), numbers[0], numbers[1]
+
+
+def _read_time(text: object, time: str, zone: tzinfo, fold: int | None) -> int:
+    """Return the unix time in milliseconds of 14 or 17 digits of local time."""
+    year, month, day = int(time[:4]), int(time[4:6]), int(time[6:8])
+    hour, minute, second, micros = int(time[8:10]), int(time[10:12]), int(time[12:14]), time[14:]
+    try:
+        naive = datetime(year, month, day, hour, minute, second, int(micros or 0) * 1000)  # noqa: DTZ001 - the zone follows
+        moments = [naive.replace(tzinfo=zone, fold=each).astimezone(UTC) for each in (0, 1)]
+        exists = any(moment.astimezone(zone).replace(tzinfo=None) == naive for moment in moments)
+    except (ValueError, OverflowError):
+        raise InvalidIdError("id", text, expected="of a date and time of the calendar") from None
+    if not exists:
+        expected = f"of a local time that exists: the clocks of {zone} skip this one"
+        raise InvalidIdError("id", text, expected=expected)
+    if moments[0] != moments[1] and fold is None:
+        expected = f"read with fold=0 or fold=1: in {zone} its local time occurs twice"
+        raise InvalidIdError("id", text, expected=expected)
+    return (moments[fold or 0] - UNIX_EPOCH) // timedelta(milliseconds=1)
+
+
+def _digits(highest: int) -> int:
+    return len(str(highest))

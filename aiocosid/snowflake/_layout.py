@@ -1,0 +1,357 @@
+"""The bits of a Snowflake id: which field lies where, from when on, and until when.  Pure."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Self
+
+from ..abc._ids import check_integer
+from ..abc._machine import MAX_MACHINE_BITS
+from ..errors import InvalidArgumentError, InvalidIdError, LayoutExpiredError
+from ._calendar import (
+    LAST_MS,
+    UNIX_EPOCH,
+    epoch_ms_of,
+    iso_text,
+    moment_of,
+    unit_ms_of,
+    unit_text,
+)
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from ._calendar import TickUnit
+
+__all__ = (
+    "JAVASCRIPT_MAX_SAFE_ID",
+    "LayoutExpiryWarning",
+    "SnowflakeLayout",
+    "SnowflakeParts",
+)
+
+JAVASCRIPT_MAX_SAFE_ID: Final = 2**53 - 1
+"""``Number.MAX_SAFE_INTEGER``.  CosId's ``isSafeJavaScript`` calls this very number unsafe."""
+
+ID_BITS: Final = 63  # int64 without its sign
+
+EXPIRY_HORIZON: Final = timedelta(days=365)
+"""A layout that ends sooner is warned about: time enough to plan a move."""
+
+
+class LayoutExpiryWarning(UserWarning):
+    """A layout that is in use ends within a year; after that no id can be made with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnowflakeParts:
+    """What an id says.
+
+    Attributes:
+        timestamp: when its tick began, in the zone that was asked for.
+        timestamp_ms: the same, in milliseconds since 1970-01-01T00:00Z.
+        machine_id: the whole machine field.
+        sequence: its number in the tick and machine.
+        region: the upper part of the machine field; None in a layout without regions.
+        worker: the lower part of the machine field; None in a layout without regions.
+    """
+
+    timestamp: datetime
+    timestamp_ms: int
+    machine_id: int
+    sequence: int
+    region: int | None = None
+    worker: int | None = None
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class SnowflakeLayout:
+    """How an id is put together: time, machine id and sequence, from the highest bit down.
+
+    Knows no clock: who makes ids asks `check_usable` first.  Two layouts are equal if they make
+    the same ids; the name does not count.
+
+    Attributes:
+        timestamp_bits: width of the time field, which counts ticks since the epoch.
+        machine_bits: width of the machine id, regions included.
+        sequence_bits: width of the sequence.
+        unit_ms: length of a tick in milliseconds.
+        epoch_ms: start of tick 0, in milliseconds since 1970-01-01T00:00Z.
+        region_bits: how many of the machine bits, from the top, name a region or data centre.
+        sequence_first: whether the sequence lies above the machine id, as in sonyflake.
+        name: what errors and `repr` call it.
+        last_tick: the highest tick.
+        machine_count: how many machine ids there are.
+        max_sequence: the highest sequence.
+        ids_per_tick: how many ids one machine has in a tick.
+        max_id: the highest id.
+    """
+
+    timestamp_bits: int
+    machine_bits: int
+    sequence_bits: int
+    unit_ms: int
+    epoch_ms: int
+    region_bits: int
+    sequence_first: bool
+    name: str = field(compare=False)
+    last_tick: int = field(compare=False)
+    machine_count: int = field(compare=False)
+    max_sequence: int = field(compare=False)
+    ids_per_tick: int = field(compare=False)
+    max_id: int = field(compare=False)
+    _remedy: str = field(compare=False)
+    _machine_shift: int = field(compare=False)
+    _sequence_shift: int = field(compare=False)
+    _timestamp_shift: int = field(compare=False)
+
+    def __init__(
+        self,
+        timestamp_bits: int,
+        machine_bits: int,
+        sequence_bits: int,
+        unit: TickUnit | timedelta,
+        epoch: datetime | int,
+        *,
+        region_bits: int = 0,
+        sequence_first: bool = False,
+        name: str = "",
+        remedy: str = "",
+    ) -> None:
+        """Describe a layout of at most 63 bits, so that no id is ever negative.
+
+        Args:
+            timestamp_bits: at least 1.
+            machine_bits: 1 to 31.
+            sequence_bits: at least 1.
+            unit: length of a tick: "ms", "10ms", "s", or a timedelta of whole milliseconds.
+            epoch: start of tick 0: an aware datetime, or an integer of *milliseconds* since 1970
+                whatever the unit; it has to be a whole number of units.
+            region_bits: 0, or how many of the machine bits name a region; the rest, at least one,
+                names the worker.
+            sequence_first: whether the sequence lies above the machine id.
+            name: for errors and `repr`.
+            remedy: what `LayoutExpiredError` advises once the layout has ended.
+
+        Raises:
+            InvalidArgumentError: a width or the sum of them is out of range, or the epoch is
+                naive, a text, or does not fit the unit.
+        """
+        total = self._fill(timestamp_bits, machine_bits, sequence_bits)
+        if total > ID_BITS:
+            raise InvalidArgumentError(
+                "timestamp_bits + machine_bits + sequence_bits",
+                total,
+                expected=f"at most {ID_BITS}",
+            )
+        unit_ms = unit_ms_of(unit)
+        check_integer("region_bits", region_bits, at_least=0, at_most=machine_bits - 1)
+        self._put(
+            unit_ms=unit_ms,
+            epoch_ms=epoch_ms_of(epoch, unit_ms),
+            region_bits=region_bits,
+            sequence_first=bool(sequence_first),
+            name=name,
+            _remedy=remedy or "take a new layout, with a later epoch or more timestamp bits",
+            _machine_shift=0 if sequence_first else sequence_bits,
+            _sequence_shift=machine_bits if sequence_first else 0,
+        )
+
+    @classmethod
+    def _unpacked(cls, timestamp_bits: int, machine_bits: int, sequence_bits: int) -> Self:
+        """Describe fields that are written one after the other and need not fit int64: CosId's.
+
+        Ticks are milliseconds since 1970.  Room for a sequencer, which counts by a layout.
+        """
+        self = object.__new__(cls)
+        self._fill(timestamp_bits, machine_bits, sequence_bits)
+        self._put(
+            unit_ms=1,
+            epoch_ms=0,
+            region_bits=0,
+            sequence_first=False,
+            name="CosIdGenerator",
+            _remedy="take more timestamp bits",
+            _machine_shift=sequence_bits,
+            _sequence_shift=0,
+        )
+        return self
+
+    def _fill(self, timestamp_bits: int, machine_bits: int, sequence_bits: int) -> int:
+        """Set the widths and what follows from them alone; return their sum."""
+        check_integer("timestamp_bits", timestamp_bits, at_least=1, at_most=ID_BITS)
+        check_integer("machine_bits", machine_bits, at_least=1, at_most=MAX_MACHINE_BITS)
+        check_integer("sequence_bits", sequence_bits, at_least=1, at_most=ID_BITS)
+        total = timestamp_bits + machine_bits + sequence_bits
+        self._put(
+            timestamp_bits=timestamp_bits,
+            machine_bits=machine_bits,
+            sequence_bits=sequence_bits,
+            last_tick=(1 << timestamp_bits) - 1,
+            machine_count=1 << machine_bits,
+            max_sequence=(1 << sequence_bits) - 1,
+            ids_per_tick=1 << sequence_bits,
+            max_id=(1 << total) - 1,
+            _timestamp_shift=machine_bits + sequence_bits,
+        )
+        return total
+
+    def _put(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def epoch(self) -> datetime:
+        """The start of tick 0, in UTC."""
+        return UNIX_EPOCH + timedelta(milliseconds=self.epoch_ms)
+
+    @property
+    def last_instant(self) -> datetime | None:
+        """The start of the last tick, in UTC; None if it lies past the year 9999."""
+        last_ms = self.ms_of(self.last_tick)
+        return moment_of(last_ms) if last_ms <= LAST_MS else None
+
+    @property
+    def last_instant_text(self) -> str:
+        """The start of the last tick as ISO 8601 in UTC; past the year 9999 as ``+12024-...``."""
+        return iso_text(self.ms_of(self.last_tick))
+
+    @property
+    def is_javascript_safe(self) -> bool:
+        """Whether JavaScript can hold every id of this layout as a number: at most 2^53-1."""
+        return self.max_id <= JAVASCRIPT_MAX_SAFE_ID
+
+    def tick_at(self, now_ms: int) -> int:
+        """Return the tick at a unix time in milliseconds; negative before the epoch."""
+        return (now_ms - self.epoch_ms) // self.unit_ms
+
+    def ms_of(self, tick: int) -> int:
+        """Return the start of a tick, in milliseconds since 1970-01-01T00:00Z."""
+        return self.epoch_ms + tick * self.unit_ms
+
+    def machine_of(self, region: int, worker: int) -> int:
+        """Return the machine id of a worker in a region.
+
+        Raises:
+            InvalidArgumentError: one of them is not within its bits.
+        """
+        worker_bits = self.machine_bits - self.region_bits
+        check_integer("region", region, at_least=0, at_most=(1 << self.region_bits) - 1)
+        check_integer("worker", worker, at_least=0, at_most=(1 << worker_bits) - 1)
+        return region << worker_bits | worker
+
+    def compose(self, tick: int, machine_id: int, sequence: int) -> int:
+        """Return the id of these fields.
+
+        Args:
+            tick: ticks since the epoch, 0 to `last_tick`.
+            machine_id: 0 to ``machine_count - 1``.
+            sequence: 0 to `max_sequence`.
+
+        Raises:
+            InvalidArgumentError: a field is not within its bits.
+        """
+        check_integer("tick", tick, at_least=0, at_most=self.last_tick)
+        check_integer("machine_id", machine_id, at_least=0, at_most=self.machine_count - 1)
+        check_integer("sequence", sequence, at_least=0, at_most=self.max_sequence)
+        return (
+            tick << self._timestamp_shift
+            | machine_id << self._machine_shift
+            | sequence << self._sequence_shift
+        )
+
+    def ids(self, tick: int, machine_id: int, first: int, stop: int) -> range:
+        """Return the ids of one tick and machine, from one sequence up to before another.
+
+        Args:
+            tick: ticks since the epoch, 0 to `last_tick`.
+            machine_id: 0 to ``machine_count - 1``.
+            first: the first sequence, at least 0.
+            stop: the sequence after the last one, `first` to `ids_per_tick`.
+
+        Raises:
+            LayoutExpiredError: the tick is above `last_tick`.
+            InvalidArgumentError: a field is not within its bits.
+        """
+        # Generators come here at every change of the tick: one comparison while all is well.
+        if not (0 <= tick <= self.last_tick and 0 <= machine_id < self.machine_count):
+            if tick > self.last_tick:
+                raise self._expired()
+            self.compose(tick, machine_id, 0)
+        if not 0 <= first <= stop <= self.ids_per_tick:
+            expected = f"between {first} and {self.ids_per_tick}, and the first at least 0"
+            raise InvalidArgumentError("stop", stop, expected=expected)
+        base = tick << self._timestamp_shift | machine_id << self._machine_shift
+        shift = self._sequence_shift
+        return range(base + (first << shift), base + (stop << shift), 1 << shift)
+
+    def parse(self, snowflake_id: int, zone: tzinfo = UTC) -> SnowflakeParts:
+        """Return what an id of this layout says.
+
+        Any number within the bits can be read, so an id of another layout is not noticed.
+
+        Args:
+            snowflake_id: 0 to `max_id`.
+            zone: in which the timestamp is told.
+
+        Raises:
+            InvalidIdError: it is no integer, negative or too high, or its time is past the year
+                9999.
+        """
+        if type(snowflake_id) is not int or not 0 <= snowflake_id <= self.max_id:
+            raise InvalidIdError("id", snowflake_id, expected=f"an integer from 0 to {self.max_id}")
+        timestamp_ms = self.ms_of(snowflake_id >> self._timestamp_shift)
+        machine_id = snowflake_id >> self._machine_shift & self.machine_count - 1
+        worker_bits = self.machine_bits - self.region_bits
+        try:
+            timestamp = moment_of(timestamp_ms, zone)
+        except OverflowError:
+            expected = f"of a time before the year 10000; {self!r} reads {iso_text(timestamp_ms)}"
+            raise InvalidIdError("id", snowflake_id, expected=expected) from None
+        return SnowflakeParts(
+            timestamp=timestamp,
+            timestamp_ms=timestamp_ms,
+            machine_id=machine_id,
+            sequence=snowflake_id >> self._sequence_shift & self.max_sequence,
+            region=machine_id >> worker_bits if self.region_bits else None,
+            worker=machine_id & (1 << worker_bits) - 1 if self.region_bits else None,
+        )
+
+    def check_usable(self, now_ms: int) -> None:
+        """Make sure that there can be ids now; warn if they end within 365 days.
+
+        Args:
+            now_ms: the wall clock, in milliseconds since 1970-01-01T00:00Z.
+
+        Raises:
+            LayoutExpiredError: its last tick is over.
+            InvalidArgumentError: its epoch lies ahead.
+
+        Warns:
+            LayoutExpiryWarning: its last tick ends within 365 days.
+        """
+        if now_ms < self.epoch_ms:
+            expected = f"at or before the wall clock, which says {iso_text(now_ms)}"
+            raise InvalidArgumentError("epoch", iso_text(self.epoch_ms), expected=expected)
+        end_ms = self.ms_of(self.last_tick + 1)
+        if now_ms >= end_ms:
+            raise self._expired()
+        if timedelta(milliseconds=min(end_ms - now_ms, LAST_MS)) < EXPIRY_HORIZON:
+            sentence = f"{self!r} ends at {self.last_instant_text}; {self._remedy}"
+            warnings.warn(sentence, LayoutExpiryWarning, stacklevel=2)
+
+    def _expired(self) -> LayoutExpiredError:
+        last_instant = self.last_instant_text
+        return LayoutExpiredError(repr(self), last_instant=last_instant, remedy=self._remedy)
+
+    def __repr__(self) -> str:
+        """Name the layout, its widths from the highest bit down, its unit and its epoch."""
+        low = (self.machine_bits, self.sequence_bits)
+        widths = "/".join(
+            map(str, (self.timestamp_bits, *(reversed(low) if self.sequence_first else low)))
+        )
+        unit = unit_text(self.unit_ms)
+        name = f" {self.name}" if self.name else ""
+        return f"<SnowflakeLayout{name} {widths} {unit} from {iso_text(self.epoch_ms)}>"

@@ -1,0 +1,1 @@
+"""Snowflake: layouts and texts by themselves, the generators with a manual clock."""
