@@ -7,12 +7,21 @@ Begin with `connect`; compose by hand with `SegmentChainId` and a distributor of
 from __future__ import annotations
 
 from .errors import BusyError as BusyError
+from .errors import ClockTooFarForwardError as ClockTooFarForwardError
+from .errors import ClockTooManyBackwardsError as ClockTooManyBackwardsError
 from .errors import ClosedError as ClosedError
 from .errors import CorruptCounterError as CorruptCounterError
+from .errors import CorruptMachineStateError as CorruptMachineStateError
 from .errors import CosIdError as CosIdError
 from .errors import ForkedError as ForkedError
 from .errors import IdOverflowError as IdOverflowError
 from .errors import InvalidArgumentError as InvalidArgumentError
+from .errors import InvalidIdError as InvalidIdError
+from .errors import LayoutExpiredError as LayoutExpiredError
+from .errors import MachineIdInUseError as MachineIdInUseError
+from .errors import MachineIdLostError as MachineIdLostError
+from .errors import MachineIdOverflowError as MachineIdOverflowError
+from .errors import MachineIdUnavailableError as MachineIdUnavailableError
 from .errors import MissingExtraError as MissingExtraError
 from .errors import NameTooLongError as NameTooLongError
 from .errors import NotOpenError as NotOpenError
@@ -26,6 +35,7 @@ from .errors import UnsupportedRuntimeError as UnsupportedRuntimeError
 from .errors import WouldBlock as WouldBlock
 from .errors import WrongLoopError as WrongLoopError
 from .events import Instrument as Instrument
+from .machine import MachineIdLease as MachineIdLease
 from .provider import IdProvider as IdProvider
 from .provider import connect as connect
 from .provider import open_store as open_store
@@ -33,18 +43,32 @@ from .segment import IdSegment as IdSegment
 from .segment import SegmentChainId as SegmentChainId
 from .segment import SegmentId as SegmentId
 from .segment import SegmentStatistics as SegmentStatistics
+from .snowflake import CosIdGenerator as CosIdGenerator
+from .snowflake import SnowflakeId as SnowflakeId
+from .snowflake import SnowflakeLayout as SnowflakeLayout
 
 __all__ = (
     "BusyError",
+    "ClockTooFarForwardError",
+    "ClockTooManyBackwardsError",
     "ClosedError",
     "CorruptCounterError",
+    "CorruptMachineStateError",
     "CosIdError",
+    "CosIdGenerator",
     "ForkedError",
     "IdOverflowError",
     "IdProvider",
     "IdSegment",
     "Instrument",
     "InvalidArgumentError",
+    "InvalidIdError",
+    "LayoutExpiredError",
+    "MachineIdInUseError",
+    "MachineIdLease",
+    "MachineIdLostError",
+    "MachineIdOverflowError",
+    "MachineIdUnavailableError",
     "MissingExtraError",
     "NameTooLongError",
     "NotOpenError",
@@ -53,6 +77,8 @@ __all__ = (
     "SegmentId",
     "SegmentStatistics",
     "SegmentUnavailableError",
+    "SnowflakeId",
+    "SnowflakeLayout",
     "StoreAuthenticationError",
     "StoreError",
     "StoreRolledBackError",

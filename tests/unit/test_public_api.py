@@ -18,8 +18,19 @@ PUBLIC = {name: module for name, module in load().items() if module.is_public}
 
 # Promised by name; a name leaves these lists only through a deprecation.
 PROMISED = {
-    "aiocosid": {"CosIdError", "IdSegment", "SegmentChainId", "SegmentId", "WouldBlock", "connect"},
-    "aiocosid.abc": {"Clock", "IdGenerator", "IdSegmentDistributor"},
+    "aiocosid": {
+        "CosIdError",
+        "CosIdGenerator",
+        "IdSegment",
+        "SegmentChainId",
+        "SegmentId",
+        "SnowflakeId",
+        "WouldBlock",
+        "connect",
+    },
+    "aiocosid.abc": {"Clock", "IdGenerator", "IdSegmentDistributor", "MachineIdDistributor"},
+    "aiocosid.machine": {"ManualMachineIdDistributor", "StatefulSetMachineIdDistributor"},
+    "aiocosid.snowflake": {"SnowflakeId", "SnowflakeLayout"},
     "aiocosid.stores.memory": {"MemoryIdSegmentDistributor"},
     "aiocosid.stores.sqlite": {"SqliteIdSegmentDistributor"},
     "aiocosid.stores.redis": {"RedisIdSegmentDistributor"},
