@@ -109,7 +109,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds):
             await kit.guard(text, due)
         base = fresh_namespace()
         for text in ODD_TEXTS:
-            grant = await MachineKit(make_machines, f"{base}{text}").take("a")
+            grant = await MachineKit(make_machines, f"{base}{text}").take("a", bits=6)
             assert grant.machine_id == 0, f"namespace {text!r} is not apart: {grant}"
             assert grant.floor_ms == -1, f"namespace {text!r} is not apart: {grant}"
 

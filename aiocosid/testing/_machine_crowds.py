@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from ._machine_kit import MachineKit, assert_different, refused_as_full
 from ._workers import storm
@@ -67,9 +68,11 @@ class MachineCrowds:
                 assert 0 <= found < 4, f"2 bits, and {found} was handed out"
                 assert found not in held, f"{text} is given {found}, which {held[found]} holds"
                 held[found] = text
+                await checkpoint()  # so that the lives overlap on a store that never suspends
                 await kit.guard(text, found)
                 del held[found]
                 await kit.of(text).revert(found, last_ms=kit.now_ms())
+                await kit.of(text).aclose()
 
         async with anyio.create_task_group() as group:
             for worker in "abcd":

@@ -1,0 +1,1 @@
+"""Machine ids: who asks, what is remembered, and ids chosen by hand."""

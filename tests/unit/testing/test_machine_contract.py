@@ -1,0 +1,399 @@
+"""The contract of machine ids has teeth: each planted fault is seen by the test for it."""
+
+from __future__ import annotations
+
+import random
+import unittest
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from anyio.lowlevel import checkpoint
+
+from aiocosid.abc import InstanceId, MachineGrant
+from aiocosid.errors import MachineIdLostError, MachineIdOverflowError
+from aiocosid.stores._memory_machines import Entry, MachinePool
+from aiocosid.stores.memory import MemoryMachineIdDistributor, MemoryStore
+from aiocosid.testing import MachineIdDistributorContract, ManualClock
+
+from .test_contracts import verdict
+
+pytestmark = pytest.mark.anyio
+
+
+class Sound(MemoryMachineIdDistributor):
+    """Everything right, to be broken."""
+
+    @property
+    def entries(self) -> dict[int, Entry]:
+        return self._pool.entries
+
+
+class Modulo(Sound):
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        try:
+            return await super().distribute(bits, **times)
+        except MachineIdOverflowError:
+            return MachineGrant(len(self.instance_id.text) % 2**bits)
+
+
+class SaysNothing(Sound):
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        try:
+            return await super().distribute(bits, **times)
+        except MachineIdOverflowError as error:
+            raise MachineIdOverflowError(error.namespace, size=error.size) from None
+
+
+class ForgetsWho(Sound):
+    """Each call is somebody else's."""
+
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        text = f"{self.instance_id.text}{random.random()}"  # noqa: S311 - no secret
+        who = replace(self.instance_id, text=text)
+        return self._pool.distribute(who, bits, seen=0, safe_guard=self.safe_guard, **times)
+
+
+class FromOne(Sound):
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        grant = await super().distribute(bits, **times)
+        return replace(grant, machine_id=grant.machine_id + 1)
+
+
+class OneNamespace(Sound):
+    def __init__(self, **about: Any) -> None:
+        super().__init__(**about)
+        self._pool = self._store._pools.setdefault("", MachinePool(self.namespace))
+
+
+class PlainTexts(Sound):
+    def __init__(self, **about: Any) -> None:
+        super().__init__(**about)
+        text = "".join(each for each in self.instance_id.text if each.isalnum()) or "x"
+        self.instance_id = replace(self.instance_id, text=text)
+
+
+class TakesAnyWidth(Sound):
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        return await super().distribute(min(max(int(bits), 1), 31), **times)
+
+
+class NewFirst(Sound):
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        returned = [each for each in self.entries.values() if not each.holder]
+        for each in returned:
+            each.holder, each.stable = "nobody", True
+        try:
+            return await super().distribute(bits, **times)
+        except MachineIdOverflowError:
+            returned[0].let_go()
+            return await super().distribute(bits, **times)
+
+
+class ExpiredFirst(Sound):
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        limit = self._store._clock.monotonic() - self.safe_guard
+        for each in self.entries.values():
+            if each.seen <= limit and not each.stable and each.holder != self.instance_id.text:
+                each.let_go()
+        return await super().distribute(bits, **times)
+
+
+class NeverExpires(Sound):
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        for each in self.entries.values():
+            each.seen = 10.0**9
+        return await super().distribute(bits, **times)
+
+
+class ExpiresEarly(Sound):
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        self.safe_guard = 1
+        return await super().distribute(bits, **times)
+
+
+class DropsExpired(Sound):
+    """Who is late with a sign of life is refused although nobody took the id."""
+
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        silent = self._store._clock.monotonic() - self.entries[machine_id].seen
+        if silent >= self.safe_guard:
+            raise MachineIdLostError(self.namespace, machine_id, reason="late")
+        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+
+
+class NothingIsStable(Sound):
+    def __init__(self, **about: Any) -> None:
+        super().__init__(**about)
+        self.instance_id = replace(self.instance_id, stable=False)
+
+
+class StableByNewcomer(Sound):
+    """As CosId: who is stable is not noted, so that an unstable one takes the id."""
+
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        kept = {each.machine_id: each.stable for each in self.entries.values()}
+        for each in self.entries.values():
+            each.stable = self.instance_id.stable
+        try:
+            return await super().distribute(bits, **times)
+        finally:
+            for machine_id, stable in kept.items():
+                self.entries[machine_id].stable = stable
+
+
+class GuardsAnyId(Sound):
+    """As CosId's script: whose instance it is, and never mind the machine id."""
+
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        for each in self.entries.values():
+            if each.holder == self.instance_id.text:
+                machine_id = each.machine_id
+        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+
+
+class GuardsAnybodys(Sound):
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        entry = self.entries.setdefault(machine_id, Entry(machine_id))
+        entry.holder = entry.holder or self.instance_id.text
+        entry.mark_ms = max(entry.mark_ms, mark_ms)
+
+
+class WritesThenRefuses(Sound):
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        if machine_id in self.entries:
+            self.entries[machine_id].mark_ms = max(self.entries[machine_id].mark_ms, mark_ms)
+        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+
+
+class LowersMarks(Sound):
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        self.entries[machine_id].mark_ms = mark_ms
+
+
+class LowersStamps(Sound):
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        self.entries[machine_id].stamp_ms = now_ms
+
+
+class NoMarks(Sound):
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        await super().guard(machine_id, now_ms=now_ms, mark_ms=-1)
+
+
+class FloatingMarks(Sound):
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        await super().guard(machine_id, now_ms=now_ms, mark_ms=int(float(f"{mark_ms:.14g}")))
+
+
+class ForgetsTimes(Sound):
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        await super().revert(machine_id, last_ms=last_ms)
+        if not self.entries[machine_id].holder:
+            self.entries[machine_id] = Entry(machine_id)
+
+
+class KeepsMarks(Sound):
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        await super().revert(machine_id, last_ms=-1)
+
+
+class ClearsUnusedMarks(Sound):
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        await super().revert(machine_id, last_ms=max(last_ms, 0))
+        if last_ms < 0:
+            self.entries[machine_id].mark_ms = -1
+
+
+class RevertsAnybodys(Sound):
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        if machine_id in self.entries:
+            self.entries[machine_id].mark_ms = last_ms
+            self.entries[machine_id].let_go()
+
+
+class RevertsOnce(Sound):
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        if self.entries[machine_id].holder != self.instance_id.text:
+            raise MachineIdLostError(self.namespace, machine_id, reason="given back already")
+        await super().revert(machine_id, last_ms=last_ms)
+
+
+class RevertsByInstance(Sound):
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        for each in self.entries.values():
+            if each.holder == self.instance_id.text:
+                each.let_go()
+
+
+class RevertsNothing(Sound):
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        pass
+
+
+class NeverMindsLate(Sound):
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        return await super().distribute(bits, now_ms=now_ms, latest_ms=2**60)
+
+
+class KeepsLateOwn(Sound):
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        is_known = any(each.holder == self.instance_id.text for each in self.entries.values())
+        latest_ms = 2**60 if is_known else latest_ms
+        return await super().distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
+
+
+class RefusesLate(Sound):
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        grant = await super().distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
+        if grant.floor_ms > latest_ms:
+            raise MachineIdOverflowError(self.namespace, size=2**bits)
+        return grant
+
+
+class TwoSteps(Sound):
+    """Looks for a free one, and takes it a moment later."""
+
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        before = {number: replace(each) for number, each in self.entries.items()}
+        grant = await super().distribute(bits, **times)
+        taken = self.entries[grant.machine_id]
+        if grant.machine_id in before:
+            self.entries[grant.machine_id] = before[grant.machine_id]
+        else:
+            del self.entries[grant.machine_id]
+        await checkpoint()
+        self.entries[grant.machine_id] = taken
+        return grant
+
+
+class LeaksOnCancel(Sound):
+    """Takes a number first, and writes later whose it is."""
+
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        if any(each.holder == self.instance_id.text for each in self.entries.values()):
+            return await super().distribute(bits, **times)
+        who = InstanceId(f"nobody {random.random()}")  # noqa: S311 - no secret
+        grant = self._pool.distribute(who, bits, seen=10.0**9, safe_guard=300, **times)
+        await checkpoint()
+        await checkpoint()
+        self.entries[grant.machine_id].holder = self.instance_id.text
+        return grant
+
+
+class GivesBackOnClose(Sound):
+    async def aclose(self) -> None:
+        for each in self.entries.values():
+            if each.holder == self.instance_id.text:
+                each.let_go()
+
+
+class Unchecked(Sound):
+    def __init__(self, **about: Any) -> None:
+        about["namespace"] = about["namespace"].replace("\0", "")[:91] or "x"
+        super().__init__(**about)
+
+
+class Misnamed(Sound):
+    def __init__(self, **about: Any) -> None:
+        super().__init__(**about)
+        self.interval = 60
+
+
+class Contract(MachineIdDistributorContract):
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.memory = MemoryStore(clock=self.clock)
+
+    async def age(self, namespace: str, seconds: float) -> None:
+        await self.clock.advance(seconds)
+
+
+CASES: list[tuple[type[Sound], str, str]] = [
+    (Misnamed, "test_it_describes_itself", "described as"),
+    (Unchecked, "test_a_bad_description_is_refused", "an empty namespace"),
+    (TakesAnyWidth, "test_a_width_outside_1_to_31_is_refused", "0 bits were answered"),
+    (PlainTexts, "test_texts_may_hold_anything_but_nul", "more than one instance"),
+    (OneNamespace, "test_texts_may_hold_anything_but_nul", "is not apart"),
+    (OneNamespace, "test_other_namespaces_are_apart", ""),
+    (FromOne, "test_ids_begin_with_0", "got [1, 2, 3]"),
+    (ForgetsWho, "test_an_instance_finds_its_own", "are held"),
+    (Modulo, "test_a_full_pool_says_so", "is given"),
+    (SaysNothing, "test_a_full_pool_says_so", "does not say who"),
+    (RevertsNothing, "test_a_full_pool_says_so", "are held"),
+    (NewFirst, "test_returned_ids_come_before_new_ones", "0 was given back"),
+    (ExpiredFirst, "test_new_ids_come_before_expired_ones", "before a new one"),
+    (NeverExpires, "test_a_silent_one_is_recycled", "are held"),
+    (ExpiresEarly, "test_a_live_one_is_not", "all are held"),
+    (ExpiresEarly, "test_a_safe_guard_without_end", "all are held"),
+    (DropsExpired, "test_an_expired_one_is_still_ones_own", "late"),
+    (NothingIsStable, "test_a_stable_one_keeps_its_id", "all are held"),
+    (StableByNewcomer, "test_a_stable_one_keeps_its_id", "all are held"),
+    (GuardsAnyId, "test_only_the_owner_guards", "could guard 1"),
+    (GuardsAnybodys, "test_only_the_owner_guards", "could guard"),
+    (WritesThenRefuses, "test_only_the_owner_guards", "left its mark"),
+    (GuardsAnybodys, "test_who_gave_back_is_not_the_owner", "could guard 0"),
+    (RevertsAnybodys, "test_giving_back_twice", "is lost"),
+    (RevertsOnce, "test_giving_back_twice", "given back already"),
+    (RevertsByInstance, "test_giving_back_another_id", "is lost"),
+    (TwoSteps, "test_concurrent_instances_share_nothing", "32 instances got"),
+    (ForgetsWho, "test_concurrent_calls_of_one_instance", ""),
+    (TwoSteps, "test_two_hundred_lives_on_four_ids", ""),
+    (RevertsNothing, "test_two_hundred_lives_on_four_ids", "are held"),
+    (LeaksOnCancel, "test_a_cancelled_call_loses_nothing", ""),
+    (LeaksOnCancel, "test_a_storm_of_cancelled_lives", "are held"),
+    (GivesBackOnClose, "test_it_goes_on_after_closing", "has given its id"),
+    (NoMarks, "test_the_next_owner_begins_above_the_mark", "found again"),
+    (ForgetsTimes, "test_the_next_owner_begins_above_the_mark", "given back unused"),
+    (ClearsUnusedMarks, "test_the_next_owner_begins_above_the_mark", "given back unused"),
+    (NoMarks, "test_the_mark_of_an_expired_one", "taker 0"),
+    (FloatingMarks, "test_a_mark_of_any_size", "came back as"),
+    (LowersMarks, "test_a_sign_of_life_lowers_nothing", "the mark"),
+    (LowersStamps, "test_a_sign_of_life_lowers_nothing", "the stamp"),
+    (LowersStamps, "test_the_last_sign_of_life_counts", "the stamp was"),
+    (ForgetsTimes, "test_the_last_sign_of_life_counts", "given back"),
+    (KeepsMarks, "test_giving_back_lowers_the_mark", "the floor is"),
+    (NeverMindsLate, "test_a_late_id_is_left_for_another", "has to wait"),
+    (RefusesLate, "test_a_late_id_is_left_for_another", "are held"),
+    (KeepsLateOwn, "test_a_late_own_id_is_given_back", "has to wait"),
+    (RefusesLate, "test_a_late_own_id_is_kept_where_there_is_no_other", "are held"),
+    (NothingIsStable, "test_a_late_own_id_is_kept_where_there_is_no_other", "is given 1"),
+    (NeverMindsLate, "test_a_late_expired_id_is_left_for_another", "only 2 need not wait"),
+]
+
+
+@pytest.mark.parametrize(("broken", "test", "finding"), CASES)
+async def test_a_broken_distributor_is_seen(broken: type[Sound], test: str, finding: str) -> None:
+    """The contract's test for a fault fails on it, and says what is wrong."""
+    contract = Contract()
+
+    def make(**about: Any) -> Sound:
+        return broken(memory=contract.memory, **about)
+
+    found = await verdict(contract, test, make)
+    assert found
+    assert finding in found
+
+
+TESTS = [name for name in dir(MachineIdDistributorContract) if name.startswith("test_")]
+
+
+@pytest.mark.parametrize("test", TESTS)
+async def test_a_sound_one_passes(test: str) -> None:
+    """So that what is found above is the planted fault."""
+    contract = Contract()
+    assert await verdict(contract, test, contract.memory.machine_id_distributor) == ""
+
+
+def test_every_test_has_a_broken_distributor_and_its_rule() -> None:
+    """A test that no fault fails proves nothing; a stranger reads in the docstring what holds."""
+    assert {test for _, test, _ in CASES} == set(TESTS)
+    assert [name for name in TESTS if not getattr(MachineIdDistributorContract, name).__doc__] == []
+
+
+async def test_a_store_that_cannot_be_aged_skips_the_test() -> None:
+    """Pytest takes unittest's SkipTest for a skip."""
+    with pytest.raises(unittest.SkipTest, match="age"):
+        await MachineIdDistributorContract().age("ns", 1)
