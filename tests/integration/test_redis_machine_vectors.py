@@ -36,7 +36,7 @@ FOLDER = Path(__file__).parents[1] / "vectors"
 MACHINE = json.loads((FOLDER / "redis_machine.json").read_text(encoding="utf-8"))
 SCRIPTS = json.loads((FOLDER / "redis_scripts.json").read_text(encoding="utf-8"))
 
-OURS = (":mark", ":stable", ":token")  # the keys of which CosId knows nothing
+OURS = (":mark", ":stable", ":token", ":seen")  # the keys of which CosId knows nothing
 
 FAR = 2**62  # no floor is too late
 
@@ -116,7 +116,7 @@ class AtTheTime(RedisMachineIdDistributor):
     server_ms = 0
 
     async def _ask(self, script: Script, *facts: bytes | int) -> tuple[str, list[str]]:
-        clock = (self.server_ms,) if script is DISTRIBUTE else ()
+        clock = (self.server_ms,) if script in {DISTRIBUTE, GUARD} else ()
         return await super()._ask(script, *facts, *clock)
 
 
@@ -303,7 +303,9 @@ async def run_script(store: RedisStore, step: dict[str, Any], before: State) -> 
                     return [-1, -1]
                 return [int(answer[0]), max(int(answer[1]), int(now))]
             case "machine_id_guard.lua":
-                found, _ = await ask(store._link, GUARD, keys, instance, machine_id, *argv, -1, b"")
+                found, _ = await ask(
+                    store._link, GUARD, keys, instance, machine_id, *argv, -1, b"", 0
+                )
             case name:
                 stays = int(name == "machine_id_revert_stable.lua")
                 facts = (machine_id, *argv, stays, b"")

@@ -3,7 +3,7 @@
 Requires the ``redis`` extra.  The keys are CosId's, and never expire:
 ``cosid:{<namespace>.<name>}.adder`` holds the last max id handed out,
 ``cosid:{<namespace>}:itc_idx``, ``:adder`` and ``:revert`` hold the machine ids.  Beside them lie
-``:mark``, ``:stable`` and ``:token``, of which CosId knows nothing.
+``:mark``, ``:stable``, ``:token`` and ``:seen``, of which CosId knows nothing.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ("RedisMachineIdDistributor", "machines", "revert_machine")
 
-MAX_MS: Final = 10**15 - 1  # the scripts read no more digits
+MAX_MS: Final = 2**53 - 1  # what a number of Lua holds exactly
 MAX_MACHINE_ID: Final = 2**31 - 1
 BATCH: Final = 500  # keys looked at in one step of a scan
 COLUMNS: Final = 5  # texts that the listing has for a machine id
@@ -46,13 +46,16 @@ class RedisMachineIdDistributor(MachineIdDistributor):
     """The machine ids of one namespace on Redis or Valkey, under CosId's own keys.
 
     ``cosid:{<namespace>}:itc_idx``, ``:adder`` and ``:revert`` are CosId's; beside them lie
-    ``:mark``, ``:stable`` and ``:token``, of which CosId knows nothing.  Runs on asyncio.  Each
-    call is one script, which may be applied twice by a driver that resends.
+    ``:mark``, ``:stable``, ``:token`` and ``:seen``, of which CosId knows nothing.
 
-    Ids expire by the server's clock; a server that loses its last writes may hand one out again.
+    Runs on asyncio.  Each call is one script, which may be applied twice by a driver that resends.
+
+    Ids expire by the server's clock: when neither the owner's last stamp nor the server's own note
+    of its last sign of life is younger than the safe guard.  A server that loses its last writes
+    may hand one out again.
     """
 
-    __slots__ = ("_born", "_is_spent", "_is_unique", "_keys", "_link", "_owns_link", "_token")
+    __slots__ = ("_born", "_is_unique", "_keys", "_link", "_mark_ms", "_owns_link", "_token")
 
     store = STORE
 
@@ -90,9 +93,8 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         self._link = client if isinstance(client, Link) else BorrowedLink(client)
         self._owns_link = False
         self._born = _fork.generation
-        # Who was handed the id last, in the eyes of the server; none until we have asked for one.
-        self._token = b""
-        self._is_spent = False  # a revert was sent with it
+        self._token = _token()
+        self._mark_ms: int | None = None  # the highest one told or sent, once we have asked
 
     @classmethod
     def from_url(
@@ -140,23 +142,22 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         size = check_machine_bits(bits)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("latest_ms", latest_ms, at_least=-1)
-        if self._is_spent or not self._token:
-            self._token, self._is_spent = secrets.token_hex(TOKEN_BYTES).encode(), False
         guard = b"" if self.safe_guard == inf else round(self.safe_guard * 1000)
         stable = int(self.instance_id.stable)
         facts = (stable, size - 1, now_ms, latest_ms, guard, self._token)
         found, answer = await self._ask(DISTRIBUTE, *facts)
         if found == "full":
             raise MachineIdOverflowError(self.namespace, size=size, holders=tuple(answer))
-        machine_id, floor_ms = answer
-        return MachineGrant(int(machine_id), int(floor_ms))
+        machine_id, floor_ms = (int(each) for each in answer)
+        self._mark_ms = floor_ms
+        return MachineGrant(machine_id, floor_ms)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
         """Give a sign of life; see `aiocosid.abc.MachineIdDistributor.guard`.
 
         Raises:
-            MachineIdLostError: somebody else holds the id, or nobody, or it was handed out again to
-                another object of the same instance; nothing was written.
+            MachineIdLostError: somebody else holds the id, or nobody, or the same instance in
+                another process; nothing was written.
             InvalidArgumentError: an argument is outside its range; nothing was sent.
             CorruptMachineStateError: an entry is damaged; nothing was written.
             StoreUnavailableError: the server cannot be reached, is silent, loading or failing over.
@@ -166,7 +167,10 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("mark_ms", mark_ms, at_least=-1, at_most=MAX_MS)
-        found, answer = await self._ask(GUARD, machine_id, now_ms, mark_ms, self._token)
+        token = b""
+        if self._mark_ms is not None:
+            token, self._mark_ms = self._token, max(self._mark_ms, mark_ms)
+        found, answer = await self._ask(GUARD, machine_id, now_ms, mark_ms, token)
         if found == "lost":
             (holder,) = answer
             raise MachineIdLostError(self.namespace, machine_id, reason=self._loss(holder))
@@ -190,9 +194,8 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         """
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("last_ms", last_ms, at_least=-1, at_most=MAX_MS)
-        # However late this one arrives, it does not take back what is handed out after it.
-        self._is_spent = True
-        await self._ask(REVERT, machine_id, last_ms, int(self.instance_id.stable), self._token)
+        seen = b"" if self._mark_ms is None else self._mark_ms
+        await self._ask(REVERT, machine_id, last_ms, int(self.instance_id.stable), seen)
 
     async def _ask(self, script: Script, *facts: bytes | int) -> tuple[str, list[str]]:
         if self._born != _fork.generation:
@@ -207,9 +210,9 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         """
         self._link.aopen()
         if self._born != _fork.generation:
-            # The parent lives on under the old name; one that was given stays, and whoever of the
+            # The parent lives on under the old name.  One that was given stays, and whoever of the
             # two takes the id last has it.
-            self._born, self._token = _fork.generation, b""
+            self._born, self._token, self._mark_ms = _fork.generation, _token(), None
             if self._is_unique:
                 self.instance_id = as_instance_id(None)
 
@@ -217,6 +220,10 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         """Close connections made from a URL; a client that was passed in stays open."""
         if self._owns_link:
             await self._link.aclose()
+
+
+def _token() -> bytes:
+    return secrets.token_hex(TOKEN_BYTES).encode()
 
 
 async def machines(link: Link, namespace: str | None) -> list[Machine]:

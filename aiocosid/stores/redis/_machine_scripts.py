@@ -19,14 +19,8 @@ __all__ = ("DISTRIBUTE", "GUARD", "LIST", "PREFIX", "REVERT", "MachineKeys", "as
 
 PREFIX: Final = "cosid:{"
 
-_SUFFIXES: Final = (
-    "itc_idx",
-    "adder",
-    "revert",
-    "mark",
-    "stable",
-    "token",
-)  # in the scripts' order
+# In the order of the scripts' KEYS.
+_SUFFIXES: Final = ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen")
 
 
 def _script(name: str) -> Script:

@@ -6,11 +6,15 @@
 --       3 pool     hash, CosId's revert: machine id given back -> last sign of life in ms
 --       4 marks    hash, ours: machine id -> no id was issued with a later time, in ms
 --       5 stables  hash, ours: machine id -> its owner, who said that it is stable
---       6 tokens   hash, ours: machine id -> who was handed it out last, as a token of its own
+--       6 tokens   hash, ours: machine id -> token of the process that was handed it out last
+--       7 seen     hash, ours: machine id -> last sign of life in ms, by the server's clock
 --
 -- Reply of all: {'damaged', key, field, value} where something is no state of a machine id; nothing
 -- was written.  Numbers are answered as text.
-local entries, adder, pool, marks, stables, tokens = unpack(KEYS)
+local entries, adder, pool, marks, stables, tokens, seen = unpack(KEYS)
+
+-- TIME makes what is written after it unpredictable: old servers have to be told to replicate that.
+pcall(redis.replicate_commands)
 
 for position, key in ipairs(KEYS) do
   local kind = redis.call('TYPE', key).ok
@@ -26,23 +30,35 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- 15 digits are exact in a double, and reach to the year 33658.
+-- Up to 2^53-1: a double is exact so far.
+local function exact(digits)
+  return digits:find('^%d+$') and #digits <= 16 and tonumber(digits) < 2 ^ 53
+end
+
 local function whole(key, field, value)
-  if #value <= 15 and value:find('^%d+$') then return tonumber(value) end
+  if exact(value) then return tonumber(value) end
   damage = damage or {'damaged', key, field, value}
   return -1
 end
 
 local function read_entry(instance, value)
   local id, stamp = value:match('^(%d+)|(%d+)$')
-  if id and #id <= 15 and #stamp <= 15 then return tonumber(id), tonumber(stamp) end
+  if id and exact(id) and exact(stamp) then return tonumber(id), tonumber(stamp) end
   damage = damage or {'damaged', entries, instance, value}
   return -1, -1
 end
 
-local function mark_of(id)
-  local mark = redis.call('HGET', marks, text(id))
-  return mark and whole(marks, text(id), mark) or -1
+-- What a hash says of a machine id, -1 if nothing.
+local function noted(key, id)
+  local value = redis.call('HGET', key, text(id))
+  return value and whole(key, text(id), value) or -1
+end
+
+-- The server's clock in ms; tests give it.
+local function clock_of(given)
+  if given then return tonumber(given) end
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
 -- All entries: a list of {instance, id, stamp}, in the order of the hash.

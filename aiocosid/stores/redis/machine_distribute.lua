@@ -11,20 +11,17 @@
 local instance, is_stable, token = ARGV[1], ARGV[2] == '1', ARGV[7]
 local max_id, now, latest = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 
--- TIME makes what follows unpredictable: before 7 a server has to be told to replicate effects.
-pcall(redis.replicate_commands)
-local clock = ARGV[8] and tonumber(ARGV[8])
-if not clock then
-  local time = redis.call('TIME')
-  clock = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+-- Changes nothing, but a replica refuses it: what it knows may be old.
+redis.call('HDEL', tokens, '')
+
+local clock = clock_of(ARGV[8])
 local expires = ARGV[6] == '' and -1 or clock - tonumber(ARGV[6])
 
 local best  -- what is taken, or would be if there is nothing earlier
 
 -- Whether the search is over.
 local function consider(kind, id, stamp)
-  local floor = math.max(stamp, mark_of(id))
+  local floor = math.max(stamp, noted(marks, id))
   local is_early = floor <= latest
   if is_early or not best or floor < best.floor then
     best = {kind = kind, id = id, stamp = stamp, floor = floor}
@@ -36,6 +33,7 @@ local function take()
   local id = text(best.id)
   redis.call('HSET', entries, instance, id .. '|' .. text(math.max(best.stamp, now)))
   redis.call('HSET', tokens, id, token)
+  redis.call('HSET', seen, id, text(clock))
   if is_stable then
     redis.call('HSET', stables, id, instance)
   else
@@ -77,7 +75,8 @@ local function look()
   end
   local alive = {}
   for _, each in ipairs(others) do
-    local is_alive = each.stamp > expires
+    -- By the owner's clock, which may be slow, and by ours, of which CosId's owners know nothing.
+    local is_alive = each.stamp > expires or noted(seen, each.id) > expires
     if is_alive or redis.call('HGET', stables, text(each.id)) == each.instance then
       alive[each.id] = true
     end
@@ -101,6 +100,7 @@ if own and best.kind ~= 'own' then
   redis.call('HDEL', entries, instance)
   redis.call('HDEL', stables, text(own.id))
   redis.call('HDEL', tokens, text(own.id))
+  redis.call('HDEL', seen, text(own.id))
   if not held[own.id] then redis.call('HSET', pool, text(own.id), text(own.stamp)) end
 end
 if best.kind == 'pool' then

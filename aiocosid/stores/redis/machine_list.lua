@@ -6,7 +6,7 @@ local reply, held = {'machines'}, {}
 
 local function add(id, instance, stamp)
   local is_stable = instance ~= '' and redis.call('HGET', stables, text(id)) == instance
-  local row = {text(id), instance, text(stamp), text(mark_of(id)), is_stable and '1' or '0'}
+  local row = {text(id), instance, text(stamp), text(noted(marks, id)), is_stable and '1' or '0'}
   for _, each in ipairs(row) do reply[#reply + 1] = each end
 end
 

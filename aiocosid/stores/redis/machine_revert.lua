@@ -1,20 +1,23 @@
 -- Give a machine id back, if the instance still holds it; a stable one stays its owner.
 --
 -- ARGV  1 instance   2 machine id   3 no id was issued with a later time, in ms; -1: none at all
---       4 '1' if the instance stays the owner   5 token, '' to give it back whoever was handed it
+--       4 '1' if the instance stays the owner
+--       5 highest mark that the caller has seen or sent, in ms; '' if it does not know.  A higher
+--         one is from whoever was handed the id after it, under the same name: this one is late.
 -- Reply {'given'} or {'lost'}; then nothing was written
 local instance, id, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+
+-- Changes nothing, but a replica refuses it: what it knows may be old.
+redis.call('HDEL', tokens, '')
 
 local held, stamp
 local entry = redis.call('HGET', entries, instance)
 if entry then held, stamp = read_entry(instance, entry) end
-local mark = mark_of(id)
-local pooled = redis.call('HGET', pool, text(id))
-local before = pooled and whole(pool, text(id), pooled) or -1
+local mark = noted(marks, id)
+local before = noted(pool, id)
 if damage then return damage end
 
-local token = redis.call('HGET', tokens, text(id))
-if held ~= id or (token and ARGV[5] ~= '' and token ~= ARGV[5]) then return {'lost'} end
+if held ~= id or (ARGV[5] ~= '' and mark > tonumber(ARGV[5])) then return {'lost'} end
 
 -- Never below an issued id, for the next owner may be CosId's, who knows no mark.
 stamp = text(math.max(stamp, last))
@@ -26,5 +29,6 @@ end
 redis.call('HDEL', entries, instance)
 redis.call('HDEL', stables, text(id))
 redis.call('HDEL', tokens, text(id))
+redis.call('HDEL', seen, text(id))
 redis.call('HSET', pool, text(id), text(math.max(tonumber(stamp), before)))
 return {'given'}

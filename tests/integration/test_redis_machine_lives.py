@@ -1,0 +1,257 @@
+"""Machine ids on clusters, under sentinels and on replicas; and what becomes of them in a fork."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+from redis.asyncio import RedisCluster
+from redis.asyncio.cluster import ClusterNode
+
+from aiocosid.abc import MachineGrant
+from aiocosid.errors import (
+    MachineIdLostError,
+    MachineIdOverflowError,
+    StoreError,
+    StoreUnavailableError,
+)
+from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore
+from tests.script import run_python
+from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, wait_until
+
+pytestmark = [pytest.mark.integration]
+
+T = 1_700_000_000_000  # some time in the past, in ms
+FAR = 2**62  # no floor is too late
+FAILOVER = 30.0  # seconds
+
+
+def machine_of(store: RedisStore, namespace: str, text: str) -> RedisMachineIdDistributor:
+    return store.machine_id_distributor(namespace=namespace, instance_id=text)
+
+
+async def take(store: RedisStore, namespace: str, text: str) -> MachineGrant:
+    machine = machine_of(store, namespace, text)
+    return await machine.distribute(1, now_ms=T, latest_ms=FAR)
+
+
+async def take_expired(store: RedisStore, namespace: str, text: str) -> MachineGrant:
+    """As soon as the server's clock has gone on by 4 ms."""
+    machine = store.machine_id_distributor(
+        namespace=namespace, instance_id=text, safe_guard=0.004, interval=0.001
+    )
+    while True:
+        try:
+            return await machine.distribute(1, now_ms=T, latest_ms=FAR)
+        except MachineIdOverflowError:
+            await asyncio.sleep(0)
+
+
+async def check(store: RedisStore, namespace: str) -> None:
+    """All that a store can do."""
+    first = machine_of(store, namespace, "a")
+    assert await first.distribute(1, now_ms=T, latest_ms=FAR) == MachineGrant(0, -1)
+    await first.guard(0, now_ms=T + 1, mark_ms=T + 9)
+    assert await take(store, namespace, "b") == MachineGrant(1, -1)
+    assert await take_expired(store, namespace, "c") == MachineGrant(0, T + 9)
+    with pytest.raises(MachineIdLostError, match="c holds it"):
+        await first.guard(0, now_ms=T + 2, mark_ms=T + 9)
+    await store.revert_machine(namespace=namespace, machine_id=1)
+    await machine_of(store, namespace, "c").revert(0, last_ms=T + 3)
+    listed = [each for each in await store.machines() if each.namespace == namespace]
+    assert [(each.machine_id, each.instance_id) for each in listed] == [(0, ""), (1, "")]
+    assert listed == list(await store.machines(namespace=namespace))
+
+
+@asynccontextmanager
+async def cluster_store(cluster: ValkeyCluster, kind: str) -> AsyncGenerator[RedisStore]:
+    """A store by URL, or on a client of the user's."""
+    async with AsyncExitStack() as stack:
+        node, client = cluster.masters[0], None
+        if kind == "url":
+            url = f"redis+cluster://{node.host}:{node.port}"
+            yield await stack.enter_async_context(RedisStore.from_url(url))
+            return
+        if kind == "redis-py":
+            client = RedisCluster(startup_nodes=[ClusterNode(node.host, node.port)])
+        else:
+            module = pytest.importorskip("valkey.asyncio")
+            client = module.ValkeyCluster(host=node.host, port=node.port)
+        stack.push_async_callback(client.aclose)
+        yield RedisStore(client)
+
+
+@pytest.mark.asyncio
+class TestCluster:
+    """The keys of a namespace lie in one slot; namespaces lie on all masters."""
+
+    @pytest.mark.parametrize("kind", ["url", "redis-py", "valkey-py"])
+    async def test_namespaces_on_all_masters(
+        self, valkey_cluster: ValkeyCluster, namespace: str, kind: str
+    ) -> None:
+        """Each is served where it lies, and all are listed."""
+        names = [f"{namespace}{i}" for i in range(12)]
+        async with cluster_store(valkey_cluster, kind) as store:
+            for name in names:
+                await check(store, name)
+            found = {each.namespace for each in await store.machines()}
+        assert found >= set(names)
+        owners = {valkey_cluster.owner(f"cosid:{{{name}}}:itc_idx").port for name in names}
+        assert owners == {master.port for master in valkey_cluster.masters}
+
+    async def test_namespace_without_a_slot_of_its_own(self, valkey_cluster: ValkeyCluster) -> None:
+        """CosId's keys then have no hash tag: refused, and nothing is written."""
+        async with cluster_store(valkey_cluster, "url") as store:
+            with pytest.raises(StoreError, match="slot"):
+                await take(store, "}x", "a")
+
+    async def test_failover(
+        self, cluster_factory: Callable[..., ValkeyCluster], namespace: str
+    ) -> None:
+        """The replica knows who holds what, also after a recycling by the master's clock."""
+        cluster = await asyncio.to_thread(cluster_factory, replicas=True)
+        async with cluster_store(cluster, "url") as store:
+            for text in ("a", "b"):
+                await take(store, namespace, text)
+            assert await take_expired(store, namespace, "c") == MachineGrant(0, T)
+            machine = machine_of(store, namespace, "c")
+            await machine.guard(0, now_ms=T, mark_ms=T + 9)
+            owner = cluster.owner(f"cosid:{{{namespace}}}:itc_idx")
+            assert owner.call("WAIT", 1, 5000) == 1
+            owner.kill()
+            await keeps_guarding(machine)
+            held = [(each.instance_id, each.mark_ms) for each in await store.machines()]
+            assert held == [("c", T + 10), ("b", -1)]
+
+
+async def keeps_guarding(machine: RedisMachineIdDistributor) -> None:
+    """A sign of life that is tried until the server is back."""
+    async with asyncio.timeout(FAILOVER):
+        while True:
+            try:
+                return await machine.guard(0, now_ms=T + 1, mark_ms=T + 10)
+            except StoreUnavailableError:
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.asyncio
+class TestSentinel:
+    """Whoever is the master serves."""
+
+    async def test_all_that_a_store_can_do(
+        self, valkey_sentinel: ValkeySentinel, namespace: str
+    ) -> None:
+        """On the master."""
+        async with RedisStore.from_url(valkey_sentinel.url) as store:
+            await check(store, namespace)
+
+    async def test_failover(
+        self, sentinel_factory: Callable[..., ValkeySentinel], namespace: str
+    ) -> None:
+        """The id is still ours."""
+        group = await asyncio.to_thread(sentinel_factory)
+        async with RedisStore.from_url(group.url) as store:
+            machine = machine_of(store, namespace, "a")
+            await machine.distribute(1, now_ms=T, latest_ms=FAR)
+            assert group.master.call("WAIT", 1, 5000) == 1
+            group.master.kill()
+            await keeps_guarding(machine)
+            assert (await store.machines(namespace=namespace))[0].mark_ms == T + 10
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("factory", ["valkey_factory", "redis_factory"])
+async def test_replica_has_the_same(request: pytest.FixtureRequest, factory: str) -> None:
+    """Whatever the master's clock has decided: effects are replicated, not scripts."""
+    start = request.getfixturevalue(factory)
+    master: ValkeyServer = start()
+    replica: ValkeyServer = start("--replicaof", f"{master.host} {master.port}")
+
+    def linked() -> bool:
+        return "master_link_status:up" in str(replica.call("INFO", "replication"))
+
+    await asyncio.to_thread(wait_until, linked, "the replica follows", deadline=FAILOVER)
+    async with RedisStore.from_url(master.url) as store:
+        await check(store, "ns")
+    assert master.call("WAIT", 1, 5000) == 1
+    for suffix in ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen"):
+        digests = [
+            each.call("DEBUG", "DIGEST-VALUE", f"cosid:{{ns}}:{suffix}")
+            for each in (master, replica)
+        ]
+        assert digests[0] == digests[1]
+    async with RedisStore.from_url(replica.url) as store:
+        machine = machine_of(store, "ns", "a")
+        for call in (
+            machine.distribute(1, now_ms=T, latest_ms=FAR),
+            machine.guard(0, now_ms=T, mark_ms=T),
+            machine.revert(0, last_ms=T),
+        ):
+            with pytest.raises(StoreUnavailableError):
+                await call  # not what it knows, which may be old
+
+
+def test_forked_child(valkey: ValkeyServer, namespace: str) -> None:
+    """It is a new instance, unless it was given a name; then the one who asks last has the id."""
+    told = run_python(FORK, valkey.url, namespace)
+    assert told["child"] == {
+        "unopened": ["ForkedError"] * 3,
+        "client opened": "ForkedError",
+        "unique": 2,
+        "named": 1,
+    }
+    assert told["parent"] == {"unique": None, "named": "MachineIdLostError"}
+
+
+FORK = """
+import asyncio, json, os, sys
+from redis.asyncio import Redis
+from aiocosid.stores.redis import RedisMachineIdDistributor
+
+url, namespace = sys.argv[1:]
+T = 1_700_000_000_000
+
+async def outcome(awaitable):
+    try:
+        return await awaitable
+    except Exception as exc:
+        return type(exc).__name__
+
+async def take(machine):
+    return (await machine.distribute(4, now_ms=T, latest_ms=2**62)).machine_id
+
+async def child(unique, named, borrowed):
+    told = {"unopened": [await outcome(take(each)) for each in (unique, named, borrowed)],
+            "client opened": await outcome(borrowed.aopen())}
+    for name, machine in (("unique", unique), ("named", named)):
+        await machine.aopen()
+        told[name] = await take(machine)
+        await machine.aclose()
+    return told
+
+async def main():
+    client = Redis.from_url(url)
+    unique = RedisMachineIdDistributor.from_url(url, namespace=namespace)
+    named = RedisMachineIdDistributor.from_url(url, namespace=namespace, instance_id="host:80")
+    borrowed = RedisMachineIdDistributor(client, namespace=namespace)
+    assert [await take(unique), await take(named)] == [0, 1]
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            told = asyncio.run(child(unique, named, borrowed))
+        except BaseException as exc:  # must not go on as a second parent
+            told = repr(exc)
+        os.write(theirs, json.dumps(told).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    told = {"unique": await outcome(unique.guard(0, now_ms=T, mark_ms=T)),
+            "named": await outcome(named.guard(1, now_ms=T, mark_ms=T))}
+    for each in (unique, named, client):
+        await each.aclose()
+    print(json.dumps({"child": json.loads(os.read(ours, 10_000)), "parent": told}))
+
+asyncio.run(main())
+"""
