@@ -1,0 +1,110 @@
+"""Distributors at the far end of a link."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...abc import IdSegmentDistributor, MachineGrant, MachineIdDistributor
+
+if TYPE_CHECKING:
+    from ._link import Link
+    from ._node import Node
+
+__all__ = ("LinkedIdSegmentDistributor", "LinkedMachineIdDistributor")
+
+
+class LinkedIdSegmentDistributor(IdSegmentDistributor):
+    """A counter at the far end of a link."""
+
+    __slots__ = ("_inner", "_link")
+
+    def __init__(self, link: Link, inner: IdSegmentDistributor) -> None:
+        """See `Link.segments`."""
+        super().__init__(
+            namespace=inner.namespace, name=inner.name, offset=inner.offset, step=inner.step
+        )
+        self._link = link
+        self._inner = inner
+
+    @property
+    def store(self) -> str:  # type: ignore[override]  # the inner one's
+        """The kind of store, for error messages."""
+        return self._inner.store
+
+    async def next_max_id(self, step: int) -> int:
+        """Send the call."""
+        return await self._link.call(
+            self.store, f"next_max_id({step})", lambda: self._inner.next_max_id(step)
+        )
+
+    async def aopen(self) -> None:
+        """Pass it on."""
+        await self._inner.aopen()
+
+    async def aclose(self) -> None:
+        """Pass it on."""
+        await self._inner.aclose()
+
+
+class LinkedMachineIdDistributor(MachineIdDistributor):
+    """Machine ids at the far end of a link; the world takes note of who is given which."""
+
+    __slots__ = ("_inner", "_link", "_node")
+
+    def __init__(self, link: Link, inner: MachineIdDistributor, node: Node) -> None:
+        """See `Link.machines`."""
+        super().__init__(
+            namespace=inner.namespace,
+            instance_id=inner.instance_id,
+            safe_guard=inner.safe_guard,
+            interval=inner.interval,
+        )
+        self._link = link
+        self._inner = inner
+        self._node = node
+
+    @property
+    def store(self) -> str:  # type: ignore[override]  # the inner one's
+        """The kind of store, for error messages."""
+        return self._inner.store
+
+    @property
+    def is_leased(self) -> bool:  # type: ignore[override]  # the inner one's
+        """Whether an id is lost without a sign of life."""
+        return self._inner.is_leased
+
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        """Send the call."""
+        process = self._node._current()
+
+        async def take() -> MachineGrant:
+            grant = await self._inner.distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
+            ledger = self._node.world.ledger
+            ledger.granted(self.namespace, grant.machine_id, process, floor_ms=grant.floor_ms)
+            return grant
+
+        return await self._link.call(self.store, f"distribute({bits})", take)
+
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        """Send the call."""
+        await self._link.call(
+            self.store,
+            f"guard({machine_id}, mark {mark_ms})",
+            lambda: self._inner.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms),
+        )
+
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        """Send the call."""
+        await self._link.call(
+            self.store,
+            f"revert({machine_id}, last {last_ms})",
+            lambda: self._inner.revert(machine_id, last_ms=last_ms),
+        )
+
+    async def aopen(self) -> None:
+        """Pass it on."""
+        await self._inner.aopen()
+
+    async def aclose(self) -> None:
+        """Pass it on."""
+        await self._inner.aclose()

@@ -1,0 +1,100 @@
+"""What was handed out to whom, and what may never happen.  Pure."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ("Ledger", "Parse")
+
+Parse: TypeAlias = "Callable[[int], tuple[int, int]]"
+"""Returns the machine id in an id, and its time in milliseconds since 1970."""
+
+
+class Tenure:
+    """A machine id in the hands of one process.
+
+    Attributes:
+        owner: the process.
+        floor_ms: its ids are later.
+        highest_ms: the latest time of its ids so far.
+    """
+
+    __slots__ = ("floor_ms", "highest_ms", "owner")
+
+    def __init__(self, owner: object, floor_ms: int) -> None:
+        self.owner = owner
+        self.floor_ms = floor_ms
+        self.highest_ms = -1
+
+
+class Ledger:
+    """Checks each id and each grant as they come; tells of the first violation it sees."""
+
+    __slots__ = ("_fail", "_ids", "_machines")
+
+    def __init__(self, fail: Callable[[str], object]) -> None:
+        """Begin empty.
+
+        Args:
+            fail: called with what must not have happened.
+        """
+        self._fail = fail
+        self._ids: dict[str, dict[int, object]] = {}
+        self._machines: dict[tuple[str, int], list[Tenure]] = {}
+
+    @property
+    def ids(self) -> int:
+        """How many ids were handed out."""
+        return sum(map(len, self._ids.values()))
+
+    def handed_out(self, counter: str, ids: Sequence[int], to: object) -> None:
+        """Take note of ids; no id of one counter comes twice, whoever it is given to."""
+        known = self._ids.setdefault(counter, {})
+        for new_id in ids:
+            before = known.setdefault(new_id, to)
+            if before is not to or new_id < 1:
+                self._refuse(counter, new_id, before, to)
+        if len(set(ids)) < len(ids):
+            self._fail(f"ids of {counter} came twice in one list: {list(ids)}")
+
+    def _refuse(self, counter: str, new_id: int, before: object, to: object) -> None:
+        if new_id < 1:
+            self._fail(f"id {new_id} of {counter} is not positive; {to} got it")
+        else:
+            self._fail(f"id {new_id} of {counter} was handed out twice: {before}, then {to}")
+
+    def granted(self, namespace: str, machine_id: int, owner: object, *, floor_ms: int) -> None:
+        """Take note of a machine id that the store gave to a process."""
+        tenures = self._machines.setdefault((namespace, machine_id), [])
+        if tenures and tenures[-1].owner is owner:
+            return
+        for former in tenures:
+            if former.highest_ms > floor_ms:
+                self._fail(
+                    f"machine id {machine_id} of {namespace} went to {owner} above {floor_ms}, but "
+                    f"{former.owner} had used it for an id of {former.highest_ms}"
+                )
+        tenures.append(Tenure(owner, floor_ms))
+
+    def emitted(self, namespace: str, machine_id: int, owner: object, at_ms: int) -> None:
+        """Take note of an id with a machine id, as it is used.
+
+        Its time has to lie in a span in which the machine id was that process's: above the floor
+        it was given with, and not above the floor that the next owner was given.
+        """
+        tenures = self._machines.get((namespace, machine_id), [])
+        end = inf  # of the span: the floor of the next owner
+        for tenure in reversed(tenures):
+            if tenure.owner is owner and tenure.floor_ms < at_ms <= end:
+                tenure.highest_ms = max(tenure.highest_ms, at_ms)
+                return
+            end = tenure.floor_ms
+        spans = ", ".join(f"{tenure.owner} above {tenure.floor_ms}" for tenure in tenures)
+        self._fail(
+            f"{owner} used machine id {machine_id} of {namespace} for an id of {at_ms}; "
+            f"it was given to: {spans or 'nobody'}"
+        )

@@ -1,0 +1,164 @@
+"""The way between a node and a store: slow, lossy, cut."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ...errors import StoreUnavailableError
+from ._distributors import LinkedIdSegmentDistributor, LinkedMachineIdDistributor
+from ._faults import draw_between
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ...abc import IdSegmentDistributor, MachineIdDistributor
+    from ._faults import Faults
+    from ._node import Node
+
+__all__ = ("Link",)
+
+_T = TypeVar("_T")
+
+
+class Link:
+    """Carries calls from a node to a store, and replies back.
+
+    What was sent arrives whatever becomes of the sender: a call outlives its caller's timeout,
+    cancellation and death.
+
+    Attributes:
+        faults: what may go wrong.
+    """
+
+    def __init__(self, node: Node, faults: Faults) -> None:
+        """Lay a link; see `Node.link`."""
+        self.faults = faults
+        self._node = node
+        self._world = node.world
+        self._loses_requests = False
+        self._loses_replies = False
+
+    def segments(self, inner: IdSegmentDistributor) -> IdSegmentDistributor:
+        """Put the link before a distributor of segments.
+
+        Args:
+            inner: the distributor at the store; one that answers without I/O, as
+                `MemoryIdSegmentDistributor` does.
+        """
+        return LinkedIdSegmentDistributor(self, inner)
+
+    def machines(self, inner: MachineIdDistributor) -> MachineIdDistributor:
+        """Put the link before a distributor of machine ids.
+
+        Args:
+            inner: the distributor at the store; one that answers without I/O.
+        """
+        return LinkedMachineIdDistributor(self, inner, self._node)
+
+    def cut(self, *, requests: bool = True, replies: bool = True) -> None:
+        """Cut the link; what is on its way is lost as well.
+
+        Args:
+            requests: lose what goes to the store.
+            replies: lose what comes back.
+        """
+        self._world.note(self._node.name, "is cut off")
+        self._loses_requests = requests
+        self._loses_replies = replies
+
+    def heal(self) -> None:
+        """Mend the link."""
+        if self._loses_requests or self._loses_replies:
+            self._world.note(self._node.name, "is joined again")
+        self._loses_requests = self._loses_replies = False
+
+    async def call(
+        self, store: str, what: str, operation: Callable[[], Awaitable[_T]]
+    ) -> _T:  # fmt: skip
+        """Have the store do something, and return its reply.
+
+        Args:
+            store: the kind of store, for the error.
+            what: the call, for the trace.
+            operation: what the store does when the call arrives.
+
+        Raises:
+            StoreUnavailableError: no reply came within the timeout, or the connection broke.
+            Exception: what the operation raised.
+        """
+        world, faults = self._world, self.faults
+        if world.is_over:
+            raise StoreUnavailableError(store, "the world has ended")
+        reply: asyncio.Future[Any] = world.loop.create_future()
+        world.note(self._node.name, "calls", what)
+        world.spawn(self._carry(what, operation, reply), name=f"{what} under way")
+        late = StoreUnavailableError(store, f"no reply within {faults.timeout:g} s")
+        timer = world.loop.call_later(self._node._virtual(faults.timeout), _fail, reply, late)
+        try:
+            return cast("_T", await reply)
+        finally:
+            timer.cancel()
+
+    async def _carry(
+        self, what: str, operation: Callable[[], Awaitable[object]], reply: asyncio.Future[Any]
+    ) -> None:
+        """Bring a call to the store and its reply back; runs outside of every node."""
+        # A stalled sender sends when its step comes to it.
+        await asyncio.sleep(self._node._lead + self._latency())
+        if self._loses_requests or self._happens(self.faults.lose_request):
+            await self._lose(f"request of {what}", reply)
+            return
+        outcome = await self._apply(what, operation)
+        if self._happens(self.faults.resend):
+            # The first reply was lost on the way to the driver, which sends again.
+            await asyncio.sleep(self._latency() + self._latency())
+            if not self._loses_requests:
+                outcome = await self._apply(f"{what} again", operation)
+        if self._happens(self.faults.lose_reply):
+            await self._lose(f"reply to {what}", reply)
+            return
+        await asyncio.sleep(self._latency())
+        if self._loses_replies:
+            await self._lose(f"reply to {what}", reply)
+            return
+        _settle(reply, outcome)
+
+    async def _apply(
+        self, what: str, operation: Callable[[], Awaitable[object]]
+    ) -> object | Exception:
+        try:
+            outcome = await operation()
+        except Exception as error:  # noqa: BLE001 - it is the reply
+            self._world.note("store", "refuses", f"{what} of {self._node.name}: {error}")
+            return error
+        self._world.note("store", "does", f"{what} of {self._node.name}: {outcome}")
+        return outcome
+
+    async def _lose(self, what: str, reply: asyncio.Future[Any]) -> None:
+        """Lose something; the caller may learn of it from its connection."""
+        self._world.note(self._node.name, "loses", f"the {what}")
+        if self._happens(self.faults.reset):
+            await asyncio.sleep(self._latency())
+            _fail(reply, StoreUnavailableError("store", "the connection was reset"))
+
+    def _latency(self) -> float:
+        latency = draw_between(self._world.rng, self.faults.latency)
+        if self._happens(self.faults.delay):
+            latency += draw_between(self._world.rng, self.faults.delayed)
+        return latency
+
+    def _happens(self, chance: float) -> bool:
+        return chance > 0 and self._world.rng.random() < chance
+
+
+def _settle(reply: asyncio.Future[Any], outcome: object | Exception) -> None:
+    if isinstance(outcome, Exception):
+        _fail(reply, outcome)
+    elif not reply.done():
+        reply.set_result(outcome)
+
+
+def _fail(reply: asyncio.Future[Any], error: Exception) -> None:
+    if not reply.done():
+        reply.set_exception(error)

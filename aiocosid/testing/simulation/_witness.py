@@ -1,0 +1,166 @@
+"""Calls a generator, and checks each call."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+
+from ...errors import CosIdError
+from ._faults import draw_between
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from ...abc import IdGenerator
+    from ._ledger import Parse
+    from ._node import Node
+
+__all__ = ("Call", "Witness")
+
+_T = TypeVar("_T")
+
+
+class Call:
+    """One call under way.
+
+    Attributes:
+        what: for the message.
+        node: where it runs.
+        deadline: when it has to have ended, in virtual seconds.
+        is_done: whether it has.
+    """
+
+    __slots__ = ("deadline", "is_done", "node", "process", "what")
+
+    def __init__(self, node: Node, what: str, deadline: float) -> None:
+        self.node = node
+        self.process = node._current()
+        self.what = what
+        self.deadline = deadline
+        self.is_done = False
+
+
+class Moment:
+    """When and to whom ids were handed out.
+
+    Attributes:
+        who: the process.
+        at: virtual seconds.
+    """
+
+    __slots__ = ("at", "who")
+
+    def __init__(self, who: str, at: float) -> None:
+        self.who = who
+        self.at = at
+
+    def __str__(self) -> str:
+        return f"{self.who} at {self.at:.4f} s"
+
+
+class Witness:
+    """Offers a generator's three calls, and checks what comes of each.
+
+    * It ends by its deadline, with ids or a `CosIdError`; time in which the process was stopped
+      does not count.
+    * Its ids are above all ids that were returned before the call began; `next_ids` gives exactly
+      as many as were asked for, rising.
+    * No id comes twice, in the whole world.
+    * A machine id in it was the process's at that time.
+    """
+
+    def __init__(
+        self, node: Node, generator: IdGenerator, *, deadline: float, parse: Parse | None
+    ) -> None:
+        """See `Node.watch`."""
+        self.generator = generator
+        self._node = node
+        self._world = node.world
+        self._deadline = deadline
+        self._parse = parse
+        self._highest = 0
+        about = generator.statistics()
+        self._namespace = about.namespace
+        self._counter = f"{about.namespace}.{about.name}"
+
+    async def next_id(self) -> int:
+        """Await the next id."""
+        floor = self._highest
+        new_id = await self._watched("next_id()", self.generator.next_id)
+        self._returned([new_id], floor)
+        await self._use([new_id])
+        return new_id
+
+    async def next_ids(self, n: int) -> list[int]:
+        """Await the next ``n`` ids."""
+        floor = self._highest
+        ids = await self._watched(f"next_ids({n})", lambda: self.generator.next_ids(n))
+        if len(ids) != n:
+            self._world.fail(f"next_ids({n}) gave {len(ids)} ids")
+        self._returned(ids, floor)
+        await self._use(ids)
+        return ids
+
+    def next_id_nowait(self) -> int:
+        """Take the next id, if one is in hand."""
+        floor = self._highest
+        try:
+            new_id = self.generator.next_id_nowait()
+        except CosIdError as error:
+            self._errs("next_id_nowait()", error)
+            raise
+        self._returned([new_id], floor)
+        self._used([new_id])
+        return new_id
+
+    async def _watched(self, what: str, call: Callable[[], Awaitable[_T]]) -> _T:
+        world = self._world
+        span = self._node._virtual(self._deadline)
+        record = Call(self._node, what, world.loop.time() + span)
+        world.expect(record)
+        try:
+            return await call()
+        except CosIdError as error:
+            self._errs(what, error)
+            raise
+        except Exception as error:
+            world.fail(f"{what} on {self._node.name} raised {error!r}, which is no CosIdError")
+            raise
+        finally:
+            record.is_done = True
+
+    def _errs(self, what: str, error: CosIdError) -> None:
+        if not self._world.is_over:
+            self._world.errors[type(error).__name__] += 1
+            self._world.note(self._node.name, "errs", f"{what}: {type(error).__name__}")
+
+    def _returned(self, ids: Sequence[int], floor: int) -> None:
+        if self._world.is_over or not ids:
+            return
+        who = self._node._current()
+        self._world.note(who.name, "gets", _span(ids))
+        if ids[0] <= floor or any(a >= b for a, b in pairwise(ids)):
+            self._world.fail(f"{who} got {_span(ids)}, although {floor} had been returned before")
+        self._highest = max(self._highest, ids[-1])
+        self._node.ids += len(ids)
+        self._world.ledger.handed_out(self._counter, ids, Moment(who.name, self._world.time))
+
+    async def _use(self, ids: Sequence[int]) -> None:
+        """Use the ids, perhaps a good while after they were returned."""
+        rng, faults = self._world.rng, self._node.faults
+        if faults.hold and rng.random() < faults.hold:
+            await asyncio.sleep(draw_between(rng, faults.held))
+        self._used(ids)
+
+    def _used(self, ids: Sequence[int]) -> None:
+        if self._parse is None or self._world.is_over:
+            return
+        owner = self._node._current()
+        for new_id in ids:
+            machine_id, at_ms = self._parse(new_id)
+            self._world.ledger.emitted(self._namespace, machine_id, owner, at_ms)
+
+
+def _span(ids: Sequence[int]) -> str:
+    return str(ids[0]) if len(ids) == 1 else f"{ids[0]}..{ids[-1]} ({len(ids)})"

@@ -1,0 +1,1 @@
+"""The simulation: it finds what is planted, and nothing where nothing is."""

@@ -1,0 +1,73 @@
+"""What may never happen, and is seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiocosid.testing.simulation import Ledger
+
+
+@pytest.fixture
+def found() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def ledger(found: list[str]) -> Ledger:
+    return Ledger(found.append)
+
+
+def test_different_ids_are_in_order(ledger: Ledger, found: list[str]) -> None:
+    ledger.handed_out("c.a", [1, 2, 3], "x")
+    ledger.handed_out("c.a", [4], "y")
+    ledger.handed_out("c.b", [1, 2], "y")
+    assert (found, ledger.ids) == ([], 6)
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [([3], "id 3 of c.a was handed out twice: x, then y"), ([0], "not positive"), ([5, 5], "one")],
+)
+def test_an_id_that_comes_twice_is_seen(
+    ledger: Ledger, found: list[str], ids: list[int], said: str
+) -> None:
+    ledger.handed_out("c.a", [1, 2, 3], "x")
+    ledger.handed_out("c.a", ids, "y")
+    assert len(found) == 1
+    assert said in found[0]
+
+
+def test_a_machine_id_may_change_hands(ledger: Ledger, found: list[str]) -> None:
+    """The one before used it up to the floor of the next, and may tell of it late."""
+    ledger.granted("c", 7, "x", floor_ms=-1)
+    ledger.emitted("c", 7, "x", 100)
+    ledger.granted("c", 7, "y", floor_ms=150)
+    ledger.emitted("c", 7, "y", 151)
+    ledger.emitted("c", 7, "x", 150)
+    ledger.granted("c", 7, "x", floor_ms=200)
+    ledger.emitted("c", 7, "x", 201)
+    assert found == []
+
+
+@pytest.mark.parametrize(("owner", "at_ms"), [("x", 151), ("y", 150), ("z", 200)])
+def test_two_owners_at_one_time_are_seen(
+    ledger: Ledger, found: list[str], owner: str, at_ms: int
+) -> None:
+    ledger.granted("c", 7, "x", floor_ms=-1)
+    ledger.granted("c", 7, "y", floor_ms=150)
+    ledger.emitted("c", 7, owner, at_ms)
+    assert len(found) == 1
+
+
+def test_a_floor_below_what_was_used_is_seen(ledger: Ledger, found: list[str]) -> None:
+    ledger.granted("c", 7, "x", floor_ms=-1)
+    ledger.emitted("c", 7, "x", 151)
+    ledger.granted("c", 7, "y", floor_ms=150)
+    assert found == [
+        "machine id 7 of c went to y above 150, but x had used it for an id of 151",
+    ]
+
+
+def test_a_machine_id_that_nobody_was_given_is_seen(ledger: Ledger, found: list[str]) -> None:
+    ledger.emitted("c", 7, "x", 1)
+    assert "it was given to: nobody" in found[0]
