@@ -71,11 +71,13 @@ async def answers():
 asyncio.run(who.distribute(10, **TIMES))
 asyncio.run(who.guard(7, now_ms=1, mark_ms=2))
 reader, writer = os.pipe()
+who._held._mutex.acquire()  # as if a worker thread were at it: nobody releases it in the child
 pid = os.fork()
 if not pid:
     os.write(writer, json.dumps(asyncio.run(answers())).encode())
     os._exit(0)
 os.waitpid(pid, 0)
+who._held._mutex.release()
 asyncio.run(who.guard(7, now_ms=1, mark_ms=3))
 print(os.read(reader, 10000).decode())
 """

@@ -20,7 +20,11 @@ from aiocosid.errors import (
     MachineIdLostError,
     StoreError,
 )
-from aiocosid.machine import ManualMachineIdDistributor, StatefulSetMachineIdDistributor
+from aiocosid.machine import (
+    ManualMachineIdDistributor,
+    StatefulSetMachineIdDistributor,
+    _lock_file,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -169,6 +173,28 @@ async def test_a_lock_file_that_was_removed_is_noticed(tmp_path: Path) -> None:
     await first.revert(7, last_ms=NOW)
     assert mark_of(tmp_path) == f"7|{MARK + 10_000}"
     await second.aclose()
+
+
+async def test_a_lock_file_that_is_removed_while_it_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock on a file that nobody else can find is none: the new file is locked."""
+    lock = _lock_file._lock
+    removed: list[str] = []
+
+    def remove_first(descriptor: int) -> bool:
+        if not removed:
+            removed.append("once")
+            (tmp_path / "aiocosid.Y29zaWQ.7.lock").unlink()
+        return lock(descriptor)
+
+    monkeypatch.setattr(_lock_file, "_lock", remove_first)
+    first = manual(tmp_path)
+    await take(first)
+    assert removed
+    with pytest.raises(MachineIdInUseError):
+        await take(manual(tmp_path))
+    await first.aclose()
 
 
 @pytest.mark.parametrize("content", ["", "garbage", "8|1700000000000", "7|"])

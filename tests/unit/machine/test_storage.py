@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,19 @@ async def test_damage_of_the_older_file_is_named_too(tmp_path: Path) -> None:
     (tmp_path / LEGACY).write_text("?")
     with pytest.raises(CorruptMachineStateError, match="bnNfX2g6MQ=="):
         await LocalMachineStateStorage(tmp_path).get("ns", WHO)
+
+
+async def test_an_older_name_that_is_no_file_name(tmp_path: Path) -> None:
+    """Its base64 has a slash: CosId could not have written it, whatever lies in the way."""
+    who = InstanceId("x>>>???~~~")
+    name = b64encode(b"ns__x>>>???~~~").decode()
+    (tmp_path / name.split("/")[0]).write_text("in the way")
+    storage = LocalMachineStateStorage(tmp_path)
+    assert "/" in name
+    assert await storage.get("ns", who) is NOT_FOUND
+    await storage.set("ns", who, MachineState(1, 2))
+    await storage.remove("ns", who)
+    assert await storage.get("ns", who) is NOT_FOUND
 
 
 async def test_what_cannot_be_had_by_waiting(tmp_path: Path) -> None:
