@@ -117,7 +117,15 @@ def test_its_sentence_says_what_happened(error: CosIdError) -> None:
 def test_what_may_be_tried_again() -> None:
     """Only what passes by itself is retryable."""
     retryable = {type(error).__name__ for error in EVERY if error.retryable}
-    assert retryable == {"SegmentUnavailableError", "StoreUnavailableError", "WouldBlock"}
+    assert retryable == {
+        "ClockTooFarForwardError",
+        "ClockTooManyBackwardsError",
+        "MachineIdOverflowError",
+        "MachineIdUnavailableError",
+        "SegmentUnavailableError",
+        "StoreUnavailableError",
+        "WouldBlock",
+    }
 
 
 @pytest.mark.parametrize(
@@ -129,6 +137,8 @@ def test_what_may_be_tried_again() -> None:
         (UnsupportedRuntimeError, RuntimeError),
         (WrongLoopError, RuntimeError),
         (IdOverflowError, OverflowError),
+        (InvalidIdError, ValueError),
+        (LayoutExpiredError, OverflowError),
         (StoreUnavailableError, StoreError),
         (StoreRolledBackError, StoreError),
     ],
