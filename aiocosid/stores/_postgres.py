@@ -83,6 +83,7 @@ _URL_FORM: Final = (
     "postgresql://user:password@host:port/database; "
     "in user and password everything but letters and digits percent-encoded"
 )
+_MISSING: Final = re.compile(rf"\b(?:aio)?{TABLE}(?:_machine)?\b")
 _HOST: Final = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]*)(:[0-9]{1,5})?")
 
 
@@ -129,7 +130,8 @@ def translated(label: str, exc: Exception) -> StoreError:
 
 def _refusal(label: str, state: str, reason: str) -> StoreError:
     if state == "42P01":
-        return SchemaMissingError(label, table=TABLE)
+        missing = _MISSING.search(reason)
+        return SchemaMissingError(label, table=missing[0] if missing else TABLE)
     for length in (5, 2):
         if (meaning := _MEANINGS.get(state[:length])) is not None:
             return meaning(label, reason)

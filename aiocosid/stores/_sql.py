@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, Counter, IdSegmentDistributor, Store
+from ..abc import (
+    DEFAULT_GUARD_INTERVAL,
+    DEFAULT_NAMESPACE,
+    DEFAULT_SAFE_GUARD,
+    DEFAULT_STEP,
+    MAX_ID,
+    Counter,
+    IdSegmentDistributor,
+    Store,
+)
 from ..errors import (
     CorruptCounterError,
     CosIdError,
@@ -15,12 +24,15 @@ from ..errors import (
     StoreUnavailableError,
 )
 from ._executor import OutOfRangeError
+from ._machine_tables import MachineTables
 from ._watermark import HighWater
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..abc import InstanceId, Machine
     from ._executor import Executor
+    from ._sql_machines import SqlMachineIdDistributor
 
 __all__ = ("NAME_WIDTH", "TABLE", "Dialect", "SqlIdSegmentDistributor", "SqlStore")
 
@@ -159,11 +171,12 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
 
 
 class SqlStore(Store):
-    """The table ``cosid`` of one database."""
+    """The tables ``cosid`` and ``cosid_machine`` of one database."""
 
     __slots__ = ("_executor",)
 
     distributor: ClassVar[type[SqlIdSegmentDistributor]]
+    machine_distributor: ClassVar[type[SqlMachineIdDistributor]]
 
     def __init__(self, executor: Executor) -> None:
         """Work on an executor."""
@@ -199,12 +212,15 @@ class SqlStore(Store):
         )
 
     async def create_schema(self) -> None:
-        """Create the table ``cosid`` if it is missing; many processes may do so at once.
+        """Create the tables ``cosid``, ``cosid_machine`` and ``aiocosid_machine`` if missing.
+
+        Many processes may do so at once.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
         await self._executor.fetch_rows(self.distributor.dialect.create_table)
+        await self._machine_tables.create()
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, ordered by name.
@@ -241,6 +257,51 @@ class SqlStore(Store):
         if row is None:
             await _refused(self._executor, dialect, key, 0)
         return self._counter(key, *row)
+
+    def machine_id_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> SqlMachineIdDistributor:
+        """Return a distributor of machine ids on this store's connections; nothing is sent yet.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        return self.machine_distributor._on(
+            self._executor,
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+        )
+
+    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
+        """Return the machine ids that were ever handed out, by namespace and number.
+
+        Raises:
+            CorruptMachineStateError: a row is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await self._machine_tables.machines(namespace)
+
+    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+        """Take a machine id from its owner, who must not run any more; its mark stays.
+
+        A cancelled call may have taken effect.
+
+        Raises:
+            InvalidArgumentError: nobody holds the id, or an argument is outside its range.
+            StoreError: the store refuses or cannot be reached.
+        """
+        await self._machine_tables.free(namespace, machine_id)
+
+    @property
+    def _machine_tables(self) -> MachineTables:
+        return MachineTables(self._executor, self.machine_distributor.machine_dialect)
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.

@@ -82,6 +82,7 @@ _OUTAGES: Final = {
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_SCHEMA,
 }
+_MISSING: Final = re.compile(rf"no such table: ((?:aio)?{TABLE}\w*)")
 _REFUSALS: Final = {sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
 
 
@@ -143,7 +144,9 @@ def prepare(database: sqlite3.Connection) -> None:
 def run(
     database: sqlite3.Connection, label: str, statement: str, values: Mapping[str, Value]
 ) -> list[Any]:
-    """Run one statement in a transaction of its own.
+    """Run one statement in a transaction of its own, or several that are parted by semicolons.
+
+    Of several the first gives the rows, and the others run only if there are any.
 
     Raises:
         StoreError: the connection is in a transaction, with which the grant could be rolled back.
@@ -160,9 +163,28 @@ def run(
     try:
         with closing(database.cursor()) as cursor:
             cursor.row_factory = None
+            first, *others = statement.split(";")
+            if others:
+                return _run_together(cursor, first, others, values)
             return cursor.execute(statement, values).fetchall()
     finally:
         database.isolation_level = level
+
+
+def _run_together(
+    cursor: sqlite3.Cursor, first: str, others: list[str], values: Mapping[str, Value]
+) -> list[Any]:
+    cursor.execute("BEGIN IMMEDIATE")
+    try:
+        rows = cursor.execute(first, values).fetchall()
+        for each in others if rows else ():
+            cursor.execute(each, values)
+        cursor.execute("COMMIT")
+    except BaseException:
+        if cursor.connection.in_transaction:
+            cursor.execute("ROLLBACK")
+        raise
+    return rows
 
 
 def translated(label: str, exc: sqlite3.Error, path: str = "") -> StoreError:
@@ -174,8 +196,8 @@ def translated(label: str, exc: sqlite3.Error, path: str = "") -> StoreError:
         return StoreUnavailableError(label, reason)
     if code in _REFUSALS:
         return StoreAuthenticationError(label, reason)
-    if reason.startswith(f"no such table: {TABLE}"):
-        return SchemaMissingError(label, table=TABLE)
+    if (missing := _MISSING.match(reason)) is not None:
+        return SchemaMissingError(label, table=missing[1])
     return StoreError(label, reason)
 
 

@@ -9,11 +9,18 @@ from weakref import WeakSet
 
 import anyio
 
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP
+from ..abc import (
+    DEFAULT_GUARD_INTERVAL,
+    DEFAULT_NAMESPACE,
+    DEFAULT_SAFE_GUARD,
+    DEFAULT_STEP,
+)
 from ..errors import InvalidArgumentError, MissingExtraError, StoreError, WrongLoopError
 from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor, running_asyncio_loop
 from ._postgres import POSTGRES, checked_url, refused_url, translated
+from ._postgres_machines import POSTGRES_MACHINES
 from ._sql import SqlIdSegmentDistributor, SqlStore
+from ._sql_machines import SqlMachineIdDistributor
 
 try:
     import asyncpg
@@ -24,9 +31,10 @@ except ModuleNotFoundError as _exc:
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..abc import InstanceId
     from ._executor import Row, Value
 
-__all__ = ("PostgresIdSegmentDistributor", "PostgresStore")
+__all__ = ("PostgresIdSegmentDistributor", "PostgresMachineIdDistributor", "PostgresStore")
 
 _CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
 _RELEASE_TIMEOUT: Final = 1.0  # seconds; how long a pool may take to clean a connection
@@ -103,12 +111,88 @@ class PostgresIdSegmentDistributor(SqlIdSegmentDistributor):
         return cls._on(_Own(checked_url(url)), owns_executor=True, **described)
 
 
+class PostgresMachineIdDistributor(SqlMachineIdDistributor):
+    """The machine ids of one namespace in PostgreSQL, in CosId's table ``cosid_machine``.
+
+    Runs on asyncio; also behind PgBouncer in transaction mode.  Both tables, CosId's and
+    ``aiocosid_machine`` beside it, are created by `PostgresStore.create_schema`.
+    """
+
+    __slots__ = ()
+
+    store = "postgres"
+    machine_dialect = POSTGRES_MACHINES
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> None:
+        """Describe who asks on your own pool; nothing is sent yet.
+
+        Args:
+            pool: as for `PostgresIdSegmentDistributor`.
+            namespace: the namespace of the machine ids, at most 91 characters.
+            instance_id: who asks; by default an instance that nobody else is.
+            safe_guard: seconds without a sign of life after which an id may go to somebody else.
+            interval: seconds between two signs of life.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        super().__init__(
+            _Borrowed(pool),
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+        )
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> Self:
+        """Describe who asks, on connections of its own.
+
+        It is opened on first use, and closed by `aclose`.
+
+        Args:
+            url: as for `PostgresStore.from_url`.
+            namespace: the namespace of the machine ids, at most 91 characters.
+            instance_id: who asks; by default an instance that nobody else is.
+            safe_guard: seconds without a sign of life after which an id may go to somebody else.
+            interval: seconds between two signs of life.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed, or an argument outside its range.
+        """
+        return cls._on(
+            _Own(checked_url(url)),
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+            owns_executor=True,
+        )
+
+
 class PostgresStore(SqlStore):
     """The counters in one PostgreSQL database."""
 
     __slots__ = ()
 
     distributor = PostgresIdSegmentDistributor
+    machine_distributor = PostgresMachineIdDistributor
 
     def __init__(self, pool: asyncpg.Pool) -> None:
         """Work on your own pool, which stays yours to close; nothing is sent yet.

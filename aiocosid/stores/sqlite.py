@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 import aiosqlite
 import anyio
 
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP
+from ..abc import (
+    DEFAULT_GUARD_INTERVAL,
+    DEFAULT_NAMESPACE,
+    DEFAULT_SAFE_GUARD,
+    DEFAULT_STEP,
+)
 from ..errors import InvalidArgumentError, StoreError, StoreUnavailableError
 from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor
 from ._sql import SqlIdSegmentDistributor, SqlStore
+from ._sql_machines import SqlMachineIdDistributor
 from ._sqlite import (
     BUSY_TIMEOUT,
     SQLITE,
@@ -24,14 +30,16 @@ from ._sqlite import (
     run,
     translated,
 )
+from ._sqlite_machines import SQLITE_MACHINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from threading import Thread
 
+    from ..abc import InstanceId
     from ._executor import Row, Value
 
-__all__ = ("SqliteIdSegmentDistributor", "SqliteStore")
+__all__ = ("SqliteIdSegmentDistributor", "SqliteMachineIdDistributor", "SqliteStore")
 
 _T = TypeVar("_T")
 
@@ -100,12 +108,88 @@ class SqliteIdSegmentDistributor(SqlIdSegmentDistributor):
         return cls._on(_Own(path_of(url)), owns_executor=True, **described)
 
 
+class SqliteMachineIdDistributor(SqlMachineIdDistributor):
+    """The machine ids of one namespace in a SQLite file, in CosId's table ``cosid_machine``.
+
+    Runs on asyncio.  For the instances of one machine: the file may not lie on a network file
+    system.  Both tables, CosId's and ``aiocosid_machine`` beside it, are created on first use.
+    """
+
+    __slots__ = ()
+
+    store = "sqlite"
+    machine_dialect = SQLITE_MACHINES
+
+    def __init__(
+        self,
+        connection: aiosqlite.Connection,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> None:
+        """Describe who asks on your own connection; nothing is sent yet.
+
+        Args:
+            connection: as for `SqliteIdSegmentDistributor`.
+            namespace: the namespace of the machine ids, at most 91 characters.
+            instance_id: who asks; by default an instance that nobody else is.
+            safe_guard: seconds without a sign of life after which an id may go to somebody else.
+            interval: seconds between two signs of life.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        super().__init__(
+            _Borrowed(connection),
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+        )
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> Self:
+        """Describe who asks, on a connection of its own.
+
+        It is opened on first use, and closed by `aclose`.
+
+        Args:
+            url: as for `SqliteStore.from_url`.
+            namespace: the namespace of the machine ids, at most 91 characters.
+            instance_id: who asks; by default an instance that nobody else is.
+            safe_guard: seconds without a sign of life after which an id may go to somebody else.
+            interval: seconds between two signs of life.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed, or an argument outside its range.
+        """
+        return cls._on(
+            _Own(path_of(url)),
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+            owns_executor=True,
+        )
+
+
 class SqliteStore(SqlStore):
     """The counters in one SQLite file."""
 
     __slots__ = ()
 
     distributor = SqliteIdSegmentDistributor
+    machine_distributor = SqliteMachineIdDistributor
 
     def __init__(self, connection: aiosqlite.Connection) -> None:
         """Work on your own connection, which stays yours to close; nothing is sent yet.

@@ -51,6 +51,13 @@ class MachineDistributor(Protocol):
         raise NotImplementedError
 
 
+# In SQL: the stamps of CosId's table, and when the store itself saw the instance last.
+AGE: Final = (
+    "update cosid_machine set last_timestamp = last_timestamp - {ms} where namespace = '{of}'",
+    "update aiocosid_machine set seen = seen - {ms} where name like '{of}.%'",
+)
+
+
 class Backend(ABC):
     """One kind of store; made for one test."""
 
@@ -117,6 +124,9 @@ class Sqlite(Backend):
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         folder: Path = request.getfixturevalue("tmp_path")
+        # Thirty-two connections may stand in line for one lock, on a machine that is busy as well.
+        patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+        patch.setattr("aiocosid.stores.sqlite.BUSY_TIMEOUT", 15)
         self.file = folder / "ids.db"
 
     @property
@@ -134,6 +144,17 @@ class Sqlite(Backend):
             connection.execute(
                 "update cosid set last_max_id = ? where name = ?", (to, distributor.namespaced_name)
             )
+
+    @property
+    def machine_distributor(self) -> type[MachineDistributor]:
+        from aiocosid.stores.sqlite import SqliteMachineIdDistributor
+
+        return SqliteMachineIdDistributor
+
+    def age(self, namespace: str, seconds: float) -> None:
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            for statement in AGE:
+                connection.execute(statement.format(ms=int(seconds * 1000), of=namespace))
 
 
 class Valkey(Backend):
@@ -156,6 +177,23 @@ class Valkey(Backend):
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         self.server.call("SET", f"cosid:{{{distributor.namespaced_name}}}.adder", to)
+
+    @property
+    def machine_distributor(self) -> type[MachineDistributor]:
+        from aiocosid.stores.redis import RedisMachineIdDistributor
+
+        return RedisMachineIdDistributor
+
+    def age(self, namespace: str, seconds: float) -> None:
+        older = int(seconds * 1000)
+        seen = f"cosid:{{{namespace}}}:seen"
+        for machine_id in self.server.call("HKEYS", seen) or ():  # type: ignore[union-attr]  # texts
+            self.server.call("HINCRBY", seen, str(machine_id), -older)
+        key = f"cosid:{{{namespace}}}:itc_idx"
+        for instance in self.server.call("HKEYS", key) or ():  # type: ignore[union-attr]  # texts
+            entry = str(self.server.call("HGET", key, str(instance)))
+            machine_id, _, stamp = entry.partition("|")
+            self.server.call("HSET", key, str(instance), f"{machine_id}|{int(stamp) - older}")
 
 
 class Redis(Valkey):
@@ -184,6 +222,16 @@ class Postgres(Backend):
         name = distributor.namespaced_name
         sql = f"update cosid set last_max_id = {to} where name = '{name}'"  # noqa: S608 - ours
         self.server.execute(sql)
+
+    @property
+    def machine_distributor(self) -> type[MachineDistributor]:
+        from aiocosid.stores.postgres import PostgresMachineIdDistributor
+
+        return PostgresMachineIdDistributor
+
+    def age(self, namespace: str, seconds: float) -> None:
+        for statement in AGE:
+            self.server.execute(statement.format(ms=int(seconds * 1000), of=namespace))
 
 
 STORES: Final[dict[str, type[Backend]]] = {

@@ -107,7 +107,7 @@ class PostgresServer(Server):
 
     def argv(self) -> Sequence[str | Path]:
         """No fsync, no unix socket, no shared memory that a kill -9 would leave behind."""
-        settings = ("shared_buffers=16MB", "max_connections=200", "dynamic_shared_memory_type=mmap")
+        settings = ("shared_buffers=16MB", "max_connections=400", "dynamic_shared_memory_type=mmap")
         argv = self._program("postgres", "-D", "data", "-p", str(self.port), "-h", self.host)
         argv += ["-k", "", "-F", *(word for setting in settings for word in ("-c", setting))]
         return [*argv, *self.options]

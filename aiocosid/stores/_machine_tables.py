@@ -1,0 +1,143 @@
+"""The tables of machine ids in a SQL database, and what its dialect has to say about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ..abc import Machine
+from ..abc._ids import check_integer, check_text
+from ..abc._machine import NAME_WIDTH
+from ..errors import CorruptMachineStateError, InvalidArgumentError, SchemaMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._executor import Executor, Row, Value
+
+__all__ = ("MACHINE_TABLE", "MAX_MACHINE_ID", "NOTE_TABLE", "MachineDialect", "MachineTables")
+
+MACHINE_TABLE: Final = "cosid_machine"
+NOTE_TABLE: Final = "aiocosid_machine"
+MAX_MACHINE_ID: Final = 2**31 - 1
+SHOWN: Final = 40  # characters of a damaged value that an error repeats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineDialect:
+    """The statements of one database on CosId's table ``cosid_machine``, and on our own beside it.
+
+    Our own, ``aiocosid_machine``, holds a note on a machine id: the time mark, and of the instance
+    that wrote it whether it is stable, its token, and when the *store's* clock saw it last.  What
+    it says of the instance counts only while that instance holds the id: CosId writes no notes.
+
+    Each is atomic by itself.  Parameters are by name, in the order given here.
+
+    Attributes:
+        create_tables: create tables and indexes, whoever else does so at the same time.
+        is_created_on_use: whether a missing table is created by whoever finds it missing.
+        look: (namespace, instance_id, stable, limit, latest, guard) answers what may be taken, the
+            best first: ``name, machine_id, instance_id, last_timestamp, rank, own``.  A number that
+            was never handed out has no name and no instance.  ``own`` counts the instance's ids.
+        take: (name, holder, stamp, instance_id, now, stable, token) moves a row from its holder to
+            the instance if neither holder nor stamp has changed; answers its ``name, machine_id``
+            and the ``mark``.
+        insert: (namespace, instance_id, now, stable, token, limit, own) creates the row of the
+            lowest number that is missing, unless the instance holds more than ``own`` by now;
+            answers the same.
+        release: (namespace, instance_id, name, stable, limit, latest, guard) frees what else the
+            instance holds and does not want, except that name.
+        guard: (namespace, instance_id, machine_id, now, mark, stable, token) raises stamp and mark
+            of the instance's own row, unless it was handed out with another token since; answers a
+            row.  An empty token is not compared.
+        revert: (namespace, instance_id, machine_id, last, stable, known) gives it back, unless its
+            mark is above ``known``.
+        holder: (namespace, machine_id) answers ``instance_id``.
+        holders: (namespace, limit) answers up to five that are not empty.
+        machines: (everything, namespace) answers ``name, namespace, machine_id, instance_id,
+            last_timestamp, mark, stable`` of all rows, or of one namespace's.
+        free: (namespace, machine_id) takes an id from whoever holds it; answers a row.
+    """
+
+    create_tables: tuple[str, ...]
+    is_created_on_use: bool
+    look: str
+    take: str
+    insert: str
+    release: str
+    guard: str
+    revert: str
+    holder: str
+    holders: str
+    machines: str
+    free: str
+
+
+class MachineTables:
+    """The two tables of one database."""
+
+    __slots__ = ("dialect", "executor")
+
+    def __init__(self, executor: Executor, dialect: MachineDialect) -> None:
+        self.executor = executor
+        self.dialect = dialect
+
+    async def create(self) -> None:
+        """Create what is missing; many processes may do so at once."""
+        for statement in self.dialect.create_tables:
+            await self.executor.fetch_rows(statement)
+
+    async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
+        """Run one statement and return all its rows."""
+        try:
+            return await self.executor.fetch_rows(statement, **values)
+        except SchemaMissingError:
+            if not self.dialect.is_created_on_use:
+                raise
+        await self.create()
+        return await self.executor.fetch_rows(statement, **values)
+
+    async def fetch_row(self, statement: str, **values: Value) -> Row | None:
+        """Run one statement and return its first row, or None."""
+        rows = await self.fetch_rows(statement, **values)
+        return rows[0] if rows else None
+
+    async def machines(self, namespace: str | None) -> Sequence[Machine]:
+        """Return all machine ids; see `aiocosid.abc.Store.machines`."""
+        rows = await self.fetch_rows(
+            self.dialect.machines, everything=int(namespace is None), namespace=namespace or ""
+        )
+        machines = [self._machine(*row) for row in rows]
+        # Here, because every database has an order of its own.
+        return sorted(machines, key=lambda each: (each.namespace, each.machine_id))
+
+    async def free(self, namespace: str, machine_id: int) -> None:
+        """Take an id from its owner; see `aiocosid.abc.Store.revert_machine`."""
+        check_text("namespace", namespace, at_most=NAME_WIDTH)
+        check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
+        row = await self.fetch_row(self.dialect.free, namespace=namespace, machine_id=machine_id)
+        if row is None:
+            expected = f"one that is held in namespace {namespace!r}"
+            raise InvalidArgumentError("machine_id", machine_id, expected=expected)
+
+    def _machine(self, name: str, *row: Any) -> Machine:  # noqa: ANN401 - a driver's
+        namespace, machine_id, instance_id, stamp, mark, stable = row
+        for value, kind in zip(row, (str, int, str, int, int, int), strict=True):
+            if type(value) is not kind:
+                raise self.damaged(name, value)
+        return Machine(
+            namespace=namespace,
+            machine_id=machine_id,
+            instance_id=instance_id,
+            last_timestamp_ms=stamp,
+            mark_ms=mark,
+            stable=bool(stable),
+        )
+
+    def damaged(self, name: str, value: object) -> CorruptMachineStateError:
+        """Return the error for a row that holds a value of another type."""
+        return CorruptMachineStateError(
+            self.executor.label,
+            place=f"row {name!r} of table {MACHINE_TABLE!r}",
+            found=f"{value!r:.{SHOWN}}",
+        )

@@ -1,0 +1,190 @@
+"""The statements about machine ids on SQLite."""
+
+# ruff: noqa: S608 - put together from pieces of this file alone
+
+from __future__ import annotations
+
+from typing import Final
+
+from ._machine_tables import MACHINE_TABLE, NOTE_TABLE, MachineDialect
+
+__all__ = ("SQLITE_MACHINES", "sqlite_machines")
+
+NOW: Final = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+
+_TABLES: Final = (
+    f"""
+CREATE TABLE IF NOT EXISTS {MACHINE_TABLE} (
+    name varchar(100) NOT NULL,
+    namespace varchar(100) NOT NULL,
+    machine_id integer NOT NULL DEFAULT 0,
+    last_timestamp bigint NOT NULL DEFAULT 0,
+    instance_id varchar(100) NOT NULL DEFAULT '',
+    distribute_time bigint NOT NULL DEFAULT 0,
+    revert_time bigint NOT NULL DEFAULT 0,
+    CONSTRAINT cosid_machine_pk PRIMARY KEY (name)
+)
+""",
+    f"CREATE INDEX IF NOT EXISTS idx_namespace ON {MACHINE_TABLE} (namespace)",
+    f"CREATE INDEX IF NOT EXISTS idx_instance_id ON {MACHINE_TABLE} (instance_id)",
+    f"""
+CREATE TABLE IF NOT EXISTS {NOTE_TABLE} (
+    name varchar(100) NOT NULL,
+    mark bigint NOT NULL DEFAULT -1,
+    stable smallint NOT NULL DEFAULT 0,
+    instance_id varchar(100) NOT NULL DEFAULT '',
+    token varchar(32) NOT NULL DEFAULT '',
+    seen bigint NOT NULL DEFAULT 0,
+    CONSTRAINT aiocosid_machine_pk PRIMARY KEY (name)
+)
+""",
+)
+
+_OWN: Final = """
+namespace = :namespace AND instance_id = :instance_id AND machine_id = :machine_id
+"""
+
+_TAKEN: Final = """
+name, machine_id,
+    coalesce((SELECT mark FROM aiocosid_machine AS a WHERE a.name = cosid_machine.name), -1)
+"""
+
+# The lowest number that neither a row nor a row's name has; none if all are there.
+_NEW: Final = """
+next AS (
+    SELECT 0 AS machine_id
+    UNION SELECT machine_id + 1 FROM known WHERE machine_id < :limit
+    EXCEPT SELECT machine_id FROM known
+), new AS (
+    SELECT printf('%s.%08d', :namespace, n.machine_id) AS name, min(n.machine_id) AS machine_id
+    FROM next AS n
+    WHERE NOT EXISTS (
+        SELECT 1 FROM cosid_machine AS m
+        WHERE m.name = printf('%s.%08d', :namespace, n.machine_id)
+    )
+)
+"""
+
+
+def sqlite_machines(now: str = NOW) -> MachineDialect:
+    """Return the statements; ``now`` is the store's clock in milliseconds, as an expression."""
+    # Within a statement SQLite's clock stands still, and nobody else writes.
+    is_silent = f"""
+(m.last_timestamp <= {now} - :guard AND NOT coalesce(
+    a.instance_id = m.instance_id AND a.seen > {now} - :guard, 0))
+"""
+    known = """
+cosid_machine AS m LEFT JOIN aiocosid_machine AS a ON a.name = m.name
+"""
+    floor = "max(m.last_timestamp, coalesce(a.mark, -1))"
+
+    def note(which: str, *, mark: str) -> str:
+        return f"""
+INSERT INTO aiocosid_machine (name, instance_id, mark, stable, token, seen)
+SELECT name, instance_id, {mark}, :stable, :token, {now} FROM cosid_machine WHERE {which}
+ON CONFLICT (name) DO UPDATE SET instance_id = excluded.instance_id,
+    mark = max(mark, excluded.mark), stable = excluded.stable,
+    token = CASE excluded.token WHEN '' THEN token ELSE excluded.token END, seen = excluded.seen
+"""
+
+    return MachineDialect(
+        create_tables=_TABLES,
+        is_created_on_use=True,
+        look=f"""
+WITH known AS (
+    SELECT m.name, m.machine_id, m.instance_id, m.last_timestamp, {floor} AS floor,
+        {is_silent} AND NOT coalesce(a.instance_id = m.instance_id AND a.stable, 0) AS is_expired
+    FROM {known}
+    WHERE m.namespace = :namespace AND m.machine_id BETWEEN 0 AND :limit
+), {_NEW}
+SELECT name, machine_id, instance_id, last_timestamp,
+    CASE WHEN floor > :latest AND NOT (:stable AND kind = 0) THEN 4 ELSE kind END AS rank,
+    (SELECT count(*) FROM known WHERE instance_id = :instance_id) AS own
+FROM (
+    SELECT name, machine_id, instance_id, last_timestamp, floor,
+        CASE instance_id WHEN :instance_id THEN 0 WHEN '' THEN 1 ELSE 3 END AS kind
+    FROM known WHERE instance_id IN (:instance_id, '') OR is_expired
+    UNION ALL
+    SELECT new.name, new.machine_id, NULL, -1, coalesce(a.mark, -1), 2
+    FROM new LEFT JOIN aiocosid_machine AS a ON a.name = new.name
+    WHERE new.machine_id IS NOT NULL
+)
+ORDER BY rank, floor, machine_id LIMIT 8
+""",
+        take=f"""
+UPDATE cosid_machine SET instance_id = :instance_id,
+    last_timestamp = max(last_timestamp, :now),
+    distribute_time = CASE instance_id WHEN :instance_id THEN distribute_time ELSE :now END
+WHERE name = :name AND instance_id = :holder AND last_timestamp = :stamp
+RETURNING {_TAKEN};
+{note("name = :name", mark="-1")}
+""",
+        insert=f"""
+WITH known AS (
+    SELECT machine_id, instance_id FROM cosid_machine
+    WHERE namespace = :namespace AND machine_id BETWEEN 0 AND :limit
+), {_NEW}
+INSERT INTO cosid_machine
+    (name, namespace, machine_id, last_timestamp, instance_id, distribute_time, revert_time)
+SELECT name, :namespace, machine_id, :now, :instance_id, :now, 0 FROM new
+WHERE machine_id IS NOT NULL
+AND (SELECT count(*) FROM known WHERE instance_id = :instance_id) <= :own
+RETURNING {_TAKEN};
+{note("rowid = last_insert_rowid()", mark="-1")}
+""",
+        release=f"""
+UPDATE cosid_machine SET instance_id = '', revert_time = {now}
+WHERE name IN (
+    SELECT m.name FROM {known}
+    WHERE m.namespace = :namespace AND m.instance_id = :instance_id AND m.name <> :name
+    AND m.machine_id BETWEEN 0 AND :limit
+    AND ({is_silent} OR (NOT :stable AND {floor} > :latest))
+)
+""",
+        guard=f"""
+UPDATE cosid_machine SET last_timestamp = max(last_timestamp, :now)
+WHERE {_OWN} AND NOT EXISTS (
+    SELECT 1 FROM aiocosid_machine AS a
+    WHERE a.name = cosid_machine.name AND a.instance_id = :instance_id
+    AND :token <> '' AND a.token <> :token
+)
+RETURNING 1;
+{note(_OWN, mark=":mark")}
+""",
+        # A mark that is higher than the caller knows is from somebody who has begun anew since.
+        revert=f"""
+UPDATE cosid_machine SET instance_id = CASE WHEN :stable THEN instance_id ELSE '' END,
+    last_timestamp = max(last_timestamp, :last), revert_time = {now}
+WHERE {_OWN} AND NOT EXISTS (
+    SELECT 1 FROM aiocosid_machine AS a
+    WHERE a.name = cosid_machine.name AND a.mark > :known
+)
+RETURNING 1;
+UPDATE aiocosid_machine SET mark = :last
+WHERE :last >= 0 AND mark > :last AND name IN (
+    SELECT name FROM cosid_machine WHERE namespace = :namespace AND machine_id = :machine_id
+)
+""",
+        holder="""
+SELECT instance_id FROM cosid_machine WHERE namespace = :namespace AND machine_id = :machine_id
+""",
+        holders="""
+SELECT instance_id FROM cosid_machine
+WHERE namespace = :namespace AND machine_id BETWEEN 0 AND :limit AND instance_id <> ''
+ORDER BY machine_id LIMIT 5
+""",
+        machines=f"""
+SELECT m.name, m.namespace, m.machine_id, m.instance_id, m.last_timestamp,
+    CASE WHEN m.instance_id IN ('', a.instance_id) THEN coalesce(a.mark, -1) ELSE -1 END,
+    coalesce(a.stable AND a.instance_id = m.instance_id, 0)
+FROM {known} WHERE :everything OR m.namespace = :namespace
+""",
+        free=f"""
+UPDATE cosid_machine SET instance_id = '', revert_time = {now}
+WHERE namespace = :namespace AND machine_id = :machine_id AND instance_id <> ''
+RETURNING 1
+""",
+    )
+
+
+SQLITE_MACHINES: Final = sqlite_machines()

@@ -1,0 +1,643 @@
+"""Machine ids on SQLite and PostgreSQL: what the contract leaves to the store."""
+
+# ruff: noqa: S608 - what is put in is ours
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from aiocosid.abc import InstanceId, MachineGrant
+from aiocosid.errors import (
+    CorruptMachineStateError,
+    InvalidArgumentError,
+    MachineIdLostError,
+    MachineIdOverflowError,
+    SchemaMissingError,
+    StoreUnavailableError,
+)
+from aiocosid.stores import _sql_machines
+from aiocosid.stores._sql_machines import SqlMachineIdDistributor
+from aiocosid.stores.postgres import PostgresMachineIdDistributor, PostgresStore
+from aiocosid.stores.sqlite import SqliteMachineIdDistributor, SqliteStore
+from tests.servers import PostgresServer
+
+from ._machine_tables import T0, PostgresTables, SqliteTables, Tables, Tapped, who
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+GUARD = 300_000  # ms
+FAR = T0 * 2
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
+    """The tables of one database after the other."""
+    if request.param == "sqlite":
+        return SqliteTables(tmp_path / "ids.db")
+    database: str = request.getfixturevalue("postgres_database")
+    return PostgresTables(request.getfixturevalue("postgres"), database)
+
+
+@pytest_asyncio.fixture
+async def store(tables: Tables) -> AsyncIterator[SqliteStore | PostgresStore]:
+    """A store whose clock stands at T0."""
+    await tables.prepare()
+    async with tables.set_store.from_url(tables.url) as store:
+        yield store
+
+
+class Fleet:
+    """Instances of the namespace ``dev`` with two bits, by number."""
+
+    def __init__(self, store: SqliteStore | PostgresStore) -> None:
+        self.store = store
+        self.made: dict[tuple[int, bool], SqlMachineIdDistributor] = {}
+
+    def make(self, number: int, *, stable: bool = False) -> SqlMachineIdDistributor:
+        """Another object of an instance."""
+        return self.store.machine_id_distributor(
+            namespace="dev", instance_id=who(number, stable=stable)
+        )
+
+    def __call__(self, number: int, *, stable: bool = False) -> SqlMachineIdDistributor:
+        """An instance's only object."""
+        return self.made.setdefault((number, stable), self.make(number, stable=stable))
+
+    async def take(
+        self,
+        number: int,
+        *,
+        stable: bool = False,
+        now: int = T0,
+        latest: int = FAR,
+        bits: int = 2,
+    ) -> MachineGrant:
+        """Distribute to an instance."""
+        return await self(number, stable=stable).distribute(bits, now_ms=now, latest_ms=latest)
+
+    async def take_and_return(self, count: int, *, bits: int = 2) -> None:
+        """Leave so many ids that were given back, the first one first."""
+        for number in range(count):
+            await self.take(number, bits=bits)
+        for number in range(count):
+            await self(number).revert(number, last_ms=T0 + number)
+
+
+@pytest.fixture
+def fleet(store: SqliteStore | PostgresStore) -> Fleet:
+    """Instances on one store."""
+    return Fleet(store)
+
+
+class TestOrder:
+    """Own, returned, new, expired."""
+
+    async def test_new_ones_are_counted_up(self, fleet: Fleet, tables: Tables) -> None:
+        grants = [await fleet.take(number, now=T0 + number) for number in range(4)]
+        assert grants == [MachineGrant(number, -1) for number in range(4)]
+        assert tables.rows()[3] == {
+            "name": "dev.00000003",
+            "namespace": "dev",
+            "machine_id": 3,
+            "last_timestamp": T0 + 3,
+            "instance_id": "10.0.0.3:8080",
+            "distribute_time": T0 + 3,
+            "revert_time": 0,
+        }
+
+    async def test_the_own_one_comes_back(self, fleet: Fleet, tables: Tables) -> None:
+        """Also if it has expired; CosId leaves the time of distribution as it was."""
+        for number in range(2):
+            await fleet.take(number)
+        tables.set_clock(T0 + 10 * GUARD)
+        assert await fleet.take(1, now=T0 + 5) == MachineGrant(1, T0)
+        row = tables.rows()[1]
+        assert (row["last_timestamp"], row["distribute_time"]) == (T0 + 5, T0)
+
+    async def test_a_returned_one_before_a_new_one(self, fleet: Fleet) -> None:
+        for number in range(3):
+            await fleet.take(number)
+        await fleet(1).revert(1, last_ms=T0 + 7)
+        assert await fleet.take(8) == MachineGrant(1, T0 + 7)
+
+    async def test_a_new_one_before_an_expired_one(self, fleet: Fleet, tables: Tables) -> None:
+        await fleet.take(0)
+        tables.set_clock(T0 + GUARD)
+        assert await fleet.take(1, now=T0 + GUARD) == MachineGrant(1, -1)
+
+    async def test_the_longest_silent_one_first(self, fleet: Fleet, tables: Tables) -> None:
+        for number, age in enumerate((1, 3, 0, 2)):
+            await fleet.take(number, now=T0 - age)
+        tables.set_clock(T0 + GUARD)
+        taken = [await fleet.take(number, now=T0 + GUARD) for number in range(10, 14)]
+        assert [grant.machine_id for grant in taken] == [1, 3, 0, 2]
+        assert [grant.floor_ms for grant in taken] == [T0 - 3, T0 - 2, T0 - 1, T0]
+
+    async def test_all_held(self, fleet: Fleet) -> None:
+        """The error says how many there are, and names five."""
+        for number in range(8):
+            await fleet.take(number, bits=3)
+        with pytest.raises(MachineIdOverflowError) as caught:
+            await fleet.take(9, bits=3)
+        assert (caught.value.namespace, caught.value.size) == ("dev", 8)
+        assert caught.value.holders == tuple(who(number).text for number in range(5))
+
+    async def test_namespaces_are_apart(self, fleet: Fleet, store: SqliteStore) -> None:
+        await fleet.take(0)
+        for namespace in ("de", "dev.x", "DEV", "d%v", "dev' --"):
+            other = store.machine_id_distributor(namespace=namespace, instance_id=who(0))
+            assert await other.distribute(1, now_ms=T0, latest_ms=FAR) == MachineGrant(0, -1)
+
+
+class TestWidths:
+    """Rows of other widths, and of hands."""
+
+    async def test_an_id_above_the_width_is_never_handed_out(
+        self, fleet: Fleet, tables: Tables
+    ) -> None:
+        """Not the own one, not a returned one, not an expired one."""
+        tables.put_row(4, who(0).text, T0)
+        tables.put_row(5, "", T0)
+        tables.put_row(6, "somebody", 0)
+        assert [(await fleet.take(number)).machine_id for number in range(4)] == [0, 1, 2, 3]
+        with pytest.raises(MachineIdOverflowError):
+            await fleet.take(4)
+        assert tables.holder(4) == who(0).text
+
+    async def test_a_number_that_is_missing_is_new(self, fleet: Fleet, tables: Tables) -> None:
+        """Somebody has deleted its row; what our note knows of it still counts."""
+        for number in range(4):
+            await fleet.take(number)
+        await fleet(1).guard(1, now_ms=T0, mark_ms=T0 + 5)
+        tables.execute("delete from cosid_machine where machine_id = 1")
+        assert await fleet.take(9) == MachineGrant(1, T0 + 5)
+
+    async def test_a_number_under_another_name_is_not_handed_out_twice(
+        self, fleet: Fleet, tables: Tables
+    ) -> None:
+        """Whatever wrote it: the number is what ids are made of."""
+        await fleet.take(0)
+        tables.execute("update cosid_machine set name = 'dev.zero' where machine_id = 0")
+        assert (await fleet.take(0)).machine_id == 0
+        await fleet(0).guard(0, now_ms=T0, mark_ms=T0)
+
+    async def test_wide_numbers(self, fleet: Fleet, tables: Tables) -> None:
+        """More than eight digits are not cut off."""
+        wide = store_of(fleet, "wide")
+        tables.execute(
+            "insert into cosid_machine (name, namespace, machine_id, instance_id) values "
+            "('wide.00000000', 'wide', 0, 'a'), ('wide.99999999', 'wide', 99999999, 'a')"
+        )
+        tables.execute("update cosid_machine set last_timestamp = 9999999999999")
+        assert (await wide.distribute(31, now_ms=T0, latest_ms=FAR)).machine_id == 1
+        await wide.revert(1, last_ms=T0)
+
+
+def store_of(fleet: Fleet, namespace: str) -> SqlMachineIdDistributor:
+    """An instance of another namespace."""
+    return fleet.store.machine_id_distributor(namespace=namespace, instance_id=who(0))
+
+
+class TestExpiry:
+    """By the store's clock, and by what the owner said of itself."""
+
+    @pytest_asyncio.fixture(autouse=True)
+    async def _full(self, fleet: Fleet) -> None:
+        for number in range(4):
+            await fleet.take(number, now=T0 + number, stable=number > 0)
+
+    async def test_to_the_millisecond(self, fleet: Fleet, tables: Tables) -> None:
+        """The clock of whoever asks does not matter."""
+        tables.set_clock(T0 + GUARD - 1)
+        with pytest.raises(MachineIdOverflowError):
+            await fleet.take(9, now=T0 + 10 * GUARD)
+        tables.set_clock(T0 + GUARD)
+        assert await fleet.take(9, now=T0) == MachineGrant(0, T0)
+
+    async def test_a_stable_owner_never(self, fleet: Fleet, tables: Tables) -> None:
+        tables.set_clock(T0 + 1000 * GUARD)
+        assert (await fleet.take(8, now=T0 + 1000 * GUARD)).machine_id == 0
+        with pytest.raises(MachineIdOverflowError):
+            await fleet.take(9)
+
+    async def test_our_note_is_not_about_the_next_owner(self, fleet: Fleet, tables: Tables) -> None:
+        """CosId recycles a stable owner's id, and keeps no notes."""
+        tables.execute("update cosid_machine set instance_id = 'java' where machine_id = 2")
+        tables.set_clock(T0 + GUARD + 2)
+        assert (await fleet.take(8, now=T0 + GUARD + 2)).machine_id == 0
+        assert await fleet.take(9) == MachineGrant(2, T0 + 2)
+
+    async def test_an_owner_whose_clock_is_slow(self, fleet: Fleet, tables: Tables) -> None:
+        """It gives signs of life; that their times are old does not count."""
+        tables.set_clock(T0 + GUARD)
+        await fleet(0).guard(0, now_ms=T0, mark_ms=T0 + 1)
+        with pytest.raises(MachineIdOverflowError):
+            await fleet.take(9)
+        tables.set_clock(T0 + 2 * GUARD)
+        assert await fleet.take(9) == MachineGrant(0, T0 + 1)
+
+    async def test_for_ever(self, fleet: Fleet, tables: Tables) -> None:
+        tables.set_clock(T0 + 10**6 * GUARD)
+        patient = fleet.store.machine_id_distributor(
+            namespace="dev", instance_id="x", safe_guard=float("inf")
+        )
+        with pytest.raises(MachineIdOverflowError):
+            await patient.distribute(2, now_ms=T0, latest_ms=FAR)
+
+
+class TestFloor:
+    """What the next owner has to be above, and when it rather takes another id."""
+
+    async def test_the_mark(self, fleet: Fleet, tables: Tables) -> None:
+        for number in range(4):
+            await fleet.take(number)
+        await fleet(3).guard(3, now_ms=T0 + 10, mark_ms=T0 + 90)
+        tables.set_clock(T0 + 2 * GUARD)
+        floors = [await fleet.take(number) for number in range(10, 14)]
+        assert floors[-1] == MachineGrant(3, T0 + 90)
+
+    async def test_a_late_one_only_if_there_is_no_other(self, fleet: Fleet) -> None:
+        for number in range(4):
+            await fleet.take(number)
+        for number, mark in ((0, 70), (1, 10), (2, 50), (3, 60)):
+            await fleet(number).guard(number, now_ms=T0, mark_ms=T0 + mark)
+            await fleet(number).revert(number, last_ms=T0 + mark)
+        taken = [await fleet.take(number, latest=T0 + 20) for number in range(10, 14)]
+        assert [grant.machine_id for grant in taken] == [1, 2, 3, 0]
+        assert [grant.floor_ms for grant in taken] == [T0 + 10, T0 + 50, T0 + 60, T0 + 70]
+
+    async def test_an_expired_one_before_a_late_one(self, fleet: Fleet, tables: Tables) -> None:
+        for number in range(4):
+            await fleet.take(number, now=T0 - GUARD * (number == 2))
+        await fleet(1).revert(1, last_ms=T0 + 60)
+        tables.execute("update aiocosid_machine set seen = 0")
+        assert (await fleet.take(8, latest=T0 + 59)).machine_id == 2
+        assert (await fleet.take(9, latest=T0 + 59)).machine_id == 1
+
+    async def test_the_own_one_is_given_back_for_another(
+        self, fleet: Fleet, tables: Tables
+    ) -> None:
+        await fleet.take(0)
+        await fleet(0).guard(0, now_ms=T0, mark_ms=T0 + 60)
+        assert await fleet.take(0, latest=T0 + 60) == MachineGrant(0, T0 + 60)
+        assert await fleet.take(0, latest=T0 + 59) == MachineGrant(1, -1)
+        assert [tables.holder(0), tables.holder(1)] == ["", who(0).text]
+        assert tables.note(0) == T0 + 60
+
+    async def test_the_own_one_is_kept_where_there_is_no_other(self, fleet: Fleet) -> None:
+        for number in range(4):
+            await fleet.take(number)
+        await fleet(0).guard(0, now_ms=T0, mark_ms=T0 + 60)
+        assert await fleet.take(0, latest=T0 + 1) == MachineGrant(0, T0 + 60)
+
+    async def test_a_stable_one_waits_for_its_own(self, fleet: Fleet) -> None:
+        await fleet.take(0, stable=True)
+        await fleet(0, stable=True).guard(0, now_ms=T0, mark_ms=T0 + 60)
+        assert await fleet.take(0, stable=True, latest=T0) == MachineGrant(0, T0 + 60)
+
+    async def test_an_unused_note_of_a_stable_one(self, fleet: Fleet, tables: Tables) -> None:
+        """A number that is new to CosId but late by our note waits behind the others."""
+        tables.execute(
+            f"insert into aiocosid_machine (name, mark) values ('dev.00000000', {T0 + 9})"
+        )
+        tables.put_row(1, "", T0)
+        assert (await fleet.take(0, stable=True, latest=T0)).machine_id == 1
+        assert await fleet.take(1, stable=True, latest=T0) == MachineGrant(0, T0 + 9)
+
+
+class TestGuard:
+    """Owner and machine id are checked; nothing is ever lowered."""
+
+    async def test_it_raises(self, fleet: Fleet, tables: Tables) -> None:
+        await fleet.take(0)
+        await fleet(0).guard(0, now_ms=T0 + 10, mark_ms=T0 + 100)
+        assert (tables.stamp(0), tables.note(0)) == (T0 + 10, T0 + 100)
+        await fleet(0).guard(0, now_ms=T0 + 5, mark_ms=T0 + 50)
+        assert (tables.stamp(0), tables.note(0)) == (T0 + 10, T0 + 100)
+        assert tables.rows()[0]["distribute_time"] == T0
+
+    async def test_it_is_lost(self, fleet: Fleet, tables: Tables) -> None:
+        """To somebody else, to nobody, or it never was ours; nothing is written."""
+        await fleet.take(0)
+        await fleet.take(1)
+        tables.execute("update cosid_machine set instance_id = 'java' where machine_id = 0")
+        await fleet(1).revert(1, last_ms=-1)
+        before = tables.rows()
+        for number, machine_id, reason in ((0, 0, "'java'"), (1, 1, "nobody"), (1, 3, "nobody")):
+            with pytest.raises(MachineIdLostError, match=reason) as caught:
+                await fleet(number).guard(machine_id, now_ms=T0 + 9, mark_ms=T0 + 9)
+            assert (caught.value.namespace, caught.value.machine_id) == ("dev", machine_id)
+        assert tables.rows() == before
+        assert (tables.note(0), tables.note(1)) == (-1, -1)
+
+    async def test_another_object_of_the_same_name(self, fleet: Fleet) -> None:
+        """Two that go by one instance id: whoever asked last has it, the other one learns it."""
+        first, second = fleet.make(0), fleet.make(0)
+        await first.distribute(2, now_ms=T0, latest_ms=FAR)
+        await first.guard(0, now_ms=T0, mark_ms=T0 + 50)
+        assert await second.distribute(2, now_ms=T0, latest_ms=FAR) == MachineGrant(0, T0 + 50)
+        with pytest.raises(MachineIdLostError, match="called"):
+            await first.guard(0, now_ms=T0 + 1, mark_ms=T0 + 60)
+        await second.guard(0, now_ms=T0 + 1, mark_ms=T0 + 70)
+
+
+class TestRevert:
+    """Only by the owner, and only its own stay."""
+
+    async def test_it_is_free(self, fleet: Fleet, tables: Tables) -> None:
+        await fleet.take(0)
+        await fleet(0).guard(0, now_ms=T0 + 1, mark_ms=T0 + 100)
+        tables.set_clock(T0 + 40)
+        for _ in range(2):
+            await fleet(0).revert(0, last_ms=T0 + 30)
+        row = tables.rows()[0]
+        assert (row["instance_id"], row["last_timestamp"]) == ("", T0 + 30)
+        assert row["revert_time"] == T0 + 40
+        assert tables.note(0) == T0 + 30
+
+    async def test_without_any_id_issued(self, fleet: Fleet, tables: Tables) -> None:
+        await fleet.take(0)
+        await fleet(0).guard(0, now_ms=T0 + 1, mark_ms=T0 + 100)
+        await fleet(0).revert(0, last_ms=-1)
+        assert (tables.stamp(0), tables.note(0)) == (T0 + 1, T0 + 100)
+
+    async def test_a_stable_one_stays(self, fleet: Fleet, tables: Tables) -> None:
+        await fleet.take(0, stable=True)
+        await fleet(0, stable=True).guard(0, now_ms=T0 + 1, mark_ms=T0 + 100)
+        await fleet(0, stable=True).revert(0, last_ms=T0 + 30)
+        assert (tables.holder(0), tables.note(0)) == (who(0).text, T0 + 30)
+        assert (await fleet.take(1)).machine_id == 1
+        assert await fleet.take(0, stable=True) == MachineGrant(0, T0 + 30)
+
+    async def test_nobody_elses(self, fleet: Fleet, tables: Tables) -> None:
+        await fleet.take(0)
+        await fleet(0).guard(0, now_ms=T0 + 1, mark_ms=T0 + 100)
+        before = tables.rows()
+        await fleet(1).revert(0, last_ms=T0)
+        await fleet(0).revert(1, last_ms=T0)
+        assert (tables.rows(), tables.note(0)) == (before, T0 + 100)
+
+    @pytest.mark.parametrize("stable", [False, True])
+    async def test_a_late_one_takes_nothing_back(
+        self, fleet: Fleet, tables: Tables, *, stable: bool
+    ) -> None:
+        """It reaches the store after the instance has begun anew, in this life or another."""
+        first, second = fleet.make(0, stable=stable), fleet.make(0, stable=stable)
+        await first.distribute(2, now_ms=T0, latest_ms=FAR)
+        await first.guard(0, now_ms=T0, mark_ms=T0 + 50)
+        await second.distribute(2, now_ms=T0, latest_ms=FAR)
+        await second.guard(0, now_ms=T0, mark_ms=T0 + 90)
+        await first.revert(0, last_ms=T0 + 10)
+        assert (tables.holder(0), tables.note(0)) == (who(0).text, T0 + 90)
+
+
+class TestRaces:
+    """What may happen between two statements."""
+
+    async def test_a_lost_race_goes_on_with_the_next(self, fleet: Fleet, tables: Tables) -> None:
+        """Of returned rows and of new ones; the winner is left alone."""
+        await fleet.take_and_return(2)
+        winners = iter(range(10, 13))
+
+        async def overtake(statement: str) -> None:
+            if statement == fleet.store.machine_distributor.machine_dialect.look:
+                with suppress(StopIteration):
+                    await fleet.take(next(winners))
+
+        Tapped.on(fleet(9), after=overtake)
+        assert (await fleet.take(9)).machine_id == 3
+        assert [tables.holder(each) for each in range(4)] == [who(n).text for n in (10, 11, 12, 9)]
+
+    async def test_an_owner_that_wakes_up_meanwhile(self, fleet: Fleet, tables: Tables) -> None:
+        """Its sign of life comes after the look; whoever wins, the floor is above its mark."""
+        for number in range(4):
+            await fleet.take(number)
+        tables.set_clock(T0 + GUARD)
+
+        async def wake(statement: str) -> None:
+            if statement == fleet.store.machine_distributor.machine_dialect.look:
+                await fleet(0).guard(0, now_ms=T0, mark_ms=T0 + 777)
+
+        Tapped.on(fleet(9), after=wake)
+        assert await fleet.take(9) == MachineGrant(0, T0 + 777)
+        with pytest.raises(MachineIdLostError):
+            await fleet(0).guard(0, now_ms=T0, mark_ms=T0 + 999)
+
+    async def test_always_too_late(self, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It ends, in the store's own error."""
+        monkeypatch.setattr(_sql_machines, "ATTEMPTS", 20)
+        await fleet.take(0)
+
+        async def nothing(statement: str, **_: Any) -> Sequence[Any]:
+            return [] if statement == dialect.insert else await inner.fetch_rows(statement, **_)
+
+        dialect = fleet.store.machine_distributor.machine_dialect
+        tapped = Tapped.on(fleet(9))
+        inner, tapped.fetch_rows = tapped.inner, nothing  # type: ignore[method-assign]
+        with pytest.raises(StoreUnavailableError, match="first"):
+            await fleet.take(9)
+
+    async def test_the_same_instance_at_once(self, fleet: Fleet, tables: Tables) -> None:
+        """Twenty calls of one instance, as a driver that resends: one id."""
+        await fleet.take_and_return(3)
+        objects = [fleet.make(9) for _ in range(20)]
+        grants = await asyncio.gather(
+            *(each.distribute(2, now_ms=T0, latest_ms=FAR) for each in objects)
+        )
+        assert {grant.machine_id for grant in grants} == {0}
+        assert [row["instance_id"] for row in tables.rows()].count(who(9).text) == 1
+
+    async def test_cancelled_anywhere(self, fleet: Fleet, tables: Tables) -> None:
+        """After any statement: the next call finds the same id, and nothing else is held."""
+        for steps in range(1, 6):
+            begun = 0
+
+            async def cancel(_: str, after: int = steps) -> None:
+                nonlocal begun
+                begun += 1
+                if begun == after:
+                    raise asyncio.CancelledError
+
+            one = fleet.make(steps)
+            tapped = Tapped.on(one, after=cancel)
+            with suppress(asyncio.CancelledError):
+                await one.distribute(3, now_ms=T0, latest_ms=FAR)
+            tapped.after = None
+            grant = await one.distribute(3, now_ms=T0, latest_ms=FAR)
+            held = [
+                row["machine_id"] for row in tables.rows() if row["instance_id"] == who(steps).text
+            ]
+            assert held == [grant.machine_id]
+
+    async def test_a_second_row_of_ones_own(self, fleet: Fleet, tables: Tables) -> None:
+        """Left by a call that was given up and took effect later: freed once it is silent."""
+        one = who(0, stable=True)
+        await fleet.take(0, stable=True)
+        tables.put_row(1, one.text, T0 + 1)
+        tables.execute(
+            "insert into aiocosid_machine (name, stable, instance_id, seen) "
+            f"values ('dev.00000001', 1, '{one.text}', {T0 + 1})"
+        )
+        await fleet.take(0, stable=True)
+        assert tables.holder(1) == one.text
+        tables.set_clock(T0 + GUARD + 1)
+        assert (await fleet.take(0, stable=True, now=T0 + GUARD)).machine_id == 0
+        assert [tables.holder(0), tables.holder(1)] == [one.text, ""]
+
+    async def test_fifty_at_once(self, fleet: Fleet) -> None:
+        """From nothing: all different, none left out."""
+        grants = await asyncio.gather(*(fleet.take(number, bits=6) for number in range(50)))
+        assert sorted(grant.machine_id for grant in grants) == list(range(50))
+
+    async def test_a_full_house_comes_back_at_once(self, fleet: Fleet) -> None:
+        await fleet.take_and_return(32, bits=5)
+        grants = await asyncio.gather(*(fleet.take(number, bits=5) for number in range(50, 82)))
+        assert sorted(grant.machine_id for grant in grants) == list(range(32))
+
+
+class TestStore:
+    """What the command line works on."""
+
+    async def test_machines(self, fleet: Fleet, store: SqliteStore, tables: Tables) -> None:
+        await fleet.take(1, stable=True)
+        await fleet.take(0)
+        await fleet(0).guard(1, now_ms=T0 + 1, mark_ms=T0 + 2)
+        tables.put_row(7, "java", T0, namespace="a")
+        tables.execute(
+            "insert into aiocosid_machine (name, mark, stable, instance_id) "
+            "values ('a.00000007', 5, 1, 'gone')"
+        )
+        found = await store.machines()
+        assert [(each.namespace, each.machine_id) for each in found] == [
+            ("a", 7),
+            ("dev", 0),
+            ("dev", 1),
+        ]
+        java, stable, other = found
+        assert (java.instance_id, java.mark_ms, java.stable) == ("java", -1, False)
+        assert (stable.instance_id, stable.mark_ms, stable.stable) == (who(1).text, -1, True)
+        assert (other.last_timestamp_ms, other.mark_ms, other.stable) == (T0 + 1, T0 + 2, False)
+        assert await store.machines(namespace="a") == [java]
+        assert await store.machines(namespace="") == []
+
+    async def test_revert_machine(self, fleet: Fleet, store: SqliteStore, tables: Tables) -> None:
+        """Also a stable one's; the mark stays."""
+        await fleet.take(0, stable=True)
+        await fleet(0, stable=True).guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
+        tables.set_clock(T0 + 9)
+        await store.revert_machine(namespace="dev", machine_id=0)
+        assert (tables.holder(0), tables.rows()[0]["revert_time"]) == ("", T0 + 9)
+        assert await fleet.take(1) == MachineGrant(0, T0 + 2)
+        with pytest.raises(MachineIdLostError):
+            await fleet(0, stable=True).guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
+
+    @pytest.mark.parametrize("machine_id", [0, 3, -1, 2**31, True])
+    async def test_revert_of_what_nobody_holds(
+        self, fleet: Fleet, store: SqliteStore, machine_id: int
+    ) -> None:
+        await fleet.take(0)
+        await fleet(0).revert(0, last_ms=-1)
+        with pytest.raises(InvalidArgumentError, match="machine_id"):
+            await store.revert_machine(namespace="dev", machine_id=machine_id)
+
+    async def test_the_tables_may_be_made_by_many(self, tables: Tables) -> None:
+        stores = [tables.store.from_url(tables.url) for _ in range(8)]
+        await asyncio.gather(*(each.create_schema() for each in stores))
+        for each in stores:
+            assert await each.machines() == []
+            await each.aclose()
+
+
+class TestArguments:
+    """Refused before anything is sent."""
+
+    @pytest.mark.parametrize(
+        ("method", "arguments"),
+        [
+            ("distribute", {"bits": 0, "now_ms": 1, "latest_ms": 1}),
+            ("distribute", {"bits": 32, "now_ms": 1, "latest_ms": 1}),
+            ("distribute", {"bits": 1, "now_ms": -1, "latest_ms": 1}),
+            ("distribute", {"bits": 1, "now_ms": 1, "latest_ms": 2**63}),
+            ("guard", {"machine_id": -1, "now_ms": 1, "mark_ms": 1}),
+            ("guard", {"machine_id": 1, "now_ms": 1.5, "mark_ms": 1}),
+            ("guard", {"machine_id": 1, "now_ms": 1, "mark_ms": 2**63}),
+            ("revert", {"machine_id": 2**31, "last_ms": 1}),
+            ("revert", {"machine_id": 1, "last_ms": -2}),
+        ],
+    )
+    async def test_out_of_range(self, method: str, arguments: dict[str, Any]) -> None:
+        one = SqliteMachineIdDistributor.from_url("sqlite:////nowhere/ids.db")
+        with pytest.raises(InvalidArgumentError):
+            await getattr(one, method)(**arguments)
+
+    async def test_who_asks(self) -> None:
+        made = SqliteMachineIdDistributor.from_url
+        url = "sqlite:///ids.db"
+        assert made(url, instance_id="a:1").instance_id == InstanceId("a:1")
+        assert made(url).instance_id != made(url).instance_id
+        for wrong in ("", "x" * 101, "a\0b", "\ud800"):
+            with pytest.raises(InvalidArgumentError, match="instance_id"):
+                made(url, instance_id=wrong)
+        with pytest.raises(InvalidArgumentError, match="namespace"):
+            PostgresMachineIdDistributor.from_url("postgresql:///x", namespace="n" * 92)
+
+
+class TestPostgres:
+    """What only a server has."""
+
+    @pytest.mark.parametrize("table", ["cosid_machine", "aiocosid_machine"])
+    async def test_a_missing_table_is_named(
+        self, postgres: PostgresServer, postgres_database: str, table: str
+    ) -> None:
+        async with PostgresStore.from_url(postgres_database) as store:
+            await store.create_schema()
+            postgres.execute(f"drop table {table}", database=postgres_database.rpartition("/")[2])
+            one = store.machine_id_distributor(namespace="dev")
+            with pytest.raises(SchemaMissingError) as caught:
+                await one.distribute(2, now_ms=T0, latest_ms=T0)
+            assert caught.value.table == table
+
+    async def test_a_name_at_its_widest(self, postgres_database: str) -> None:
+        async with PostgresStore.from_url(postgres_database) as store:
+            await store.create_schema()
+            one = store.machine_id_distributor(namespace="é" * 91, instance_id="主" * 100)
+            assert await one.distribute(2, now_ms=T0, latest_ms=T0) == MachineGrant(0, -1)
+            await one.guard(0, now_ms=T0, mark_ms=T0)
+            await one.revert(0, last_ms=T0)
+
+
+class TestSqlite:
+    """What only a file can be."""
+
+    async def test_the_tables_are_made_on_first_use(self, tmp_path: Path) -> None:
+        tables = SqliteTables(tmp_path / "ids.db")
+        async with SqliteStore.from_url(tables.url) as store:
+            assert await store.machines() == []
+            tables.execute("drop table aiocosid_machine; drop table cosid_machine;")
+            one = store.machine_id_distributor(namespace="dev")
+            assert (await one.distribute(2, now_ms=T0, latest_ms=T0)).machine_id == 0
+            tables.execute("drop table cosid_machine;")
+            with pytest.raises(MachineIdLostError):
+                await one.guard(0, now_ms=T0, mark_ms=T0)
+
+    async def test_a_damaged_row_is_named_and_never_guessed(self, tmp_path: Path) -> None:
+        tables = SqliteTables(tmp_path / "ids.db")
+        async with SqliteStore.from_url(tables.url) as store:
+            await store.create_schema()
+            tables.execute(
+                "insert into cosid_machine (name, namespace, machine_id, last_timestamp) "
+                "values ('dev.00000000', 'dev', 0, 'soon')"
+            )
+            one = store.machine_id_distributor(namespace="dev", instance_id="a")
+            assert (await one.distribute(1, now_ms=T0, latest_ms=FAR)).machine_id == 1
+            other = store.machine_id_distributor(namespace="dev", instance_id="b")
+            for call in (other.distribute(1, now_ms=T0, latest_ms=FAR), store.machines()):
+                with pytest.raises(CorruptMachineStateError, match=r"dev\.00000000.*'soon'"):
+                    await call
