@@ -6,6 +6,7 @@ import logging
 import random
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakKeyDictionary, ref
 
 import anyio
 
@@ -14,6 +15,7 @@ from ..errors import (
     ClockTooManyBackwardsError,
     CosIdError,
     ForkedError,
+    MachineIdInUseError,
     MachineIdLostError,
     MachineIdUnavailableError,
     StoreError,
@@ -48,10 +50,15 @@ class Issuer(Protocol):
         """No id was issued with a later time, in milliseconds since 1970."""
 
 
+_holders: Final[WeakKeyDictionary[MachineIdDistributor, ref[Keeper]]] = WeakKeyDictionary()
+"""Who was opened last on a distributor."""
+
+
 class Keeper(Component):
     """The store's side of a lease: its two ends, and the task that moves them on."""
 
     __slots__ = (
+        "__weakref__",
         "_changed",
         "_ends_at",
         "_failures",
@@ -122,6 +129,12 @@ class Keeper(Component):
 
     async def _start(self) -> None:
         self._reset()
+        holder = _holders.get(self.distributor)
+        other = holder() if holder is not None else None
+        if other is not None and other is not self and other._unusable is None:
+            # The distributor would find its own id, and both would use it.
+            raise MachineIdInUseError(repr(self.distributor), holder=repr(other))
+        _holders[self.distributor] = ref(self)
         await self.distributor.aopen()
         await self._take()
         self._start_watch()

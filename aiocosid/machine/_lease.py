@@ -42,7 +42,7 @@ class MachineIdLease(Keeper):
         issuers: the sequencers that stamp ids under it, by name.
     """
 
-    __slots__ = ("__weakref__", "_is_shared", "_users")
+    __slots__ = ("_is_shared", "_users")
 
     def __init__(
         self,

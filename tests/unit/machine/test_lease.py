@@ -12,6 +12,7 @@ from aiocosid.abc import InstanceId, MachineGrant, MachineIdDistributor
 from aiocosid.errors import (
     ClockTooManyBackwardsError,
     InvalidArgumentError,
+    MachineIdInUseError,
     MachineIdLostError,
     MachineIdOverflowError,
     MachineIdUnavailableError,
@@ -258,6 +259,19 @@ async def test_a_full_pool_is_an_error_at_once(clock: ManualClock) -> None:
                 raise AssertionError
         assert (caught.value.size, set(caught.value.holders)) == (2, {"i0", "i1"})
         group.cancel_scope.cancel()
+
+
+async def test_two_leases_on_one_distributor_are_refused(clock: ManualClock) -> None:
+    """It would find its own id for both; the first one goes on."""
+    link = Link(store_of(clock))
+    async with MachineIdLease(link, clock=clock) as lease:
+        with pytest.raises(MachineIdInUseError):
+            async with MachineIdLease(link, clock=clock):
+                raise AssertionError
+        assert lease.limit_ms() > 0
+        assert "revert" not in link.calls
+    async with MachineIdLease(link, clock=clock) as lease:
+        assert lease.machine_id == 0
 
 
 async def test_a_store_that_is_down_at_the_start(clock: ManualClock) -> None:
