@@ -270,6 +270,7 @@ async def test_two_leases_on_one_distributor_are_refused(clock: ManualClock) -> 
                 raise AssertionError
         assert lease.limit_ms() > 0
         assert "revert" not in link.calls
+    await clock.advance(0.001)
     async with MachineIdLease(link, clock=clock) as lease:
         assert lease.machine_id == 0
 
