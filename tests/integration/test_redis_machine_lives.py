@@ -175,6 +175,8 @@ async def test_replica_has_the_same(request: pytest.FixtureRequest, factory: str
     await asyncio.to_thread(wait_until, linked, "the replica follows", deadline=FAILOVER)
     async with RedisStore.from_url(master.url) as store:
         await check(store, "ns")
+        for text in ("a", "b"):
+            await take(store, "ns", text)
     assert master.call("WAIT", 1, 5000) == 1
     for suffix in ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen"):
         digests = [
@@ -183,7 +185,7 @@ async def test_replica_has_the_same(request: pytest.FixtureRequest, factory: str
         ]
         assert digests[0] == digests[1]
     async with RedisStore.from_url(replica.url) as store:
-        machine = machine_of(store, "ns", "a")
+        machine = machine_of(store, "ns", "c")
         for call in (
             machine.distribute(1, now_ms=T, latest_ms=FAR),
             machine.guard(0, now_ms=T, mark_ms=T),
