@@ -16,6 +16,7 @@ from .. import connect
 from ..abc import DEFAULT_NAMESPACE
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
 from ._exit import PROGRAM, ExitCode, printable, redacted
+from ._machines import register
 from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
@@ -216,3 +217,6 @@ def _write_measurement(found: Measurement) -> None:
     rows = [(what, f"{rate:,.0f}", f"{1e9 / rate:,.1f}") for what, rate in rates.items()]
     write_table(("", "per second", "ns each"), rows)
     write(f"one next_id() takes {found.next_id_ratio:.2f} times as long as an empty call\n")
+
+
+register(app)

@@ -16,6 +16,7 @@ from ..errors import (
     CosIdError,
     IdOverflowError,
     InvalidArgumentError,
+    LayoutExpiredError,
     MissingExtraError,
     StoreError,
     StoreRolledBackError,
@@ -44,7 +45,7 @@ class ExitCode(IntEnum):
     """What a script is told; a code never changes its meaning."""
 
     OK = 0
-    FAILED = 1  # none of the others: the output cannot be written, or a bug
+    FAILED = 1  # none of the others: the output cannot be written, the answer was no, or a bug
     USAGE = 2  # click's own code
     UNAVAILABLE = 3
     REFUSED = 4
@@ -70,7 +71,7 @@ def code_of(error: CosIdError) -> ExitCode:
     match error:
         case InvalidArgumentError() | MissingExtraError():
             return ExitCode.USAGE
-        case IdOverflowError() | StoreRolledBackError():
+        case IdOverflowError() | LayoutExpiredError() | StoreRolledBackError():
             return ExitCode.USED_UP
         case _ if error.retryable:
             return ExitCode.UNAVAILABLE

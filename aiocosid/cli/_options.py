@@ -11,12 +11,16 @@ __all__ = (
     "DEFAULT_STORE",
     "DEFAULT_TIMEOUT",
     "STORE_VARIABLE",
+    "AnyMachineNamespace",
     "AnyNamespace",
+    "Layout",
+    "MachineNamespace",
     "Name",
     "Namespace",
     "Seconds",
     "StoreUrl",
     "Timeout",
+    "Zone",
 )
 
 STORE_VARIABLE: Final = "AIOCOSID_STORE"
@@ -38,7 +42,8 @@ StoreUrl = Annotated[
         "--store",
         envvar=STORE_VARIABLE,
         metavar="URL",
-        help="Where the counters lie: sqlite:///ids.db, redis://..., postgresql://..., memory://",
+        help="Where counters and machine ids lie: sqlite:///ids.db, redis://..., "
+        "postgresql://..., memory://",
     ),
 ]
 
@@ -46,6 +51,32 @@ Namespace = Annotated[str, typer.Option("--namespace", help="The counter's names
 
 AnyNamespace = Annotated[
     str | None, typer.Option("--namespace", help="Only counters of this namespace; all without it.")
+]
+
+MachineNamespace = Annotated[
+    str, typer.Option("--namespace", help="The namespace of the machine ids.")
+]
+
+AnyMachineNamespace = Annotated[
+    str | None,
+    typer.Option("--namespace", help="Only machine ids of this namespace; all without it."),
+]
+
+Layout = Annotated[
+    str,
+    typer.Option(
+        "--layout", metavar="NAME", help="How the id is put together; a wrong name lists all."
+    ),
+]
+
+Zone = Annotated[
+    str | None,
+    typer.Option(
+        "--zone",
+        metavar="ZONE",
+        help="Of local time and friendly text, as Asia/Shanghai, +08:00 or UTC; without it local "
+        "time is the system's and friendly text is in UTC.",
+    ),
 ]
 
 Timeout = Annotated[

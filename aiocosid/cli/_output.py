@@ -27,10 +27,12 @@ __all__ = (
     "TableFormat",
     "TextFormat",
     "progress_bar",
+    "time_text",
     "write",
     "write_counters",
     "write_ids",
     "write_json",
+    "write_list",
     "write_table",
 )
 
@@ -88,7 +90,20 @@ def write_ids(segments: Iterable[range], layout: TextFormat) -> None:
     write("]\n")
 
 
-def _chunks(segment: range) -> Iterator[range]:
+def write_list(ids: Sequence[int], layout: TextFormat) -> None:
+    """Write ids that are all there: one a line, or as a JSON array.
+
+    Raises:
+        OutputError: standard output takes no more.
+    """
+    if layout is TextFormat.JSON:
+        write_json(ids)
+        return
+    for chunk in _chunks(ids):
+        write("\n".join(map(str, chunk)) + "\n")
+
+
+def _chunks(segment: Sequence[int]) -> Iterator[Sequence[int]]:
     return (segment[start : start + CHUNK] for start in range(0, len(segment), CHUNK))
 
 
@@ -111,6 +126,11 @@ def write_counters(counters: Sequence[Counter], layout: TableFormat) -> None:
     write_table(("counter", "last max id", "last fetch (UTC)"), rows)
 
 
+def time_text(ms: int) -> str:
+    """Return a unix time in milliseconds to the second, in UTC; ``-`` for none."""
+    return "-" if ms < 0 else _time(ms // 1000)
+
+
 def _time(seconds: int | None) -> str:
     if seconds is None:
         return "-"
@@ -129,8 +149,15 @@ def write_json(value: object) -> None:
     write(json.dumps(value) + "\n")
 
 
-def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a table; the first column holds text, the others numbers.  Nothing is ever cut off.
+def write_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[int] = (0,)
+) -> None:
+    """Write a table.  Nothing is ever cut off.
+
+    Args:
+        columns: the headings.
+        rows: the cells.
+        left: which columns hold text; the others hold numbers and times.
 
     Raises:
         OutputError: standard output takes no more.
@@ -140,7 +167,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     console = Console(file=drawn, width=None if sys.stdout.isatty() else UNBOUNDED)
     table = Table()
     for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index else "left", overflow="fold")
+        table.add_column(column, justify="left" if index in left else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))  # Text: a name with [brackets] is no markup
     console.print(table)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
 from .. import open_store
 from ..errors import StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
     from ..abc import Store
@@ -75,6 +75,20 @@ class Session:
                 raise StoreUnavailableError(self._kind, reason) from error
 
         return self._runner.run(bounded())
+
+    def run(
+        self,
+        function: Callable[_P, Coroutine[Any, Any, _T]],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
+    ) -> _T:
+        """Await what calls the store with deadlines of its own.
+
+        Raises:
+            CosIdError: as the function says.
+            KeyboardInterrupt: Ctrl-C.
+        """
+        return self._runner.run(function(*args, **kwargs))
 
     def __enter__(self) -> Self:
         """Return the session; it is open already."""

@@ -5,8 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from aiocosid.abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Counter, IdSegmentDistributor, Store
+from aiocosid.abc import (
+    DEFAULT_GUARD_INTERVAL,
+    DEFAULT_NAMESPACE,
+    DEFAULT_SAFE_GUARD,
+    DEFAULT_STEP,
+    Counter,
+    IdSegmentDistributor,
+    InstanceId,
+    Machine,
+    MachineGrant,
+    Store,
+)
 from aiocosid.errors import CosIdError
+from aiocosid.stores.memory import MemoryMachineIdDistributor, MemoryStore
 
 
 class ScriptedDistributor(IdSegmentDistributor):
@@ -25,6 +37,20 @@ class ScriptedDistributor(IdSegmentDistributor):
         self._script.closed.append("distributor")
 
 
+class ScriptedMachines(MemoryMachineIdDistributor):
+    """Hands out machine ids, unless the store's script has an error for this call."""
+
+    store = "redis"
+
+    def __init__(self, store: ScriptedStore, namespace: str) -> None:
+        super().__init__(namespace=namespace, memory=store.memory)
+        self._script = store
+
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        await self._script.answer()
+        return await super().distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
+
+
 class ScriptedStore(Store):
     """One counter, and a list of what goes wrong.
 
@@ -34,6 +60,9 @@ class ScriptedStore(Store):
         steps: what the distributor was asked for.
         closed: what was closed, in order.
         held: what `counters` returns.
+        known: what `machines` returns, one list a call; the last one again and again.
+        reverted: which machine ids were taken from their owners.
+        memory: where the machine ids lie that are handed out.
         silent: whether it never answers.
         stuck: whether it never ends closing.
     """
@@ -44,6 +73,9 @@ class ScriptedStore(Store):
         self.steps: list[int] = []
         self.closed: list[str] = []
         self.held: list[Counter] = []
+        self.known: list[list[Machine]] = [[]]
+        self.reverted: list[tuple[str, int]] = []
+        self.memory = MemoryStore()
         self.silent = False
         self.stuck = False
         self._max_id = 0
@@ -67,6 +99,24 @@ class ScriptedStore(Store):
         step: int = DEFAULT_STEP,
     ) -> ScriptedDistributor:
         return ScriptedDistributor(self, namespace, name, step)
+
+    def machine_id_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> ScriptedMachines:
+        return ScriptedMachines(self, namespace)
+
+    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
+        await self.answer()
+        return self.known[0] if len(self.known) == 1 else self.known.pop(0)
+
+    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+        await self.answer()
+        self.reverted.append((namespace, machine_id))
 
     async def create_schema(self) -> None:
         await self.answer()

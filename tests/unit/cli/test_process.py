@@ -47,7 +47,8 @@ def test_help_lists_the_commands() -> None:
     """The help is complete, and ends with the exit codes."""
     done = run("--help")
     assert (done.returncode, done.stderr) == (0, "")
-    for word in ("next", "init", "inspect", "set-floor", "bench", "Exit codes"):
+    commands = ("next", "init", "inspect", "set-floor", "bench", "machines", "parse", "snowflake")
+    for word in (*commands, "Exit codes"):
         assert word in done.stdout
 
 

@@ -8,8 +8,15 @@ from ._doubles import ScriptedStore
 
 EVERY_COMMAND = pytest.mark.parametrize(
     "words",
-    [("next", "a"), ("init",), ("inspect",), ("set-floor", "a", "--above", 1)],
-    ids=lambda words: words[0],
+    [
+        ("next", "a"),
+        ("init",),
+        ("inspect",),
+        ("set-floor", "a", "--above", 1),
+        ("machines", "list"),
+        ("snowflake",),
+    ],
+    ids=lambda words: " ".join(words[:2]) if words[0] == "machines" else words[0],
 )
 SECRET_URL = "redis://user:s3cr3t@host/0?password=s3cr3t"  # noqa: S105 - it must not be shown
 

@@ -1,0 +1,199 @@
+"""The commands about machine ids and the ids that are made with them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..abc import DEFAULT_NAMESPACE
+from ..errors import InvalidArgumentError
+from ..machine import MachineIdLease
+from ..snowflake import SnowflakeId
+from ._exit import ExitCode, one_line, printable
+from ._options import (
+    DEFAULT_STORE,
+    DEFAULT_TIMEOUT,
+    AnyMachineNamespace,
+    Layout,
+    MachineNamespace,
+    StoreUrl,
+    Timeout,
+    Zone,
+)
+from ._output import TableFormat, TextFormat, time_text, write, write_json, write_list, write_table
+from ._parts import DEFAULT_LAYOUT, layout_of, parsed
+from ._session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..abc import Machine, Store
+    from ..snowflake import SnowflakeLayout
+
+__all__ = ("register",)
+
+machines = typer.Typer(help="The machine ids of a store: who holds which.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to the program."""
+    app.add_typer(machines, name="machines")
+    app.command()(parse)
+    app.command()(snowflake)
+
+
+@machines.command("list")
+def list_(
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    namespace: AnyMachineNamespace = None,
+    layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Show the machine ids that were ever handed out, and who holds them."""
+    with Session(store, timeout=timeout) as session:
+        found = session.call(session.store.machines, namespace=namespace)
+    if layout is TableFormat.JSON:
+        write_json([{**asdict(each), "free": not each.instance_id} for each in found])
+    elif found:
+        write_table(_COLUMNS, map(_row, found), left=(0, 2))
+    else:
+        write("no machine ids\n")
+
+
+_COLUMNS = (
+    "namespace",
+    "machine id",
+    "instance",
+    "last sign of life (UTC)",
+    "mark (UTC)",
+    "stable",
+    "free",
+)
+
+
+def _row(each: Machine) -> Sequence[str]:
+    return (
+        printable(each.namespace),
+        str(each.machine_id),
+        printable(each.instance_id) or "-",
+        time_text(each.last_timestamp_ms),
+        time_text(each.mark_ms),
+        "yes" if each.stable else "no",
+        "no" if each.instance_id else "yes",
+    )
+
+
+@machines.command()
+def revert(
+    machine_id: Annotated[int, typer.Argument(min=0, help="The machine id.")],
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    namespace: MachineNamespace = DEFAULT_NAMESPACE,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Take a machine id from its owner, so that another instance may have it.
+
+    The owner must not run any more: an owner that does, and is CosId's, makes the ids that the next
+    one makes.  For one that died and was stable; others are found free after the safe guard.
+    """
+    if not yes and not _is_terminal():
+        expected = "given where nobody can be asked; the owner must not run any more"
+        raise InvalidArgumentError("--yes", yes, expected=expected)
+    with Session(store, timeout=timeout) as session:
+        owner = _owner(session, namespace, machine_id)
+        who = f"machine id {machine_id} of namespace {printable(namespace)}"
+        if not yes:
+            if not _is_wanted(who, owner):
+                write(f"{who} stays with {printable(owner.instance_id)}\n")
+                raise typer.Exit(ExitCode.FAILED)
+            # Somebody may have thought about it for long.
+            if _owner(session, namespace, machine_id).instance_id != owner.instance_id:
+                expected = "held by the same instance as before you were asked"
+                raise InvalidArgumentError("machine_id", machine_id, expected=expected)
+        session.call(session.store.revert_machine, namespace=namespace, machine_id=machine_id)
+    write(f"{who} is free; {printable(owner.instance_id)} held it\n")
+
+
+def _owner(session: Session, namespace: str, machine_id: int) -> Machine:
+    for each in session.call(session.store.machines, namespace=namespace):
+        if each.machine_id == machine_id and each.instance_id:
+            return each
+    expected = f"one that somebody holds in namespace {namespace!r}"
+    raise InvalidArgumentError("machine_id", machine_id, expected=expected)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _is_wanted(who: str, owner: Machine) -> bool:
+    stable = ", which is stable" if owner.stable else ""
+    # Not typer.confirm: a part of its question goes to standard output.
+    typer.echo(
+        f"{who} is held by {one_line(owner.instance_id)}{stable}; its last sign of life was at "
+        f"{time_text(owner.last_timestamp_ms)} UTC.\n"
+        "It must not run any more, or its ids may be made a second time by the next owner.\n"
+        "Take the machine id from it? [y/N] ",
+        err=True,
+        nl=False,
+    )
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def parse(
+    id_: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="A number, friendly text, or CosIdGenerator's text."),
+    ],
+    *,
+    layout: Layout = DEFAULT_LAYOUT,
+    zone: Zone = None,
+    form: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+) -> None:
+    """Show what an id says: when it was made, by which machine, and its sequence.
+
+    Any number within the bits can be read, so a wrong layout is not noticed.
+    """
+    found = parsed(id_, layout, zone)
+    if form is TableFormat.JSON:
+        write_json(asdict(found))
+    else:
+        write_table(("", "value"), found.rows(), left=(0, 1))
+
+
+def snowflake(
+    *,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many ids.")] = 1,
+    store: StoreUrl = DEFAULT_STORE,
+    layout: Layout = DEFAULT_LAYOUT,
+    namespace: MachineNamespace = DEFAULT_NAMESPACE,
+    form: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Print Snowflake ids, made with a machine id that is leased from the store and given back.
+
+    All of them, or none.
+    """
+    chosen = layout_of(layout)
+    with Session(store, timeout=timeout) as session:
+        ids = session.run(_taken, session.store, namespace, chosen, count, timeout)
+    write_list(ids, form)
+
+
+async def _taken(
+    store: Store, namespace: str, layout: SnowflakeLayout, count: int, patience: float
+) -> list[int]:
+    lease = MachineIdLease(
+        store.machine_id_distributor(namespace=namespace),
+        bits=layout.machine_bits,
+        start_timeout=patience,
+        call_timeout=patience,
+        close_timeout=patience,
+    )
+    async with SnowflakeId(lease, layout=layout, wait_timeout=patience) as generator:
+        return await generator.next_ids(count)

@@ -1,0 +1,177 @@
+"""What an id says, whatever it is written as."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ..errors import InvalidArgumentError, InvalidIdError
+from ..snowflake import (
+    LAYOUTS,
+    RADIX36,
+    RADIX62,
+    CosIdFriendlyText,
+    FriendlyText,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..snowflake import SnowflakeLayout
+
+__all__ = ("DEFAULT_LAYOUT", "Parsed", "layout_of", "parsed")
+
+DEFAULT_LAYOUT: Final = "cosid-ms"
+
+TEXTS: Final = {"cosid-radix62": RADIX62, "cosid-radix36": RADIX36}
+"""CosIdGenerator's, whose ids are no numbers."""
+
+NUMBER: Final = re.compile(r"[0-9]{1,19}")
+FRIENDLY_ZONE: Final = "UTC"
+"""The zone of friendly text where none is given: the same on every host."""
+
+UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """What an id says.
+
+    Attributes:
+        layout: the name of the layout that it was read with.
+        id: the number; None for CosIdGenerator's, which fit no int64.
+        text: CosIdGenerator's text; None for a number.
+        timestamp_ms: when its tick began, unix time in milliseconds.
+        utc: the same in UTC, ISO 8601.
+        local: the same in the zone that was asked for, or else in the system's.
+        machine_id: which machine made it.
+        region: the upper part of the machine id, in a layout that has regions.
+        worker: the lower part of it.
+        sequence: its number in the tick and machine.
+        friendly: the friendly text in the zone that was asked for, or else in UTC; None where its
+            local time occurs twice.
+        zone: the zone of the friendly text.
+    """
+
+    layout: str
+    id: int | None
+    text: str | None
+    timestamp_ms: int
+    utc: str
+    local: str
+    machine_id: int
+    region: int | None
+    worker: int | None
+    sequence: int
+    friendly: str | None
+    zone: str
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Give the lines of a table; what the layout does not have is left out."""
+        yield "layout", self.layout
+        for name, value in (("id", self.id), ("text", self.text)):
+            if value is not None:
+                yield name, str(value)
+        yield "UTC", self.utc
+        yield "local", self.local
+        yield "timestamp in ms", str(self.timestamp_ms)
+        yield "machine id", str(self.machine_id)
+        for name, part in (("region", self.region), ("worker", self.worker)):
+            if part is not None:
+                yield name, str(part)
+        yield "sequence", str(self.sequence)
+        yield f"friendly text ({self.zone})", self.friendly or "- (that local time occurs twice)"
+
+
+def layout_of(name: str) -> SnowflakeLayout:
+    """Return a ready-made layout.
+
+    Raises:
+        InvalidArgumentError: there is none of that name.
+    """
+    if name not in LAYOUTS:
+        expected = f"one of {', '.join(LAYOUTS)}"
+        raise InvalidArgumentError("layout", name, expected=expected)
+    return LAYOUTS[name]
+
+
+def parsed(text: str, layout: str, zone: str | None) -> Parsed:
+    """Read an id: a number, friendly text, or with its layout CosIdGenerator's text.
+
+    Args:
+        text: the id.
+        layout: the name of a ready-made layout, or of one of CosIdGenerator's texts.
+        zone: of local time and friendly text; None for the system's and UTC.
+
+    Raises:
+        InvalidIdError: it is no id of the layout.
+        InvalidArgumentError: the layout or the zone is unknown.
+    """
+    if layout in TEXTS:
+        return _text(text, layout, zone)
+    if layout not in LAYOUTS:
+        expected = f"one of {', '.join((*LAYOUTS, *TEXTS))}"
+        raise InvalidArgumentError("layout", layout, expected=expected)
+    return _number(text, LAYOUTS[layout], zone)
+
+
+def _number(text: str, layout: SnowflakeLayout, zone: str | None) -> Parsed:
+    friendly = FriendlyText(layout, zone=zone or FRIENDLY_ZONE)
+    if "-" in text:
+        number = friendly.as_id(text)
+    elif NUMBER.fullmatch(text):
+        number = int(text)
+    else:
+        expected = f"digits, or friendly text; CosIdGenerator's need --layout {' or '.join(TEXTS)}"
+        raise InvalidIdError("id", text, expected=expected)
+    parts = layout.parse(number)
+    return Parsed(
+        layout=layout.name,
+        id=number,
+        text=None,
+        timestamp_ms=parts.timestamp_ms,
+        utc=_iso(parts.timestamp),
+        local=_iso(parts.timestamp.astimezone(friendly.zone if zone else None)),
+        machine_id=parts.machine_id,
+        region=parts.region,
+        worker=parts.worker,
+        sequence=parts.sequence,
+        friendly=_or_none(friendly.as_text, number),
+        zone=zone or FRIENDLY_ZONE,
+    )
+
+
+def _text(text: str, layout: str, zone: str | None) -> Parsed:
+    radix = TEXTS[layout]
+    friendly = CosIdFriendlyText(zone=zone or FRIENDLY_ZONE)
+    state = friendly.as_state(text) if "-" in text else radix.as_state(text)
+    moment = UNIX_EPOCH + timedelta(milliseconds=state.timestamp_ms)
+    return Parsed(
+        layout=layout,
+        id=None,
+        text=radix.as_text(state),
+        timestamp_ms=state.timestamp_ms,
+        utc=_iso(moment),
+        local=_iso(moment.astimezone(friendly.zone if zone else None)),
+        machine_id=state.machine_id,
+        region=None,
+        worker=None,
+        sequence=state.sequence,
+        friendly=_or_none(friendly.as_text, state),
+        zone=zone or FRIENDLY_ZONE,
+    )
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(sep=" ", timespec="milliseconds")
+
+
+def _or_none(write: Callable[[_T], str], what: _T) -> str | None:
+    try:
+        return write(what)
+    except InvalidIdError:  # its local time occurs twice
+        return None

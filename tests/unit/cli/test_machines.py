@@ -1,0 +1,155 @@
+"""``machines list`` and ``machines revert``."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+
+from aiocosid.abc import Machine
+from aiocosid.errors import CorruptMachineStateError
+from tests.command import Command
+
+from ._doubles import ScriptedStore
+
+WEB = Machine(
+    namespace="shop",
+    machine_id=3,
+    instance_id="web-3",
+    last_timestamp_ms=1_700_000_000_500,
+    mark_ms=1_700_000_090_500,
+    stable=True,
+)
+FREE = Machine(namespace="shop", machine_id=4, instance_id="", last_timestamp_ms=1_700_000_000_000)
+
+
+class Terminal(StringIO):
+    """Somebody who types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def cells(out: str, word: str) -> list[str]:
+    [row] = [line for line in out.splitlines() if word in line]
+    return [cell.strip() for cell in row.strip("│").split("│")]
+
+
+def test_a_row_a_machine_id(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """Who holds it, since when nothing was heard, and how far its ids may have come."""
+    scripted.known = [[WEB, FREE]]
+    out = aiocosid("machines", "list").out
+    assert cells(out, "web-3") == [
+        *("shop", "3", "web-3"),
+        *("2023-11-14 22:13:20", "2023-11-14 22:14:50", "yes", "no"),
+    ]
+    assert cells(out, " 4 ") == ["shop", "4", "-", "2023-11-14 22:13:20", "-", "no", "yes"]
+
+
+def test_json_has_the_names_of_the_library(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """One object a machine id, with the names that `aiocosid.abc.Machine` has, and ``free``."""
+    scripted.known = [[WEB, FREE]]
+    first, second = json.loads(aiocosid("machines", "list", "--format", "json").out)
+    assert first == {
+        "namespace": "shop",
+        "machine_id": 3,
+        "instance_id": "web-3",
+        "last_timestamp_ms": 1_700_000_000_500,
+        "mark_ms": 1_700_000_090_500,
+        "stable": True,
+        "free": False,
+    }
+    assert (second["instance_id"], second["mark_ms"], second["free"]) == ("", -1, True)
+
+
+def test_no_machine_ids(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """An empty store is no error: a sentence, or an empty array."""
+    assert aiocosid("machines", "list").out == "no machine ids\n"
+    assert json.loads(aiocosid("machines", "list", "--format", "json").out) == []
+
+
+def test_what_the_store_holds_is_only_text(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """An instance is neither markup nor a command to the terminal."""
+    scripted.known = [
+        [Machine(namespace="a", machine_id=0, instance_id="[red]\x1b[2J", last_timestamp_ms=2**62)]
+    ]
+    assert r"[red]\x1b[2J" in aiocosid("machines", "list").out
+
+
+def test_only_one_namespace(aiocosid: Command, namespace: str) -> None:
+    """--namespace leaves the others out."""
+    for name in (namespace, f"{namespace}x"):
+        aiocosid("snowflake", "--store", "memory:", "--namespace", name)
+    words = ("machines", "list", "--store", "memory:", "--format", "json")
+    [found] = json.loads(aiocosid(*words, "--namespace", namespace).out)
+    assert found["namespace"] == namespace
+    every = {each["namespace"] for each in json.loads(aiocosid(*words).out)}
+    assert {namespace, f"{namespace}x"} <= every
+
+
+def test_a_damaged_entry(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """It is the store's refusal, code 4, and names the place."""
+    scripted.script = [CorruptMachineStateError("redis", place="cosid:{a}:itc_idx", found="'x'")]
+    ended = aiocosid("machines", "list")
+    assert (ended.code, ended.out) == (4, "")
+    assert "cosid:{a}:itc_idx" in ended.err
+
+
+def test_revert_without_asking(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """--yes is for scripts; what was done is said."""
+    scripted.known = [[WEB, FREE]]
+    ended = aiocosid("machines", "revert", 3, "--namespace", "shop", "--yes")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == "machine id 3 of namespace shop is free; web-3 held it\n"
+    assert scripted.reverted == [("shop", 3)]
+
+
+def test_revert_asks_nobody_without_a_terminal(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """A script that forgot --yes changes nothing, and does not hang."""
+    scripted.known = [[WEB]]
+    ended = aiocosid("machines", "revert", 3)
+    assert (ended.code, ended.out, scripted.reverted) == (2, "", [])
+    assert "--yes" in ended.err
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])
+def test_revert_asks_on_a_terminal(
+    aiocosid: Command,
+    scripted: ScriptedStore,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    code: int,
+) -> None:
+    """It says who holds the id and that it must not run; only a yes is one, and Ctrl-D is a no."""
+    scripted.known = [[WEB]]
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    ended = aiocosid("machines", "revert", 3, "--namespace", "shop")
+    assert ended.code == code
+    assert scripted.reverted == ([("shop", 3)] if code == 0 else [])
+    assert "held by web-3, which is stable" in ended.err
+    assert "2023-11-14 22:13:20 UTC" in ended.err
+    assert "must not run" in ended.err
+    assert scripted.closed[-1] == "store"
+
+
+def test_revert_looks_again_after_the_answer(
+    aiocosid: Command, scripted: ScriptedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever took the id while somebody was thinking is not the one who was meant."""
+    other = Machine(namespace="shop", machine_id=3, instance_id="web-9", last_timestamp_ms=1)
+    scripted.known = [[WEB], [other]]
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    ended = aiocosid("machines", "revert", 3, "--namespace", "shop")
+    assert (ended.code, ended.out, scripted.reverted) == (2, "", [])
+
+
+@pytest.mark.parametrize("machine_id", [4, 5, -1, "three"])
+def test_revert_of_an_id_that_nobody_holds(
+    aiocosid: Command, scripted: ScriptedStore, machine_id: object
+) -> None:
+    """It is a mistake of the caller, and says so."""
+    scripted.known = [[WEB, FREE]]
+    ended = aiocosid("machines", "revert", machine_id, "--namespace", "shop", "--yes")
+    assert (ended.code, ended.out, scripted.reverted) == (2, "", [])
+    assert ended.err.startswith("aiocosid: error: ")

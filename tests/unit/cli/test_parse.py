@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.command import Command
+
+FRIENDLY = "20211228202301948-0-0"
+NUMBER = 266300479548424192  # CosId's own example in its documentation, with machine 0
+IN_SHANGHAI = ("--zone", "Asia/Shanghai")
+
+
+def told(aiocosid: Command, *words: object) -> dict[str, Any]:
+    ended = aiocosid("parse", *words, "--format", "json")
+    assert (ended.code, ended.err) == (0, "")
+    found: dict[str, Any] = json.loads(ended.out)
+    return found
+
+
+def test_all_parts_of_a_number(aiocosid: Command) -> None:
+    """Time in UTC and local time, machine id, sequence, friendly text."""
+    assert told(aiocosid, NUMBER, *IN_SHANGHAI) == {
+        "layout": "cosid-ms",
+        "id": NUMBER,
+        "text": None,
+        "timestamp_ms": 1_640_694_181_948,
+        "utc": "2021-12-28 12:23:01.948+00:00",
+        "local": "2021-12-28 20:23:01.948+08:00",
+        "machine_id": 0,
+        "region": None,
+        "worker": None,
+        "sequence": 0,
+        "friendly": FRIENDLY,
+        "zone": "Asia/Shanghai",
+    }
+
+
+def test_friendly_text_is_read_back(aiocosid: Command) -> None:
+    """What `parse` prints it takes, with the same zone; without one it is UTC on every host."""
+    assert told(aiocosid, FRIENDLY, *IN_SHANGHAI)["id"] == NUMBER
+    in_utc = told(aiocosid, NUMBER)
+    assert in_utc["friendly"] == "20211228122301948-0-0"
+    assert told(aiocosid, in_utc["friendly"]) == in_utc
+
+
+def test_local_time_is_the_systems(aiocosid: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `date` would tell it at that moment: winter time in winter."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        assert told(aiocosid, NUMBER)["local"] == "2021-12-28 13:23:01.948+01:00"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_table_leaves_out_what_is_not_there(aiocosid: Command) -> None:
+    """Regions only where the layout has them."""
+    out = aiocosid("parse", NUMBER).out
+    assert "region" not in out
+    assert str(NUMBER) in out
+    assert "friendly text (UTC)" in out
+
+
+def test_regions(aiocosid: Command) -> None:
+    """Twitter's data centre and worker are told apart."""
+    found = told(aiocosid, 5 << 17 | 7 << 12 | 9, "--layout", "twitter")
+    assert (found["machine_id"], found["region"], found["worker"], found["sequence"]) == (
+        *(5 << 5 | 7, 5, 7),
+        9,
+    )
+
+
+def test_a_local_time_that_occurs_twice(aiocosid: Command) -> None:
+    """The id is told all the same; only its friendly text would be ambiguous."""
+    clock_goes_back = "20211031003000000-0-0"
+    found = told(aiocosid, clock_goes_back)
+    found = told(aiocosid, found["id"], "--zone", "Europe/Berlin")
+    assert (found["friendly"], found["local"]) == (None, "2021-10-31 02:30:00.000+02:00")
+    assert "occurs twice" in aiocosid("parse", found["id"], "--zone", "Europe/Berlin").out
+
+
+@pytest.mark.parametrize("layout", ["cosid-radix62", "cosid-radix36"])
+def test_texts_of_cosid_generator(aiocosid: Command, layout: str) -> None:
+    """They need their layout; both are also read from friendly text."""
+    found = told(aiocosid, "20211228122301948-0000001-00002", "--layout", layout)
+    assert (found["id"], found["machine_id"], found["sequence"]) == (None, 1, 2)
+    assert len(found["text"]) == (15 if layout.endswith("62") else 17)
+    assert told(aiocosid, found["text"], "--layout", layout) == found
+
+
+def test_an_unknown_layout_lists_the_names(aiocosid: Command) -> None:
+    """A wrong name is answered with the right ones."""
+    ended = aiocosid("parse", NUMBER, "--layout", "snowflake")
+    assert (ended.code, ended.out) == (2, "")
+    for name in ("cosid-ms", "javascript-safe-s", "twitter", "sonyflake-v2", "cosid-radix62"):
+        assert name in ended.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("",),
+        ("x",),
+        (2**63,),
+        ("9" * 5000,),
+        ("1_000",),
+        ("٣",),
+        ("000000000000000",),
+        (FRIENDLY, "--layout", "cosid-s"),
+        ("20211328202301948-0-0",),
+        ("20211228202301948-1024-0",),
+        ("0Gt0", "--layout", "cosid-radix62"),
+        (NUMBER, "--zone", "Nowhere/At_all"),
+        (NUMBER, "--layout", "javascript-safe-ms"),
+        (NUMBER, "--format", "xml"),
+    ],
+    ids=lambda words: repr(words)[:40],
+)
+def test_what_is_no_id(aiocosid: Command, words: tuple[object, ...]) -> None:
+    """Code 2, one line, and nothing is printed on a guess."""
+    if words == ("000000000000000",):
+        assert told(aiocosid, *words)["id"] == 0  # digits are a number, however many
+        return
+    ended = aiocosid("parse", *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("aiocosid: error: ")
+    assert ended.err.count("\n") == 1

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from aiocosid.errors import StoreAuthenticationError
+from aiocosid.snowflake import COSID_MS, LAYOUTS
+from tests.command import Command
+
+from ._doubles import ScriptedStore
+
+
+def test_ids_rise_one_a_line(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """As many as asked for, from one machine id."""
+    ended = aiocosid("snowflake", "-n", 5)
+    ids = [int(line) for line in ended.out.split()]
+    assert (ended.code, ended.err, len(ids)) == (0, "", 5)
+    assert ids == sorted(set(ids))
+    assert {COSID_MS.parse(each).machine_id for each in ids} == {0}
+
+
+def test_one_id_is_the_default(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """Without -n it is one."""
+    assert len(aiocosid("snowflake").out.split()) == 1
+
+
+def test_json_is_one_array(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """A single document on a single line."""
+    ended = aiocosid("snowflake", "-n", 3, "--format", "json")
+    assert len(json.loads(ended.out)) == 3
+    assert ended.out.count("\n") == 1
+
+
+def test_more_ids_than_are_formatted_at_once(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """No id is lost or repeated between two chunks of text."""
+    ids = aiocosid("snowflake", "-n", 25_001).out.split()
+    assert len(set(ids)) == 25_001
+
+
+def test_the_machine_id_is_given_back(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """A hundred calls need one machine id, and the mark is no later than the last id."""
+    last = [int(aiocosid("snowflake").out) for _ in range(3)][-1]
+    [machine] = asyncio.run(scripted.memory.machines())
+    assert (machine.machine_id, machine.instance_id) == (0, "")
+    assert machine.mark_ms == COSID_MS.parse(last).timestamp_ms
+    assert scripted.closed == ["store"] * 3
+
+
+@pytest.mark.parametrize("name", [name for name in LAYOUTS if name != "uid-generator"])
+def test_every_layout(aiocosid: Command, scripted: ScriptedStore, name: str) -> None:
+    """The id is one of the layout."""
+    made = int(aiocosid("snowflake", "--layout", name).out)
+    assert LAYOUTS[name].parse(made).machine_id == 0
+
+
+def test_a_layout_that_has_ended(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """No id can be made any more: code 5, and what to do."""
+    ended = aiocosid("snowflake", "--layout", "uid-generator")
+    assert (ended.code, ended.out) == (5, "")
+    assert "uid-generator-spring" in ended.err
+
+
+def test_a_store_that_refuses(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """Its own error is the answer, without a second attempt."""
+    scripted.script = [StoreAuthenticationError("redis", "wrong password")]
+    ended = aiocosid("snowflake")
+    assert (ended.code, ended.out) == (4, "")
+    assert "wrong password" in ended.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-n", 0),
+        ("-n", 10_000_001),
+        ("--layout", "cosid"),
+        ("--layout", "cosid-radix62"),
+        ("--namespace", ""),
+        ("order",),
+    ],
+    ids=repr,
+)
+def test_bad_arguments(
+    aiocosid: Command, scripted: ScriptedStore, words: tuple[object, ...]
+) -> None:
+    """A mistake of the caller is code 2 and one line, and prints no id."""
+    ended = aiocosid("snowflake", *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("aiocosid: error: ")
+    assert ended.err.count("\n") == 1
