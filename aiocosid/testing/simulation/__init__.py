@@ -15,6 +15,8 @@ from ._cancellation import cancel_everywhere as cancel_everywhere
 from ._churn import ROUGH as ROUGH
 from ._churn import MakeGenerator as MakeGenerator
 from ._churn import churn as churn
+from ._clock import NodeClock as NodeClock
+from ._clock import WorldClock as WorldClock
 from ._errors import NothingLeftError as NothingLeftError
 from ._errors import SimulationError as SimulationError
 from ._faults import CALM as CALM
@@ -23,7 +25,6 @@ from ._ledger import Ledger as Ledger
 from ._link import Link as Link
 from ._loop import VirtualTimeLoop as VirtualTimeLoop
 from ._node import Node as Node
-from ._node import NodeClock as NodeClock
 from ._scenarios import SCENARIOS as SCENARIOS
 from ._trouble import ACTS as ACTS
 from ._trouble import trouble as trouble
@@ -53,6 +54,7 @@ __all__ = (
     "VirtualTimeLoop",
     "Witness",
     "World",
+    "WorldClock",
     "cancel_at",
     "cancel_everywhere",
     "churn",

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from math import floor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import anyio
-
-from ...abc import Clock
 from ...errors import BusyError
+from ._clock import NodeClock
 from ._faults import CALM, draw_between, draw_steps
 from ._link import Link
 from ._loop import PROCESS
@@ -18,55 +14,13 @@ from ._witness import Witness
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from contextlib import AbstractContextManager
 
     from ...abc import IdGenerator
     from ._faults import Faults
     from ._ledger import Parse
     from ._world import World
 
-__all__ = ("Node", "NodeClock")
-
-START_NS: Final = 1_700_000_000 * 10**9
-"""2023-11-14T22:13:20Z, as `ManualClock` begins."""
-
-NS: Final = 10**9
-NS_PER_MS: Final = 10**6
-
-
-class NodeClock(Clock):
-    """The clocks of one node, in virtual time."""
-
-    __slots__ = ("_node",)
-
-    def __init__(self, node: Node) -> None:
-        """Read the clocks of a node."""
-        self._node = node
-
-    def monotonic(self) -> float:
-        """Return seconds since the world began, as this node's oscillator counts them."""
-        return self._node._read()
-
-    def now_ms(self) -> int:
-        """Return the node's wall clock in milliseconds since 1970."""
-        return self._wall_ns() // NS_PER_MS
-
-    def wall_reader(self) -> Callable[[], int]:
-        """Return a function that reads the node's wall clock, in nanoseconds since 1970."""
-        return self._wall_ns
-
-    async def sleep(self, seconds: float) -> None:
-        """Suspend the calling task for so many seconds of this node."""
-        await asyncio.sleep(self._node._virtual(seconds))
-
-    def move_on_after(
-        self, seconds: float, *, shield: bool = False
-    ) -> AbstractContextManager[anyio.CancelScope]:
-        """Return a cancel scope that ends its block after so many seconds of this node."""
-        return anyio.move_on_after(self._node._virtual(seconds), shield=shield)
-
-    def _wall_ns(self) -> int:
-        return START_NS + floor((self._node._read() + self._node.skew) * NS)
+__all__ = ("Node",)
 
 
 class Node:
@@ -193,6 +147,14 @@ class Node:
         if self.is_up:
             self.world.note(self.name, "is stopped", f"for {seconds:.4f} s")
             self._stop_for(seconds)
+
+    def wake(self) -> None:
+        """Let a stopped process go on now, as by SIGCONT; a step that stalled ends first."""
+        process, world = self.process, self.world
+        if process.is_running or process.is_dead or self._lead:
+            return
+        process.stopped_until = world.time
+        self._go_on(process)
 
     def _stop_for(self, seconds: float) -> None:
         process, loop = self.process, self.world.loop

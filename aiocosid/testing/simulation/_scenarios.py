@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ...segment import SegmentChainId, SegmentId
+from ...snowflake import SnowflakeId, SnowflakeLayout
 from ...stores.memory import MemoryStore
 from ._cancellation import How, cancel_everywhere
 from ._churn import MakeGenerator, churn
@@ -21,7 +22,11 @@ __all__ = (
     "segment_chain_crashes",
     "segment_chain_faults",
     "segment_id_faults",
+    "snowflake_crashes",
+    "snowflake_faults",
 )
+
+COSID_EPOCH_MS: Final = 1_577_203_200_000  # CosId's own
 
 STEP: Final = 10  # ids: small, so that there are many trips to the store
 
@@ -81,6 +86,48 @@ async def segment_chain_cancelled(world: World) -> None:
         await node.process.has_ended.wait()
 
 
+LAYOUT: Final = SnowflakeLayout(41, 2, 4, "ms", COSID_EPOCH_MS)
+"""Four machine ids, which are soon used up, and sixteen ids a tick."""
+
+
+def snowflakes(store: MemoryStore, layout: SnowflakeLayout = LAYOUT) -> MakeGenerator:
+    """Make Snowflakes whose machine ids are leased from a store, for a few seconds."""
+
+    def make(node: Node) -> SnowflakeId:
+        machine = store.machine_id_distributor(
+            instance_id=node.process.name, safe_guard=6.0, interval=1.0
+        )
+        return SnowflakeId(node.link().machines(machine), layout=layout, clock=node.clock)
+
+    return make
+
+
+def parse(new_id: int) -> tuple[int, int]:
+    """Return the machine id and the time of an id in `LAYOUT`."""
+    parts = LAYOUT.parse(new_id)
+    return parts.machine_id, parts.timestamp_ms
+
+
+async def snowflake_faults(world: World) -> None:
+    """Snowflakes on a bad network, with clocks that are set, and stopped past their lease."""
+    store = MemoryStore(clock=world.clock)
+    await churn(
+        world,
+        snowflakes(store),
+        acts=("pause", "cut", "step"),
+        longest=15.0,
+        recovery=12.0,
+        deadline=10.0,
+        parse=parse,
+    )
+
+
+async def snowflake_crashes(world: World) -> None:
+    """Snowflakes in processes that die and come back, on few machine ids."""
+    store = MemoryStore(clock=world.clock)
+    await churn(world, snowflakes(store), longest=15.0, recovery=20.0, deadline=10.0, parse=parse)
+
+
 SCENARIOS: Final[dict[str, Scenario]] = {
     scenario.__name__: scenario
     for scenario in (
@@ -88,6 +135,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         segment_chain_crashes,
         segment_chain_faults,
         segment_id_faults,
+        snowflake_crashes,
+        snowflake_faults,
     )
 }
 """By the name that the command line knows."""

@@ -57,7 +57,9 @@ async def trouble(
 
 def _mend(node: Node) -> None:
     _heal(node.links)
-    if not node.is_up:
+    if node.is_up:
+        node.wake()
+    else:
         node.start()
 
 

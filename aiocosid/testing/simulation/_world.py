@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...errors import BusyError
+from ._clock import WorldClock
 from ._errors import NothingLeftError, SimulationError
 from ._faults import CALM, Faults
 from ._ledger import Ledger
@@ -66,6 +67,7 @@ class World:
         seed: the seed.
         rng: draws everything, also for the scenario.
         loop: the event loop.
+        clock: a clock that is right, for stores that tell the time by themselves.
         ledger: the ids that were handed out.
         errors: how often each error was raised to a caller.
         nodes: the nodes, in their order.
@@ -84,6 +86,7 @@ class World:
         self.seed = seed
         self.rng = random.Random(seed)  # noqa: S311 - it has to be repeatable
         self.loop = VirtualTimeLoop(self.rng if shuffle else None)
+        self.clock = WorldClock(self.loop)
         self.ledger = Ledger(self.fail)
         self.errors: Counter[str] = Counter()
         self.nodes: list[Node] = []

@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 from collections.abc import Awaitable, Callable
+from itertools import count
 
 import pytest
 
@@ -52,14 +53,14 @@ def test_the_global_random_is_part_of_the_seed_and_is_put_back() -> None:
     drawn: list[float] = []
 
     async def scenario(_: World) -> None:
-        drawn.append(random.random())
+        drawn.append(random.random())  # noqa: S311 - the global one is the point
 
     random.seed(42)
-    expected = random.random()
+    expected = random.random()  # noqa: S311 - as above
     random.seed(42)
     simulate(scenario, [1, 1, 2])
     assert drawn[0] == drawn[1] != drawn[2]
-    assert random.random() == expected
+    assert random.random() == expected  # noqa: S311 - as above
 
 
 def test_a_world_is_used_once() -> None:
@@ -115,6 +116,18 @@ def test_an_exception_that_nobody_sees_is_an_error() -> None:
         await world.sleep(2)
 
     assert "ZeroDivisionError" in refused(scenario).reason
+
+
+def test_a_process_that_spins_ends_the_run() -> None:
+    async def main(_: Node) -> None:
+        for _turn in count():
+            await asyncio.sleep(0)
+
+    async def scenario(world: World) -> None:
+        world.node(main)
+        await world.sleep(1)
+
+    assert "somebody spins; these wait: world: scenario, a#1: a#1 main" in refused(scenario).reason
 
 
 # Processes
@@ -182,6 +195,22 @@ def test_two_pauses_last_until_the_later_one_ends() -> None:
     run(scenario)
 
 
+def test_a_stopped_process_can_be_woken() -> None:
+    async def main(node: Node) -> None:
+        await node.clock.sleep(1)
+        assert node.world.time == 2
+
+    async def scenario(world: World) -> None:
+        node = world.node(main)
+        await world.sleep(0.5)
+        node.pause(60)
+        await world.sleep(1.5)
+        node.wake()
+        await node.process.has_ended.wait()
+
+    run(scenario)
+
+
 def test_a_process_that_is_told_to_stop_cleans_up() -> None:
     did: list[float] = []
 
@@ -213,9 +242,10 @@ def test_a_node_runs_one_process() -> None:
 
 
 def test_each_step_may_be_the_one_at_which_it_is_stopped() -> None:
-    async def main(_: Node) -> None:
+    async def main(node: Node) -> None:
         for _ in range(100):
             await asyncio.sleep(0)
+        assert node.lives == 1
 
     async def scenario(world: World) -> None:
         faults = Faults(pause=0.1, paused=(1.0, 1.0 + 1e-9))
