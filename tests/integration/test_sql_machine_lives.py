@@ -1,0 +1,274 @@
+"""Machine ids on SQLite and PostgreSQL in many processes: started at once, forked, killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from aiocosid import open_store
+from tests.script import run_python
+from tests.servers import PostgresServer
+
+from ._machine_tables import PostgresTables, SqliteTables, Tables
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
+    """The tables of one database after the other."""
+    tables: Tables
+    if request.param == "sqlite":
+        tables = SqliteTables(tmp_path / "ids.db")
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres")
+        tables = PostgresTables(server, request.getfixturevalue("postgres_database"))
+    asyncio.run(tables.prepare())
+    return tables
+
+
+def test_fifty_instances_in_ten_processes(tables: Tables) -> None:
+    """All at once, from nothing: fifty different ids, and none was skipped."""
+    with ThreadPoolExecutor(10) as pool:
+        told = list(pool.map(lambda i: run_python(MANY, tables.url, f"{i}"), range(10)))
+    ids = [each for process in told for each in process]
+    assert sorted(ids) == list(range(50))
+    assert sorted(row["machine_id"] for row in tables.rows()) == list(range(50))
+
+
+@pytest.mark.parametrize("stable", ["", "stable"])
+@pytest.mark.parametrize("step", ["look", "take", "insert", "guard", "revert"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_at_any_step(tables: Tables, step: str, when: str, stable: str) -> None:
+    """A kill -9 beside any statement loses nothing for ever.
+
+    The instance finds its own again, and once it is silent for good others get all four; only a
+    stable one's stays its own.
+    """
+    asyncio.run(_give_one_back(tables.url))
+    arguments = (tables.url, step, when, stable)
+    killed = subprocess.run([sys.executable, "-c", VICTIM, *arguments], check=False, timeout=60)
+    assert killed.returncode == -9
+    held = [row["machine_id"] for row in tables.rows() if row["instance_id"] == "victim"]
+    holds = {"look": (0, 0), "take": (0, 1), "insert": (0, 1), "guard": (1, 1)}
+    assert len(held) == holds.get(step, (1, bool(stable)))[when == "after"]
+    tables.execute("update cosid_machine set last_timestamp = 1")
+    tables.execute("update aiocosid_machine set seen = 1")
+    kept = held if stable else []
+    others = asyncio.run(_take_all(tables.url, 4 - len(kept)))
+    assert sorted(others + kept) == [0, 1, 2, 3]
+
+
+async def _give_one_back(url: str) -> None:
+    """Leave one id that was given back, so that it is taken, unless the victim is to insert."""
+    async with open_store(url) as store:
+        one = store.machine_id_distributor(namespace="dev", instance_id="first")
+        await one.distribute(2, now_ms=NOW, latest_ms=NOW)
+        await one.revert(0, last_ms=NOW)
+
+
+async def _take_all(url: str, count: int) -> list[int]:
+    async with open_store(url) as store:
+        others = [
+            store.machine_id_distributor(namespace="dev", instance_id=f"other{i}")
+            for i in range(count)
+        ]
+        return [
+            (await each.distribute(2, now_ms=2 * NOW, latest_ms=4 * NOW)).machine_id
+            for each in others
+        ]
+
+
+@pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit(0)"])
+def test_a_forked_child(tables: Tables, ending: str) -> None:
+    """It is refused until it is opened anew, and is another instance then, unless told which."""
+    told = run_python(FORK.replace("ENDING", ending), tables.url)
+    assert told == {
+        "refused": ["ForkedError"] * 6,
+        "new instance": True,
+        "new id": True,
+        "same name": [told["parent"][1], True],
+        "parent": [0, 1],
+        "parent goes on": "None",
+        "parent of the same name": "MachineIdLostError",
+    }
+
+
+@pytest.mark.stress
+def test_two_thousand_lives_on_four_ids(tables: Tables, tmp_path: Path) -> None:
+    """Four processes take and give back five hundred times each: no id is lost, or held twice."""
+    with ThreadPoolExecutor(4) as pool:
+        told = list(pool.map(lambda i: _lives(tables.url, i, tmp_path), range(4)))
+    assert told == [500] * 4
+    assert [row["instance_id"] for row in tables.rows()] == [""] * 4
+    assert len(asyncio.run(_take_all(tables.url, 4))) == 4
+
+
+def _lives(url: str, number: int, folder: Path) -> int:
+    done = subprocess.run(
+        [sys.executable, "-c", LIVES, url, f"{number}", f"{folder}"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=110,
+    )
+    lived: int = json.loads(done.stdout)
+    return lived
+
+
+MANY = """
+import asyncio, json, sys
+from aiocosid import open_store
+
+async def main():
+    async with open_store(sys.argv[1]) as store:
+        made = [
+            store.machine_id_distributor(namespace="dev", instance_id=f"{sys.argv[2]}-{i}")
+            for i in range(5)
+        ]
+        grants = await asyncio.gather(
+            *(each.distribute(6, now_ms=1, latest_ms=2**53) for each in made)
+        )
+        print(json.dumps([grant.machine_id for grant in grants]))
+
+asyncio.run(main())
+"""
+
+# The clock of whoever asks is far behind, so that only the store's can tell that it lives.
+VICTIM = f"""
+import asyncio, os, signal, sys
+from aiocosid import open_store
+from aiocosid.abc import InstanceId
+from tests.integration._machine_tables import Tapped
+
+_, url, step, when, stable = sys.argv
+NOW = {NOW}
+
+async def main():
+    async with open_store(url) as store:
+        who = InstanceId("victim", stable=bool(stable))
+        one = store.machine_id_distributor(namespace="dev", instance_id=who)
+        due = getattr(one.machine_dialect, step)
+        if step == "insert":
+            other = store.machine_id_distributor(namespace="dev", instance_id="second")
+            await other.distribute(2, now_ms=NOW, latest_ms=NOW)
+
+        async def kill(statement):
+            if statement == due:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        Tapped.on(one, **{{when: kill}})
+        grant = await one.distribute(2, now_ms=NOW, latest_ms=NOW)
+        await one.guard(grant.machine_id, now_ms=NOW, mark_ms=NOW + 1)
+        await one.revert(grant.machine_id, last_ms=NOW)
+
+asyncio.run(main())
+"""
+
+FORK = """
+import asyncio, gc, json, os, sys, warnings
+from aiocosid import open_store
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: a fork beside threads
+url = sys.argv[1]
+NOW = 1_700_000_000_000
+
+async def outcome(awaitable):
+    try:
+        return str(await awaitable)
+    except Exception as exc:
+        return type(exc).__name__
+
+async def take(one):
+    return (await one.distribute(4, now_ms=NOW, latest_ms=2**53)).machine_id
+
+async def child(unique, named, store, before, ids):
+    refused = [await outcome(each) for each in (
+        take(unique), unique.guard(0, now_ms=NOW, mark_ms=NOW), unique.revert(0, last_ms=-1),
+        take(named), store.machines(), store.revert_machine(machine_id=0))]
+    gc.collect()
+    await store.aopen()
+    await unique.aopen()
+    await named.aopen()
+    new = await take(unique)
+    same = await named.distribute(4, now_ms=NOW, latest_ms=2**53)
+    told = {"refused": refused, "new instance": unique.instance_id != before,
+            "new id": new not in ids, "same name": [same.machine_id, same.floor_ms >= NOW + 5]}
+    await unique.revert(new, last_ms=-1)
+    await store.aclose()
+    return told
+
+async def main():
+    store = open_store(url)
+    unique = store.machine_id_distributor(namespace="dev")
+    named = store.machine_id_distributor(namespace="dev", instance_id="10.0.0.1:80")
+    ids = [await take(unique), await take(named)]
+    await named.guard(ids[1], now_ms=NOW, mark_ms=NOW + 5)
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        return theirs, unique, named, store, unique.instance_id, ids
+    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+    assert status == 0, status
+    after = {"parent": ids,
+        "parent goes on": await outcome(unique.guard(ids[0], now_ms=NOW, mark_ms=NOW)),
+        "parent of the same name": await outcome(named.guard(ids[1], now_ms=NOW, mark_ms=NOW))}
+    await store.aclose()
+    print(json.dumps(json.loads(os.read(ours, 10_000)) | after))
+
+runner = asyncio.Runner()
+forked = runner.run(main())
+if forked:
+    theirs, *objects = forked
+    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
+    ENDING
+runner.close()
+"""
+
+# Each id is held under a lock of the system, which a second holder would find taken; in the file
+# lies the last time that was used.
+LIVES = f"""
+import asyncio, fcntl, json, os, sys
+from aiocosid import open_store
+from aiocosid.errors import StoreUnavailableError
+
+url, number, folder = sys.argv[1:]
+NOW = {NOW}
+
+async def persist(call):
+    while True:
+        try:
+            return await call()
+        except StoreUnavailableError:
+            pass  # a lock of SQLite's that was not to be had in time
+
+async def main():
+    lived = 0
+    async with open_store(url) as store:
+        for life in range(500):
+            one = store.machine_id_distributor(namespace="dev", instance_id=f"{{number}}-{{life}}")
+            grant = await persist(lambda: one.distribute(2, now_ms=NOW, latest_ms=2**53))
+            mine = grant.machine_id
+            with open(os.path.join(folder, str(mine)), "a+") as held:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held.seek(0)
+                used = int(held.read() or -1)
+                assert 0 <= mine < 4 and grant.floor_ms >= used, (grant, used)
+                used = max(grant.floor_ms, NOW) + 1
+                await persist(lambda: one.guard(mine, now_ms=NOW, mark_ms=used + 60_000))
+                held.truncate(0)
+                held.write(str(used))
+            await persist(lambda: one.revert(mine, last_ms=used))
+            lived += 1
+    print(json.dumps(lived))
+
+asyncio.run(main())
+"""
