@@ -92,7 +92,7 @@ def test_a_forked_child(tables: Tables, ending: str) -> None:
     """It is refused until it is opened anew, and is another instance then, unless told which."""
     told = run_python(FORK.replace("ENDING", ending), tables.url)
     assert told == {
-        "refused": ["ForkedError"] * 6,
+        "refused": ["ForkedError"] * 8,
         "new instance": True,
         "new id": True,
         "same name": [told["parent"][1], True],
@@ -190,12 +190,14 @@ async def outcome(awaitable):
 async def take(one):
     return (await one.distribute(4, now_ms=NOW, latest_ms=2**53)).machine_id
 
-async def child(unique, named, store, before, ids):
+async def child(unique, named, store, before, ids, machines):
     refused = [await outcome(each) for each in (
         take(unique), unique.guard(0, now_ms=NOW, mark_ms=NOW), unique.revert(0, last_ms=-1),
         take(named), store.machines(), store.revert_machine(machine_id=0))]
     gc.collect()
     await store.aopen()
+    refused += [await outcome(take(each)) for each in (unique, named)]
+    assert await store.machines(namespace="cosid") == machines
     await unique.aopen()
     await named.aopen()
     new = await take(unique)
@@ -208,14 +210,15 @@ async def child(unique, named, store, before, ids):
 
 async def main():
     store = open_store(url)
-    unique = store.machine_id_distributor(namespace="dev")
-    named = store.machine_id_distributor(namespace="dev", instance_id="10.0.0.1:80")
+    unique = store.machine_id_distributor()
+    named = store.machine_id_distributor(instance_id="10.0.0.1:80")
     ids = [await take(unique), await take(named)]
     await named.guard(ids[1], now_ms=NOW, mark_ms=NOW + 5)
+    machines = await store.machines(namespace="cosid")
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
-        return theirs, unique, named, store, unique.instance_id, ids
+        return theirs, unique, named, store, unique.instance_id, ids, machines
     _, status = await asyncio.to_thread(os.waitpid, pid, 0)
     assert status == 0, status
     after = {"parent": ids,

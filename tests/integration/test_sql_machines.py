@@ -187,6 +187,7 @@ class TestWidths:
         tables.execute("update cosid_machine set name = 'dev.zero' where machine_id = 0")
         assert (await fleet.take(0)).machine_id == 0
         await fleet(0).guard(0, now_ms=T0, mark_ms=T0)
+        assert [(await fleet.take(number)).machine_id for number in (1, 2, 3)] == [1, 2, 3]
 
     async def test_wide_numbers(self, fleet: Fleet, tables: Tables) -> None:
         """More than eight digits are not cut off."""
@@ -262,6 +263,14 @@ class TestFloor:
         tables.set_clock(T0 + 2 * GUARD)
         floors = [await fleet.take(number) for number in range(10, 14)]
         assert floors[-1] == MachineGrant(3, T0 + 90)
+
+    async def test_a_clock_that_is_behind(self, fleet: Fleet, tables: Tables) -> None:
+        """Whoever takes an id, its stamp is not lowered: CosId's own defect (vectors 7 and 20)."""
+        await fleet.take(0, now=T0 + 100)
+        assert await fleet.take(0, now=T0) == MachineGrant(0, T0 + 100)
+        await fleet(0).revert(0, last_ms=T0 + 1)
+        assert await fleet.take(1, now=T0) == MachineGrant(0, T0 + 100)
+        assert tables.stamp(0) == T0 + 100
 
     async def test_a_late_one_only_if_there_is_no_other(self, fleet: Fleet) -> None:
         for number in range(4):
@@ -429,6 +438,32 @@ class TestRaces:
         assert await fleet.take(9) == MachineGrant(0, T0 + 777)
         with pytest.raises(MachineIdLostError):
             await fleet(0).guard(0, now_ms=T0, mark_ms=T0 + 999)
+
+    async def test_an_owner_that_wakes_up_in_time(self, fleet: Fleet, tables: Tables) -> None:
+        """Its stamp has changed since the look: the id stays its own."""
+        for number in range(4):
+            await fleet.take(number, now=T0 if number == 0 else T0 + 1)
+        tables.set_clock(T0 + GUARD)
+
+        async def wake(statement: str) -> None:
+            if statement == fleet.store.machine_distributor.machine_dialect.look:
+                await fleet(0).guard(0, now_ms=T0 + 1, mark_ms=T0 + 777)
+
+        Tapped.on(fleet(9), after=wake)
+        with pytest.raises(MachineIdOverflowError):
+            await fleet.take(9)
+        await fleet(0).guard(0, now_ms=T0 + 2, mark_ms=T0 + 999)
+
+    async def test_ones_own_call_was_faster(self, fleet: Fleet, tables: Tables) -> None:
+        """One that was given up, and took effect after the look: no second id."""
+
+        async def overtake(statement: str) -> None:
+            if statement == fleet.store.machine_distributor.machine_dialect.look:
+                await fleet.make(9).distribute(2, now_ms=T0, latest_ms=FAR)
+
+        Tapped.on(fleet(9), after=overtake)
+        assert (await fleet.take(9)).machine_id == 0
+        assert [row["machine_id"] for row in tables.rows()] == [0]
 
     async def test_always_too_late(self, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
         """It ends, in the store's own error."""
