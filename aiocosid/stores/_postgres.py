@@ -23,7 +23,7 @@ try:
 except ModuleNotFoundError as _exc:
     raise MissingExtraError("asyncpg", extra="postgres") from _exc
 
-__all__ = ("POSTGRES", "checked_url", "refused_url", "translated")
+__all__ = ("POSTGRES", "checked_url", "each_host", "refused_url", "translated")
 
 POSTGRES: Final = Dialect(
     # Bare CREATE TABLE IF NOT EXISTS fails for one of two that run it at once, and for a user who
@@ -106,6 +106,15 @@ def checked_url(url: str) -> str:
     if not all(_HOST.fullmatch(host) for host in hosts):
         raise refused_url()
     return url
+
+
+def each_host(url: str) -> list[str]:
+    """Return the URL once for each of its hosts, in their order."""
+    netloc = urlsplit(url).netloc
+    login, at, hosts = netloc.rpartition("@")
+    scheme, slashes, rest = url.partition("//")
+    before, after = f"{scheme}{slashes}{login}{at}", rest.removeprefix(netloc)
+    return [f"{before}{host}{after}" for host in hosts.split(",")]
 
 
 def refused_url() -> InvalidArgumentError:

@@ -9,15 +9,28 @@ from weakref import WeakSet
 
 import anyio
 
+from .. import _fork
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP
-from ..errors import InvalidArgumentError, MissingExtraError, StoreError, WrongLoopError
+from ..errors import (
+    ForkedError,
+    InvalidArgumentError,
+    MissingExtraError,
+    StoreError,
+    WrongLoopError,
+)
 from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor, running_asyncio_loop
-from ._postgres import POSTGRES, checked_url, refused_url, translated
+from ._postgres import POSTGRES, checked_url, each_host, refused_url, translated
 from ._sql import SqlIdSegmentDistributor, SqlStore
 
 try:
     import asyncpg
-    from asyncpg.exceptions import InterfaceError, PostgresError
+    from asyncpg.exceptions import (
+        CannotConnectNowError,
+        InterfaceError,
+        InternalClientError,
+        PostgresConnectionError,
+        PostgresError,
+    )
 except ModuleNotFoundError as _exc:
     raise MissingExtraError("asyncpg", extra="postgres") from _exc
 
@@ -29,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = ("PostgresIdSegmentDistributor", "PostgresStore")
 
 _CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
+_CONNECT_TIMEOUT: Final = 1.5  # seconds, for all hosts: below the 2 s of a generator's call
+_TEAR_TIMEOUT: Final = 0.5  # seconds; how long a server may take to stop a torn call
 _RELEASE_TIMEOUT: Final = 1.0  # seconds; how long a pool may take to clean a connection
 _MAX_CONNECTIONS: Final = 4  # of a pool of ours; what comes above waits its turn
 
@@ -135,10 +150,29 @@ class PostgresStore(SqlStore):
         return cls._on(_Own(checked_url(url)))
 
 
+# Refused, silent, unknown, cut off; starting; a standby where that is not wanted.
+_NEXT_HOST: Final = (
+    *(OSError, PostgresConnectionError),
+    *(CannotConnectNowError, InternalClientError),
+)
+
+
+async def _connected(url: str, **options: Any) -> Any:  # noqa: ANN401 - as the driver says it
+    """Connect to the first host that will do; the driver would stay with one that is silent."""
+    *others, last = each_host(url)
+    until = anyio.current_time() + _CONNECT_TIMEOUT
+    for left, host in zip(range(len(others) + 1, 1, -1), others, strict=True):
+        share = (until - anyio.current_time()) / left
+        with suppress(*_NEXT_HOST):
+            return await _driver.connect(host, timeout=share, **options)
+    return await _driver.connect(last, timeout=until - anyio.current_time(), **options)
+
+
 async def _fetch(label: str, pool: _Pool, statement: str, *values: Value) -> list[Row]:
+    generation = _fork.generation
     try:
         with anyio.fail_after(_CALL_TIMEOUT):
-            connection = await pool.acquire()
+            connection = await _acquired(label, pool)
             try:
                 rows: list[Row] = await connection.fetch(statement, *values)
             except PostgresError:
@@ -146,14 +180,37 @@ async def _fetch(label: str, pool: _Pool, statement: str, *values: Value) -> lis
                 await _release(pool, connection)
                 raise
             except BaseException:
-                # Torn: the answer may still come, and whoever got the connection next would wait
-                # for it.
-                connection.terminate()
+                # The answer may still come, and whoever got the connection next would wait for it.
+                if generation == _fork.generation:
+                    await _tear(connection)
+                else:
+                    _fork.abandoned.append(connection)
                 raise
             await _release(pool, connection)
             return rows
+    except ForkedError:
+        raise
     except Exception as exc:
         raise translated(label, exc) from exc
+
+
+async def _acquired(label: str, pool: _Pool) -> Any:  # noqa: ANN401 - a pool's own kind
+    generation = _fork.generation
+    connection = await pool.acquire()
+    if generation != _fork.generation:  # while it waited
+        _fork.abandoned.append(connection)
+        raise ForkedError(f"the connection to {label}")
+    return connection
+
+
+async def _tear(connection: Any) -> None:  # noqa: ANN401 - a pool's own kind
+    """Drop a connection under a call, and have the server stop it: it may wait for a lock."""
+    try:
+        with anyio.move_on_after(_TEAR_TIMEOUT, shield=True), suppress(Exception):
+            await connection.close()  # sends a request to cancel, and waits until it has worked
+    finally:
+        with suppress(InterfaceError):  # the pool has taken it back
+            connection.terminate()
 
 
 async def _release(pool: _Pool, connection: Any) -> None:  # noqa: ANN401 - a pool's own kind
@@ -216,6 +273,7 @@ class _Own(OwnExecutor[_Pool]):
     async def _connect(self) -> _Pool:
         return await _driver.create_pool(
             self._url,
+            connect=_connected,
             min_size=0,
             max_size=_MAX_CONNECTIONS,
             # A connection of PgBouncer's is another server session in every transaction.
