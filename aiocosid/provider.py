@@ -134,6 +134,7 @@ class IdProvider(Component):
     __slots__ = (
         "_asked",
         "_close_timeout",
+        "_floors",
         "_generators",
         "_instrument",
         "_opening",
@@ -160,6 +161,7 @@ class IdProvider(Component):
         self._instrument = instrument
         self._generators: dict[str, SegmentGenerator] = {}
         self._opening: dict[str, anyio.Event] = {}
+        self._floors: dict[str, int] = {}  # of generators that are gone, by name
         super().__init__(clock)
 
     async def segment_chain(
@@ -252,19 +254,27 @@ class IdProvider(Component):
         )
         options.setdefault("instrument", self._instrument)
         made: _G = kind(distributor, clock=self._clock, **options)
+        self._drop(name)
+        made._floor = self._floors.get(name)
         done = self._opening[name] = anyio.Event()
         # Among the others at once: a provider that closes now has to close this one too.
         self._generators[name] = made
         try:
             await made._open(self._root)
         except BaseException:
-            self._generators.pop(name, None)
+            self._drop(name)
             raise
         else:
             return made
         finally:
             del self._opening[name]
             done.set()
+
+    def _drop(self, name: str) -> None:
+        """Forget a generator, but not how far it has come: its successor must not go below."""
+        dropped = self._generators.pop(name, None)
+        if dropped is not None and dropped._floor is not None:
+            self._floors[name] = dropped._floor
 
     @property
     def close_timeout(self) -> float:
@@ -287,7 +297,9 @@ class IdProvider(Component):
             generator._retire(made)
 
     async def _drain(self) -> None:
-        generators, self._generators = tuple(self._generators.values()), {}
+        generators = tuple(self._generators.values())
+        for name in tuple(self._generators):
+            self._drop(name)
         async with anyio.create_task_group() as group:
             for generator in generators:
                 generator._root = None

@@ -39,6 +39,7 @@ class Stock(Component):
         "_fetched",
         "_fetches",
         "_flight",
+        "_floor",
         "_hungry",
         "_in_flight",
         "_landed",
@@ -69,6 +70,8 @@ class Stock(Component):
         self._distributor = distributor
         self._options = options
         self._pace = pace
+        # The last max id of all lives: a sound store answers above it.
+        self._floor: int | None = None
         self._timers: list[anyio.CancelScope] | None = None
         super().__init__(clock)
         self._reset()

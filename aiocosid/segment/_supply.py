@@ -140,7 +140,7 @@ class Supply(Stock):
         """Link what arrived, serve the waiters, put the rest in hand; answers as `_fetch` does."""
         if self._unusable is not None:
             return True  # closed meanwhile: the range is a gap
-        last = self._last_max_id
+        last = self._floor
         if last is not None and max_id < last + count:
             went_back = StoreRolledBackError(
                 self._distributor.store,
@@ -162,7 +162,7 @@ class Supply(Stock):
         now = self._clock.monotonic()
         starved = self._starved
         self._adapt(fetched.fetched_at, now)
-        self._last_max_id = fetched.max_id
+        self._last_max_id = self._floor = fetched.max_id
         self._last_error = None
         self._attempt = 0
         self._hungry = self._starved = False

@@ -236,6 +236,37 @@ async def test_a_generator_that_ended_is_replaced(clock: ManualClock) -> None:
         assert taken == list(range(1, 11))
 
 
+async def test_a_name_asked_for_again_repeats_no_id(clock: ManualClock) -> None:
+    """A new generator knows how far the last one had come, as long as the provider lives."""
+    store = Wrapping(AllSetBack)
+    AllSetBack.behind = 0
+    provider = connect(store, clock=clock)
+    async with provider as ids:
+        orders = await ids.segment("order", step=10)
+        await orders.next_ids(90)
+        AllSetBack.behind = 90
+        with pytest.raises(StoreRolledBackError):
+            await orders.next_id()
+        for _ in range(2):
+            with pytest.raises(StoreRolledBackError):
+                await ids.segment("order", step=10)
+    async with provider as ids:
+        with pytest.raises(StoreRolledBackError):
+            await ids.segment("order", step=10)
+        assert list(ids) == []
+        await store.set_floor(namespace="cosid", name="order", above=300)
+        assert await (await ids.segment("order", step=10)).next_id() == 211
+
+
+class AllSetBack(WrappedDistributor):
+    """The store lost writes: whoever asks it."""
+
+    behind = 0
+
+    async def next_max_id(self, step: int) -> int:
+        return await super().next_max_id(step) - self.behind
+
+
 async def test_a_name_that_could_not_be_opened_can_be_asked_for_again(clock: ManualClock) -> None:
     """The error goes to all who asked; nothing of the attempt stays."""
 

@@ -592,7 +592,7 @@ def on(kind: type[SegmentChainId]) -> Callable[[MemoryStore], IdGenerator]:
         (ClosesInCancelledScope, "test_closing_in_a_cancelled_scope", "ClosedError was due"),
         (OpensTwice, "test_opening_twice", "BusyError was due"),
         (OpensOnce, "test_opening_anew", "used up"),
-        (forgets, "test_opening_anew", "came after"),
+        (forgets, "test_opening_anew", "StoreRolledBackError"),
         (StartsNobody, "test_run_in_a_task_group", "start(run) returned None"),
         (OutlivesItsGroup, "test_run_in_a_cancelled_task_group", "ClosedError was due"),
     ],
