@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
@@ -160,12 +159,11 @@ _NEXT_HOST: Final = (
 async def _connected(url: str, **options: Any) -> Any:  # noqa: ANN401 - as the driver says it
     """Connect to the first host that will do; the driver would stay with one that is silent."""
     *others, last = each_host(url)
-    until = anyio.current_time() + _CONNECT_TIMEOUT
-    for left, host in zip(range(len(others) + 1, 1, -1), others, strict=True):
-        share = (until - anyio.current_time()) / left
+    share = _CONNECT_TIMEOUT / (len(others) + 1)
+    for host in others:
         with suppress(*_NEXT_HOST):
             return await _driver.connect(host, timeout=share, **options)
-    return await _driver.connect(last, timeout=until - anyio.current_time(), **options)
+    return await _driver.connect(last, timeout=share, **options)
 
 
 async def _fetch(label: str, pool: _Pool, statement: str, *values: Value) -> list[Row]:
@@ -295,13 +293,8 @@ class _Own(OwnExecutor[_Pool]):
             client.terminate()
 
     def _silence(self) -> None:
-        """Lead the parent's sockets nowhere, under the numbers by which destructors know them."""
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for connection in tuple(self._connections):
-            socket = connection._transport.get_extra_info("socket")
-            if socket is not None and socket.fileno() >= 0:
-                os.dup2(nowhere, socket.fileno())
-        os.close(nowhere)
+        connections = tuple(self._connections)
+        _fork.silence(each._transport.get_extra_info("socket") for each in connections)
         self._connections.clear()
 
 
