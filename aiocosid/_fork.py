@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 generation: int = 0
 """Counts the forks between this process and the one that imported the package."""
@@ -29,6 +32,19 @@ _owners: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 def watch(owner: _Forgetful) -> None:
     """Have ``owner._forget()`` called in every child forked from now on."""
     _owners.add(owner)
+
+
+def silence(sockets: Iterable[Any]) -> None:
+    """Lead the parent's sockets nowhere, under the numbers by which destructors know them.
+
+    Args:
+        sockets: what a transport's ``get_extra_info("socket")`` gave; None is passed over.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for socket in sockets:
+        if socket is not None and socket.fileno() >= 0:
+            os.dup2(nowhere, socket.fileno())
+    os.close(nowhere)
 
 
 def _after_fork_in_child() -> None:

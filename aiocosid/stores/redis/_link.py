@@ -31,7 +31,7 @@ from ._client import make_clients
 from ._url import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
 __all__ = ("BorrowedLink", "Link", "OwnedLink", "RedisClient")
 
@@ -107,6 +107,25 @@ class Session:
             for client in clients:
                 with contextlib.suppress(RedisError, OSError):
                     await _close(client)
+
+    def silence(self) -> None:
+        """Keep the connections from saying anything.  Runs in a forked child, first."""
+        _fork.silence(
+            connection._writer.get_extra_info("socket")
+            for client in self._clients
+            for connection in _connections(client)
+            if connection._writer is not None
+        )
+
+
+def _connections(client: Any) -> Iterator[Any]:  # noqa: ANN401 - one of the driver's
+    nodes = getattr(client, "nodes_manager", None)
+    if nodes is None:
+        yield from client.connection_pool._available_connections
+        yield from client.connection_pool._in_use_connections
+        return
+    for node in (*nodes.nodes_cache.values(), *nodes.startup_nodes.values()):
+        yield from node._connections
 
 
 async def _run(command: Callable[[Any], Coroutine[Any, Any, T]], client: Any) -> T:  # noqa: ANN401
@@ -281,5 +300,6 @@ class OwnedLink(Link):
     def _forget(self) -> None:
         # Kept, and not closed: the sockets are the parent's, and so is what watches them.
         if self._current is not None:
+            self._current.silence()
             _fork.abandoned.append(self._current)
             self._current = None
