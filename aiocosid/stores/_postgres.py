@@ -94,16 +94,19 @@ def checked_url(url: str) -> str:
     """
     try:
         parts = urlsplit(url)
+        hosts = parts.netloc.rpartition("@")[2].split(",")
     except (AttributeError, TypeError, ValueError):
         raise refused_url() from None
-    hosts = parts.netloc.rpartition("@")[2].split(",")
     if (
         parts.scheme not in {"postgres", "postgresql"}
+        or not url.partition(":")[2].startswith("//")
         or parts.fragment
         or "@" in parts.path + parts.query
     ):
         raise refused_url()
     if not all(_HOST.fullmatch(host) for host in hosts):
+        raise refused_url()
+    if len(hosts) > 1 and any(host[:1] in {"", ":"} for host in hosts):  # each would be localhost
         raise refused_url()
     return url
 

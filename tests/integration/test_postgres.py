@@ -254,9 +254,16 @@ class TestRefusals:
             "postgresql://me:qqq@host/db?sslmode=zzz",
             "redis://me:qqq@host/db",
             "me:qqq@host/db",
+            "postgresql:qqq/zzz",
+            "postgresql:/qqq/zzz",
+            "postgresql:host/qqq//zzz",
+            "postgresql://me:qqq@host,/zzz",
+            "postgresql://me:qqq@,host/zzz",
+            "postgresql://me:qqq@host,:5432/zzz",
+            None,
         ],
     )
-    async def test_wrong_urls(self, url: str) -> None:
+    async def test_wrong_urls(self, url: Any) -> None:
         """Refused with the right form, on creation or first use, without a word of the URL."""
         with pytest.raises(InvalidArgumentError, match="percent-encoded") as caught:
             await PostgresStore.from_url(url).counters()
