@@ -236,7 +236,7 @@ class IdSegmentDistributor(ABC):
             step: how many ids to reserve, at least 1.
 
         Raises:
-            InvalidArgumentError: ``step`` is below 1; nothing was written.
+            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was written.
             IdOverflowError: the counter would pass 2^63-1; nothing was written.
             StoreUnavailableError: the store cannot be reached or does not answer.
             StoreError: the store refuses (rights, missing table, no integer, went backwards).

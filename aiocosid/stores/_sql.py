@@ -14,6 +14,7 @@ from ..errors import (
     NameTooLongError,
     StoreUnavailableError,
 )
+from ._arguments import check_above, check_step
 from ._executor import OutOfRangeError
 from ._watermark import HighWater
 
@@ -103,7 +104,7 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
         see its reply.
 
         Raises:
-            InvalidArgumentError: ``step`` is below 1; nothing was sent.
+            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was sent.
             IdOverflowError: the counter would pass 2^63-1; nothing was written.
             CorruptCounterError: the row holds no integer; nothing was written.
             SchemaMissingError: the table ``cosid`` does not exist.
@@ -113,8 +114,7 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
             ForkedError: the distributor, or the client beneath it, is the parent process's.
             WrongLoopError: the connections are in use on another event loop.
         """
-        if type(step) is not int or step < 1:
-            raise InvalidArgumentError("step", step, expected="an integer, at least 1")
+        check_step(step)
         first = self.offset + step
         if first > MAX_ID:
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
@@ -233,8 +233,7 @@ class SqlStore(Store):
             CorruptCounterError: the row holds no integer; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
-        if type(above) is not int or not 0 <= above <= MAX_ID:
-            raise InvalidArgumentError("above", above, expected=f"an integer from 0 to {MAX_ID}")
+        check_above(above)
         described = self.segment_distributor(namespace=namespace, name=name)
         key, dialect = described.namespaced_name, described.dialect
         row = await self._executor.fetch_row(dialect.set_floor, name=key, above=above)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, Counter, Store
-from ...errors import InvalidArgumentError
+from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Counter, Store
+from .._arguments import check_above
 from ._errors import translated
 from ._link import BorrowedLink, OwnedLink
 from ._scripts import RAISE
@@ -118,8 +118,7 @@ class RedisStore(Store):
             StoreError: the server refuses or cannot be reached.
             ForkedError: the connections are the parent's.
         """
-        if type(above) is not int or not 0 <= above <= MAX_ID:
-            raise InvalidArgumentError("above", above, expected=f"an integer from 0 to {MAX_ID}")
+        check_above(above)
         counter = self.segment_distributor(namespace=namespace, name=name)
         with translated(counter.namespaced_name, counter._key.decode()):
             value = await self._link.call(lambda client: RAISE.run(client, counter._key, above))

@@ -62,7 +62,7 @@ class Memory(IdSegmentDistributor):
         return self.counters.get(self.key(), self.offset)
 
     def check(self, step: int) -> None:
-        if step < 1:
+        if type(step) is not int or step < 1:
             raise InvalidArgumentError("step", step, expected="at least 1")
         MemoryStore().segment_distributor(name="x", offset=self.read()).next_max_id_nowait(step)
 
@@ -150,10 +150,11 @@ class TakesAnyStep(Memory):
 
 class WritesThenRefuses(Memory):
     async def next_max_id(self, step: int) -> int:
-        max_id = self.write(self.read() + abs(step))
-        if step < 1:
+        if type(step) is int:
+            self.write(self.read() + abs(step))
+        if type(step) is not int or step < 1:
             raise InvalidArgumentError("step", step, expected="at least 1")
-        return max_id
+        return self.read()
 
 
 class Wraps(Memory):
