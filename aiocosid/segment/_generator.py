@@ -236,7 +236,7 @@ class SegmentGenerator(Supply, IdGenerator):
         self._leave(waiter)
         if self._options.instrument is not None:
             self._emit(WaitTimedOut, waited=self._options.wait_timeout)
-        raise self._unavailable()
+        raise self._unavailable(self._options.wait_timeout)
 
     def _line_up(self, waiter: Waiter) -> None:
         self._check_usable()  # a store in this process may have ended us a moment ago
@@ -269,15 +269,6 @@ class SegmentGenerator(Supply, IdGenerator):
         elif waiter.error is None:
             self._waiters.discard(waiter)
             self._serve()  # there may be enough for whoever stood behind
-
-    def _unavailable(self) -> CosIdError:
-        error = SegmentUnavailableError(
-            self._distributor.namespaced_name,
-            waited=self._options.wait_timeout,
-            reason=str(self._last_error or ""),
-        )
-        error.__cause__ = self._last_error
-        return error
 
     def _check_process(self, begun_in: int) -> None:
         """Raise if the calling coroutine was suspended in one process and goes on in its child.

@@ -83,7 +83,7 @@ class Stock(Component):
         self._meter = RateMeter(self._clock.monotonic())
         self._pace.rest()
         self._last_max_id: int | None = None
-        self._last_error: Exception | None = None
+        self._last_error: CosIdError | None = None
         self._used_up = False  # the last id below the limit has been linked
         self._one_by_one = False  # close to 2^63-1 more than one segment does not fit
         self._at_once = False  # the store is in this process and needs no flight

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
 import pytest_asyncio
 
+from aiocosid import IdProvider
+from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
     BusyError,
     ClosedError,
@@ -20,6 +23,7 @@ from aiocosid.errors import (
 )
 from aiocosid.events import IdsDiscarded
 from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
     GatedDistributor,
@@ -79,7 +83,7 @@ async def test_closing_waits_for_the_call_under_way(
 @pytest.mark.asyncio
 @KINDS
 async def test_closing_tears_a_call_that_takes_too_long(
-    kind: type[Generator], clock: ManualClock
+    kind: type[Generator], clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At `close_timeout` the call is given up, and everything ends then, not later."""
     store = GatedDistributor(counter())
@@ -97,6 +101,8 @@ async def test_closing_tears_a_call_that_takes_too_long(
         await clock.advance(0.01)
         assert (closing.is_done, store.held, store.closed) == (True, 0, 1)
     assert (tasks(), clock.pending) == ([], 0)
+    assert generator.statistics().failures == 0
+    assert caplog.records == []
 
 
 @pytest.mark.asyncio
@@ -203,6 +209,66 @@ async def test_closing_in_a_task_that_asyncio_cancelled(clock: ManualClock) -> N
     assert tasks() == []
     with pytest.raises(ClosedError):
         await generator.next_id()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("how", ["answered", "failed"])
+async def test_a_call_that_cannot_be_torn_stays_in_its_life(how: str, clock: ManualClock) -> None:
+    """What a driver does that heeds no cancellation is no matter of the next life."""
+    store = Untearable(counter())
+    store.release.set()
+    provider = IdProvider(OneDistributor(store), clock=clock)
+    async with provider, anyio.create_task_group() as group:
+        generator = await provider.segment("order", step=10, close_timeout=3)
+        await generator.next_ids(10)
+        first, store.release = anyio.Event(), anyio.Event()
+        store.release, store.error = first, None if how == "answered" else ROLLED_BACK
+        waiting = Call(group, generator.next_id)
+        await settle()
+        closing = Call(group, generator.aclose)
+        await clock.advance(6)
+        assert closing.is_done
+        assert isinstance(waiting.error, ClosedError)
+        store.release = anyio.Event()
+        store.release.set()
+        store.error = None
+        async with generator:
+            first.set()
+            await settle()
+            assert (await generator.next_ids(10))[-1] == generator.statistics().max_id
+            assert generator.statistics().failures == 0
+    assert tasks() == []
+
+
+ROLLED_BACK = StoreRolledBackError("memory", namespace="cosid", name="order", seen=1, expected=2)
+
+
+class Untearable(WrappedDistributor):
+    """Each call heeds no cancellation, and ends when it is released."""
+
+    def __init__(self, inner: IdSegmentDistributor) -> None:
+        super().__init__(inner)
+        self.release = anyio.Event()
+        self.error: Exception | None = None
+
+    async def next_max_id(self, step: int) -> int:
+        error = self.error
+        with anyio.CancelScope(shield=True):
+            await self.release.wait()
+        if error is not None:
+            raise error
+        return await super().next_max_id(step)
+
+
+class OneDistributor(MemoryStore):
+    """Gives the same distributor to everybody."""
+
+    def __init__(self, distributor: IdSegmentDistributor) -> None:
+        super().__init__()
+        self.distributor = distributor
+
+    def segment_distributor(self, **_: Any) -> Any:
+        return self.distributor
 
 
 # Opening.
