@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, Counter, IdSegmentDistributor, Store
@@ -137,7 +138,7 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if row is None:
             await _refused(self._executor, self.dialect, name, step)
-        return _integer(self._executor, name, row[0])
+        return _sound(self._executor, name, row[0])
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.
@@ -209,17 +210,23 @@ class SqlStore(Store):
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, ordered by name.
 
+        Rows that hold something else than an integer are left out.
+
         Args:
             namespace: only the ones whose name begins with it and a dot; None for all.
 
         Raises:
-            CorruptCounterError: a row holds no integer.
             StoreError: the store refuses or cannot be reached.
         """
         prefix = "" if namespace is None else f"{namespace}."
         rows = await self._executor.fetch_rows(self.distributor.dialect.counters, prefix=prefix)
+        found = [
+            Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=_integer(fetch_time))
+            for name, value, fetch_time in rows
+            if (max_id := _integer(value)) is not None
+        ]
         # Here, because every database has an order of its own.
-        return sorted((self._counter(*row) for row in rows), key=lambda each: each.namespaced_name)
+        return sorted(found, key=lambda each: each.namespaced_name)
 
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
@@ -230,16 +237,25 @@ class SqlStore(Store):
 
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
+            IdOverflowError: somebody's narrower column cannot hold it; nothing was written.
             CorruptCounterError: the row holds no integer; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
         check_above(above)
         described = self.segment_distributor(namespace=namespace, name=name)
         key, dialect = described.namespaced_name, described.dialect
-        row = await self._executor.fetch_row(dialect.set_floor, name=key, above=above)
+        try:
+            row = await self._executor.fetch_row(dialect.set_floor, name=key, above=above)
+        except OutOfRangeError as error:
+            raise IdOverflowError(key, limit=MAX_ID) from error.__cause__
         if row is None:
             await _refused(self._executor, dialect, key, 0)
-        return self._counter(key, *row)
+        max_id, fetch_time = row
+        return Counter(
+            namespaced_name=key,
+            last_max_id=_sound(self._executor, key, max_id),
+            last_fetch_time=_integer(fetch_time),
+        )
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.
@@ -257,13 +273,6 @@ class SqlStore(Store):
         """
         await self._executor.aclose()
 
-    def _counter(self, name: str, last_max_id: object, last_fetch_time: object) -> Counter:
-        return Counter(
-            namespaced_name=name,
-            last_max_id=_integer(self._executor, name, last_max_id),
-            last_fetch_time=last_fetch_time if type(last_fetch_time) is int else None,
-        )
-
 
 def _check_name(name: str) -> None:
     if len(name) > NAME_WIDTH:
@@ -276,16 +285,22 @@ def _check_name(name: str) -> None:
         ) from None
 
 
-def _integer(executor: Executor, name: str, value: object) -> int:
-    if type(value) is not int:
-        found = f"{value!r:.{SHOWN}}"
-        raise CorruptCounterError(executor.label, counter=name, found=found)
-    return value
+def _integer(value: object) -> int | None:
+    """Return what a column holds, or None if that is no integer."""
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        return int(value)  # of a numeric column
+    return value if type(value) is int else None
+
+
+def _sound(executor: Executor, name: str, value: object) -> int:
+    if (found := _integer(value)) is None:
+        raise CorruptCounterError(executor.label, counter=name, found=f"{value!r:.{SHOWN}}")
+    return found
 
 
 async def _refused(executor: Executor, dialect: Dialect, name: str, step: int) -> NoReturn:
     """Find out why a counter could not be advanced; nothing was written."""
     row = await executor.fetch_row(dialect.counter, name=name)
-    if row is not None and _integer(executor, name, row[0]) > MAX_ID - step:
+    if row is not None and _sound(executor, name, row[0]) > MAX_ID - step:
         raise IdOverflowError(name, limit=MAX_ID)
     raise StoreUnavailableError(executor.label, f"{name!r} is being repaired by somebody else")

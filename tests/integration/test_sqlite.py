@@ -191,13 +191,14 @@ class TestEnds:
         for call in (
             counter.next_max_id(10),
             store.set_floor(namespace="ns", name="order", above=99),
-            store.counters(),
         ):
             with pytest.raises(CorruptCounterError) as caught:
                 await call
             assert caught.value.counter == "ns.order"
             assert not caught.value.retryable
         assert rows(path) == [("ns.order", value)]
+        await store.set_floor(name="sound", above=7)
+        assert [each.namespaced_name for each in await store.counters()] == ["cosid.sound"]
 
     async def test_a_name_that_is_too_long(self, store: SqliteStore, path: Path) -> None:
         """More than CosId's 100 characters is refused on creation; 100 are fine."""
