@@ -26,7 +26,8 @@ from aiocosid.errors import (
     UnsupportedRuntimeError,
     WrongLoopError,
 )
-from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
+from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore, _link
+from aiocosid.testing import settle
 from tests.script import run_python
 from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, eventually, free_port
 
@@ -367,6 +368,26 @@ class TestOutages:
             server.resume()
             assert await counter.next_max_id(5) >= 6
 
+    async def test_silent_server_and_a_client_without_timeouts(
+        self, valkey: ValkeyServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A caller without a deadline of its own gets an answer all the same."""
+        async with FaultProxy(valkey.host, valkey.port) as proxy:
+            client: Redis = Redis(host=proxy.host, port=proxy.port, socket_timeout=None)
+            store = RedisStore(client)
+            counter = store.segment_distributor(namespace=namespace, name="n")
+            assert await counter.next_max_id(1) == 1
+            monkeypatch.setattr(_link, "CALL_TIMEOUT", 0.2)
+            proxy.blackhole(requests=True)
+            async with asyncio.timeout(5):
+                with pytest.raises(StoreUnavailableError, match="no answer within"):
+                    await counter.next_max_id(1)
+                with pytest.raises(StoreUnavailableError, match="no answer within"):
+                    await store.set_floor(namespace=namespace, name="n", above=1)
+            proxy.heal()
+            assert await counter.next_max_id(1) >= 2
+            await client.aclose()
+
     async def test_restarted_server_is_used_again(
         self, valkey_factory: Callable[..., ValkeyServer]
     ) -> None:
@@ -630,6 +651,29 @@ class TestLife:
                     proxy.heal()
                     with pytest.raises(ForkedError):
                         await call
+
+    @pytest.mark.asyncio
+    async def test_forked_while_it_waits_for_its_turn(
+        self, valkey: ValkeyServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In the child nothing is sent: the connections are the parent's."""
+        async with FaultProxy(valkey.host, valkey.port) as proxy:
+            client: Redis = Redis(host=proxy.host, port=proxy.port, max_connections=1)
+            counter = RedisIdSegmentDistributor(client, namespace=namespace, name="n")
+            proxy.blackhole(replies=True)
+            answered = proxy.next_reply()
+            first = asyncio.ensure_future(counter.next_max_id(1))
+            await answered
+            waits = asyncio.ensure_future(counter.next_max_id(1))
+            await settle()
+            with monkeypatch.context() as patch:
+                patch.setattr(_fork, "generation", _fork.generation + 1)
+                proxy.heal()
+                for call in (first, waits):
+                    with pytest.raises(ForkedError):
+                        await call
+            assert valkey.call("GET", key_of(namespace, "n")) == "1"
+            await client.aclose()
 
     @pytest.mark.asyncio
     async def test_provider(self, valkey: ValkeyServer, namespace: str) -> None:

@@ -97,7 +97,7 @@ class RedisStore(Store):
             ForkedError: the connections are the parent's.
         """
         with translated():
-            found = await self._link.call(_counters)
+            found = await self._link.call(_counters, may_last=True)
         prefix = "" if namespace is None else f"{namespace}."
         return [
             Counter(namespaced_name=name, last_max_id=found[name])
