@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
@@ -57,7 +58,7 @@ class Dialect:
 class SqlIdSegmentDistributor(IdSegmentDistributor):
     """A row of the table ``cosid``, advanced by one statement for each segment."""
 
-    __slots__ = ("_executor", "_owns_executor", "_water")
+    __slots__ = ("_executor", "_owns_executor", "_water", "store")
 
     dialect: ClassVar[Dialect]
 
@@ -87,6 +88,7 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
         """
         super().__init__(namespace=namespace, name=name, offset=offset, step=step)
         _check_name(self.namespaced_name)
+        self.store = executor.label
         self._executor = executor
         self._owns_executor = owns_executor
         self._water = HighWater()
@@ -97,6 +99,37 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
         made = cls.__new__(cls)
         SqlIdSegmentDistributor.__init__(made, executor, **described)
         return made
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> Self:
+        """Describe a counter on connections of its own, opened on first use, closed by `aclose`.
+
+        Args:
+            url: as for the store's own ``from_url``.
+            namespace: the counter's namespace.
+            name: the counter's name.
+            offset: where a new counter starts.
+            step: ids per segment.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed, or an argument outside its range.
+            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
+        """
+        described = {"namespace": namespace, "name": name, "offset": offset, "step": step}
+        return cls._on(cls._own(url), owns_executor=True, **described)
+
+    @classmethod
+    @abstractmethod
+    def _own(cls, url: str) -> Executor:
+        """Return an executor that opens what it needs; nothing is opened yet."""
 
     async def next_max_id(self, step: int) -> int:
         """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.

@@ -59,7 +59,6 @@ class PostgresIdSegmentDistributor(SqlIdSegmentDistributor):
 
     __slots__ = ()
 
-    store = "postgres"
     dialect = POSTGRES
 
     def __init__(
@@ -91,30 +90,8 @@ class PostgresIdSegmentDistributor(SqlIdSegmentDistributor):
         super().__init__(executor, namespace=namespace, name=name, offset=offset, step=step)
 
     @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> Self:
-        """Describe a counter on connections of its own, opened on first use, closed by `aclose`.
-
-        Args:
-            url: as for `PostgresStore.from_url`.
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where a new counter starts.
-            step: ids per segment.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or an argument outside its range.
-            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
-        """
-        described = {"namespace": namespace, "name": name, "offset": offset, "step": step}
-        return cls._on(_Own(checked_url(url)), owns_executor=True, **described)
+    def _own(cls, url: str) -> Executor:
+        return _Own(checked_url(url))
 
 
 class PostgresStore(SqlStore):
@@ -146,7 +123,7 @@ class PostgresStore(SqlStore):
         Raises:
             InvalidArgumentError: the URL is malformed.
         """
-        return cls._on(_Own(checked_url(url)))
+        return cls._on(cls.distributor._own(url))
 
 
 # Refused, silent, unknown, cut off; starting; a standby where that is not wanted.

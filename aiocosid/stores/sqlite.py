@@ -12,7 +12,7 @@ import anyio
 
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP
 from ..errors import InvalidArgumentError, StoreError, StoreUnavailableError
-from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor
+from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor, running_asyncio_loop
 from ._sql import SqlIdSegmentDistributor, SqlStore
 from ._sqlite import (
     BUSY_TIMEOUT,
@@ -44,7 +44,6 @@ class SqliteIdSegmentDistributor(SqlIdSegmentDistributor):
 
     __slots__ = ()
 
-    store = "sqlite"
     dialect = SQLITE
 
     def __init__(
@@ -74,30 +73,8 @@ class SqliteIdSegmentDistributor(SqlIdSegmentDistributor):
         super().__init__(executor, namespace=namespace, name=name, offset=offset, step=step)
 
     @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> Self:
-        """Describe a counter on a connection of its own, opened on first use, closed by `aclose`.
-
-        Args:
-            url: as for `SqliteStore.from_url`.
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where a new counter starts.
-            step: ids per segment.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or an argument outside its range.
-            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
-        """
-        described = {"namespace": namespace, "name": name, "offset": offset, "step": step}
-        return cls._on(_Own(path_of(url)), owns_executor=True, **described)
+    def _own(cls, url: str) -> Executor:
+        return _Own(path_of(url))
 
 
 class SqliteStore(SqlStore):
@@ -132,7 +109,7 @@ class SqliteStore(SqlStore):
         Raises:
             InvalidArgumentError: the URL is malformed, or names no file.
         """
-        return cls._on(_Own(path_of(url)))
+        return cls._on(cls.distributor._own(url))
 
 
 class _Borrowed(Executor):
@@ -151,6 +128,7 @@ class _Borrowed(Executor):
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
         self._check_process("make a new connection in this process")
+        running_asyncio_loop(self.label)
         if not self._has_table:
             await _call(self.label, self._connection, run, self.label, SQLITE.create_table, {})
             self._has_table = True

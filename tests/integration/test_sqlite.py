@@ -30,6 +30,7 @@ from aiocosid.errors import (
     StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
+    UnsupportedRuntimeError,
 )
 from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
 from tests.servers import eventually
@@ -107,6 +108,28 @@ class TestCounter:
         assert await executor.fetch_rows("PRAGMA synchronous") == [(3,)]
         assert await executor.fetch_rows("PRAGMA busy_timeout") == [(1500,)]
         await counter.aclose()
+
+    @pytest.mark.parametrize("turns", range(1, 12))
+    async def test_closed_while_it_opens(self, store: SqliteStore, path: Path, turns: int) -> None:
+        """Closing waits for it; nothing is left open, and the call ends either way."""
+        threads = threading.active_count()
+        call = asyncio.ensure_future(store.segment_distributor(name="order").next_max_id(10))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await store.aclose()
+        assert await call == 10
+        assert threading.active_count() == threads
+
+    async def test_closed_in_a_cancelled_scope_while_it_opens(self, store: SqliteStore) -> None:
+        """As a task group does that fails."""
+        threads = threading.active_count()
+        call = asyncio.ensure_future(store.segment_distributor(name="order").next_max_id(10))
+        await asyncio.sleep(0)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await store.aclose()
+        assert await call == 10
+        assert threading.active_count() == threads
 
     async def test_200_concurrent_grants_are_disjoint(self, url: str) -> None:
         """However many ask at once, on however many connections, the ranges tile."""
@@ -218,6 +241,7 @@ class TestEnds:
         execute(path, "UPDATE cosid SET last_max_id = 50")
         with pytest.raises(StoreRolledBackError) as caught:
             await counter.next_max_id(100)
+        assert caught.value.store == f"sqlite {path}", "as other errors name it"
         assert (caught.value.seen, caught.value.expected) == (150, 400)
         await store.set_floor(name="order", above=300)
         assert await counter.next_max_id(100) == 400
@@ -479,6 +503,14 @@ class TestUsersConnection:
             with pytest.raises(StoreError, match="transaction") as caught:
                 await SqliteIdSegmentDistributor(connection, name="order").next_max_id(10)
             assert not caught.value.retryable
+
+    async def test_not_under_trio(self, connection: aiosqlite.Connection) -> None:
+        """Its worker answers to asyncio's loops only, and the error says so."""
+        import trio
+
+        counter = SqliteIdSegmentDistributor(connection, name="order")
+        with pytest.raises(UnsupportedRuntimeError, match="asyncio"):
+            await asyncio.to_thread(trio.run, counter.next_max_id, 10)
 
     async def test_a_closed_connection(self, path: Path) -> None:
         """Closed, or never opened: named, not hung on."""
