@@ -11,6 +11,7 @@ from ._component import Component
 from .abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Store
 from .errors import BusyError, ClosedError, CosIdError, InvalidArgumentError
 from .segment import SegmentChainId, SegmentId
+from .segment._options import check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +108,7 @@ def connect(
         url: as for `open_store`; or a store made from your own client, which stays open.
         namespace: the namespace of all its counters.
         instrument: receives the events of all its generators.
-        close_timeout: seconds that closing waits for calls under way.
+        close_timeout: seconds that closing waits for calls under way, also of each generator.
         clock: time; the system's by default.
 
     Raises:
@@ -154,6 +155,7 @@ class IdProvider(Component):
         owns_store: bool = False,
     ) -> None:
         """Describe a provider; see `connect`."""
+        check_seconds("close_timeout", close_timeout)
         self.namespace = namespace
         self._close_timeout = close_timeout
         self._store = store
@@ -163,6 +165,12 @@ class IdProvider(Component):
         self._opening: dict[str, anyio.Event] = {}
         self._floors: dict[str, int] = {}  # of generators that are gone, by name
         super().__init__(clock)
+
+    def _reset(self) -> None:
+        # They are another loop's, or the parent process's.
+        for name in tuple(self._generators):
+            self._drop(name)
+        self._opening = {}
 
     async def segment_chain(
         self,
@@ -214,15 +222,15 @@ class IdProvider(Component):
         return await self._generator(SegmentId, name, step, offset, {**options})
 
     def __getitem__(self, name: str) -> SegmentGenerator:
-        """Return the open generator of this name; KeyError if there is none."""
+        """Return the generator of this name, also one that has ended; KeyError if there is none."""
         return self._generators[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the open generators."""
+        """Iterate over the names of the generators, those that have ended among them."""
         return iter(tuple(self._generators))
 
     def __len__(self) -> int:
-        """Count the open generators."""
+        """Count the generators, those that have ended among them."""
         return len(self._generators)
 
     async def _generator(
@@ -253,21 +261,25 @@ class IdProvider(Component):
             namespace=self.namespace, name=name, offset=offset, step=step
         )
         options.setdefault("instrument", self._instrument)
+        options.setdefault("close_timeout", self._close_timeout)
         made: _G = kind(distributor, clock=self._clock, **options)
         self._drop(name)
         made._floor = self._floors.get(name)
-        done = self._opening[name] = anyio.Event()
+        opening = self._opening
+        done = opening[name] = anyio.Event()
         # Among the others at once: a provider that closes now has to close this one too.
         self._generators[name] = made
         try:
             await made._open(self._root)
         except BaseException:
-            self._drop(name)
+            # While we close, its call is still to be waited for.
+            if self._generators.get(name) is made and self._closing is None:
+                self._drop(name)
             raise
         else:
             return made
         finally:
-            del self._opening[name]
+            del opening[name]
             done.set()
 
     def _drop(self, name: str) -> None:
@@ -292,18 +304,28 @@ class IdProvider(Component):
         return (self, *self._generators.values())
 
     def _stop(self, reason: CosIdError) -> None:
-        for generator in self._generators.values():
+        for generator in self._hosted():
             made = type(reason)(generator._label()) if isinstance(reason, ClosedError) else reason
+            if self._closing is not None:
+                generator._root = None  # else whoever opens it now would close it too, and wait
             generator._retire(made)
 
+    def _hosted(self) -> list[SegmentGenerator]:
+        """List the generators but for those that were closed, and opened anew on their own."""
+        return [each for each in self._generators.values() if not each._owns_root]
+
     async def _drain(self) -> None:
-        generators = tuple(self._generators.values())
+        generators = self._hosted()
         for name in tuple(self._generators):
             self._drop(name)
-        async with anyio.create_task_group() as group:
-            for generator in generators:
-                generator._root = None
-                if generator._in_flight:  # a task each would be too many for the idle ones
-                    group.start_soon(generator._drain)
+        # A generator's own close timeout may be longer than ours.
+        with self._clock.move_on_after(self._close_timeout * 2):
+            async with anyio.create_task_group() as group:
+                for generator in generators:
+                    generator._root = None
+                    if generator._in_flight:  # a task each would be too many for the idle ones
+                        group.start_soon(generator._drain)
+
+    async def _release(self) -> None:
         if self._owns_store:
             await self._store.aclose()

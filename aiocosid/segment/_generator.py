@@ -281,9 +281,9 @@ class SegmentGenerator(Supply, IdGenerator):
     # Opening, expiry, closing.
 
     async def _start(self) -> None:
-        self._reset()
         await self._distributor.aopen()
         if not self._opens_with_ids():
+            self._order()  # for who has lined up meanwhile
             return
         try:
             await self._wait(0)

@@ -265,12 +265,18 @@ class Supply(Stock):
 
     async def _drain(self) -> None:
         """Await the flight; after the close timeout tear it, and its connection with it."""
-        if self._in_flight:
-            self._landed = anyio.Event()
+        if not self._in_flight:
+            return
+        # Two may drain at once: its own closing, and its provider's.
+        landed = self._landed = self._landed or anyio.Event()
+        try:
             with self._clock.move_on_after(self.close_timeout):
-                await self._landed.wait()
+                await landed.wait()
+        finally:
             if self._flight is not None:
                 self._flight.cancel()
-                with self._clock.move_on_after(self.close_timeout):
-                    await self._landed.wait()
+        with self._clock.move_on_after(self.close_timeout):
+            await landed.wait()
+
+    async def _release(self) -> None:
         await self._distributor.aclose()

@@ -323,6 +323,38 @@ async def test_when_its_root_dies_all_answer_at_once() -> None:
     await provider.aclose()
 
 
+async def test_its_close_timeout_is_its_generators(clock: ManualClock) -> None:
+    """Unless one is asked for with another."""
+    async with connect(MemoryStore(), clock=clock, close_timeout=3) as ids:
+        assert (await ids.segment("a")).close_timeout == 3
+        assert (await ids.segment_chain("b", close_timeout=7)).close_timeout == 7
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "5", True])
+async def test_a_bad_close_timeout_is_refused(seconds: Any) -> None:
+    """It is an InvalidArgumentError, as of a generator."""
+    for function in (connect, IdProvider):
+        with pytest.raises(InvalidArgumentError, match="close_timeout"):
+            function(MemoryStore(), close_timeout=seconds)
+
+
+async def test_a_slow_generator_does_not_keep_its_store_open(clock: ManualClock) -> None:
+    """One with a longer close timeout is torn at twice the provider's; then the store is closed."""
+    store = Wrapping(GatedDistributor)
+    provider = IdProvider(store, clock=clock, close_timeout=3, owns_store=True)
+    async with anyio.create_task_group() as group:
+        await provider.__aenter__()
+        opening = partial(provider.segment, "order", close_timeout=60, wait_timeout=60)
+        call = Call(group, partial(opening, fetch_timeout=60))
+        await settle()
+        closing = Call(group, provider.aclose)
+        await clock.advance(5.9)
+        assert (call.is_done, closing.is_done, store.closed) == (True, False, 0)
+        await clock.advance(0.1)
+        assert (closing.is_done, store.closed) == (True, 1)
+    assert (tasks(), clock.pending) == ([], 0)
+
+
 async def test_opened_anew_it_has_new_generators() -> None:
     """The old ones stay closed; ids go on above."""
     provider = connect(MemoryStore())

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator
-from typing import Any
 
 import anyio
 import pytest
 import pytest_asyncio
 
-from aiocosid import IdProvider
+from aiocosid import IdProvider, connect
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
     BusyError,
@@ -33,7 +32,7 @@ from aiocosid.testing import (
     settle,
 )
 
-from ._kit import Call, Ear, Generator, counter, drain, tasks
+from ._kit import Call, Ear, Generator, OneDistributor, counter, drain, tasks
 
 KINDS = pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
 
@@ -258,17 +257,6 @@ class Untearable(WrappedDistributor):
         if error is not None:
             raise error
         return await super().next_max_id(step)
-
-
-class OneDistributor(MemoryStore):
-    """Gives the same distributor to everybody."""
-
-    def __init__(self, distributor: IdSegmentDistributor) -> None:
-        super().__init__()
-        self.distributor = distributor
-
-    def segment_distributor(self, **_: Any) -> Any:
-        return self.distributor
 
 
 # Opening.
@@ -511,3 +499,25 @@ def test_a_loop_that_was_closed_with_tasks_on_it() -> None:
 
     ids = asyncio.run(use())
     assert [first, *ids] == sorted({first, *ids})
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_provider_after_a_loop_that_was_closed() -> None:
+    """Opened on another loop it does not hand out the dead one's generators."""
+    provider = connect(MemoryStore())
+
+    async def leave_open() -> int:
+        await provider.__aenter__()
+        return await (await provider.segment("order", step=10)).next_id()
+
+    async def use() -> int:
+        async with provider as ids:
+            assert len(ids) == 0
+            return await (await ids.segment("order", step=10)).next_id()
+
+    loop = asyncio.new_event_loop()
+    first = loop.run_until_complete(leave_open())
+    loop.close()
+    del loop
+    assert asyncio.run(use()) > first
+    gc.collect()
