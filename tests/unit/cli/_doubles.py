@@ -21,9 +21,6 @@ class ScriptedDistributor(IdSegmentDistributor):
         await self._script.answer()
         return self._script.count(step)
 
-    async def aclose(self) -> None:
-        self._script.closed.append("distributor")
-
 
 class ScriptedStore(Store):
     """One counter, and a list of what goes wrong.
