@@ -19,6 +19,7 @@ from ._sqlite import (
     SQLITE,
     check_version,
     identity,
+    is_missing,
     path_of,
     prepare,
     run,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from threading import Thread
 
+    from ..abc import Counter
     from ._executor import Row, Value
 
 __all__ = ("SqliteIdSegmentDistributor", "SqliteStore")
@@ -111,6 +113,22 @@ class SqliteStore(SqlStore):
         """
         return cls._on(cls.distributor._own(url))
 
+    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
+        """Return the counters, ordered by name.
+
+        Rows that hold something else than an integer are left out.
+
+        Args:
+            namespace: only the ones whose name begins with it and a dot; None for all.
+
+        Raises:
+            StoreError: there is no such file, which is not made by looking into it; or the store
+                refuses or cannot be reached.
+        """
+        if isinstance(self._executor, _Own):
+            await self._executor.ensure_file()
+        return await super().counters(namespace=namespace)
+
 
 class _Borrowed(Executor):
     """On the user's connection, whose settings are left as they are."""
@@ -155,6 +173,11 @@ class _Own(OwnExecutor[aiosqlite.Connection]):
                 await self._end()
             raise StoreUnavailableError(self.label, "the file was replaced; it is opened anew")
         return rows
+
+    async def ensure_file(self) -> None:
+        """Raise `StoreError` instead of making the file."""
+        if await anyio.to_thread.run_sync(is_missing, self._path):
+            raise StoreError(self.label, "there is no such file; 'aiocosid init' makes it")
 
     def _run(
         self, database: sqlite3.Connection, statement: str, values: Mapping[str, Value]

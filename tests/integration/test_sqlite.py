@@ -118,7 +118,7 @@ class TestCounter:
             await asyncio.sleep(0)
         await store.aclose()
         assert await call == 10
-        assert threading.active_count() == threads
+        await _ended_down_to(threads)
 
     async def test_closed_in_a_cancelled_scope_while_it_opens(self, store: SqliteStore) -> None:
         """As a task group does that fails."""
@@ -129,7 +129,7 @@ class TestCounter:
             scope.cancel()
             await store.aclose()
         assert await call == 10
-        assert threading.active_count() == threads
+        await _ended_down_to(threads)
 
     async def test_200_concurrent_grants_are_disjoint(self, url: str) -> None:
         """However many ask at once, on however many connections, the ranges tile."""
@@ -347,6 +347,15 @@ class TestFile:
         with pytest.raises(StoreError, match="it is a folder"):
             await SqliteStore.from_url(f"sqlite:///{tmp_path}").create_schema()
 
+    async def test_looking_makes_no_file(self, store: SqliteStore, path: Path) -> None:
+        """A mistyped path is said, not made; an empty file of a store has no counters."""
+        with pytest.raises(StoreError, match="no such file") as caught:
+            await store.counters()
+        assert not caught.value.retryable
+        assert not await anyio.Path(path).exists()
+        await store.create_schema()
+        assert await store.counters() == []
+
     async def test_something_else(self, tmp_path: Path) -> None:
         """A file of another kind is left as it is."""
         other = tmp_path / "notes.txt"
@@ -355,11 +364,7 @@ class TestFile:
         with pytest.raises(StoreError, match="not a database"):
             await SqliteStore.from_url(f"sqlite:///{other}").create_schema()
         assert other.read_bytes() == before
-
-        async def is_closed() -> bool:
-            return threading.active_count() <= threads
-
-        await eventually(is_closed)
+        await _ended_down_to(threads)
 
     async def test_without_the_right_to_read(self, url: str, path: Path) -> None:
         """Rights are a matter of authentication: retrying does not help."""
@@ -539,6 +544,15 @@ def test_an_old_sqlite(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _from_url(url: str) -> SqliteIdSegmentDistributor:
     return SqliteIdSegmentDistributor.from_url(url, name="order")
+
+
+async def _ended_down_to(threads: int) -> None:
+    """The workers of connections end a moment after them."""
+
+    async def ended() -> bool:
+        return threading.active_count() <= threads
+
+    await eventually(ended)
 
 
 async def _granted(url: str, step: int) -> int:
