@@ -579,7 +579,7 @@ def on(kind: type[SegmentChainId]) -> Callable[[MemoryStore], IdGenerator]:
         (Caps, "test_next_ids_returns_exactly_n", "returned 10 ids"),
         (TakesBadSizes, "test_a_bad_n_is_refused", "InvalidArgumentError was due"),
         (NowaitRepeats, "test_nowait_returns_an_id_or_raises", "came after"),
-        (Hoards, "test_a_greedy_consumer_lets_others_run", "0 turns in 50,000"),
+        (Hoards, "test_a_greedy_consumer_lets_others_run", "30001 ids came"),
         (HoardsBatches, "test_a_greedy_consumer_lets_others_run", "batch of 70,000"),
         (HandsOutTwice, "test_four_workers", ""),
         (rolled_back, "test_two_generators_are_disjoint", "more than once"),
