@@ -104,8 +104,10 @@ class IdGenerator(ABC):
         A cancelled call hands out nothing; an id that had already been chosen for it is a gap.
 
         Raises:
-            SegmentUnavailableError: no id came within the generator's ``wait_timeout``.
+            SegmentUnavailableError: no id came within the generator's ``wait_timeout``, or the store
+                answered with an error that no retry mends.
             IdOverflowError: the ids are used up.
+            NotOpenError: the generator has not been opened.
             ClosedError: the generator was closed, also while this call waited.
             StoreRolledBackError: the store lost writes; the generator has ended.
             ForkedError: the generator belongs to the parent process.
@@ -132,7 +134,8 @@ class IdGenerator(ABC):
         """Return the next id if one is in hand.
 
         Raises:
-            WouldBlock: none is in hand; more have been asked for.
+            WouldBlock: none is in hand; more have been asked for.  A `SegmentId` with a step of 1
+                keeps none, and always raises it.
             CosIdError: as `next_id`.
         """
 
@@ -154,8 +157,9 @@ class IdGenerator(ABC):
     async def aclose(self) -> None:
         """Close the generator; whoever waits gets `ClosedError`.
 
-        Idempotent, and safe from any task, in any order and in a cancelled scope; ends within the
-        generator's ``close_timeout``.
+        Idempotent, and safe from any task, in any order and in a cancelled scope; a second caller
+        waits for the same end.  A call under way has the generator's ``close_timeout``, as long
+        again if its driver heeds no cancellation, and connections then some seconds to close.
         """
 
     async def __aenter__(self) -> Self:
