@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import os
 import sys
 import traceback
@@ -21,7 +22,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from aiocosid import connect
-from aiocosid._fork import generation
+from aiocosid._fork import generation, watch
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import ClosedError, ForkedError
 from aiocosid.segment import SegmentChainId, SegmentId
@@ -210,6 +211,32 @@ async def a_provider_opened_anew_in_the_child() -> None:
     assert first != int(child_ids.read_text())
 
 
+async def one_that_cannot_forget() -> None:
+    """What goes wrong in one owner is logged, and all the others forget the parent all the same."""
+
+    class Broken:
+        def _forget(self) -> None:
+            raise KeyError("odd")
+
+    told: list[logging.LogRecord] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record)
+
+    logging.getLogger("aiocosid").addHandler(Ear())
+    owners = [Broken() for _ in range(20)]  # in no order
+    async with SegmentChainId(FileDistributor(name="order", step=10)) as generator:
+        for owner in owners:
+            watch(owner)
+
+        def child() -> None:
+            refused(generator.next_id_nowait)
+            assert len(told) == len(owners), told
+
+        in_child(child)
+
+
 def memory_counters_are_not_for_the_child() -> None:
     """It would count on from where the parent was: every use is refused, with the way out."""
     store = MemoryStore()
@@ -337,6 +364,7 @@ SCENARIOS: dict[str, Callable[[], object]] = {
     "closed": a_child_of_a_closed_parent,
     "provider": lambda: asyncio.run(a_provider_belongs_to_the_parent()),
     "provider, opened anew": lambda: asyncio.run(a_provider_opened_anew_in_the_child()),
+    "cannot forget": lambda: asyncio.run(one_that_cannot_forget()),
     "memory": memory_counters_are_not_for_the_child,
     "suspended": lambda: a_coroutine_suspended_across_the_fork("waiting", 0),
     "suspended batch": lambda: a_coroutine_suspended_across_the_fork("waiting", 3),
