@@ -104,8 +104,8 @@ class IdGenerator(ABC):
         A cancelled call hands out nothing; an id that had already been chosen for it is a gap.
 
         Raises:
-            SegmentUnavailableError: no id came within the generator's ``wait_timeout``, or the store
-                answered with an error that no retry mends.
+            SegmentUnavailableError: no id came within the generator's ``wait_timeout``, or an error
+                that no retry mends came from the store.
             IdOverflowError: the ids are used up.
             NotOpenError: the generator has not been opened.
             ClosedError: the generator was closed, also while this call waited.
