@@ -17,6 +17,7 @@ from ..errors import (
     IdOverflowError,
     InvalidArgumentError,
     MissingExtraError,
+    SegmentUnavailableError,
     StoreError,
     StoreRolledBackError,
 )
@@ -76,6 +77,8 @@ def code_of(error: CosIdError) -> ExitCode:
             return ExitCode.UNAVAILABLE
         case StoreError():
             return ExitCode.REFUSED
+        case SegmentUnavailableError(__cause__=CosIdError() as cause):
+            return code_of(cause)
         case _:
             return ExitCode.FAILED
 
