@@ -9,6 +9,7 @@ uses the caller's task.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ("Component", "Root")
 
 START_TIMEOUT = 10.0  # seconds; a root task needs one turn of the loop
+RELEASE_TIMEOUT = 3.0  # seconds to close connections in; our own stores need 2 at most
+END_TIMEOUT = 1.0  # seconds for a root task to end, once there is nothing to wait for
 
 
 class Root:
@@ -123,10 +126,30 @@ class Root:
                 tenant._retire(reason(tenant._label()))
 
 
+class _Closing:
+    """A closing under way, for all who wait for its end.
+
+    Attributes:
+        root: in which the component was open.
+        ended: set at the end, whatever it was.
+        error: what went wrong.
+        task: does it; kept from the garbage collector.
+    """
+
+    __slots__ = ("ended", "error", "root", "task")
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        self.ended = anyio.Event()
+        self.error: Exception | None = None
+        self.task: object = None
+
+
 class Component:
     """Opened by ``async with`` or `run`, closed by `aclose` from anywhere.
 
-    A subclass says what opening and closing mean: `_start`, `_retired`, `_drain`.
+    A subclass says what opening and closing mean: `_reset` and `_start`, `_stop`, `_drain` and
+    `_release`.
     """
 
     __slots__ = (
@@ -149,7 +172,7 @@ class Component:
         self._clock: Clock = clock or SYSTEM_CLOCK
         self._root: Root | None = None
         self._owns_root = False
-        self._closing = False
+        self._closing: _Closing | None = None
         self._loop: object = None
         self._find_loop: Callable[[], object | None] = no_loop
         self._born = _fork.generation
@@ -161,6 +184,10 @@ class Component:
         """Name the component for messages."""
         raise NotImplementedError
 
+    def _reset(self) -> None:
+        """Forget an earlier life.  It can be used from here on, before `_start` has run."""
+        raise NotImplementedError
+
     async def _start(self) -> None:
         """Get ready for use; the root is there already."""
         raise NotImplementedError
@@ -170,7 +197,11 @@ class Component:
         raise NotImplementedError
 
     async def _drain(self) -> None:
-        """Wait for what is under way, within the close timeout, and release what is owned."""
+        """Wait for what is under way, as long as the close timeout; then tear it."""
+        raise NotImplementedError
+
+    async def _release(self) -> None:
+        """Close the connections that are owned."""
         raise NotImplementedError
 
     # The public life.
@@ -189,6 +220,7 @@ class Component:
 
     async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
         """Open in the calling task's own group, and stay until closed or cancelled."""
+        await self._end_earlier_life()
         self._claim()
         root = self._root = Root(lambda: (self,))
         self._owns_root = True
@@ -215,30 +247,58 @@ class Component:
             raise refused[0]
 
     async def aclose(self) -> None:
-        """Close; idempotent, from any task, in any order; bounded by the close timeout."""
-        root = self._root
+        """Close; idempotent, from any task, in any order and in a cancelled scope.
+
+        Whoever closes waits for the end, also the second one.  Calls under way have the close
+        timeout, as long again if they heed no cancellation, and connections a few seconds.
+        """
+        closing = self._closing
+        root = closing.root if closing is not None else self._root
         if root is None or self._born != _fork.generation:
             return  # closed already, or the parent's: its sockets and tasks are not ours to end
         if is_dead(root.loop):
-            self._root = None  # asyncio.run() has ended the tasks already
+            self._root = self._closing = None  # asyncio.run() has ended the tasks already
             return
         if running_loop() is not root.loop:
             raise WrongLoopError(self._label())
-        self._retire(ClosedError(self._label()))
-        self._root = None
-        self._closing = True
+        if closing is None:
+            closing = self._closing = _Closing(root)
+            self._root = None
+            self._retire(ClosedError(self._label()))
+            # In a task of its own: nobody who cancels the caller can tear it.
+            name = f"aiocosid close {self._label()}"
+            closing.task = start_root_task(partial(self._end, closing), name)
+        limit = self.close_timeout * 2 + RELEASE_TIMEOUT + END_TIMEOUT * 2
+        with anyio.move_on_after(limit, shield=True):
+            await closing.ended.wait()
+        if closing.error is not None:
+            raise closing.error
+
+    async def _end(self, closing: _Closing) -> None:
+        """Do each step of closing within its time, also if the one before has failed."""
         try:
-            with anyio.move_on_after(self.close_timeout * 2, shield=True):
-                await self._drain()
-                if self._owns_root:
-                    await root.aclose(self.close_timeout)
+            try:
+                with anyio.move_on_after(self.close_timeout * 2, shield=True):
+                    await self._drain()
+            finally:
+                try:
+                    with anyio.move_on_after(RELEASE_TIMEOUT, shield=True):
+                        await self._release()
+                finally:
+                    if self._owns_root:
+                        await closing.root.aclose(END_TIMEOUT)
+        except Exception as error:  # noqa: BLE001 - for whoever closes
+            closing.error = error
         finally:
-            self._closing = False
+            if self._closing is closing:  # else its loop has died, and it was opened on another
+                self._closing = None
+            closing.ended.set()
 
     # For the rest of the package.
 
     async def _open(self, root: Root | None) -> None:
         """Open in the given root, or in one of its own."""
+        await self._end_earlier_life()
         self._claim()
         self._owns_root = root is None
         self._root = root or Root(lambda: (self,))
@@ -247,21 +307,33 @@ class Component:
                 await self._root.start(f"aiocosid {self._label()}")
             await self._start()
         except BaseException:
-            await self.aclose()
+            if self._closing is None:  # else somebody closes it, and need not be waited for
+                await self.aclose()
             raise
+
+    async def _end_earlier_life(self) -> None:
+        """Close what has ended by itself, as after a roll-back: its root task is there still."""
+        root = self._root
+        if self._unusable is not None and root is not None and root.loop is running_loop():
+            await self.aclose()
 
     def _claim(self) -> None:
         """Make sure that it may be opened here and now, and mark it as ours."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise UnsupportedRuntimeError("a free-threaded build; ids are taken under the GIL")
         forked = self._born != _fork.generation
+        root = self._root if self._unusable is None else None
+        if self._closing is not None:
+            root = self._closing.root
         # A loop that died took its root task with it, and could not tell.
-        in_use = self._unusable is None and self._root and not is_dead(self._root.loop)
-        if (in_use or self._closing) and not forked:
-            raise BusyError(self._label(), reason="is open already")
+        if root is not None and not is_dead(root.loop) and not forked:
+            reason = "is being closed" if self._closing is not None else "is open already"
+            raise BusyError(self._label(), reason=reason)
         self._find_loop = loop_finder()
         self._loop = self._find_loop()
         self._born = _fork.generation
+        self._closing = None
+        self._reset()
         self._unusable = None
 
     def _retire(self, reason: CosIdError) -> None:

@@ -6,9 +6,15 @@ One hook for the whole package.  Whoever owns tasks registers itself; everybody 
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+logger = logging.getLogger("aiocosid")
 
 generation: int = 0
 """Counts the forks between this process and the one that imported the package."""
@@ -31,11 +37,27 @@ def watch(owner: _Forgetful) -> None:
     _owners.add(owner)
 
 
+def silence(sockets: Iterable[Any]) -> None:
+    """Lead the parent's sockets nowhere, under the numbers by which destructors know them.
+
+    Args:
+        sockets: what a transport's ``get_extra_info("socket")`` gave; None is passed over.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for socket in sockets:
+        if socket is not None and socket.fileno() >= 0:
+            os.dup2(nowhere, socket.fileno())
+    os.close(nowhere)
+
+
 def _after_fork_in_child() -> None:
     global generation  # noqa: PLW0603 - a fact of the process, like its pid
     generation += 1
     for owner in tuple(_owners):
-        owner._forget()
+        try:
+            owner._forget()
+        except Exception:  # the others have to forget the parent all the same
+            logger.exception("after a fork: cannot forget %r", owner)
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-__all__ = ("is_dead", "loop_finder", "no_loop", "running_loop", "start_root_task")
+__all__ = (
+    "is_dead",
+    "is_stray_cancellation",
+    "loop_finder",
+    "no_loop",
+    "running_loop",
+    "start_root_task",
+)
 
 
 def loop_finder() -> Callable[[], object | None]:
@@ -42,6 +49,18 @@ def is_dead(loop: object) -> bool:
     """Tell whether a loop that was running once can never run again."""
     is_closed: Callable[[], bool] | None = getattr(loop, "is_closed", None)
     return is_closed is not None and is_closed()
+
+
+def is_stray_cancellation(error: BaseException) -> bool:
+    """Tell whether an error is a CancelledError although nobody cancelled the calling task.
+
+    A driver's own task or future was cancelled then.  On trio there is no such thing.
+    """
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or not isinstance(error, asyncio.CancelledError):
+        return False
+    task = asyncio.current_task() if asyncio._get_running_loop() is not None else None
+    return task is not None and task.cancelling() == 0
 
 
 def start_root_task(main: Callable[[], Coroutine[Any, Any, None]], name: str) -> object:

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 import anyio
 
 from ._component import Component
+from ._provider_options import SegmentChainOptions as SegmentChainOptions
+from ._provider_options import SegmentIdOptions as SegmentIdOptions
+from ._provider_options import SnowflakeOptions as SnowflakeOptions
 from .abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Store
 from .errors import BusyError, ClosedError, CosIdError, InvalidArgumentError
+from .machine import MachineIdLease
 from .segment import SegmentChainId, SegmentId
+from .segment._options import check_seconds
+from .segment._stock import Stock
+from .snowflake import COSID_MS, SnowflakeId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from .abc import Clock
+    from .abc import Clock, IdSegmentDistributor, InstanceId
     from .events import Instrument
     from .segment._generator import SegmentGenerator
+    from .snowflake import SnowflakeLayout
 
 __all__ = (
     "IdProvider",
     "SegmentChainOptions",
     "SegmentIdOptions",
+    "SnowflakeOptions",
     "connect",
     "open_store",
 )
@@ -47,27 +56,8 @@ _STORES: Final = {
     **dict.fromkeys(("postgres", "postgresql"), ("postgres", "PostgresStore")),
 }
 
-_G = TypeVar("_G", bound="SegmentGenerator")
-
-
-class SegmentIdOptions(TypedDict, total=False):
-    """What `IdProvider.segment` hands on to `SegmentId`."""
-
-    ttl: float | None
-    wait_timeout: float
-    fetch_timeout: float | None
-    close_timeout: float
-    max_id: int
-    instrument: Instrument | None
-
-
-class SegmentChainOptions(SegmentIdOptions, total=False):
-    """What `IdProvider.segment_chain` hands on to `SegmentChainId`."""
-
-    safe_distance: int
-    max_distance: int
-    max_ids_ahead: int
-    quiet_period: float
+_S = TypeVar("_S", bound="SegmentGenerator")
+_G = TypeVar("_G", bound="SegmentGenerator | SnowflakeId")
 
 
 def open_store(url: str) -> Store:
@@ -98,6 +88,7 @@ def connect(
     *,
     namespace: str = DEFAULT_NAMESPACE,
     instrument: Instrument | None = None,
+    instance_id: InstanceId | str | None = None,
     close_timeout: float = 5.0,
     clock: Clock | None = None,
 ) -> IdProvider:
@@ -107,7 +98,9 @@ def connect(
         url: as for `open_store`; or a store made from your own client, which stays open.
         namespace: the namespace of all its counters.
         instrument: receives the events of all its generators.
-        close_timeout: seconds that closing waits for calls under way.
+        instance_id: who asks for a machine id, when Snowflake ids are made; by default an instance
+            that nobody else is.
+        close_timeout: seconds that closing waits for calls under way, also of each generator.
         clock: time; the system's by default.
 
     Raises:
@@ -118,6 +111,7 @@ def connect(
         url if isinstance(url, Store) else open_store(url),
         namespace=namespace,
         instrument=instrument,
+        instance_id=instance_id,
         close_timeout=close_timeout,
         clock=clock,
         owns_store=not isinstance(url, Store),
@@ -134,8 +128,11 @@ class IdProvider(Component):
     __slots__ = (
         "_asked",
         "_close_timeout",
+        "_floors",
         "_generators",
+        "_instance_id",
         "_instrument",
+        "_lease",
         "_opening",
         "_owns_store",
         "_store",
@@ -148,19 +145,30 @@ class IdProvider(Component):
         *,
         namespace: str = DEFAULT_NAMESPACE,
         instrument: Instrument | None = None,
+        instance_id: InstanceId | str | None = None,
         close_timeout: float = 5.0,
         clock: Clock | None = None,
         owns_store: bool = False,
     ) -> None:
         """Describe a provider; see `connect`."""
+        check_seconds("close_timeout", close_timeout)
         self.namespace = namespace
         self._close_timeout = close_timeout
         self._store = store
         self._owns_store = owns_store
         self._instrument = instrument
-        self._generators: dict[str, SegmentGenerator] = {}
+        self._instance_id = instance_id
+        self._lease: MachineIdLease | None = None  # one for all Snowflake generators
+        self._generators: dict[str, SegmentGenerator | SnowflakeId] = {}
         self._opening: dict[str, anyio.Event] = {}
+        self._floors: dict[str, int] = {}  # of generators that are gone, by name
         super().__init__(clock)
+
+    def _reset(self) -> None:
+        # They are another loop's, or the parent process's.
+        for name in tuple(self._generators):
+            self._drop(name)
+        self._opening = {}
 
     async def segment_chain(
         self,
@@ -188,7 +196,8 @@ class IdProvider(Component):
             SegmentUnavailableError: no first segment came within ``wait_timeout``.
             ClosedError: the provider is closed.
         """
-        return await self._generator(SegmentChainId, name, step, offset, {**options})
+        distributor = self._distributor(name, step, offset)
+        return await self._generator(SegmentChainId, name, distributor, {**options})
 
     async def segment(
         self,
@@ -209,62 +218,133 @@ class IdProvider(Component):
         Raises:
             CosIdError: as for `segment_chain`.
         """
-        return await self._generator(SegmentId, name, step, offset, {**options})
+        distributor = self._distributor(name, step, offset)
+        return await self._generator(SegmentId, name, distributor, {**options})
 
-    def __getitem__(self, name: str) -> SegmentGenerator:
-        """Return the open generator of this name; KeyError if there is none."""
+    async def snowflake(
+        self,
+        name: str = "__share__",
+        *,
+        layout: SnowflakeLayout = COSID_MS,
+        **options: Unpack[SnowflakeOptions],
+    ) -> SnowflakeId:
+        """Return the open `SnowflakeId` of this name; it is made by the first call.
+
+        Its machine id is leased from the provider's store, one for all Snowflake generators of the
+        provider, so that all their layouts have the same number of machine bits.
+
+        Args:
+            name: the generator's name in the provider's namespace.
+            layout: how the ids are put together.
+            **options: as for `SnowflakeId`: ``broken_threshold``, ``wait_timeout`` ...
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, or with another layout.
+            InvalidArgumentError: an argument is outside its range, or another width of machine ids
+                is in use.
+            MachineIdOverflowError: all machine ids are held.
+            MachineIdUnavailableError: the store could not be reached.
+            LayoutExpiredError: the layout has ended.
+            ClosedError: the provider is closed.
+        """
+        self._check_usable()
+        lease = self._machine(layout.machine_bits)
+        made = SnowflakeId(
+            lease, name=name, layout=layout, clock=self._clock, **self._told(options)
+        )
+        return await self._named(made)
+
+    def _machine(self, bits: int) -> MachineIdLease:
+        if self._lease is None:
+            distributor = self._store.machine_id_distributor(
+                namespace=self.namespace, instance_id=self._instance_id
+            )
+            self._lease = MachineIdLease(
+                distributor,
+                bits=bits,
+                close_timeout=self._close_timeout,
+                instrument=self._instrument,
+                clock=self._clock,
+            )
+        self._lease._host = self._root
+        return self._lease
+
+    def __getitem__(self, name: str) -> SegmentGenerator | SnowflakeId:
+        """Return the generator of this name, also one that has ended; KeyError if there is none."""
         return self._generators[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the open generators."""
+        """Iterate over the names of the generators, those that have ended among them."""
         return iter(tuple(self._generators))
 
     def __len__(self) -> int:
-        """Count the open generators."""
+        """Count the generators, those that have ended among them."""
         return len(self._generators)
 
-    async def _generator(
-        self, kind: type[_G], name: str, step: int, offset: int, options: dict[str, Any]
-    ) -> _G:
+    def _distributor(self, name: str, step: int, offset: int) -> IdSegmentDistributor:
         self._check_usable()
+        return self._store.segment_distributor(
+            namespace=self.namespace, name=name, offset=offset, step=step
+        )
+
+    def _told(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a generator's options; what it is not told itself is ours."""
+        ours = {"instrument": self._instrument, "close_timeout": self._close_timeout}
+        return {**ours, **options}
+
+    async def _generator(
+        self, kind: type[_S], name: str, distributor: IdSegmentDistributor, options: dict[str, Any]
+    ) -> _S:
+        return await self._named(kind(distributor, clock=self._clock, **self._told(options)))
+
+    async def _named(self, made: _G) -> _G:
+        """Open a generator, or return the one that is open under its name."""
+        name = made.name
         while (opening := self._opening.get(name)) is not None:
             await opening.wait()  # another task is at it; it ends within its own deadline
             self._check_usable()
         found = self._generators.get(name)
         if found is not None and found._unusable is None:
-            return self._checked(found, kind, name, step)
-        return await self._made(kind, name, step, offset, options)
+            return self._checked(found, made)
+        return await self._opened(made)
 
-    def _checked(self, found: SegmentGenerator, kind: type[_G], name: str, step: int) -> _G:
-        if type(found) is not kind or found._pace.step != step:
-            raise BusyError(
-                repr(name),
-                reason=f"is in use as {type(found).__name__} with step {found._pace.step}; "
-                f"{kind.__name__} with step {step} needs another name",
-            )
-        return found
-
-    async def _made(
-        self, kind: type[_G], name: str, step: int, offset: int, options: dict[str, Any]
-    ) -> _G:
-        distributor = self._store.segment_distributor(
-            namespace=self.namespace, name=name, offset=offset, step=step
+    def _checked(self, found: SegmentGenerator | SnowflakeId, asked: _G) -> _G:
+        kind, detail = type(asked), asked._detail
+        if isinstance(found, kind) and type(found) is kind and found._detail == detail:
+            return found
+        raise BusyError(
+            repr(asked.name),
+            reason=f"is in use as {type(found).__name__} with {found._detail}; "
+            f"{kind.__name__} with {detail} needs another name",
         )
-        options.setdefault("instrument", self._instrument)
-        made: _G = kind(distributor, clock=self._clock, **options)
-        done = self._opening[name] = anyio.Event()
+
+    async def _opened(self, made: _G) -> _G:
+        name = made.name
+        self._drop(name)
+        if isinstance(made, Stock):
+            made._floor = self._floors.get(name)
+        opening = self._opening
+        done = opening[name] = anyio.Event()
         # Among the others at once: a provider that closes now has to close this one too.
         self._generators[name] = made
         try:
             await made._open(self._root)
         except BaseException:
-            self._generators.pop(name, None)
+            # While we close, its call is still to be waited for.
+            if self._generators.get(name) is made and self._closing is None:
+                self._drop(name)
             raise
         else:
             return made
         finally:
-            del self._opening[name]
+            del opening[name]
             done.set()
+
+    def _drop(self, name: str) -> None:
+        """Forget a generator, but not how far it has come: its successor must not go below."""
+        dropped = self._generators.pop(name, None)
+        if isinstance(dropped, Stock) and dropped._floor is not None:
+            self._floors[name] = dropped._floor
 
     @property
     def close_timeout(self) -> float:
@@ -279,19 +359,32 @@ class IdProvider(Component):
             self._root.tenants = self._tenants
 
     def _tenants(self) -> tuple[Component, ...]:
-        return (self, *self._generators.values())
+        lease = () if self._lease is None else (self._lease,)
+        return (self, *self._generators.values(), *lease)
 
     def _stop(self, reason: CosIdError) -> None:
-        for generator in self._generators.values():
+        for generator in self._hosted():
             made = type(reason)(generator._label()) if isinstance(reason, ClosedError) else reason
+            if self._closing is not None:
+                generator._root = None  # else whoever opens it now would close it too, and wait
             generator._retire(made)
 
+    def _hosted(self) -> list[SegmentGenerator | SnowflakeId]:
+        """List the generators but for those that were closed, and opened anew on their own."""
+        return [each for each in self._generators.values() if not each._owns_root]
+
     async def _drain(self) -> None:
-        generators, self._generators = tuple(self._generators.values()), {}
-        async with anyio.create_task_group() as group:
-            for generator in generators:
-                generator._root = None
-                if generator._in_flight:  # a task each would be too many for the idle ones
-                    group.start_soon(generator._drain)
+        generators = self._hosted()
+        for name in tuple(self._generators):
+            self._drop(name)
+        # A generator's own close timeout may be longer than ours.
+        with self._clock.move_on_after(self._close_timeout * 2):
+            async with anyio.create_task_group() as group:
+                for generator in generators:
+                    generator._root = None
+                    if generator._has_to_drain:  # a task each would be too many for the idle ones
+                        group.start_soon(generator._drain)
+
+    async def _release(self) -> None:
         if self._owns_store:
             await self._store.aclose()

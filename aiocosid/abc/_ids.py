@@ -105,8 +105,10 @@ class IdGenerator(ABC):
         A cancelled call hands out nothing; an id that had already been chosen for it is a gap.
 
         Raises:
-            SegmentUnavailableError: no id came within the generator's ``wait_timeout``.
+            SegmentUnavailableError: no id came within the generator's ``wait_timeout``, or an error
+                that no retry mends came from the store.
             IdOverflowError: the ids are used up.
+            NotOpenError: the generator has not been opened.
             ClosedError: the generator was closed, also while this call waited.
             StoreRolledBackError: the store lost writes; the generator has ended.
             ForkedError: the generator belongs to the parent process.
@@ -133,7 +135,8 @@ class IdGenerator(ABC):
         """Return the next id if one is in hand.
 
         Raises:
-            WouldBlock: none is in hand; more have been asked for.
+            WouldBlock: none is in hand; more have been asked for.  A `SegmentId` with a step of 1
+                keeps none, and always raises it.
             CosIdError: as `next_id`.
         """
 
@@ -155,8 +158,9 @@ class IdGenerator(ABC):
     async def aclose(self) -> None:
         """Close the generator; whoever waits gets `ClosedError`.
 
-        Idempotent, and safe from any task, in any order and in a cancelled scope; ends within the
-        generator's ``close_timeout``.
+        Idempotent, and safe from any task, in any order and in a cancelled scope; a second caller
+        waits for the same end.  A call under way has the generator's ``close_timeout``, as long
+        again if its driver heeds no cancellation, and connections then some seconds to close.
         """
 
     async def __aenter__(self) -> Self:
@@ -237,7 +241,7 @@ class IdSegmentDistributor(ABC):
             step: how many ids to reserve, at least 1.
 
         Raises:
-            InvalidArgumentError: ``step`` is below 1; nothing was written.
+            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was written.
             IdOverflowError: the counter would pass 2^63-1; nothing was written.
             StoreUnavailableError: the store cannot be reached or does not answer.
             StoreError: the store refuses (rights, missing table, no integer, went backwards).

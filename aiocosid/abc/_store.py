@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from ..errors import StoreError
 from ._ids import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
 from ._machine import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD
 
@@ -56,7 +57,6 @@ class Store(ABC):
             InvalidArgumentError: an argument is outside its range, or the name is too long.
         """
 
-    @abstractmethod
     def machine_id_distributor(
         self,
         *,
@@ -75,9 +75,10 @@ class Store(ABC):
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
+            StoreError: this store has no machine ids, as one of your own may not.
         """
+        raise self._has_no_machine_ids()
 
-    @abstractmethod
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
         """Return the machine ids that were ever handed out, by namespace and number.
 
@@ -88,8 +89,8 @@ class Store(ABC):
             CorruptMachineStateError: an entry is damaged.
             StoreError: the store refuses or cannot be reached.
         """
+        raise self._has_no_machine_ids()
 
-    @abstractmethod
     async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
         """Take a machine id from its owner, whoever that is: for one that died and is stable.
 
@@ -99,6 +100,10 @@ class Store(ABC):
             InvalidArgumentError: nobody holds the id.
             StoreError: the store refuses or cannot be reached.
         """
+        raise self._has_no_machine_ids()
+
+    def _has_no_machine_ids(self) -> StoreError:
+        return StoreError(type(self).__name__, "this store hands out no machine ids")
 
     @abstractmethod
     async def create_schema(self) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Annotated
@@ -111,27 +110,19 @@ def next_(
     Exactly as many as asked for are reserved.  What is reserved but not printed, because of
     Ctrl-C or a closed pipe, is a gap and never given to anybody else.
     """
-    with (
-        Session(store, timeout=timeout) as session,
-        # closing(): the distributor is done with before the session is, whatever happens.
-        closing(_reserved(session, name, namespace, count, step or count)) as segments,
-    ):
-        write_ids(segments, layout)
+    with Session(store, timeout=timeout) as session:
+        write_ids(_reserved(session, name, namespace, count, step or count), layout)
 
 
 def _reserved(
     session: Session, name: str, namespace: str, count: int, step: int
-) -> Generator[range]:
+) -> Iterator[range]:
     distributor = session.store.segment_distributor(namespace=namespace, name=name, step=step)
-    session.call(distributor.aopen)
-    try:
-        while count > 0:
-            size = min(step, count)
-            max_id = session.call(distributor.next_max_id, size)
-            yield range(max_id - size + 1, max_id + 1)
-            count -= size
-    finally:
-        session.call(distributor.aclose)
+    while count > 0:
+        size = min(step, count)
+        max_id = session.call(distributor.next_max_id, size)
+        yield range(max_id - size + 1, max_id + 1)
+        count -= size
 
 
 @app.command()
@@ -172,8 +163,6 @@ def set_floor(
     ids at or below the number first.
     """
     with Session(store, timeout=timeout) as session:
-        # Made only to have the name checked by the rules for names.
-        session.store.segment_distributor(namespace=namespace, name=name)
         counter = session.call(session.store.set_floor, namespace=namespace, name=name, above=above)
     if layout is TextFormat.JSON:
         write_json(asdict(counter))

@@ -18,6 +18,7 @@ from ..errors import (
     InvalidArgumentError,
     LayoutExpiredError,
     MissingExtraError,
+    SegmentUnavailableError,
     StoreError,
     StoreRolledBackError,
 )
@@ -77,6 +78,8 @@ def code_of(error: CosIdError) -> ExitCode:
             return ExitCode.UNAVAILABLE
         case StoreError():
             return ExitCode.REFUSED
+        case SegmentUnavailableError(__cause__=CosIdError() as cause):
+            return code_of(cause)
         case _:
             return ExitCode.FAILED
 

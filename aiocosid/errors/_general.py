@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 __all__ = (
     "BusyError",
@@ -36,7 +36,7 @@ class CosIdError(Exception):
         retryable: whether the same call may succeed later with nothing changed by anybody.
     """
 
-    retryable: ClassVar[bool] = False
+    retryable: bool = False
 
     def again(self) -> Self:
         """Return a copy to raise once more, with the cause but without the old traceback."""
@@ -199,20 +199,26 @@ class IdOverflowError(CosIdError, OverflowError):
 
 
 class SegmentUnavailableError(CosIdError):
-    """No segment came in time; the store's own error, if it gave one, is the ``__cause__``.
+    """No segment came; the store's own error, if it gave one, is the ``__cause__``.
+
+    It is as retryable as its cause: a wrong password fails whoever waits at once.
 
     Attributes:
-        waited: seconds that the caller was allowed to wait.
+        waited: seconds that the caller waited at most; 0 if an error that no retry mends came.
     """
 
     retryable = True
 
-    def __init__(self, namespaced_name: str, *, waited: float, reason: str = "") -> None:
+    def __init__(
+        self, namespaced_name: str, *, waited: float, reason: str = "", retryable: bool = True
+    ) -> None:
         super().__init__(
-            f"no segment of {namespaced_name} came within {waited:g} s"
+            f"no segment of {namespaced_name} came"
+            + (f" within {waited:g} s" if waited else "")
             + (f": {reason}" if reason else "")
         )
         self.waited = waited
+        self.retryable = retryable
 
 
 class StoreError(CosIdError):

@@ -128,7 +128,6 @@ class Keeper(Component):
     # Opening.
 
     async def _start(self) -> None:
-        self._reset()
         holder = _holders.get(self.distributor)
         other = holder() if holder is not None else None
         if other is not None and other is not self and other._unusable is None:
@@ -359,4 +358,8 @@ class Keeper(Component):
             if isinstance(error, CosIdError):
                 self._note(error, 1)
         self.issuers = {}
-        await self.distributor.aclose()
+
+    async def _release(self) -> None:
+        holder = _holders.get(self.distributor)
+        if holder is not None and holder() is self:  # else it is in use by another lease
+            await self.distributor.aclose()

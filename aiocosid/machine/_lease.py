@@ -20,6 +20,7 @@ from ._statistics import MachineIdStatistics
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from .._component import Root
     from ..abc import Clock, MachineIdDistributor
     from ..events import Instrument
 
@@ -42,7 +43,7 @@ class MachineIdLease(Keeper):
         issuers: the sequencers that stamp ids under it, by name.
     """
 
-    __slots__ = ("_is_shared", "_users")
+    __slots__ = ("_host", "_is_shared", "_users")
 
     def __init__(
         self,
@@ -94,6 +95,7 @@ class MachineIdLease(Keeper):
             instrument=instrument,
         )
         self._users = 0
+        self._host: Root | None = None  # where its task runs, if it is a provider's
         self._is_shared = False  # opened by a generator, and closed by the last one
         super().__init__(distributor, bits, options.fitted(distributor), clock)
 
@@ -139,9 +141,11 @@ class MachineIdLease(Keeper):
         """
         self._users += 1
         try:
+            if self._closing is not None and self._born == _fork.generation:
+                await self.aclose()  # waits for the end of the last life
             if self._is_to_be_opened():
                 self._is_shared = True
-                await self._open(None)
+                await self._open(self._host)
             while self._mark_ms < 0 and self._unusable is None:
                 await self.changed()()  # somebody else is opening it
             self._check_usable()
@@ -160,7 +164,7 @@ class MachineIdLease(Keeper):
         if self._born != _fork.generation:
             self._users = 1
             return True
-        return self._root is None and not self._closing
+        return self._root is None and self._closing is None
 
     # Looking inside.
 

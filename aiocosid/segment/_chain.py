@@ -78,7 +78,9 @@ class IdSegmentChain:
         return range(first, first + size), node.segment
 
     def take(self, n: int) -> list[range]:
-        """Take exactly ``n`` ids, across nodes; there have to be that many."""
+        """Take exactly ``n`` ids, across nodes; IndexError, and none taken, if there are fewer."""
+        if n > self.remaining:
+            raise IndexError(f"{n} ids of {self.remaining}")
         pieces: list[range] = []
         while n > 0 and (cut := self.cut(n)) is not None:
             pieces.append(cut[0])

@@ -9,6 +9,8 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from .. import _fork
+from .._turns import TurnLine
+from .._waiters import Waiter
 from ..abc import IdGenerator
 from ..errors import CosIdError, ForkedError, SegmentUnavailableError, WouldBlock
 from ..events import WaitTimedOut
@@ -16,8 +18,6 @@ from ._options import check_integer
 from ._segment import FOREVER
 from ._statistics import SegmentStatistics
 from ._supply import Supply
-from .._turns import TurnLine
-from .._waiters import Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +92,8 @@ class SegmentGenerator(Supply, IdGenerator):
 
     def _next_id_nowait_slow(self) -> int:
         self._check_usable()
+        if self._since_turn >= LONG_PIECE:
+            self._since_turn = 0  # the caller cannot be made to wait for the next turn
         self._refill()
         for new_id in self._piece:
             return new_id
@@ -154,7 +156,7 @@ class SegmentGenerator(Supply, IdGenerator):
                 # although a store in this process has hidden it.
                 self._starve(waiting=False)
             if await self._turns.wait(self._is_turn_spent, again=again):
-                self._since_turn = 0
+                self._since_turn = self._left()  # put in hand meanwhile, and for this turn
             self._check_usable()
             again = True
         self._refill()
@@ -181,13 +183,14 @@ class SegmentGenerator(Supply, IdGenerator):
     def _install(self) -> None:
         if self._left() or self._waiters:
             return
-        remaining, size = self._chain.remaining, LONG_PIECE
+        # What this turn has left; who finds it spent waits for the next one.
+        remaining, size = self._chain.remaining, LONG_PIECE - self._since_turn
         if self._pace.distance and not self._at_once:
             # A boundary has to come where the first segment is missing, and while there are ids
             # left, or the order would come too late.
             surplus = max(SHORT_PIECE, remaining - self._pace.target)
-            size = min(LONG_PIECE, surplus, (remaining + 1) // 2)
-        cut = self._chain.cut(size)
+            size = min(size, surplus, (remaining + 1) // 2)
+        cut = self._chain.cut(size) if size > 0 else None
         if cut is None:
             return
         piece, segment = cut
@@ -236,7 +239,7 @@ class SegmentGenerator(Supply, IdGenerator):
         self._leave(waiter)
         if self._options.instrument is not None:
             self._emit(WaitTimedOut, waited=self._options.wait_timeout)
-        raise self._unavailable()
+        raise self._unavailable(self._options.wait_timeout)
 
     def _line_up(self, waiter: Waiter) -> None:
         self._check_usable()  # a store in this process may have ended us a moment ago
@@ -252,7 +255,7 @@ class SegmentGenerator(Supply, IdGenerator):
     async def _let_others_run(self, waiter: Waiter) -> None:
         """Served at once by a store in this process: give the loop its turn all the same."""
         if self._since_turn >= LONG_PIECE:
-            self._since_turn = 0
+            self._since_turn = self._left() + waiter.n  # all of it is for the next turn
             try:
                 await self._turns.wait(self._is_turn_spent)
             except BaseException:
@@ -270,15 +273,6 @@ class SegmentGenerator(Supply, IdGenerator):
             self._waiters.discard(waiter)
             self._serve()  # there may be enough for whoever stood behind
 
-    def _unavailable(self) -> CosIdError:
-        error = SegmentUnavailableError(
-            self._distributor.namespaced_name,
-            waited=self._options.wait_timeout,
-            reason=str(self._last_error or ""),
-        )
-        error.__cause__ = self._last_error
-        return error
-
     def _check_process(self, begun_in: int) -> None:
         """Raise if the calling coroutine was suspended in one process and goes on in its child.
 
@@ -290,9 +284,9 @@ class SegmentGenerator(Supply, IdGenerator):
     # Opening, expiry, closing.
 
     async def _start(self) -> None:
-        self._reset()
         await self._distributor.aopen()
         if not self._opens_with_ids():
+            self._order()  # for who has lined up meanwhile
             return
         try:
             await self._wait(0)

@@ -14,7 +14,7 @@ from ._segment import FOREVER
 if TYPE_CHECKING:
     from ..events import Instrument
 
-__all__ = ("SegmentOptions", "check_integer")
+__all__ = ("SegmentOptions", "check_integer", "check_seconds")
 
 FETCH_SHARE = 0.4  # of wait_timeout: two attempts and the pauses between them fit into one wait
 
@@ -44,14 +44,14 @@ class SegmentOptions:
         instrument: Instrument | None = None,
     ) -> SegmentOptions:
         """Build them, or raise `InvalidArgumentError` for the first one outside its range."""
-        _check_seconds("wait_timeout", wait_timeout)
+        check_seconds("wait_timeout", wait_timeout)
         if fetch_timeout is None:
             fetch_timeout = wait_timeout * FETCH_SHARE
-        _check_seconds("fetch_timeout", fetch_timeout, at_most=wait_timeout)
-        _check_seconds("close_timeout", close_timeout)
-        _check_seconds("quiet_period", quiet_period)
+        check_seconds("fetch_timeout", fetch_timeout, at_most=wait_timeout)
+        check_seconds("close_timeout", close_timeout)
+        check_seconds("quiet_period", quiet_period)
         if ttl is not None:
-            _check_seconds("ttl", ttl)
+            check_seconds("ttl", ttl)
         check_integer("max_id", max_id, at_least=1, at_most=MAX_ID)
         return cls(
             ttl=FOREVER if ttl is None else ttl,
@@ -72,7 +72,8 @@ def check_integer(argument: str, value: object, *, at_least: int, at_most: int) 
         raise InvalidArgumentError(argument, value, expected=expected)
 
 
-def _check_seconds(argument: str, value: object, *, at_most: float | None = None) -> None:
+def check_seconds(argument: str, value: object, *, at_most: float | None = None) -> None:
+    """Raise `InvalidArgumentError` unless it is a time above 0, and not above ``wait_timeout``."""
     fits = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     if not fits or not value > 0 or (at_most is not None and value > at_most):  # type: ignore[operator]  # a number
         expected = "a finite number of seconds above 0"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import anyio
 
 from .._component import Component
+from .._waiters import WaiterQueue
 from ..errors import CosIdError, ForkedError
 from ..events import DistanceChanged, Event, IdsDiscarded, Starved
 from ._chain import IdSegmentChain
 from ._statistics import RateMeter
-from .._waiters import WaiterQueue
 
 if TYPE_CHECKING:
     from ..abc import Clock, IdSegmentDistributor
@@ -39,6 +39,7 @@ class Stock(Component):
         "_fetched",
         "_fetches",
         "_flight",
+        "_floor",
         "_hungry",
         "_in_flight",
         "_landed",
@@ -69,6 +70,8 @@ class Stock(Component):
         self._distributor = distributor
         self._options = options
         self._pace = pace
+        # The last max id of all lives: a sound store answers above it.
+        self._floor: int | None = None
         self._timers: list[anyio.CancelScope] | None = None
         super().__init__(clock)
         self._reset()
@@ -80,7 +83,7 @@ class Stock(Component):
         self._meter = RateMeter(self._clock.monotonic())
         self._pace.rest()
         self._last_max_id: int | None = None
-        self._last_error: Exception | None = None
+        self._last_error: CosIdError | None = None
         self._used_up = False  # the last id below the limit has been linked
         self._one_by_one = False  # close to 2^63-1 more than one segment does not fit
         self._at_once = False  # the store is in this process and needs no flight
@@ -105,6 +108,19 @@ class Stock(Component):
     def close_timeout(self) -> float:
         """Seconds that closing may take."""
         return self._options.close_timeout
+
+    @property
+    def name(self) -> str:
+        """The counter's name in its namespace."""
+        return self._distributor.name
+
+    @property
+    def _detail(self) -> str:
+        return f"step {self._pace.step}"
+
+    @property
+    def _has_to_drain(self) -> bool:
+        return self._in_flight
 
     def _label(self) -> str:
         return f"{type(self).__name__} {self._distributor.namespaced_name}"

@@ -7,11 +7,13 @@ from typing import Final
 
 import anyio
 
+from .._loop import is_stray_cancellation
 from ..abc import MAX_ID
 from ..errors import (
     CorruptCounterError,
     CosIdError,
     IdOverflowError,
+    SegmentUnavailableError,
     StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
@@ -40,7 +42,7 @@ class Supply(Stock):
 
     def _order(self, at_least: int = 0) -> None:
         """See that a flight is under way if segments are missing.  Quick, and never waits."""
-        while not self._in_flight and (segments := self._missing() or at_least):
+        while not self._in_flight and (segments := self._missing(at_least)):
             at_least = 0
             count = segments * self._pace.step
             now = self._clock.monotonic()
@@ -49,10 +51,11 @@ class Supply(Stock):
             try:
                 max_id = self._distributor.next_max_id_nowait(count)
             except WouldBlock:
+                self._at_once = False
                 self._take_off(segments)
                 return
-            except CosIdError as error:
-                if not self._fail(error, segments, now):
+            except Exception as error:  # noqa: BLE001 - as in _answer
+                if not self._fail(self._translated(error), segments, now):
                     if self._waiters:
                         self._take_off(segments)  # a flight goes on asking
                     return
@@ -61,7 +64,7 @@ class Supply(Stock):
                 if not self._land(max_id, count, now):
                     return
 
-    def _missing(self) -> int:
+    def _missing(self, at_least: int = 0) -> int:
         """Count the segments to buy now."""
         if self._unusable is not None or self._used_up:
             return 0
@@ -69,7 +72,7 @@ class Supply(Stock):
         ahead = self._chain.remaining + self._left()
         if self._at_once and ahead > waiters.wanted:
             return 0  # it can be asked when the last id is gone: fewer, longer segments
-        segments = self._pace.missing(ahead, waiters.wanted)
+        segments = self._pace.missing(ahead, waiters.wanted) or at_least
         if segments == 0 and waiters:
             return 1  # somebody waits for anything at all
         return min(segments, 1 if self._one_by_one else MAX_ID // self._pace.step)
@@ -95,6 +98,7 @@ class Supply(Stock):
         finally:
             if self._chain is life:
                 self._in_flight = False
+                self._flight = None
                 if self._landed is not None:
                     self._landed.set()
 
@@ -108,24 +112,40 @@ class Supply(Stock):
         sent_at = self._clock.monotonic()
         self._stock = self._chain.remaining + self._left()
         self._sent += 1
-        try:
-            with self._clock.move_on_after(self._options.fetch_timeout, shield=True) as scope:
-                self._flight = scope
-                max_id = await self._distributor.next_max_id(count)
-        except CosIdError as error:
-            return self._fail(error, segments, sent_at)
-        except Exception as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
-            failure = StoreError(self._distributor.store, f"{type(error).__name__}: {error}")
-            failure.__cause__ = error
-            return self._fail(failure, segments, sent_at)
-        finally:
-            self._flight = None
+        answer: int | CosIdError = 0
+        with self._clock.move_on_after(self._options.fetch_timeout, shield=True) as scope:
+            self._flight = scope
+            answer = await self._answer(count)
+        if self._chain is not life or self._unusable is not None:
+            return True  # closed meanwhile, perhaps opened anew: the range is a gap
+        self._flight = None
         if scope.cancelled_caught:
             reason = f"no answer within {self._options.fetch_timeout:g} s"
-            late = StoreUnavailableError(self._distributor.store, reason)
-            return self._fail(late, segments, sent_at)
-        # Else closed without waiting for us, and opened anew.
-        return self._chain is not life or self._land(max_id, count, sent_at)
+            answer = StoreUnavailableError(self._distributor.store, reason)
+        if isinstance(answer, CosIdError):
+            return self._fail(answer, segments, sent_at)
+        return self._land(answer, count, sent_at)
+
+    async def _answer(self, count: int) -> int | CosIdError:
+        """Ask the store; whatever it raises comes back as an error of ours."""
+        try:
+            return await self._distributor.next_max_id(count)
+        except Exception as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
+            return self._translated(error)
+        except BaseException as error:
+            if not is_stray_cancellation(error):
+                raise
+            stray = StoreUnavailableError(self._distributor.store, "its call was cancelled")
+            stray.__cause__ = error
+            return stray
+
+    def _translated(self, error: Exception) -> CosIdError:
+        """Return an error of ours; what a stranger's distributor raises is its cause."""
+        if isinstance(error, CosIdError):
+            return error
+        failure = StoreError(self._distributor.store, f"{type(error).__name__}: {error}")
+        failure.__cause__ = error
+        return failure
 
     async def _back_off(self) -> None:
         """Sleep: longer after each failure, and not in step with other processes."""
@@ -138,9 +158,10 @@ class Supply(Stock):
 
     def _land(self, max_id: int, count: int, sent_at: float) -> bool:
         """Link what arrived, serve the waiters, put the rest in hand; answers as `_fetch` does."""
-        if self._unusable is not None:
-            return True  # closed meanwhile: the range is a gap
-        last = self._last_max_id
+        if type(max_id) is not int:  # bool and float pass for integers, and ids would be such
+            found = f"{max_id!r} of type {type(max_id).__name__}"
+            return self._fail(self._corrupt(found), 1, sent_at)
+        last = self._floor
         if last is not None and max_id < last + count:
             went_back = StoreRolledBackError(
                 self._distributor.store,
@@ -154,7 +175,7 @@ class Supply(Stock):
         segment = fetched.clipped(lowest=1, highest=self._options.max_id)
         self._used_up = max_id >= self._options.max_id
         if segment is None and not self._used_up:
-            return self._fail(self._not_positive(max_id), 1, sent_at)
+            return self._fail(self._corrupt(f"{max_id}, below the first id"), 1, sent_at)
         self._link(segment, fetched)
         return True
 
@@ -162,7 +183,7 @@ class Supply(Stock):
         now = self._clock.monotonic()
         starved = self._starved
         self._adapt(fetched.fetched_at, now)
-        self._last_max_id = fetched.max_id
+        self._last_max_id = self._floor = fetched.max_id
         self._last_error = None
         self._attempt = 0
         self._hungry = self._starved = False
@@ -218,30 +239,44 @@ class Supply(Stock):
             self._waiters.fail(self._unavailable)
         return False
 
-    def _not_positive(self, max_id: int) -> CosIdError:
+    def _corrupt(self, found: str) -> CosIdError:
         return CorruptCounterError(
             self._distributor.store,
             counter=self._distributor.namespaced_name,
-            found=f"{max_id}, below the first id",
+            found=found,
         )
 
     def _overflow(self) -> CosIdError:
         limit = min(self._options.max_id, MAX_ID)
         return IdOverflowError(self._distributor.namespaced_name, limit=limit)
 
-    def _unavailable(self) -> CosIdError:
-        raise NotImplementedError
+    def _unavailable(self, waited: float = 0) -> CosIdError:
+        cause = self._last_error
+        error = SegmentUnavailableError(
+            self._distributor.namespaced_name,
+            waited=waited,
+            reason=str(cause or ""),
+            retryable=cause is None or cause.retryable,
+        )
+        error.__cause__ = cause
+        return error
 
     # Closing.
 
     async def _drain(self) -> None:
         """Await the flight; after the close timeout tear it, and its connection with it."""
-        if self._in_flight:
-            self._landed = anyio.Event()
+        if not self._in_flight:
+            return
+        # Two may drain at once: its own closing, and its provider's.
+        landed = self._landed = self._landed or anyio.Event()
+        try:
             with self._clock.move_on_after(self.close_timeout):
-                await self._landed.wait()
+                await landed.wait()
+        finally:
             if self._flight is not None:
                 self._flight.cancel()
-                with self._clock.move_on_after(self.close_timeout):
-                    await self._landed.wait()
+        with self._clock.move_on_after(self.close_timeout):
+            await landed.wait()
+
+    async def _release(self) -> None:
         await self._distributor.aclose()

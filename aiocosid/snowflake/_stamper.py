@@ -59,6 +59,7 @@ class Stamper(Component):
     """Stamps ids for callers: at once, or when clock, tick and lease allow it, in order."""
 
     __slots__ = (
+        "_has_joined",
         "_last_seen",
         "_lease",
         "_longest_backwards",
@@ -90,6 +91,7 @@ class Stamper(Component):
         self.name = name
         self._lease = lease
         self._options = options
+        self._has_joined = False
         super().__init__(clock)
         self._reset()
 
@@ -110,6 +112,14 @@ class Stamper(Component):
     def close_timeout(self) -> float:
         """Seconds that closing may take."""
         return self._options.close_timeout
+
+    @property
+    def _detail(self) -> str:
+        return f"layout {self.layout!r}"
+
+    @property
+    def _has_to_drain(self) -> bool:
+        return self._has_joined
 
     def _label(self) -> str:
         return f"{type(self).__name__} {self._lease.namespace}.{self.name}"
@@ -344,14 +354,10 @@ class Stamper(Component):
     # Opening and closing.
 
     async def _start(self) -> None:
-        self._reset()
         self.layout.check_usable(self._clock.now_ms())
         await self._lease.join()
-        try:
-            self._sequencer = self._attached()
-        except BaseException:
-            await self._lease.leave()
-            raise
+        self._has_joined = True
+        self._sequencer = self._attached()
 
     def _attached(self) -> Sequencer:
         """Return the one sequencer of this lease and name."""
@@ -383,4 +389,9 @@ class Stamper(Component):
             timer.cancel()
 
     async def _drain(self) -> None:
-        await self._lease.leave()
+        if self._has_joined:
+            self._has_joined = False
+            await self._lease.leave()
+
+    async def _release(self) -> None:
+        """Everything is the lease's."""

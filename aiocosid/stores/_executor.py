@@ -6,6 +6,8 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+import anyio
+
 from .. import _fork
 from .._loop import is_dead
 from ..errors import ForkedError, StoreError, UnsupportedRuntimeError, WrongLoopError
@@ -145,14 +147,20 @@ class OwnExecutor(Executor, Generic[C]):
         Raises:
             WrongLoopError: it is in use on another event loop.
         """
-        if self._born == _fork.generation and self._client is not None:
-            self._settle()
-            await self._end()
+        if self._born != _fork.generation or not self._is_in_use:
+            return
+        lock = self._settle()
+        # Whoever opens it now would leave it open.
+        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+            async with lock:
+                pass
+        await self._end()
 
     async def _ready(self) -> C:
         self._check_process()
         lock = self._settle()
         async with lock:
+            self._check_process()  # it may have been forked while it waited
             if self._client is None:
                 self._client = await self._connect()
             client = self._client
@@ -161,13 +169,18 @@ class OwnExecutor(Executor, Generic[C]):
                 await anext(self._life)
             return client
 
+    @property
+    def _is_in_use(self) -> bool:
+        """Whether a client is open, or being opened."""
+        return self._client is not None or (self._lock is not None and self._lock.locked())
+
     def _settle(self) -> asyncio.Lock:
         """Make the running loop ours, if it was another one that is dead by now."""
         loop = running_asyncio_loop(self.label)
         if self._lock is None or self._loop is not loop:
+            if self._is_in_use and not is_dead(self._loop):
+                raise WrongLoopError(f"the connection to {self.label}")
             if self._client is not None:
-                if not is_dead(self._loop):
-                    raise WrongLoopError(f"the connection to {self.label}")
                 self._client, self._life = self._salvage(self._client), None
             self._loop, self._lock = loop, asyncio.Lock()
         return self._lock

@@ -23,8 +23,10 @@ try:
 except ModuleNotFoundError as _exc:
     raise MissingExtraError("asyncpg", extra="postgres") from _exc
 
-__all__ = ("POSTGRES", "checked_url", "refused_url", "translated")
+__all__ = ("POSTGRES", "checked_url", "each_host", "refused_url", "translated")
 
+# A column may be numeric, as one that was migrated from MySQL's unsigned integers is: what is no
+# integer in it is refused, and int64 is the end all the same.
 POSTGRES: Final = Dialect(
     # Bare CREATE TABLE IF NOT EXISTS fails for one of two that run it at once, and for a user who
     # may not create tables even if there is nothing to create.
@@ -48,13 +50,15 @@ INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
 VALUES ($1, $2::bigint, extract(epoch from now())::bigint)
 ON CONFLICT (name) DO UPDATE
 SET last_max_id = c.last_max_id + $3::bigint, last_fetch_time = excluded.last_fetch_time
-RETURNING last_max_id
+WHERE c.last_max_id % 1 = 0
+RETURNING c.last_max_id::bigint
 """,
     set_floor="""
 INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
 VALUES ($1, $2::bigint, extract(epoch from now())::bigint)
 ON CONFLICT (name) DO UPDATE SET last_max_id = greatest(c.last_max_id, excluded.last_max_id)
-RETURNING last_max_id, last_fetch_time
+WHERE c.last_max_id % 1 = 0
+RETURNING c.last_max_id::bigint, c.last_fetch_time
 """,
     counter="SELECT last_max_id FROM cosid WHERE name = $1",
     counters="""
@@ -95,18 +99,30 @@ def checked_url(url: str) -> str:
     """
     try:
         parts = urlsplit(url)
+        hosts = parts.netloc.rpartition("@")[2].split(",")
     except (AttributeError, TypeError, ValueError):
         raise refused_url() from None
-    hosts = parts.netloc.rpartition("@")[2].split(",")
     if (
         parts.scheme not in {"postgres", "postgresql"}
+        or not url.partition(":")[2].startswith("//")
         or parts.fragment
         or "@" in parts.path + parts.query
     ):
         raise refused_url()
     if not all(_HOST.fullmatch(host) for host in hosts):
         raise refused_url()
+    if len(hosts) > 1 and any(host[:1] in {"", ":"} for host in hosts):  # each would be localhost
+        raise refused_url()
     return url
+
+
+def each_host(url: str) -> list[str]:
+    """Return the URL once for each of its hosts, in their order."""
+    netloc = urlsplit(url).netloc
+    login, at, hosts = netloc.rpartition("@")
+    scheme, slashes, rest = url.partition("//")
+    before, after = f"{scheme}{slashes}{login}{at}", rest.removeprefix(netloc)
+    return [f"{before}{host}{after}" for host in hosts.split(",")]
 
 
 def refused_url() -> InvalidArgumentError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
 from ..abc import (
@@ -23,6 +25,7 @@ from ..errors import (
     NameTooLongError,
     StoreUnavailableError,
 )
+from ._arguments import check_above, check_step
 from ._executor import OutOfRangeError
 from ._machine_tables import MachineTables
 from ._watermark import HighWater
@@ -67,7 +70,7 @@ class Dialect:
 class SqlIdSegmentDistributor(IdSegmentDistributor):
     """A row of the table ``cosid``, advanced by one statement for each segment."""
 
-    __slots__ = ("_executor", "_owns_executor", "_water")
+    __slots__ = ("_executor", "_owns_executor", "_water", "store")
 
     dialect: ClassVar[Dialect]
 
@@ -97,6 +100,7 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
         """
         super().__init__(namespace=namespace, name=name, offset=offset, step=step)
         _check_name(self.namespaced_name)
+        self.store = executor.label
         self._executor = executor
         self._owns_executor = owns_executor
         self._water = HighWater()
@@ -108,6 +112,37 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
         SqlIdSegmentDistributor.__init__(made, executor, **described)
         return made
 
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> Self:
+        """Describe a counter on connections of its own, opened on first use, closed by `aclose`.
+
+        Args:
+            url: as for the store's own ``from_url``.
+            namespace: the counter's namespace.
+            name: the counter's name.
+            offset: where a new counter starts.
+            step: ids per segment.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed, or an argument outside its range.
+            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
+        """
+        described = {"namespace": namespace, "name": name, "offset": offset, "step": step}
+        return cls._on(cls._own(url), owns_executor=True, **described)
+
+    @classmethod
+    @abstractmethod
+    def _own(cls, url: str) -> Executor:
+        """Return an executor that opens what it needs; nothing is opened yet."""
+
     async def next_max_id(self, step: int) -> int:
         """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
 
@@ -115,7 +150,7 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
         see its reply.
 
         Raises:
-            InvalidArgumentError: ``step`` is below 1; nothing was sent.
+            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was sent.
             IdOverflowError: the counter would pass 2^63-1; nothing was written.
             CorruptCounterError: the row holds no integer; nothing was written.
             SchemaMissingError: the table ``cosid`` does not exist.
@@ -125,8 +160,7 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
             ForkedError: the distributor, or the client beneath it, is the parent process's.
             WrongLoopError: the connections are in use on another event loop.
         """
-        if type(step) is not int or step < 1:
-            raise InvalidArgumentError("step", step, expected="an integer, at least 1")
+        check_step(step)
         first = self.offset + step
         if first > MAX_ID:
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
@@ -149,7 +183,7 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if row is None:
             await _refused(self._executor, self.dialect, name, step)
-        return _integer(self._executor, name, row[0])
+        return _sound(self._executor, name, row[0])
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.
@@ -225,17 +259,23 @@ class SqlStore(Store):
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, ordered by name.
 
+        Rows that hold something else than an integer are left out.
+
         Args:
             namespace: only the ones whose name begins with it and a dot; None for all.
 
         Raises:
-            CorruptCounterError: a row holds no integer.
             StoreError: the store refuses or cannot be reached.
         """
         prefix = "" if namespace is None else f"{namespace}."
         rows = await self._executor.fetch_rows(self.distributor.dialect.counters, prefix=prefix)
+        found = [
+            Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=_integer(fetch_time))
+            for name, value, fetch_time in rows
+            if (max_id := _integer(value)) is not None
+        ]
         # Here, because every database has an order of its own.
-        return sorted((self._counter(*row) for row in rows), key=lambda each: each.namespaced_name)
+        return sorted(found, key=lambda each: each.namespaced_name)
 
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
@@ -246,17 +286,25 @@ class SqlStore(Store):
 
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
+            IdOverflowError: somebody's narrower column cannot hold it; nothing was written.
             CorruptCounterError: the row holds no integer; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
-        if type(above) is not int or not 0 <= above <= MAX_ID:
-            raise InvalidArgumentError("above", above, expected=f"an integer from 0 to {MAX_ID}")
+        check_above(above)
         described = self.segment_distributor(namespace=namespace, name=name)
         key, dialect = described.namespaced_name, described.dialect
-        row = await self._executor.fetch_row(dialect.set_floor, name=key, above=above)
+        try:
+            row = await self._executor.fetch_row(dialect.set_floor, name=key, above=above)
+        except OutOfRangeError as error:
+            raise IdOverflowError(key, limit=MAX_ID) from error.__cause__
         if row is None:
             await _refused(self._executor, dialect, key, 0)
-        return self._counter(key, *row)
+        max_id, fetch_time = row
+        return Counter(
+            namespaced_name=key,
+            last_max_id=_sound(self._executor, key, max_id),
+            last_fetch_time=_integer(fetch_time),
+        )
 
     def machine_id_distributor(
         self,
@@ -319,13 +367,6 @@ class SqlStore(Store):
         """
         await self._executor.aclose()
 
-    def _counter(self, name: str, last_max_id: object, last_fetch_time: object) -> Counter:
-        return Counter(
-            namespaced_name=name,
-            last_max_id=_integer(self._executor, name, last_max_id),
-            last_fetch_time=last_fetch_time if type(last_fetch_time) is int else None,
-        )
-
 
 def _check_name(name: str) -> None:
     if len(name) > NAME_WIDTH:
@@ -338,16 +379,22 @@ def _check_name(name: str) -> None:
         ) from None
 
 
-def _integer(executor: Executor, name: str, value: object) -> int:
-    if type(value) is not int:
-        found = f"{value!r:.{SHOWN}}"
-        raise CorruptCounterError(executor.label, counter=name, found=found)
-    return value
+def _integer(value: object) -> int | None:
+    """Return what a column holds, or None if that is no integer."""
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        return int(value)  # of a numeric column
+    return value if type(value) is int else None
+
+
+def _sound(executor: Executor, name: str, value: object) -> int:
+    if (found := _integer(value)) is None:
+        raise CorruptCounterError(executor.label, counter=name, found=f"{value!r:.{SHOWN}}")
+    return found
 
 
 async def _refused(executor: Executor, dialect: Dialect, name: str, step: int) -> NoReturn:
     """Find out why a counter could not be advanced; nothing was written."""
     row = await executor.fetch_row(dialect.counter, name=name)
-    if row is not None and _integer(executor, name, row[0]) > MAX_ID - step:
+    if row is not None and _sound(executor, name, row[0]) > MAX_ID - step:
         raise IdOverflowError(name, limit=MAX_ID)
     raise StoreUnavailableError(executor.label, f"{name!r} is being repaired by somebody else")

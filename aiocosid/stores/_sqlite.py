@@ -29,6 +29,7 @@ __all__ = (
     "SQLITE",
     "check_version",
     "identity",
+    "is_missing",
     "path_of",
     "prepare",
     "run",
@@ -120,6 +121,17 @@ def identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def is_missing(path: str) -> bool:
+    """Whether there is no such file in a folder that is there."""
+    try:
+        os.stat(path)  # noqa: PTH116 - of a text
+    except FileNotFoundError:
+        return os.path.isdir(os.path.dirname(path))  # noqa: PTH112, PTH120 - as above
+    except OSError:
+        pass  # whoever opens it will be told
+    return False
 
 
 def prepare(database: sqlite3.Connection) -> None:

@@ -21,6 +21,7 @@ from ..abc import (
     Store,
 )
 from ..errors import ForkedError, IdOverflowError, InvalidArgumentError
+from ._arguments import check_above, check_step
 from ._memory_machines import MachinePool
 
 if TYPE_CHECKING:
@@ -88,12 +89,11 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
         """Advance the counter without a suspension: it is in this process.
 
         Raises:
-            InvalidArgumentError: ``step`` is below 1.
+            InvalidArgumentError: ``step`` is no integer, or below 1.
             IdOverflowError: the counter would pass 2^63-1.
             ForkedError: the counter is the parent's; another process counts on it.
         """
-        if step < 1:
-            raise InvalidArgumentError("step", step, expected="at least 1")
+        check_step(step)
         if self._store._born != _fork.generation:
             self._store._refuse_child()
         key = self._key
@@ -317,8 +317,7 @@ class MemoryStore(Store):
             ForkedError: the counters are the parent's.
         """
         self._refuse_child()
-        if type(above) is not int or not 0 <= above <= MAX_ID:
-            raise InvalidArgumentError("above", above, expected=f"an integer from 0 to {MAX_ID}")
+        check_above(above)
         key = self.segment_distributor(namespace=namespace, name=name).namespaced_name
         self._counters[key] = max(self._counters.get(key, 0), above)
         return Counter(namespaced_name=key, last_max_id=self._counters[key])

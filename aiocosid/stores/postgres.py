@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
 import anyio
 
+from .. import _fork
 from ..abc import (
     DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
     DEFAULT_SAFE_GUARD,
     DEFAULT_STEP,
 )
-from ..errors import InvalidArgumentError, MissingExtraError, StoreError, WrongLoopError
+from ..errors import (
+    ForkedError,
+    InvalidArgumentError,
+    MissingExtraError,
+    StoreError,
+    WrongLoopError,
+)
 from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor, running_asyncio_loop
-from ._postgres import POSTGRES, checked_url, refused_url, translated
+from ._postgres import POSTGRES, checked_url, each_host, refused_url, translated
 from ._postgres_machines import POSTGRES_MACHINES
 from ._sql import SqlIdSegmentDistributor, SqlStore
 from ._sql_machines import SqlMachineIdDistributor
 
 try:
     import asyncpg
-    from asyncpg.exceptions import InterfaceError, PostgresError
+    from asyncpg.exceptions import (
+        CannotConnectNowError,
+        InterfaceError,
+        InternalClientError,
+        PostgresConnectionError,
+        PostgresError,
+    )
 except ModuleNotFoundError as _exc:
     raise MissingExtraError("asyncpg", extra="postgres") from _exc
 
@@ -37,6 +49,8 @@ if TYPE_CHECKING:
 __all__ = ("PostgresIdSegmentDistributor", "PostgresMachineIdDistributor", "PostgresStore")
 
 _CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
+_CONNECT_TIMEOUT: Final = 1.5  # seconds, for all hosts: below the 2 s of a generator's call
+_TEAR_TIMEOUT: Final = 0.5  # seconds; how long a server may take to stop a torn call
 _RELEASE_TIMEOUT: Final = 1.0  # seconds; how long a pool may take to clean a connection
 _MAX_CONNECTIONS: Final = 4  # of a pool of ours; what comes above waits its turn
 
@@ -53,7 +67,6 @@ class PostgresIdSegmentDistributor(SqlIdSegmentDistributor):
 
     __slots__ = ()
 
-    store = "postgres"
     dialect = POSTGRES
 
     def __init__(
@@ -85,30 +98,8 @@ class PostgresIdSegmentDistributor(SqlIdSegmentDistributor):
         super().__init__(executor, namespace=namespace, name=name, offset=offset, step=step)
 
     @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> Self:
-        """Describe a counter on connections of its own, opened on first use, closed by `aclose`.
-
-        Args:
-            url: as for `PostgresStore.from_url`.
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where a new counter starts.
-            step: ids per segment.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or an argument outside its range.
-            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
-        """
-        described = {"namespace": namespace, "name": name, "offset": offset, "step": step}
-        return cls._on(_Own(checked_url(url)), owns_executor=True, **described)
+    def _own(cls, url: str) -> Executor:
+        return _Own(checked_url(url))
 
 
 class PostgresMachineIdDistributor(SqlMachineIdDistributor):
@@ -216,13 +207,31 @@ class PostgresStore(SqlStore):
         Raises:
             InvalidArgumentError: the URL is malformed.
         """
-        return cls._on(_Own(checked_url(url)))
+        return cls._on(cls.distributor._own(url))
+
+
+# Refused, silent, unknown, cut off; starting; a standby where that is not wanted.
+_NEXT_HOST: Final = (
+    *(OSError, PostgresConnectionError),
+    *(CannotConnectNowError, InternalClientError),
+)
+
+
+async def _connected(url: str, **options: Any) -> Any:  # noqa: ANN401 - as the driver says it
+    """Connect to the first host that will do; the driver would stay with one that is silent."""
+    *others, last = each_host(url)
+    share = _CONNECT_TIMEOUT / (len(others) + 1)
+    for host in others:
+        with suppress(*_NEXT_HOST):
+            return await _driver.connect(host, timeout=share, **options)
+    return await _driver.connect(last, timeout=share, **options)
 
 
 async def _fetch(label: str, pool: _Pool, statement: str, *values: Value) -> list[Row]:
+    generation = _fork.generation
     try:
         with anyio.fail_after(_CALL_TIMEOUT):
-            connection = await pool.acquire()
+            connection = await _acquired(label, pool)
             try:
                 rows: list[Row] = await connection.fetch(statement, *values)
             except PostgresError:
@@ -230,14 +239,37 @@ async def _fetch(label: str, pool: _Pool, statement: str, *values: Value) -> lis
                 await _release(pool, connection)
                 raise
             except BaseException:
-                # Torn: the answer may still come, and whoever got the connection next would wait
-                # for it.
-                connection.terminate()
+                # The answer may still come, and whoever got the connection next would wait for it.
+                if generation == _fork.generation:
+                    await _tear(connection)
+                else:
+                    _fork.abandoned.append(connection)
                 raise
             await _release(pool, connection)
             return rows
+    except ForkedError:
+        raise
     except Exception as exc:
         raise translated(label, exc) from exc
+
+
+async def _acquired(label: str, pool: _Pool) -> Any:  # noqa: ANN401 - a pool's own kind
+    generation = _fork.generation
+    connection = await pool.acquire()
+    if generation != _fork.generation:  # while it waited
+        _fork.abandoned.append(connection)
+        raise ForkedError(f"the connection to {label}")
+    return connection
+
+
+async def _tear(connection: Any) -> None:  # noqa: ANN401 - a pool's own kind
+    """Drop a connection under a call, and have the server stop it: it may wait for a lock."""
+    try:
+        with anyio.move_on_after(_TEAR_TIMEOUT, shield=True), suppress(Exception):
+            await connection.close()  # sends a request to cancel, and waits until it has worked
+    finally:
+        with suppress(InterfaceError):  # the pool has taken it back
+            connection.terminate()
 
 
 async def _release(pool: _Pool, connection: Any) -> None:  # noqa: ANN401 - a pool's own kind
@@ -300,6 +332,7 @@ class _Own(OwnExecutor[_Pool]):
     async def _connect(self) -> _Pool:
         return await _driver.create_pool(
             self._url,
+            connect=_connected,
             min_size=0,
             max_size=_MAX_CONNECTIONS,
             # A connection of PgBouncer's is another server session in every transaction.
@@ -321,13 +354,8 @@ class _Own(OwnExecutor[_Pool]):
             client.terminate()
 
     def _silence(self) -> None:
-        """Lead the parent's sockets nowhere, under the numbers by which destructors know them."""
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for connection in tuple(self._connections):
-            socket = connection._transport.get_extra_info("socket")
-            if socket is not None and socket.fileno() >= 0:
-                os.dup2(nowhere, socket.fileno())
-        os.close(nowhere)
+        connections = tuple(self._connections)
+        _fork.silence(each._transport.get_extra_info("socket") for each in connections)
         self._connections.clear()
 
 

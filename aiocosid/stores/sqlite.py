@@ -17,7 +17,7 @@ from ..abc import (
     DEFAULT_STEP,
 )
 from ..errors import InvalidArgumentError, StoreError, StoreUnavailableError
-from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor
+from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor, running_asyncio_loop
 from ._sql import SqlIdSegmentDistributor, SqlStore
 from ._sql_machines import SqlMachineIdDistributor
 from ._sqlite import (
@@ -25,6 +25,7 @@ from ._sqlite import (
     SQLITE,
     check_version,
     identity,
+    is_missing,
     path_of,
     prepare,
     run,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from threading import Thread
 
-    from ..abc import InstanceId
+    from ..abc import Counter, InstanceId
     from ._executor import Row, Value
 
 __all__ = ("SqliteIdSegmentDistributor", "SqliteMachineIdDistributor", "SqliteStore")
@@ -52,7 +53,6 @@ class SqliteIdSegmentDistributor(SqlIdSegmentDistributor):
 
     __slots__ = ()
 
-    store = "sqlite"
     dialect = SQLITE
 
     def __init__(
@@ -82,30 +82,8 @@ class SqliteIdSegmentDistributor(SqlIdSegmentDistributor):
         super().__init__(executor, namespace=namespace, name=name, offset=offset, step=step)
 
     @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> Self:
-        """Describe a counter on a connection of its own, opened on first use, closed by `aclose`.
-
-        Args:
-            url: as for `SqliteStore.from_url`.
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where a new counter starts.
-            step: ids per segment.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or an argument outside its range.
-            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
-        """
-        described = {"namespace": namespace, "name": name, "offset": offset, "step": step}
-        return cls._on(_Own(path_of(url)), owns_executor=True, **described)
+    def _own(cls, url: str) -> Executor:
+        return _Own(path_of(url))
 
 
 class SqliteMachineIdDistributor(SqlMachineIdDistributor):
@@ -216,7 +194,23 @@ class SqliteStore(SqlStore):
         Raises:
             InvalidArgumentError: the URL is malformed, or names no file.
         """
-        return cls._on(_Own(path_of(url)))
+        return cls._on(cls.distributor._own(url))
+
+    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
+        """Return the counters, ordered by name.
+
+        Rows that hold something else than an integer are left out.
+
+        Args:
+            namespace: only the ones whose name begins with it and a dot; None for all.
+
+        Raises:
+            StoreError: there is no such file, which is not made by looking into it; or the store
+                refuses or cannot be reached.
+        """
+        if isinstance(self._executor, _Own):
+            await self._executor.ensure_file()
+        return await super().counters(namespace=namespace)
 
 
 class _Borrowed(Executor):
@@ -235,6 +229,7 @@ class _Borrowed(Executor):
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
         self._check_process("make a new connection in this process")
+        running_asyncio_loop(self.label)
         if not self._has_table:
             await _call(self.label, self._connection, run, self.label, SQLITE.create_table, {})
             self._has_table = True
@@ -261,6 +256,11 @@ class _Own(OwnExecutor[aiosqlite.Connection]):
                 await self._end()
             raise StoreUnavailableError(self.label, "the file was replaced; it is opened anew")
         return rows
+
+    async def ensure_file(self) -> None:
+        """Raise `StoreError` instead of making the file."""
+        if await anyio.to_thread.run_sync(is_missing, self._path):
+            raise StoreError(self.label, "there is no such file; 'aiocosid init' makes it")
 
     def _run(
         self, database: sqlite3.Connection, statement: str, values: Mapping[str, Value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 import uuid
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -156,15 +156,16 @@ class IdSegmentDistributorContract:
     # Its ends.
 
     async def test_a_step_below_1_is_refused(self, make_distributor: MakeDistributor) -> None:
-        """Nothing is written then: the next call gets the range that was due."""
+        """So is one that is no integer.  Nothing is written: the next call gets what was due."""
         distributor = make_distributor(namespace=_namespace(), name="order", step=10)
         await distributor.next_max_id(10)
-        for step in (0, -1, -(2**63)):
+        steps: tuple[Any, ...] = (0, -1, -(2**63), 1.5, True, "a")
+        for step in steps:
             try:
                 answer = await distributor.next_max_id(step)
             except InvalidArgumentError:
                 continue
-            raise AssertionError(f"a step of {step} was answered {answer}")
+            raise AssertionError(f"a step of {step!r} was answered {answer}")
         answer = await distributor.next_max_id(10)
         assert answer == 20, f"a refused step has moved the counter to {answer}"
 

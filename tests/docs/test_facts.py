@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -14,7 +15,14 @@ from aiocosid.segment import _generator, _options, _pace, _supply
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sqlite import SQLITE
 from aiocosid.stores.redis._scripts import ADVANCE, RAISE
-from tests.servers import GUEST, GUEST_PASSWORD, PASSWORD, PostgresServer, ValkeyServer
+from tests.servers import (
+    GUEST,
+    GUEST_PASSWORD,
+    PASSWORD,
+    PostgresServer,
+    ValkeyCluster,
+    ValkeyServer,
+)
 
 from ._blocks import ROOT, blocks, pages
 
@@ -51,6 +59,38 @@ async def test_the_rights_on_redis_suffice(
         await store.set_floor(name="order", above=5000)
         counters = {each.namespaced_name: each.last_max_id for each in await store.counters()}
     assert counters == {"cosid.order": 5000, "cosid.invoice": 2007}
+
+
+@pytest.mark.integration
+@pytest.mark.asyncio
+async def test_the_rights_that_a_redis_url_needs_besides(
+    valkey: ValkeyServer, valkey_cluster: ValkeyCluster, namespace: str
+) -> None:
+    """For the options and for a cluster, each with its own line and no other."""
+    few, more = block_of(OPERATE, "text", "~cosid").splitlines()
+    lines = [line.partition("#") for line in block_of(OPERATE, "text", "+select").splitlines()]
+    extra = {what.strip(): rights for rights, _, what in lines}
+    urls = {
+        "a db other than 0": f"redis://{valkey.host}:{valkey.port}/9",
+        "client_name": f"redis://{valkey.host}:{valkey.port}?client_name=x",
+        "health_check_interval": f"redis://{valkey.host}:{valkey.port}?health_check_interval=1",
+        "redis+cluster://": valkey_cluster.url,
+    }
+    for what, url in urls.items():
+        servers = valkey_cluster.masters if "cluster" in what else [valkey]
+        rights = f"{few} {more} {extra.pop(what)}".split()
+        for server in servers:
+            server.call("ACL", "SETUSER", namespace, "reset", "on", f">{PASSWORD}", *rights)
+        login = f"//{namespace}:{quote(PASSWORD, safe='')}@"
+        async with aiocosid.open_store(url.replace("//", login)) as store:
+            for name in "abc":  # on a cluster on several of its servers
+                counter = store.segment_distributor(namespace=namespace, name=name, offset=7)
+                await counter.next_max_id(1)
+                await store.set_floor(namespace=namespace, name=name, above=50)
+            assert len(await store.counters(namespace=namespace)) == 3
+        for server in servers:
+            server.call("ACL", "DELUSER", namespace)
+    assert not extra
 
 
 @pytest.mark.integration

@@ -165,16 +165,57 @@ class TestCounter:
         with pytest.raises(NameTooLongError):
             await store.set_floor(namespace="n", name="a" * 99, above=1)
 
-    async def test_a_value_that_is_no_integer(self, store: PostgresStore, raw: Connection) -> None:
-        """Somebody's own table may hold anything; it is named as what it is."""
+    async def test_a_numeric_column(self, store: PostgresStore, raw: Connection) -> None:
+        """As a table that was migrated from MySQL's unsigned integers has: the same, to the end."""
+        await raw.execute(
+            "ALTER TABLE cosid ALTER last_max_id TYPE numeric, ALTER last_fetch_time TYPE numeric"
+        )
+        counter = store.segment_distributor(name="order")
+        assert [await counter.next_max_id(10) for _ in range(2)] == [10, 20]
+        for above in (25, 20, MAX_ID - 10):
+            raised = await store.set_floor(name="order", above=above)
+            assert raised.last_max_id == max(above, 25)
+        with pytest.raises(IdOverflowError):
+            await counter.next_max_id(11)
+        assert await counter.next_max_id(10) == MAX_ID
+        for step in (1, MAX_ID):
+            with pytest.raises(IdOverflowError):
+                await counter.next_max_id(step)
+        with pytest.raises(IdOverflowError):
+            await store.segment_distributor(name="order").next_max_id(1)
+        (listed,) = await store.counters()
+        assert listed.last_max_id == MAX_ID
+        assert listed.last_fetch_time is not None
+        assert await rows(raw) == [("cosid.order", MAX_ID)]
+
+    @pytest.mark.parametrize("value", ["1.5", "NaN", "Infinity"])
+    async def test_a_value_that_is_no_integer(
+        self, store: PostgresStore, raw: Connection, value: str
+    ) -> None:
+        """Such a column may hold anything; it is named as what it is, and stays so."""
         counter = store.segment_distributor(namespace="ns", name="order")
         await counter.next_max_id(10)
         await raw.execute("ALTER TABLE cosid ALTER last_max_id TYPE numeric")
-        await raw.execute("UPDATE cosid SET last_max_id = 1.5")
-        for call in (counter.next_max_id(10), store.counters()):
-            with pytest.raises(CorruptCounterError, match="Decimal") as caught:
-                await call
+        damage = "UPDATE cosid SET last_max_id = $1::text::numeric, last_fetch_time = 5"
+        await raw.execute(damage, value)
+        for call in (
+            lambda: counter.next_max_id(10),
+            lambda: store.set_floor(namespace="ns", name="order", above=5),
+        ):
+            with pytest.raises(CorruptCounterError, match=value) as caught:
+                await call()
             assert caught.value.counter == "ns.order"
+        row = await raw.fetchrow("SELECT last_max_id::text, last_fetch_time FROM cosid")
+        assert tuple(row) == (value, 5)
+
+    async def test_a_damaged_row_hides_no_other(
+        self, store: PostgresStore, raw: Connection
+    ) -> None:
+        """The list leaves it out; whoever uses it is told."""
+        await store.set_floor(name="sound", above=7)
+        await raw.execute("ALTER TABLE cosid ALTER last_max_id TYPE numeric")
+        await raw.execute("INSERT INTO cosid VALUES ('cosid.damaged', 1.5, 0)")
+        assert [each.namespaced_name for each in await store.counters()] == ["cosid.sound"]
 
     async def test_a_counter_that_went_back(self, store: PostgresStore, raw: Connection) -> None:
         """A store that lost writes ends it, naming seen and due; a raised floor mends it."""
@@ -254,9 +295,16 @@ class TestRefusals:
             "postgresql://me:qqq@host/db?sslmode=zzz",
             "redis://me:qqq@host/db",
             "me:qqq@host/db",
+            "postgresql:qqq/zzz",
+            "postgresql:/qqq/zzz",
+            "postgresql:host/qqq//zzz",
+            "postgresql://me:qqq@host,/zzz",
+            "postgresql://me:qqq@,host/zzz",
+            "postgresql://me:qqq@host,:5432/zzz",
+            None,
         ],
     )
-    async def test_wrong_urls(self, url: str) -> None:
+    async def test_wrong_urls(self, url: Any) -> None:
         """Refused with the right form, on creation or first use, without a word of the URL."""
         with pytest.raises(InvalidArgumentError, match="percent-encoded") as caught:
             await PostgresStore.from_url(url).counters()
@@ -328,6 +376,9 @@ class TestSchema:
             assert await counter.next_max_id(10) == 2**31 - 1
             with pytest.raises(IdOverflowError):
                 await counter.next_max_id(1)
+            with pytest.raises(IdOverflowError):
+                await store.set_floor(name="order", above=2**31)
+            assert await rows(raw) == [("cosid.order", 2**31 - 1)]
 
 
 @pytest.mark.asyncio

@@ -12,12 +12,12 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from aiocosid.errors import (
-    StoreUnavailableError,
-)
+from aiocosid import _fork
+from aiocosid.errors import ForkedError, StoreUnavailableError
 from aiocosid.stores import postgres as module
 from aiocosid.stores._executor import CLOSE_TIMEOUT
 from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresStore
+from aiocosid.testing import settle
 from tests.servers import (
     EXECUTED,
     GUEST,
@@ -37,6 +37,12 @@ driver: Any = asyncpg  # its annotations stop half-way
 
 
 Connection = Any
+
+
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 
 
 FAR = 10**12  # where the second of two counters starts: no reply fits both
@@ -163,8 +169,74 @@ class TestTornCalls:
             assert torn.cancelled()
             assert await within(5, far.next_max_id(1)) == FAR + 1
             assert await within(5, near.next_max_id(1)) == 3, "the torn range is a gap"
-            assert proxy.connections == 2
+            assert proxy.connections == 3, "the second one asked the server to stop"
             await mine.aclose()
+
+    @pytest.mark.parametrize("own", [True, False])
+    async def test_cancelled_while_the_row_is_locked(
+        self, store: PostgresStore, raw: Connection, postgres_database: str, own: bool
+    ) -> None:
+        """The server is told as well: calls that nobody waits for do not pile up there."""
+        async with pool_of(postgres_database) as pool:
+            mine = PostgresStore.from_url(postgres_database) if own else PostgresStore(pool)
+            counter = mine.segment_distributor(name="order")
+            assert await counter.next_max_id(10) == 10
+
+            async def waiting() -> int:
+                return int((await store._executor.fetch_rows(WAITING))[0][0])
+
+            async def waits() -> bool:
+                return await waiting() == 1
+
+            async with raw.transaction():
+                await raw.execute("SELECT FROM cosid FOR UPDATE")
+                for _ in range(5):
+                    torn = asyncio.ensure_future(counter.next_max_id(10))
+                    await eventually(waits)
+                    torn.cancel()
+                    await asyncio.wait([torn])
+                    assert torn.cancelled()
+                    assert await waiting() == 0
+            assert await within(5, counter.next_max_id(10)) == 20
+            await mine.aclose()
+
+    async def test_forked_while_it_waits_for_a_connection(
+        self, store: PostgresStore, postgres_database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In the child nothing is sent on the connection, which is the parent's."""
+        pool = await driver.create_pool(postgres_database, min_size=0, max_size=1)
+        counter = PostgresIdSegmentDistributor(pool, name="order")
+        held = await pool.acquire()
+        waits = asyncio.ensure_future(counter.next_max_id(10))
+        await settle()
+        with monkeypatch.context() as patch:
+            patch.setattr(_fork, "generation", _fork.generation + 1)
+            await pool.release(held)
+            with pytest.raises(ForkedError):
+                await waits
+        assert await store.counters() == []
+        pool.terminate()
+        _fork.abandoned.clear()
+
+    async def test_cancelled_on_a_silent_server(
+        self, store: PostgresStore, postgres: PostgresServer, namespace: str
+    ) -> None:
+        """The farewell is bounded, and a second cancellation ends it at once."""
+        async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
+            counter = PostgresIdSegmentDistributor(pool, name="order")
+            for cancellations in (1, 2):
+                assert await within(5, counter.next_max_id(1)) >= 1
+                proxy.blackhole(requests=True)
+                sent = proxy.next_request()
+                torn = asyncio.ensure_future(counter.next_max_id(1))
+                await sent
+                for _ in range(cancellations):
+                    torn.cancel()
+                    await asyncio.wait([torn], timeout=0.05)
+                await asyncio.wait([torn], timeout=2)
+                assert torn.cancelled()
+                assert pool.get_size() == 0
+                proxy.heal()
 
     async def test_cancelled_while_the_pool_cleans_the_connection(
         self, store: PostgresStore, postgres: PostgresServer, namespace: str
@@ -311,6 +383,33 @@ class TestOutages:
         url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
         with pytest.raises(StoreUnavailableError, match="too many connections"):
             await PostgresStore.from_url(url).counters()
+
+    @pytest.mark.parametrize("hosts", ["mute,{0}", "gone,mute,{0}", "{0},mute", "db.invalid,{0}"])
+    async def test_of_several_hosts_one_is_silent(
+        self, store: PostgresStore, postgres: PostgresServer, namespace: str, hosts: str
+    ) -> None:
+        """The next one is asked within the 2 s that a generator gives a call."""
+        async with FaultProxy(postgres.host, postgres.port) as mute:
+            mute.blackhole(requests=True)
+            netloc = hosts.format(f"{postgres.host}:{postgres.port}")
+            netloc = netloc.replace("mute", f"{mute.host}:{mute.port}")
+            netloc = netloc.replace("gone", f"{HOST}:{free_port()}")
+            url = f"postgresql://postgres@{netloc}/{namespace}?target_session_attrs=read-write"
+            async with PostgresStore.from_url(url) as own:
+                assert await within(1.9, own.segment_distributor(name="order").next_max_id(1)) == 1
+
+    async def test_all_hosts_are_silent(self, postgres: PostgresServer) -> None:
+        """Said in time for the generator to hear it."""
+        async with FaultProxy(postgres.host, postgres.port) as mute:
+            mute.blackhole(requests=True)
+            host = f"{mute.host}:{mute.port}"
+            for netloc in (host, f"{host},{host}"):
+                counter = PostgresIdSegmentDistributor.from_url(
+                    f"postgresql://postgres@{netloc}/postgres", name="order"
+                )
+                with pytest.raises(StoreUnavailableError, match="no answer"):
+                    await within(1.9, counter.next_max_id(1))
+                await counter.aclose()
 
     async def test_nobody_there(self) -> None:
         """A port that refuses, a host that is none: retryable, with the system's own words."""

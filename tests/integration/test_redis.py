@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -29,7 +26,9 @@ from aiocosid.errors import (
     UnsupportedRuntimeError,
     WrongLoopError,
 )
-from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
+from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore, _link
+from aiocosid.testing import settle
+from tests.script import run_python
 from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, eventually, free_port
 
 pytestmark = [pytest.mark.integration]
@@ -369,6 +368,26 @@ class TestOutages:
             server.resume()
             assert await counter.next_max_id(5) >= 6
 
+    async def test_silent_server_and_a_client_without_timeouts(
+        self, valkey: ValkeyServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A caller without a deadline of its own gets an answer all the same."""
+        async with FaultProxy(valkey.host, valkey.port) as proxy:
+            client: Redis = Redis(host=proxy.host, port=proxy.port, socket_timeout=None)
+            store = RedisStore(client)
+            counter = store.segment_distributor(namespace=namespace, name="n")
+            assert await counter.next_max_id(1) == 1
+            monkeypatch.setattr(_link, "CALL_TIMEOUT", 0.2)
+            proxy.blackhole(requests=True)
+            async with asyncio.timeout(5):
+                with pytest.raises(StoreUnavailableError, match="no answer within"):
+                    await counter.next_max_id(1)
+                with pytest.raises(StoreUnavailableError, match="no answer within"):
+                    await store.set_floor(namespace=namespace, name="n", above=1)
+            proxy.heal()
+            assert await counter.next_max_id(1) >= 2
+            await client.aclose()
+
     async def test_restarted_server_is_used_again(
         self, valkey_factory: Callable[..., ValkeyServer]
     ) -> None:
@@ -634,6 +653,29 @@ class TestLife:
                         await call
 
     @pytest.mark.asyncio
+    async def test_forked_while_it_waits_for_its_turn(
+        self, valkey: ValkeyServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In the child nothing is sent: the connections are the parent's."""
+        async with FaultProxy(valkey.host, valkey.port) as proxy:
+            client: Redis = Redis(host=proxy.host, port=proxy.port, max_connections=1)
+            counter = RedisIdSegmentDistributor(client, namespace=namespace, name="n")
+            proxy.blackhole(replies=True)
+            answered = proxy.next_reply()
+            first = asyncio.ensure_future(counter.next_max_id(1))
+            await answered
+            waits = asyncio.ensure_future(counter.next_max_id(1))
+            await settle()
+            with monkeypatch.context() as patch:
+                patch.setattr(_fork, "generation", _fork.generation + 1)
+                proxy.heal()
+                for call in (first, waits):
+                    with pytest.raises(ForkedError):
+                        await call
+            assert valkey.call("GET", key_of(namespace, "n")) == "1"
+            await client.aclose()
+
+    @pytest.mark.asyncio
     async def test_provider(self, valkey: ValkeyServer, namespace: str) -> None:
         """Generators of one provider share its connections, and close with it."""
         async with FaultProxy(valkey.host, valkey.port) as proxy:
@@ -644,90 +686,9 @@ class TestLife:
             await all_closed(proxy)
             assert proxy.connections <= len(chains)
 
-    def test_forked_child(self, valkey: ValkeyServer, namespace: str) -> None:
-        """It forgets the parent's connections, which go on; see the script."""
-        told = run_python(FORK, valkey.url, namespace)
-        assert told["child"] == {
-            "url": "ForkedError",
-            "store": "ForkedError",
-            "client": "ForkedError",
-            "client opened": "ForkedError",
-            "opened": 2,
-            "store opened": 3,
-        }
-        assert told["parent"] == [1, 4, 5]
-
 
 async def all_closed(proxy: FaultProxy) -> None:
     async def closed() -> bool:
         return proxy.open_connections == 0
 
     await eventually(closed)
-
-
-FORK = """
-import asyncio, gc, json, os, sys
-from redis.asyncio import Redis
-from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
-
-url, namespace = sys.argv[1:]
-
-async def outcome(awaitable):
-    try:
-        return await awaitable
-    except Exception as exc:
-        return type(exc).__name__
-
-async def child(counter, store, borrowed):
-    told = {"url": await outcome(counter.next_max_id(1)),
-            "store": await outcome(store.counters()),
-            "client": await outcome(borrowed.next_max_id(1)),
-            "client opened": await outcome(borrowed.aopen())}
-    gc.collect()
-    await counter.aopen()
-    told["opened"] = await counter.next_max_id(1)
-    await counter.aclose()
-    async with store:
-        shared = store.segment_distributor(namespace=namespace, name="n")
-        told["store opened"] = await shared.next_max_id(1)
-    return told
-
-async def main():
-    client = Redis.from_url(url)
-    counter = RedisIdSegmentDistributor.from_url(url, namespace=namespace, name="n")
-    borrowed = RedisIdSegmentDistributor(client, namespace=namespace, name="n")
-    store = RedisStore.from_url(url)
-    granted = [await counter.next_max_id(1)]
-    await store.counters()
-    await client.ping()
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            told = asyncio.run(child(counter, store, borrowed))
-        except BaseException as exc:  # must not go on as a second parent
-            told = repr(exc)
-        os.write(theirs, json.dumps(told).encode())
-        os._exit(0)
-    os.waitpid(pid, 0)
-    granted += [await counter.next_max_id(1), await borrowed.next_max_id(1)]
-    await store.counters()
-    for each in (counter, store, client):
-        await each.aclose()
-    print(json.dumps({"child": json.loads(os.read(ours, 10_000)), "parent": granted}))
-
-asyncio.run(main())
-"""
-
-
-def run_python(code: str, *arguments: str) -> Any:
-    """In a process of its own: what was left unclosed there is no matter of these tests."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)

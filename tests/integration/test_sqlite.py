@@ -30,6 +30,7 @@ from aiocosid.errors import (
     StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
+    UnsupportedRuntimeError,
 )
 from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
 from tests.servers import eventually
@@ -107,6 +108,28 @@ class TestCounter:
         assert await executor.fetch_rows("PRAGMA synchronous") == [(3,)]
         assert await executor.fetch_rows("PRAGMA busy_timeout") == [(1500,)]
         await counter.aclose()
+
+    @pytest.mark.parametrize("turns", range(1, 12))
+    async def test_closed_while_it_opens(self, store: SqliteStore, path: Path, turns: int) -> None:
+        """Closing waits for it; nothing is left open, and the call ends either way."""
+        threads = threading.active_count()
+        call = asyncio.ensure_future(store.segment_distributor(name="order").next_max_id(10))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await store.aclose()
+        assert await call == 10
+        await _ended_down_to(threads)
+
+    async def test_closed_in_a_cancelled_scope_while_it_opens(self, store: SqliteStore) -> None:
+        """As a task group does that fails."""
+        threads = threading.active_count()
+        call = asyncio.ensure_future(store.segment_distributor(name="order").next_max_id(10))
+        await asyncio.sleep(0)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await store.aclose()
+        assert await call == 10
+        await _ended_down_to(threads)
 
     async def test_200_concurrent_grants_are_disjoint(self, url: str) -> None:
         """However many ask at once, on however many connections, the ranges tile."""
@@ -191,13 +214,14 @@ class TestEnds:
         for call in (
             counter.next_max_id(10),
             store.set_floor(namespace="ns", name="order", above=99),
-            store.counters(),
         ):
             with pytest.raises(CorruptCounterError) as caught:
                 await call
             assert caught.value.counter == "ns.order"
             assert not caught.value.retryable
         assert rows(path) == [("ns.order", value)]
+        await store.set_floor(name="sound", above=7)
+        assert [each.namespaced_name for each in await store.counters()] == ["cosid.sound"]
 
     async def test_a_name_that_is_too_long(self, store: SqliteStore, path: Path) -> None:
         """More than CosId's 100 characters is refused on creation; 100 are fine."""
@@ -217,6 +241,7 @@ class TestEnds:
         execute(path, "UPDATE cosid SET last_max_id = 50")
         with pytest.raises(StoreRolledBackError) as caught:
             await counter.next_max_id(100)
+        assert caught.value.store == f"sqlite {path}", "as other errors name it"
         assert (caught.value.seen, caught.value.expected) == (150, 400)
         await store.set_floor(name="order", above=300)
         assert await counter.next_max_id(100) == 400
@@ -322,6 +347,15 @@ class TestFile:
         with pytest.raises(StoreError, match="it is a folder"):
             await SqliteStore.from_url(f"sqlite:///{tmp_path}").create_schema()
 
+    async def test_looking_makes_no_file(self, store: SqliteStore, path: Path) -> None:
+        """A mistyped path is said, not made; an empty file of a store has no counters."""
+        with pytest.raises(StoreError, match="no such file") as caught:
+            await store.counters()
+        assert not caught.value.retryable
+        assert not await anyio.Path(path).exists()
+        await store.create_schema()
+        assert await store.counters() == []
+
     async def test_something_else(self, tmp_path: Path) -> None:
         """A file of another kind is left as it is."""
         other = tmp_path / "notes.txt"
@@ -330,11 +364,7 @@ class TestFile:
         with pytest.raises(StoreError, match="not a database"):
             await SqliteStore.from_url(f"sqlite:///{other}").create_schema()
         assert other.read_bytes() == before
-
-        async def is_closed() -> bool:
-            return threading.active_count() <= threads
-
-        await eventually(is_closed)
+        await _ended_down_to(threads)
 
     async def test_without_the_right_to_read(self, url: str, path: Path) -> None:
         """Rights are a matter of authentication: retrying does not help."""
@@ -479,6 +509,14 @@ class TestUsersConnection:
                 await SqliteIdSegmentDistributor(connection, name="order").next_max_id(10)
             assert not caught.value.retryable
 
+    async def test_not_under_trio(self, connection: aiosqlite.Connection) -> None:
+        """Its worker answers to asyncio's loops only, and the error says so."""
+        import trio
+
+        counter = SqliteIdSegmentDistributor(connection, name="order")
+        with pytest.raises(UnsupportedRuntimeError, match="asyncio"):
+            await asyncio.to_thread(trio.run, counter.next_max_id, 10)
+
     async def test_a_closed_connection(self, path: Path) -> None:
         """Closed, or never opened: named, not hung on."""
         connection = aiosqlite.connect(path)
@@ -506,6 +544,15 @@ def test_an_old_sqlite(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _from_url(url: str) -> SqliteIdSegmentDistributor:
     return SqliteIdSegmentDistributor.from_url(url, name="order")
+
+
+async def _ended_down_to(threads: int) -> None:
+    """The workers of connections end a moment after them."""
+
+    async def ended() -> bool:
+        return threading.active_count() <= threads
+
+    await eventually(ended)
 
 
 async def _granted(url: str, step: int) -> int:

@@ -236,6 +236,37 @@ async def test_a_generator_that_ended_is_replaced(clock: ManualClock) -> None:
         assert taken == list(range(1, 11))
 
 
+async def test_a_name_asked_for_again_repeats_no_id(clock: ManualClock) -> None:
+    """A new generator knows how far the last one had come, as long as the provider lives."""
+    store = Wrapping(AllSetBack)
+    AllSetBack.behind = 0
+    provider = connect(store, clock=clock)
+    async with provider as ids:
+        orders = await ids.segment("order", step=10)
+        await orders.next_ids(90)
+        AllSetBack.behind = 90
+        with pytest.raises(StoreRolledBackError):
+            await orders.next_id()
+        for _ in range(2):
+            with pytest.raises(StoreRolledBackError):
+                await ids.segment("order", step=10)
+    async with provider as ids:
+        with pytest.raises(StoreRolledBackError):
+            await ids.segment("order", step=10)
+        assert list(ids) == []
+        await store.set_floor(namespace="cosid", name="order", above=300)
+        assert await (await ids.segment("order", step=10)).next_id() == 211
+
+
+class AllSetBack(WrappedDistributor):
+    """The store lost writes: whoever asks it."""
+
+    behind = 0
+
+    async def next_max_id(self, step: int) -> int:
+        return await super().next_max_id(step) - self.behind
+
+
 async def test_a_name_that_could_not_be_opened_can_be_asked_for_again(clock: ManualClock) -> None:
     """The error goes to all who asked; nothing of the attempt stays."""
 
@@ -290,6 +321,38 @@ async def test_when_its_root_dies_all_answer_at_once() -> None:
         with pytest.raises(ClosedError):
             await call()
     await provider.aclose()
+
+
+async def test_its_close_timeout_is_its_generators(clock: ManualClock) -> None:
+    """Unless one is asked for with another."""
+    async with connect(MemoryStore(), clock=clock, close_timeout=3) as ids:
+        assert (await ids.segment("a")).close_timeout == 3
+        assert (await ids.segment_chain("b", close_timeout=7)).close_timeout == 7
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "5", True])
+async def test_a_bad_close_timeout_is_refused(seconds: Any) -> None:
+    """It is an InvalidArgumentError, as of a generator."""
+    for function in (connect, IdProvider):
+        with pytest.raises(InvalidArgumentError, match="close_timeout"):
+            function(MemoryStore(), close_timeout=seconds)
+
+
+async def test_a_slow_generator_does_not_keep_its_store_open(clock: ManualClock) -> None:
+    """One with a longer close timeout is torn at twice the provider's; then the store is closed."""
+    store = Wrapping(GatedDistributor)
+    provider = IdProvider(store, clock=clock, close_timeout=3, owns_store=True)
+    async with anyio.create_task_group() as group:
+        await provider.__aenter__()
+        opening = partial(provider.segment, "order", close_timeout=60, wait_timeout=60)
+        call = Call(group, partial(opening, fetch_timeout=60))
+        await settle()
+        closing = Call(group, provider.aclose)
+        await clock.advance(5.9)
+        assert (call.is_done, closing.is_done, store.closed) == (True, False, 0)
+        await clock.advance(0.1)
+        assert (closing.is_done, store.closed) == (True, 1)
+    assert (tasks(), clock.pending) == ([], 0)
 
 
 async def test_opened_anew_it_has_new_generators() -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiocosid.errors import ClosedError
 from aiocosid._waiters import Waiter, WaiterQueue
+from aiocosid.errors import ClosedError
 
 
 class Stock:

@@ -23,7 +23,7 @@ from ...errors import (
 from ._errors import STORE
 
 try:
-    from redis.exceptions import ReadOnlyError, RedisError
+    from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 except ModuleNotFoundError as _exc:
     raise MissingExtraError("redis", extra="redis") from _exc
 
@@ -31,10 +31,11 @@ from ._client import make_clients
 from ._url import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
 __all__ = ("BorrowedLink", "Link", "OwnedLink", "RedisClient")
 
+CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
 CALLS_AT_ONCE: Final = 32  # on one client; what comes above waits its turn, not for a connection
 TEARS: Final = 4  # times that a call is told to end before it is left to itself
 TEAR_PAUSE: Final = 0.25  # seconds between them
@@ -75,7 +76,8 @@ class Session:
         async with self._turns:
             if not self._clients:
                 raise StoreUnavailableError(STORE, "closed while the call waited")
-            task = asyncio.create_task(_run(command, self._clients[0]))
+            _ensure_own(generation)
+            task = asyncio.create_task(_run(command, self._clients[0], generation))
             self._calls.add(task)
             task.add_done_callback(self._ended)
             try:
@@ -84,8 +86,7 @@ class Session:
                 if generation == _fork.generation:
                     await _tear(task)
                 raise
-        if generation != _fork.generation:
-            raise ForkedError("the call")  # the reply was, or will be, the parent's
+        _ensure_own(generation)  # the reply was, or will be, the parent's
         if task.cancelled():
             raise StoreUnavailableError(STORE, "closed while the call was under way")
         return task.result()
@@ -108,12 +109,42 @@ class Session:
                 with contextlib.suppress(RedisError, OSError):
                     await _close(client)
 
+    def silence(self) -> None:
+        """Keep the connections from saying anything.  Runs in a forked child, first."""
+        _fork.silence(
+            connection._writer.get_extra_info("socket")
+            for client in self._clients
+            for connection in _connections(client)
+            if connection._writer is not None
+        )
 
-async def _run(command: Callable[[Any], Coroutine[Any, Any, T]], client: Any) -> T:  # noqa: ANN401
+
+def _connections(client: Any) -> Iterator[Any]:  # noqa: ANN401 - one of the driver's
+    nodes = getattr(client, "nodes_manager", None)
+    if nodes is None:
+        yield from client.connection_pool._available_connections
+        yield from client.connection_pool._in_use_connections
+        return
+    for node in (*nodes.nodes_cache.values(), *nodes.startup_nodes.values()):
+        yield from node._connections
+
+
+def _ensure_own(generation: int) -> None:
+    if generation != _fork.generation:
+        raise ForkedError("the call")
+
+
+async def _run(
+    command: Callable[[Any], Coroutine[Any, Any, T]],
+    client: Any,  # noqa: ANN401 - one of the driver's
+    generation: int,
+) -> T:
+    _ensure_own(generation)
     if hasattr(client, "nodes_manager"):
         # A cluster client that has not seen the slots yet sends calls anywhere, is redirected for
         # each, and after some of that closes the connections under all of them.
         await client.initialize()
+        _ensure_own(generation)
     return await command(client)
 
 
@@ -153,13 +184,25 @@ class Link(ABC):
     def __init__(self) -> None:
         self._born = _fork.generation
 
-    async def call(self, command: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    async def call(
+        self, command: Callable[[Any], Coroutine[Any, Any, T]], *, may_last: bool = False
+    ) -> T:
         """Run ``command(client)``; cancelled, its connection is never used again.
 
+        Args:
+            command: what to run.
+            may_last: whether it may take more than `CALL_TIMEOUT`.
+
         Raises:
+            StoreUnavailableError: it took longer.
             ForkedError: the connections are the parent's.
             UnsupportedRuntimeError: the loop is not asyncio's.
         """
+        with anyio.move_on_after(None if may_last else CALL_TIMEOUT):
+            return await self._call(command)
+        raise StoreUnavailableError(STORE, f"no answer within {CALL_TIMEOUT:g} s")
+
+    async def _call(self, command: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         return await self._session().call(command)
 
     @abstractmethod
@@ -222,6 +265,11 @@ def _semaphore(at_once: int) -> anyio.Semaphore:
     return anyio.Semaphore(at_once, fast_acquire=True)
 
 
+def _says_read_only(exc: ResponseError) -> bool:
+    # The driver knows the word at the beginning; in a script a server before 7 says it later.
+    return isinstance(exc, ReadOnlyError) or "READONLY" in str(exc)
+
+
 class OwnedLink(Link):
     """On clients made from a URL: connected on first use, and anew after closing or a fork."""
 
@@ -237,14 +285,13 @@ class OwnedLink(Link):
     def __str__(self) -> str:
         return str(self._target)
 
-    async def call(self, command: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        """Run ``command(client)``; cancelled, its connection is never used again."""
+    async def _call(self, command: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         session = self._session()
         try:
             return await session.call(command)
-        except ReadOnlyError:
+        except ResponseError as exc:
             # The server has become a replica: the name may lead to another one by now.
-            if session is self._current:
+            if session is self._current and _says_read_only(exc):
                 await self.aclose()
             raise
 
@@ -281,5 +328,6 @@ class OwnedLink(Link):
     def _forget(self) -> None:
         # Kept, and not closed: the sockets are the parent's, and so is what watches them.
         if self._current is not None:
+            self._current.silence()
             _fork.abandoned.append(self._current)
             self._current = None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, IdSegmentDistributor
 from ...errors import IdOverflowError, InvalidArgumentError
+from .._arguments import check_step
 from .._watermark import HighWater
 from ._errors import STORE, translated
 from ._link import BorrowedLink, Link, OwnedLink
@@ -95,7 +96,7 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
         A cancelled call may have taken effect on the server; its connection is closed.
 
         Raises:
-            InvalidArgumentError: ``step`` is below 1; nothing was sent.
+            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was sent.
             IdOverflowError: the counter would pass 2^63-1; nothing was written.
             CorruptCounterError: the key holds something else; nothing was written.
             StoreUnavailableError: the server cannot be reached, is silent, loading or failing over.
@@ -103,8 +104,7 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
             StoreRolledBackError: the counter is lower than it was.
             ForkedError: the connections are the parent's.
         """
-        if type(step) is not int or step < 1:
-            raise InvalidArgumentError("step", step, expected="an integer from 1")
+        check_step(step)
         if step > MAX_ID:
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
         self._water.ensure_own(repr(self))

@@ -9,13 +9,12 @@ from ...abc import (
     DEFAULT_NAMESPACE,
     DEFAULT_SAFE_GUARD,
     DEFAULT_STEP,
-    MAX_ID,
     Counter,
     InstanceId,
     Machine,
     Store,
 )
-from ...errors import InvalidArgumentError
+from .._arguments import check_above
 from ._errors import translated
 from ._link import BorrowedLink, OwnedLink
 from ._machine import RedisMachineIdDistributor, machines, revert_machine
@@ -153,7 +152,7 @@ class RedisStore(Store):
             ForkedError: the connections are the parent's.
         """
         with translated():
-            found = await self._link.call(_counters)
+            found = await self._link.call(_counters, may_last=True)
         prefix = "" if namespace is None else f"{namespace}."
         return [
             Counter(namespaced_name=name, last_max_id=found[name])
@@ -174,8 +173,7 @@ class RedisStore(Store):
             StoreError: the server refuses or cannot be reached.
             ForkedError: the connections are the parent's.
         """
-        if type(above) is not int or not 0 <= above <= MAX_ID:
-            raise InvalidArgumentError("above", above, expected=f"an integer from 0 to {MAX_ID}")
+        check_above(above)
         counter = self.segment_distributor(namespace=namespace, name=name)
         with translated(counter.namespaced_name, counter._key.decode()):
             value = await self._link.call(lambda client: RAISE.run(client, counter._key, above))

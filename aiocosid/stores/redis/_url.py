@@ -166,10 +166,11 @@ class _Reading:
     def _hosts(self, text: str) -> tuple[tuple[str, int], ...]:
         default = SENTINEL_PORT if self._kind == "sentinel" else PORT
         hosts: list[tuple[str, int]] = []
+        several = "," in text
         for each in text.split(","):
             match = _HOST.fullmatch(each)
             port = int(match["port"] or default) if match else 0
-            if match is None or not 0 < port < 1 << 16:
+            if match is None or not 0 < port < 1 << 16 or (several and not match["host"]):
                 # Most often a password with an unescaped '/' or '@': so not a word of it.
                 raise self._refused(_ESCAPED)
             hosts.append((unquote(match["host"]).strip("[]") or "localhost", port))

@@ -33,9 +33,6 @@ class ScriptedDistributor(IdSegmentDistributor):
         await self._script.answer()
         return self._script.count(step)
 
-    async def aclose(self) -> None:
-        self._script.closed.append("distributor")
-
 
 class ScriptedMachines(MemoryMachineIdDistributor):
     """Hands out machine ids, unless the store's script has an error for this call."""

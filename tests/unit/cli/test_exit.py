@@ -161,3 +161,11 @@ def test_output_that_cannot_be_written(
 def test_output_error_without_words() -> None:
     """An OSError may have no text of its own."""
     assert str(OutputError(OSError("odd"))) == "cannot write to standard output: odd"
+
+
+def test_a_wait_that_no_retry_mends_ends_as_its_cause() -> None:
+    """The generator's error wraps the store's; a script is told the store's code."""
+    error = errors.SegmentUnavailableError("a.b", waited=0.0)
+    error.__cause__ = errors.StoreAuthenticationError("redis", "wrong password")
+    error.retryable = False
+    assert code_of(error) == ExitCode.REFUSED

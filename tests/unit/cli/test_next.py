@@ -74,17 +74,17 @@ def test_json_is_whole_or_nothing(aiocosid: Command, scripted: ScriptedStore) ->
     assert (ended.code, ended.out) == (3, "")
 
 
-def test_everything_is_closed(aiocosid: Command, scripted: ScriptedStore) -> None:
-    """Distributor and store are closed, in this order."""
+def test_the_store_is_closed(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """Once, at the end."""
     aiocosid("next", "order")
-    assert scripted.closed == ["distributor", "store"]
+    assert scripted.closed == ["store"]
 
 
-def test_everything_is_closed_after_an_error(aiocosid: Command, scripted: ScriptedStore) -> None:
-    """An error closes them as well."""
+def test_the_store_is_closed_after_an_error(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """An error closes it as well."""
     scripted.script = [StoreUnavailableError("redis", "gone")]
     aiocosid("next", "order")
-    assert scripted.closed == ["distributor", "store"]
+    assert scripted.closed == ["store"]
 
 
 def test_closing_has_an_end(

@@ -150,13 +150,13 @@ def test_ctrl_c_while_nobody_reads() -> None:
 
 
 def test_ctrl_c_while_the_store_is_silent() -> None:
-    """The call is cancelled, distributor and store are closed, and nothing is said."""
+    """The call is cancelled, the store is closed, and nothing is said."""
     with start("next", "order", "--timeout", 600, module="tests.unit.cli._silent") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "asked\n"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "cancelled\ndistributor\nstore\n", "")
+    assert (process.returncode, out, err) == (130, "cancelled\nstore\n", "")
 
 
 def test_a_second_ctrl_c() -> None:
@@ -165,7 +165,7 @@ def test_a_second_ctrl_c() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "asked\n"
         process.send_signal(signal.SIGINT)
-        assert [process.stdout.readline() for _ in range(3)][-1] == "store\n"
+        assert [process.stdout.readline() for _ in range(2)][-1] == "store\n"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (130, "", "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import os
 import sys
 import traceback
@@ -15,12 +16,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from aiocosid import connect
-from aiocosid._fork import generation
+from aiocosid._fork import generation, watch
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import ClosedError, ForkedError
 from aiocosid.segment import SegmentChainId, SegmentId
@@ -177,6 +179,64 @@ async def a_provider_belongs_to_the_parent() -> None:
         assert await (await ids.segment_chain("new")).next_id() == 1
 
 
+async def a_provider_opened_anew_in_the_child() -> None:
+    """It has generators of its own there, also for a name that the parent was just opening."""
+    gates: list[GatedDistributor] = []
+
+    class Gated(MemoryStore):
+        def segment_distributor(self, **about: Any) -> Any:
+            gates.append(GatedDistributor(FileDistributor(**about)))
+            return gates[-1]
+
+    child_ids = FILE.with_suffix(".child")
+    async with connect(Gated()) as ids, anyio.create_task_group() as group:
+        group.start_soon(ids.segment, "order")
+        await settle()
+
+        def child() -> None:
+            async def main() -> None:
+                async with ids, anyio.create_task_group() as group:
+                    group.start_soon(ids.segment, "order")
+                    await settle()
+                    gates[1].open()
+                    await settle()
+                    child_ids.write_text(str(await ids["order"].next_id()))
+
+            asyncio.run(main())
+
+        in_child(child)
+        gates[0].open()
+        await settle()
+        first = await ids["order"].next_id()
+    assert first != int(child_ids.read_text())
+
+
+async def one_that_cannot_forget() -> None:
+    """What goes wrong in one owner is logged, and all the others forget the parent all the same."""
+
+    class Broken:
+        def _forget(self) -> None:
+            raise KeyError("odd")
+
+    told: list[logging.LogRecord] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record)
+
+    logging.getLogger("aiocosid").addHandler(Ear())
+    owners = [Broken() for _ in range(20)]  # in no order
+    async with SegmentChainId(FileDistributor(name="order", step=10)) as generator:
+        for owner in owners:
+            watch(owner)
+
+        def child() -> None:
+            refused(generator.next_id_nowait)
+            assert len(told) == len(owners), told
+
+        in_child(child)
+
+
 def memory_counters_are_not_for_the_child() -> None:
     """It would count on from where the parent was: every use is refused, with the way out."""
     store = MemoryStore()
@@ -303,6 +363,8 @@ SCENARIOS: dict[str, Callable[[], object]] = {
     "anew": lambda: asyncio.run(opened_anew_in_the_child()),
     "closed": a_child_of_a_closed_parent,
     "provider": lambda: asyncio.run(a_provider_belongs_to_the_parent()),
+    "provider, opened anew": lambda: asyncio.run(a_provider_opened_anew_in_the_child()),
+    "cannot forget": lambda: asyncio.run(one_that_cannot_forget()),
     "memory": memory_counters_are_not_for_the_child,
     "suspended": lambda: a_coroutine_suspended_across_the_fork("waiting", 0),
     "suspended batch": lambda: a_coroutine_suspended_across_the_fork("waiting", 3),

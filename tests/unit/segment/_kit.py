@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
+from aiocosid.abc import IdSegmentDistributor
 from aiocosid.events import Event
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
@@ -20,6 +21,17 @@ E = TypeVar("E", bound=Event)
 def counter(*, step: int = 10, offset: int = 0) -> MemoryIdSegmentDistributor:
     """A new counter in a store of its own."""
     return MemoryStore().segment_distributor(name="order", offset=offset, step=step)
+
+
+class OneDistributor(MemoryStore):
+    """Gives the same distributor to everybody."""
+
+    def __init__(self, distributor: IdSegmentDistributor) -> None:
+        super().__init__()
+        self.distributor = distributor
+
+    def segment_distributor(self, **_: Any) -> Any:
+        return self.distributor
 
 
 class Ear:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -27,6 +28,15 @@ def test_an_empty_chain_gives_nothing() -> None:
     assert chain.take(0) == []
     assert chain.clear() == 0
     assert chain.drop_expired(1e9) == 0
+
+
+def test_more_than_there_is_cannot_be_taken() -> None:
+    """It is an IndexError, and nothing is taken."""
+    chain = chain_of(10, 10)
+    with pytest.raises(IndexError, match="21 ids"):
+        chain.take(21)
+    assert chain.remaining == 20
+    assert chain.take(20) == [range(1, 11), range(11, 21)]
 
 
 def test_nodes_are_linked_once_and_numbered() -> None:

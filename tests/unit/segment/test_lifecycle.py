@@ -10,6 +10,8 @@ import anyio
 import pytest
 import pytest_asyncio
 
+from aiocosid import IdProvider, connect
+from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
     BusyError,
     ClosedError,
@@ -20,6 +22,7 @@ from aiocosid.errors import (
 )
 from aiocosid.events import IdsDiscarded
 from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
     GatedDistributor,
@@ -29,7 +32,7 @@ from aiocosid.testing import (
     settle,
 )
 
-from ._kit import Call, Ear, Generator, counter, drain, tasks
+from ._kit import Call, Ear, Generator, OneDistributor, counter, drain, tasks
 
 KINDS = pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
 
@@ -79,7 +82,7 @@ async def test_closing_waits_for_the_call_under_way(
 @pytest.mark.asyncio
 @KINDS
 async def test_closing_tears_a_call_that_takes_too_long(
-    kind: type[Generator], clock: ManualClock
+    kind: type[Generator], clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At `close_timeout` the call is given up, and everything ends then, not later."""
     store = GatedDistributor(counter())
@@ -97,6 +100,8 @@ async def test_closing_tears_a_call_that_takes_too_long(
         await clock.advance(0.01)
         assert (closing.is_done, store.held, store.closed) == (True, 0, 1)
     assert (tasks(), clock.pending) == ([], 0)
+    assert generator.statistics().failures == 0
+    assert caplog.records == []
 
 
 @pytest.mark.asyncio
@@ -203,6 +208,55 @@ async def test_closing_in_a_task_that_asyncio_cancelled(clock: ManualClock) -> N
     assert tasks() == []
     with pytest.raises(ClosedError):
         await generator.next_id()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("how", ["answered", "failed"])
+async def test_a_call_that_cannot_be_torn_stays_in_its_life(how: str, clock: ManualClock) -> None:
+    """What a driver does that heeds no cancellation is no matter of the next life."""
+    store = Untearable(counter())
+    store.release.set()
+    provider = IdProvider(OneDistributor(store), clock=clock)
+    async with provider, anyio.create_task_group() as group:
+        generator = await provider.segment("order", step=10, close_timeout=3)
+        await generator.next_ids(10)
+        first, store.release = anyio.Event(), anyio.Event()
+        store.release, store.error = first, None if how == "answered" else ROLLED_BACK
+        waiting = Call(group, generator.next_id)
+        await settle()
+        closing = Call(group, generator.aclose)
+        await clock.advance(6)
+        assert closing.is_done
+        assert isinstance(waiting.error, ClosedError)
+        store.release = anyio.Event()
+        store.release.set()
+        store.error = None
+        async with generator:
+            first.set()
+            await settle()
+            assert (await generator.next_ids(10))[-1] == generator.statistics().max_id
+            assert generator.statistics().failures == 0
+    assert tasks() == []
+
+
+ROLLED_BACK = StoreRolledBackError("memory", namespace="cosid", name="order", seen=1, expected=2)
+
+
+class Untearable(WrappedDistributor):
+    """Each call heeds no cancellation, and ends when it is released."""
+
+    def __init__(self, inner: IdSegmentDistributor) -> None:
+        super().__init__(inner)
+        self.release = anyio.Event()
+        self.error: Exception | None = None
+
+    async def next_max_id(self, step: int) -> int:
+        error = self.error
+        with anyio.CancelScope(shield=True):
+            await self.release.wait()
+        if error is not None:
+            raise error
+        return await super().next_max_id(step)
 
 
 # Opening.
@@ -445,3 +499,25 @@ def test_a_loop_that_was_closed_with_tasks_on_it() -> None:
 
     ids = asyncio.run(use())
     assert [first, *ids] == sorted({first, *ids})
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_provider_after_a_loop_that_was_closed() -> None:
+    """Opened on another loop it does not hand out the dead one's generators."""
+    provider = connect(MemoryStore())
+
+    async def leave_open() -> int:
+        await provider.__aenter__()
+        return await (await provider.segment("order", step=10)).next_id()
+
+    async def use() -> int:
+        async with provider as ids:
+            assert len(ids) == 0
+            return await (await ids.segment("order", step=10)).next_id()
+
+    loop = asyncio.new_event_loop()
+    first = loop.run_until_complete(leave_open())
+    loop.close()
+    del loop
+    assert asyncio.run(use()) > first
+    gc.collect()

@@ -334,6 +334,25 @@ async def test_opened_anew_it_starts_from_what_the_store_says(clock: ManualClock
         assert await generator.next_id() > ids[-1]
 
 
+@LOSING
+async def test_a_loss_between_two_lives_is_noticed(
+    losing: type[RolledBackDistributor], clock: ManualClock
+) -> None:
+    """Opened anew it knows how far it had come; also when an opening failed in between."""
+    store = losing(counter())
+    generator = SegmentId(store, clock=clock)
+    async with generator:
+        await generator.next_ids(30)
+    store.set_back(20)
+    for _ in range(2):
+        with pytest.raises(StoreRolledBackError) as info:
+            await generator.__aenter__()
+        assert info.value.expected == 40
+    store.set_back(-100)
+    async with generator:
+        assert await generator.next_id() > 30
+
+
 async def test_a_store_that_raises_it_itself_is_believed(clock: ManualClock) -> None:
     """A distributor that notices the loss ends the generator just so."""
     from aiocosid.testing import FailingDistributor

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import pickle
 
 import anyio
 import pytest
 
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
+    CorruptCounterError,
     SchemaMissingError,
     SegmentUnavailableError,
     StoreError,
     StoreUnavailableError,
+    WouldBlock,
 )
 from aiocosid.events import FetchFailed
 from aiocosid.segment import SegmentChainId, SegmentId
@@ -404,9 +408,9 @@ class InProcess(FailingDistributor):
 
     def next_max_id_nowait(self, step: int) -> int:
         self.steps.append(step)
-        if self._times != 0:
+        if self._times != 0 and self._error is not None:
             self._times = None if self._times is None else self._times - 1
-            raise StoreUnavailableError(self.store, "it is locked")
+            raise self._error
         return self.inner.next_max_id_nowait(step)
 
 
@@ -426,3 +430,120 @@ async def test_a_store_in_this_process_is_asked_again_too(
             store.recover()
             await clock.advance(1)
         assert call.result == taken[-1] + 1
+
+
+@KINDS
+async def test_what_a_stranger_raises_in_this_process(
+    kind: type[Generator], clock: ManualClock
+) -> None:
+    """It is a StoreError with that as its cause, and nobody stays in the line."""
+    store = InProcess(counter())
+    async with kind(store, clock=clock) as generator:
+        taken = await drain(generator)
+        store.fail(KeyError("odd"))
+        with pytest.raises(SegmentUnavailableError) as info:
+            await generator.next_id()
+        assert isinstance(info.value.__cause__, StoreError)
+        assert isinstance(info.value.__cause__.__cause__, KeyError)
+        with pytest.raises(WouldBlock):
+            generator.next_id_nowait()
+        assert generator.statistics().waiting == 0
+        store.recover()
+        assert await generator.next_id() == taken[-1] + 1
+
+
+class SometimesAtOnce(WrappedDistributor):
+    """Answers without a suspension until it is told not to."""
+
+    at_once = True
+
+    def next_max_id_nowait(self, step: int) -> int:
+        if not self.at_once:
+            raise WouldBlock
+        self.steps.append(step)
+        return self.inner.next_max_id_nowait(step)
+
+
+async def test_a_store_that_was_in_this_process_is_asked_ahead(clock: ManualClock) -> None:
+    """Once it has to be awaited, segments are fetched before they are needed."""
+    store = SometimesAtOnce(counter())
+    async with SegmentChainId(store, clock=clock) as chain:
+        store.at_once = False
+        await drain(chain)
+        await chain.next_id()
+        await settle()
+        store.steps.clear()
+        while not store.steps:
+            await chain.next_id()
+            await settle()
+        assert chain.statistics().remaining > 0
+        assert chain.statistics().waits == 1
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "awaited"])
+@pytest.mark.parametrize("answer", ["20", 20.0, True, None])
+async def test_an_answer_that_is_no_integer(
+    answer: object, clock: ManualClock, *, at_once: bool
+) -> None:
+    """It is a damaged counter; other generators of the provider do not mind."""
+
+    class Odd(WrappedDistributor):
+        async def next_max_id(self, step: int) -> int:
+            return answer  # type: ignore[return-value]  # the fault
+
+        def next_max_id_nowait(self, step: int) -> int:
+            if not at_once:
+                raise WouldBlock
+            return answer  # type: ignore[return-value]  # the fault
+
+    generator = SegmentChainId(Odd(counter()), clock=clock)
+    with pytest.raises(CorruptCounterError, match="of type"):
+        await generator.__aenter__()
+    assert tasks() == []
+
+
+async def test_a_cancellation_that_nobody_asked_for(clock: ManualClock) -> None:
+    """A driver that raises CancelledError by itself is an unavailable store, and asked again."""
+    store = Cancelling(counter())
+    async with SegmentId(store, clock=clock) as generator:
+        await drain(generator)
+        store.strays = 2
+        async with anyio.create_task_group() as group:
+            call = Call(group, generator.next_id)
+            await clock.advance(1)
+        assert call.result == 11
+        assert generator.statistics().failures == 2
+    assert tasks() == []
+
+
+class Cancelling(WrappedDistributor):
+    """Raises a CancelledError although its task was not cancelled."""
+
+    strays = 0
+
+    async def next_max_id(self, step: int) -> int:
+        if self.strays:
+            self.strays -= 1
+            raise asyncio.CancelledError
+        return await super().next_max_id(step)
+
+
+async def test_an_unavailable_segment_is_as_retryable_as_its_cause(clock: ManualClock) -> None:
+    """What no retry mends says so, and claims no time that nobody waited."""
+    store = FailingDistributor(counter())
+    async with SegmentId(store, clock=clock) as generator:
+        await drain(generator)
+        store.fail(SchemaMissingError("memory", table="cosid"))
+        with pytest.raises(SegmentUnavailableError) as info:
+            await generator.next_id()
+        error = info.value
+        assert (error.retryable, error.waited) == (False, 0)
+        assert "within" not in str(error)
+        assert pickle.loads(pickle.dumps(error)).retryable is False  # noqa: S301 - our own
+        store.fail()
+        async with anyio.create_task_group() as group:
+            call = Call(group, generator.next_id)
+            await clock.advance(5)
+        assert isinstance(call.error, SegmentUnavailableError)
+        assert (call.error.retryable, call.error.waited) == (True, 5)
+        assert "within 5 s" in str(call.error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 import anyio
@@ -9,9 +10,10 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from aiocosid._turns import TurnLine
-from aiocosid.testing import settle
+from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
 
-from ._kit import Call
+from ._kit import Call, Generator, counter
 
 pytestmark = pytest.mark.asyncio
 
@@ -118,3 +120,63 @@ async def test_release_lets_all_go_on() -> None:
         assert len(log) == 10
     line.release()
     assert await line.wait(lambda: True)
+
+
+@pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "awaited"])
+@pytest.mark.parametrize("step", [7, 6000, 15_000, 100_000])
+@pytest.mark.parametrize("n", [1, 700])
+async def test_what_one_turn_hands_out(
+    kind: type[Generator], step: int, n: int, *, at_once: bool
+) -> None:
+    """10,000 ids, wherever segments and landings fall, and the rest of one batch."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await checkpoint()
+
+    store = counter(step=step)
+    stretches = Counter[int]()
+    async with (
+        kind(store if at_once else WrappedDistributor(store)) as generator,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(other)
+        for _ in range(45_000 // n):
+            await (generator.next_id() if n == 1 else generator.next_ids(n))
+            stretches[turns] += n
+        group.cancel_scope.cancel()
+    assert max(stretches.values()) <= 10_000 + n - 1
+
+
+async def test_a_landing_gives_no_more_than_the_turn_has_left(clock: ManualClock) -> None:
+    """What lands while somebody waits for a turn counts for the turn that begins then."""
+    store = GatedDistributor(counter(step=50_000))
+    store.open()
+    taken = Counter[int]()
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await checkpoint()
+
+    async def take(generator: SegmentChainId) -> None:
+        for _ in range(10_000):
+            await generator.next_id()
+            taken[turns] += 1
+
+    async with (
+        SegmentChainId(store, clock=clock) as generator,
+        anyio.create_task_group() as group,
+    ):
+        async with anyio.create_task_group() as takers:
+            group.start_soon(other)
+            for _ in range(10):
+                takers.start_soon(take, generator)
+        group.cancel_scope.cancel()
+    assert max(taken.values()) <= 10_000

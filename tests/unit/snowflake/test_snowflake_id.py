@@ -223,11 +223,10 @@ async def test_reopened_it_goes_on_above(clock: ManualClock) -> None:
 async def test_closing_fails_who_waits_and_leaves_nothing(clock: ManualClock) -> None:
     """No task, no timer."""
     gen = SnowflakeId(machines(), layout=NARROW, clock=clock)
-    async with anyio.create_task_group() as group:
-        async with gen:
-            await gen.next_ids(3)
-            calls = [Call(group, gen.next_id) for _ in range(3)]
-            await settle()
+    async with anyio.create_task_group() as group, gen:
+        await gen.next_ids(3)
+        calls = [Call(group, gen.next_id) for _ in range(3)]
+        await settle()
     assert all(isinstance(call.error, ClosedError) for call in calls)
     assert tasks() == []
     assert clock.pending == 0

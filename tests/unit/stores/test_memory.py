@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,15 @@ async def test_awaited_or_not_it_is_the_same() -> None:
     with pytest.raises(StopIteration) as info:
         distributor.next_max_id(10).send(None)
     assert info.value.value == 20
+
+
+@pytest.mark.parametrize("step", [0, -1, 1.5, True, "a", None])
+async def test_bad_step(step: Any) -> None:
+    """Refused without a suspension as well, and nothing is counted."""
+    distributor = MemoryStore().segment_distributor(name="order")
+    with pytest.raises(InvalidArgumentError, match="at least 1"):
+        distributor.next_max_id_nowait(step)
+    assert distributor.next_max_id_nowait(10) == 10
 
 
 async def test_counters_can_be_listed() -> None:

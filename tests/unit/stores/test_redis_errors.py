@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from redis import exceptions as driver
 from redis.asyncio.sentinel import MasterNotFoundError
@@ -16,6 +18,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.stores.redis._errors import translated
+from aiocosid.stores.redis._link import OwnedLink
 
 
 def meaning(error: Exception) -> CosIdError:
@@ -96,3 +99,27 @@ def test_what_is_not_the_drivers_goes_through(error: Exception) -> None:
         raise error
     assert caught.value is error
     assert not isinstance(error, InvalidArgumentError)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("error", "leaves"),
+    [
+        (driver.ReadOnlyError("You can't write against a read only replica."), True),
+        (driver.ResponseError("Error running script: -READONLY You can't write"), True),
+        (driver.ResponseError("ERR something else"), False),
+        (driver.ConnectionError("reset"), False),
+    ],
+)
+async def test_a_server_that_became_a_replica_is_left(error: Exception, leaves: bool) -> None:
+    """Its connections are closed, whichever way it says so; others are kept."""
+    link = OwnedLink("redis://")
+
+    async def command(_: Any) -> None:
+        raise error
+
+    before = link._session()
+    with pytest.raises(type(error)):
+        await link.call(command)
+    assert (link._session() is not before) is leaves
+    await link.aclose()

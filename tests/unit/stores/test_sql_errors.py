@@ -82,6 +82,23 @@ def test_postgres(raised: Exception, meaning: type[StoreError]) -> None:
     assert error.reason
 
 
+HOSTS = {
+    "postgresql://db/shop": ["postgresql://db/shop"],
+    "postgres://me:p,w@postgres,[::1]:5,c/x?y=a,b": [
+        "postgres://me:p,w@postgres/x?y=a,b",
+        "postgres://me:p,w@[::1]:5/x?y=a,b",
+        "postgres://me:p,w@c/x?y=a,b",
+    ],
+    "postgresql:///shop?host=/run": ["postgresql:///shop?host=/run"],
+}
+
+
+@pytest.mark.parametrize(("url", "each"), HOSTS.items())
+def test_each_host_of_a_url(url: str, each: list[str]) -> None:
+    """All but the host stays as it is."""
+    assert _postgres.each_host(url) == each
+
+
 @pytest.mark.parametrize(("code", "meaning"), SQLITE)
 def test_sqlite(code: int, meaning: type[StoreError]) -> None:
     """Extended codes mean what the primary ones do."""
