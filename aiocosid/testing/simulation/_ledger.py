@@ -72,13 +72,16 @@ class Ledger:
         tenures = self._machines.setdefault((namespace, machine_id), [])
         if tenures and tenures[-1].owner is owner:
             return
-        for former in tenures:
-            if former.highest_ms > floor_ms:
+        tenures.append(Tenure(owner, floor_ms))
+        self._check_formers(f"machine id {machine_id} of {namespace}", tenures, tenures[-1])
+
+    def _check_formers(self, what: str, tenures: Sequence[Tenure], taker: Tenure) -> None:
+        for former in tenures[: tenures.index(taker)]:
+            if former.highest_ms > taker.floor_ms and former.owner is not taker.owner:
                 self._fail(
-                    f"machine id {machine_id} of {namespace} went to {owner} above {floor_ms}, but "
+                    f"{what} went to {taker.owner} above {taker.floor_ms}, but "
                     f"{former.owner} had used it for an id of {former.highest_ms}"
                 )
-        tenures.append(Tenure(owner, floor_ms))
 
     def emitted(self, namespace: str, machine_id: int, owner: object, at_ms: int) -> None:
         """Take note of an id with a machine id, as it is used.
@@ -87,12 +90,16 @@ class Ledger:
         it was given with, and not above the floor that the next owner was given.
         """
         tenures = self._machines.get((namespace, machine_id), [])
-        end = inf  # of the span: the floor of the next owner
+        end = inf  # of the span: the floor of the next owner that uses it
         for tenure in reversed(tenures):
             if tenure.owner is owner and tenure.floor_ms < at_ms <= end:
+                if tenure.highest_ms < 0:  # as long as nobody used it, the former owner could
+                    self._check_formers(f"machine id {machine_id} of {namespace}", tenures, tenure)
                 tenure.highest_ms = max(tenure.highest_ms, at_ms)
                 return
-            end = tenure.floor_ms
+            # A late call of a dead process takes the id for nobody.
+            if tenure.highest_ms >= 0:
+                end = tenure.floor_ms
         spans = ", ".join(f"{tenure.owner} above {tenure.floor_ms}" for tenure in tenures)
         self._fail(
             f"{owner} used machine id {machine_id} of {namespace} for an id of {at_ms}; "

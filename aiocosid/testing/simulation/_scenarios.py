@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from ...abc import InstanceId
 from ...segment import SegmentChainId, SegmentId
 from ...snowflake import SnowflakeId, SnowflakeLayout
 from ...stores.memory import MemoryStore
@@ -86,18 +87,29 @@ async def segment_chain_cancelled(world: World) -> None:
         await node.process.has_ended.wait()
 
 
+Naming: TypeAlias = Literal["new", "same", "stable"]
+
 LAYOUT: Final = SnowflakeLayout(41, 2, 4, "ms", COSID_EPOCH_MS)
 """Four machine ids, which are soon used up, and sixteen ids a tick."""
 
 
-def snowflakes(store: MemoryStore, layout: SnowflakeLayout = LAYOUT) -> MakeGenerator:
-    """Make Snowflakes whose machine ids are leased from a store, for a few seconds."""
+def snowflakes(store: MemoryStore, naming: Naming = "new") -> MakeGenerator:
+    """Make Snowflakes whose machine ids are leased from a store, for a few seconds.
+
+    Args:
+        store: the store.
+        naming: whether each process is a new instance, or comes back as the one before it, and
+            says so (``"stable"``) or not.
+    """
 
     def make(node: Node) -> SnowflakeId:
-        machine = store.machine_id_distributor(
-            instance_id=node.process.name, safe_guard=6.0, interval=1.0
+        instance = (
+            InstanceId(node.process.name)
+            if naming == "new"
+            else InstanceId(node.name, stable=naming == "stable")
         )
-        return SnowflakeId(node.link().machines(machine), layout=layout, clock=node.clock)
+        machine = store.machine_id_distributor(instance_id=instance, safe_guard=6.0, interval=1.0)
+        return SnowflakeId(node.link().machines(machine), layout=LAYOUT, clock=node.clock)
 
     return make
 
@@ -125,7 +137,10 @@ async def snowflake_faults(world: World) -> None:
 async def snowflake_crashes(world: World) -> None:
     """Snowflakes in processes that die and come back, on few machine ids."""
     store = MemoryStore(clock=world.clock)
-    await churn(world, snowflakes(store), longest=15.0, recovery=20.0, deadline=10.0, parse=parse)
+    naming: Naming = world.rng.choice(("new", "same", "stable"))
+    await churn(
+        world, snowflakes(store, naming), longest=15.0, recovery=20.0, deadline=10.0, parse=parse
+    )
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {

@@ -55,8 +55,19 @@ def test_two_owners_at_one_time_are_seen(
 ) -> None:
     ledger.granted("c", 7, "x", floor_ms=-1)
     ledger.granted("c", 7, "y", floor_ms=150)
+    ledger.emitted("c", 7, "y", 151)
     ledger.emitted("c", 7, owner, at_ms)
     assert len(found) == 1
+
+
+def test_a_grant_that_nobody_uses_ends_nothing(ledger: Ledger, found: list[str]) -> None:
+    """A call of a process that died arrives late: the store finds its successor's id for it."""
+    ledger.granted("c", 7, "x", floor_ms=-1)
+    ledger.granted("c", 7, "dead", floor_ms=150)
+    ledger.emitted("c", 7, "x", 160)
+    assert found == []
+    ledger.emitted("c", 7, "dead", 155)
+    assert found == ["machine id 7 of c went to dead above 150, but x had used it for an id of 160"]
 
 
 def test_a_floor_below_what_was_used_is_seen(ledger: Ledger, found: list[str]) -> None:
