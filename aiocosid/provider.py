@@ -20,9 +20,9 @@ from .segment._stock import Stock
 from .snowflake import COSID_MS, SnowflakeId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from .abc import Clock, IdSegmentDistributor, InstanceId
+    from .abc import Clock, InstanceId
     from .events import Instrument
     from .segment._generator import SegmentGenerator
     from .snowflake import SnowflakeLayout
@@ -196,8 +196,7 @@ class IdProvider(Component):
             SegmentUnavailableError: no first segment came within ``wait_timeout``.
             ClosedError: the provider is closed.
         """
-        distributor = self._distributor(name, step, offset)
-        return await self._generator(SegmentChainId, name, distributor, {**options})
+        return await self._segments(SegmentChainId, name, step, offset, options)
 
     async def segment(
         self,
@@ -218,8 +217,7 @@ class IdProvider(Component):
         Raises:
             CosIdError: as for `segment_chain`.
         """
-        distributor = self._distributor(name, step, offset)
-        return await self._generator(SegmentId, name, distributor, {**options})
+        return await self._segments(SegmentId, name, step, offset, options)
 
     async def snowflake(
         self,
@@ -247,12 +245,12 @@ class IdProvider(Component):
             LayoutExpiredError: the layout has ended.
             ClosedError: the provider is closed.
         """
-        self._check_usable()
-        lease = self._machine(layout.machine_bits)
-        made = SnowflakeId(
-            lease, name=name, layout=layout, clock=self._clock, **self._told(options)
-        )
-        return await self._named(made)
+
+        def make() -> SnowflakeId:
+            lease, told = self._machine(layout.machine_bits), self._told(options)
+            return SnowflakeId(lease, name=name, layout=layout, clock=self._clock, **told)
+
+        return await self._generator(SnowflakeId, name, f"layout {layout!r}", make)
 
     def _machine(self, bits: int) -> MachineIdLease:
         if self._lease is None:
@@ -281,11 +279,18 @@ class IdProvider(Component):
         """Count the generators, those that have ended among them."""
         return len(self._generators)
 
-    def _distributor(self, name: str, step: int, offset: int) -> IdSegmentDistributor:
-        self._check_usable()
-        return self._store.segment_distributor(
-            namespace=self.namespace, name=name, offset=offset, step=step
-        )
+    async def _segments(
+        self, kind: type[_S], name: str, step: int, offset: int, options: Mapping[str, Any]
+    ) -> _S:
+        def make() -> _S:
+            distributor = self._store.segment_distributor(
+                namespace=self.namespace, name=name, offset=offset, step=step
+            )
+            made = kind(distributor, clock=self._clock, **self._told(options))
+            made._floor = self._floors.get(name)
+            return made
+
+        return await self._generator(kind, name, f"step {step}", make)
 
     def _told(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return a generator's options; what it is not told itself is ours."""
@@ -293,36 +298,27 @@ class IdProvider(Component):
         return {**ours, **options}
 
     async def _generator(
-        self, kind: type[_S], name: str, distributor: IdSegmentDistributor, options: dict[str, Any]
-    ) -> _S:
-        return await self._named(kind(distributor, clock=self._clock, **self._told(options)))
-
-    async def _named(self, made: _G) -> _G:
-        """Open a generator, or return the one that is open under its name."""
-        name = made.name
+        self, kind: type[_G], name: str, detail: str, make: Callable[[], _G]
+    ) -> _G:
+        """Return the generator that is open under a name, or make and open it."""
+        self._check_usable()
         while (opening := self._opening.get(name)) is not None:
             await opening.wait()  # another task is at it; it ends within its own deadline
             self._check_usable()
         found = self._generators.get(name)
-        if found is not None and found._unusable is None:
-            return self._checked(found, made)
-        return await self._opened(made)
-
-    def _checked(self, found: SegmentGenerator | SnowflakeId, asked: _G) -> _G:
-        kind, detail = type(asked), asked._detail
-        if isinstance(found, kind) and type(found) is kind and found._detail == detail:
+        if found is None or found._unusable is not None:
+            return await self._opened(name, make)
+        if type(found) is kind and found._detail == detail:
             return found
         raise BusyError(
-            repr(asked.name),
+            repr(name),
             reason=f"is in use as {type(found).__name__} with {found._detail}; "
             f"{kind.__name__} with {detail} needs another name",
         )
 
-    async def _opened(self, made: _G) -> _G:
-        name = made.name
+    async def _opened(self, name: str, make: Callable[[], _G]) -> _G:
         self._drop(name)
-        if isinstance(made, Stock):
-            made._floor = self._floors.get(name)
+        made = make()
         opening = self._opening
         done = opening[name] = anyio.Event()
         # Among the others at once: a provider that closes now has to close this one too.

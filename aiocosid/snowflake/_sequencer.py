@@ -21,6 +21,7 @@ __all__ = (
     "FOREVER_MS",
     "MAX_TICKS_BACK",
     "PIECE",
+    "SHUT",
     "Behind",
     "Full",
     "Limited",
@@ -262,3 +263,15 @@ class Sequencer:
             # Somebody waited for the tick after the last one, and woke late.
             return self._tick + 1, 0
         return now_tick, self._first_of_new_tick()
+
+
+class Shut:
+    """Stands where the sequencer does while a generator is not open."""
+
+    __slots__ = ()
+
+    begin_ns = until_ns = 0
+    piece: Iterator[int] = EMPTY
+
+
+SHUT: Final = Shut()

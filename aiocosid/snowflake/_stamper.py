@@ -23,10 +23,10 @@ from ..errors import (
     WouldBlock,
 )
 from ..events import ClockBackwards
-from ._sequencer import EMPTY, PIECE, Behind, Full, Sequencer
+from ._sequencer import EMPTY, PIECE, SHUT, Behind, Full, Sequencer, Shut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ..abc import Clock
     from ..machine import MachineIdLease
@@ -41,18 +41,6 @@ logger = logging.getLogger("aiocosid")
 NS_PER_MS: Final = 1_000_000
 MS: Final = 1000
 LOOK: Final = 0.1  # seconds between two looks at a clock that is behind: it may be set right
-
-
-class _Shut:
-    """Stands where the sequencer does while a generator is not open."""
-
-    __slots__ = ()
-
-    begin_ns = until_ns = 0
-    piece: Iterator[int] = EMPTY
-
-
-_SHUT: Final = _Shut()
 
 
 class Stamper(Component):
@@ -96,7 +84,7 @@ class Stamper(Component):
         self._reset()
 
     def _reset(self) -> None:
-        self._sequencer: Sequencer | _Shut = _SHUT
+        self._sequencer: Sequencer | Shut = SHUT
         self._read_ns: Callable[[], int] = self._clock.wall_reader()
         self._waiters = WaiterQueue()
         self._turns = TurnLine()
@@ -134,7 +122,7 @@ class Stamper(Component):
     @property
     def _open_sequencer(self) -> Sequencer:
         sequencer = self._sequencer
-        if isinstance(sequencer, _Shut):
+        if isinstance(sequencer, Shut):
             self._check_usable()
             raise BusyError(self._label(), reason="is being opened")
         return sequencer
@@ -194,6 +182,8 @@ class Stamper(Component):
                 await checkpoint()
         except BaseException:
             if not waiter.is_done:
+                if self._waiters[0] is waiter:
+                    self._pool.clear()  # taken for it; by now there may be ids above them
                 self._waiters.discard(waiter)
             raise
         self._check_process(process)
@@ -215,6 +205,8 @@ class Stamper(Component):
             while refusal is not None and self._waiters and self._waiters is life:
                 await self._wait_out(refusal)
                 refusal = self._serve() if self._unusable is None else None
+        except CosIdError as error:
+            self._fail(error.again)
         finally:
             if self._waiters is life:
                 self._pumping = False
@@ -232,12 +224,17 @@ class Stamper(Component):
                 pieces, refusal = self._open_sequencer.take(wanted, *self._now_and_limit())
                 self._pool.extend(pieces)
         except CosIdError as error:
-            waiters.fail(error.again)
+            self._fail(error.again)
             return None
         waiters.serve(sum(map(len, self._pool)), self._take)
         if not waiters:
             self._pool.clear()  # of callers that gave up: a gap
         return refusal
+
+    def _fail(self, make_error: Callable[[], CosIdError]) -> None:
+        """Fail all who wait; what was taken for the first of them is a gap."""
+        self._pool.clear()
+        self._waiters.fail(make_error)
 
     def _take(self, n: int) -> list[range]:
         pieces: list[range] = []
@@ -273,10 +270,11 @@ class Stamper(Component):
             if threshold is not None:
                 left = threshold - (self._clock.monotonic() - began)
                 if by > threshold or left <= 0:
-                    error = self._too_far_behind(behind)
-                    self._waiters.fail(error.again)
+                    self._fail(self._too_far_behind(behind).again)
                     return
             await self._sleep(min(by, left, LOOK))
+            if self._unusable is not None:
+                return
             behind = self._open_sequencer.check(*self._now_and_limit())
 
     async def _wait_for_lease(self) -> None:
@@ -295,7 +293,7 @@ class Stamper(Component):
                     finally:
                         self._timers.remove(wake)
         if scope.cancelled_caught:
-            self._waiters.fail(self._unavailable)
+            self._fail(self._unavailable)
 
     def _ask_for_more(self) -> None:
         if self._lease.machine_id >= 0:
@@ -378,13 +376,13 @@ class Stamper(Component):
         return sequencer
 
     def _stop(self, reason: CosIdError) -> None:
-        sequencer, self._sequencer = self._sequencer, _SHUT
+        sequencer, self._sequencer = self._sequencer, SHUT
         if isinstance(reason, ForkedError):
             if isinstance(sequencer, Sequencer):
                 sequencer.piece = EMPTY
             return
         self._turns.release()
-        self._waiters.fail(reason.again)
+        self._fail(reason.again)
         for timer in tuple(self._timers):
             timer.cancel()
 

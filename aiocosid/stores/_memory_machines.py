@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ..abc import Machine, MachineGrant
+from ..abc import MAX_ID, Machine, MachineGrant
 from ..abc._machine import check_machine_bits
 from ..errors import InvalidArgumentError, MachineIdLostError, MachineIdOverflowError
 
@@ -31,6 +31,7 @@ class Entry:
         seen: when it last gave a sign of life, on the store's own monotonic clock, in seconds.
         stamp_ms: the latest time that it told.
         mark_ms: no id was issued with a later time.
+        token: the object that took it; an earlier life under the same text has another.
     """
 
     machine_id: int
@@ -39,6 +40,7 @@ class Entry:
     seen: float = 0.0
     stamp_ms: int = -1
     mark_ms: int = -1
+    token: object = None
 
     @property
     def floor_ms(self) -> int:
@@ -72,6 +74,7 @@ class MachinePool:
         latest_ms: int,
         seen: float,
         safe_guard: float,
+        token: object = None,
     ) -> MachineGrant:
         """Take the first machine id that need not wait, else the one that has to wait least.
 
@@ -95,11 +98,19 @@ class MachinePool:
         grant = MachineGrant(best.machine_id, best.floor_ms)
         best.holder, best.stable, best.seen = who.text, who.stable, seen
         best.stamp_ms = max(best.stamp_ms, now_ms)
+        best.token = token
         self.entries[best.machine_id] = best
         return grant
 
     def guard(
-        self, who: InstanceId, machine_id: int, *, now_ms: int, mark_ms: int, seen: float
+        self,
+        who: InstanceId,
+        machine_id: int,
+        *,
+        now_ms: int,
+        mark_ms: int,
+        seen: float,
+        token: object = None,
     ) -> None:
         """Give a sign of life, and raise the mark.
 
@@ -107,17 +118,22 @@ class MachinePool:
             MachineIdLostError: somebody else holds the id, or nobody.
         """
         entry = self.entries.get(machine_id)
-        if entry is None or entry.holder != who.text:
+        if entry is None or entry.holder != who.text or entry.token is not token:
             reason = f"{entry.holder} holds it" if entry and entry.holder else "nobody holds it"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
         entry.seen = seen
         entry.stamp_ms = max(entry.stamp_ms, now_ms)
         entry.mark_ms = max(entry.mark_ms, mark_ms)
 
-    def revert(self, who: InstanceId, machine_id: int, *, last_ms: int) -> None:
-        """Lower the mark, and let the id go unless its owner is stable; nothing if not ours."""
+    def revert(
+        self, who: InstanceId, machine_id: int, *, last_ms: int, known_ms: int = MAX_ID
+    ) -> None:
+        """Lower the mark, and let the id go unless its owner is stable; nothing if not ours.
+
+        Nor if the mark is above ``known_ms``: a later life under the same text has raised it.
+        """
         entry = self.entries.get(machine_id)
-        if entry is None or entry.holder != who.text:
+        if entry is None or entry.holder != who.text or entry.mark_ms > known_ms:
             return
         if last_ms >= 0:
             entry.mark_ms = last_ms

@@ -118,7 +118,7 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
     For the instances of one process: another process has a memory, and machine ids, of its own.
     """
 
-    __slots__ = ("_pool", "_store")
+    __slots__ = ("_known_ms", "_pool", "_store")
 
     store = "memory"
 
@@ -147,6 +147,7 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             interval=interval,
         )
         self._store = _SHARED if memory is None else memory
+        self._known_ms = -1  # the highest mark that was told or sent
         self._pool = self._store._pools.setdefault(namespace, MachinePool(namespace))
 
     @classmethod
@@ -181,14 +182,17 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             ForkedError: the machine ids are the parent's; another process goes on with them.
         """
         self._store._refuse_child()
-        return self._pool.distribute(
+        grant = self._pool.distribute(
             self.instance_id,
             bits,
             now_ms=now_ms,
             latest_ms=latest_ms,
             seen=self._store._clock.monotonic(),
             safe_guard=self.safe_guard,
+            token=self,
         )
+        self._known_ms = max(self._known_ms, grant.floor_ms)
+        return grant
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
         """Give a sign of life, and raise the time mark, without a suspension.
@@ -198,8 +202,15 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             ForkedError: the machine ids are the parent's.
         """
         self._store._refuse_child()
-        seen = self._store._clock.monotonic()
-        self._pool.guard(self.instance_id, machine_id, now_ms=now_ms, mark_ms=mark_ms, seen=seen)
+        self._pool.guard(
+            self.instance_id,
+            machine_id,
+            now_ms=now_ms,
+            mark_ms=mark_ms,
+            seen=self._store._clock.monotonic(),
+            token=self,
+        )
+        self._known_ms = max(self._known_ms, mark_ms)
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         """Give the id back without a suspension; does nothing if it is not ours any more.
@@ -208,7 +219,7 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             ForkedError: the machine ids are the parent's.
         """
         self._store._refuse_child()
-        self._pool.revert(self.instance_id, machine_id, last_ms=last_ms)
+        self._pool.revert(self.instance_id, machine_id, last_ms=last_ms, known_ms=self._known_ms)
 
     async def aopen(self) -> None:
         """Refuse a forked child.
