@@ -187,8 +187,8 @@ async def outcome(awaitable):
     except Exception as exc:
         return type(exc).__name__
 
-async def take(one):
-    return (await one.distribute(4, now_ms=NOW, latest_ms=2**53)).machine_id
+async def take(one, now=NOW):
+    return (await one.distribute(4, now_ms=now, latest_ms=2**53)).machine_id
 
 async def child(unique, named, store, before, ids, machines):
     refused = [await outcome(each) for each in (
@@ -196,7 +196,7 @@ async def child(unique, named, store, before, ids, machines):
         take(named), store.machines(), store.revert_machine(machine_id=0))]
     gc.collect()
     await store.aopen()
-    refused += [await outcome(take(each)) for each in (unique, named)]
+    refused += [await outcome(take(each, now=NOW + 9)) for each in (unique, named)]
     assert await store.machines(namespace="cosid") == machines
     await unique.aopen()
     await named.aopen()
