@@ -38,8 +38,8 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
 def test_fifty_instances_in_ten_processes(tables: Tables) -> None:
     """All at once, from nothing: fifty different ids, and none was skipped."""
     with ThreadPoolExecutor(10) as pool:
-        told = list(pool.map(lambda i: run_python(MANY, tables.url, f"{i}"), range(10)))
-    ids = [each for process in told for each in process]
+        told = [pool.submit(run_python, MANY, tables.url, f"{number}") for number in range(10)]
+    ids = [each for process in told for each in process.result()]
     assert sorted(ids) == list(range(50))
     assert sorted(row["machine_id"] for row in tables.rows()) == list(range(50))
 
@@ -106,8 +106,8 @@ def test_a_forked_child(tables: Tables, ending: str) -> None:
 def test_two_thousand_lives_on_four_ids(tables: Tables, tmp_path: Path) -> None:
     """Four processes take and give back five hundred times each: no id is lost, or held twice."""
     with ThreadPoolExecutor(4) as pool:
-        told = list(pool.map(lambda i: _lives(tables.url, i, tmp_path), range(4)))
-    assert told == [500] * 4
+        told = [pool.submit(_lives, tables.url, number, tmp_path) for number in range(4)]
+    assert [each.result() for each in told] == [500] * 4
     assert [row["instance_id"] for row in tables.rows()] == [""] * 4
     assert len(asyncio.run(_take_all(tables.url, 4))) == 4
 
