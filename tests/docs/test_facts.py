@@ -124,7 +124,8 @@ def test_every_url_in_a_table_names_a_store(page: Path, tmp_path: Path) -> None:
 
 def test_the_statements_are_those_that_are_sent() -> None:
     """docs/reference/schema.md shows each statement that writes, word for word, and no other."""
-    page = blocks(ROOT / "docs" / "reference" / "schema.md")
+    path = ROOT / "docs" / "reference" / "schema.md"
+    page = blocks(path, path.read_text().split("\n## Machine ids\n")[0])
     shown = {block.source.strip() for block in page if block.language in {"sql", "lua"}}
     sent = {script.text.decode() for script in (ADVANCE, RAISE)}
     for dialect in (POSTGRES, SQLITE):

@@ -38,8 +38,8 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
 def test_fifty_instances_in_ten_processes(tables: Tables) -> None:
     """All at once, from nothing: fifty different ids, and none was skipped."""
     with ThreadPoolExecutor(10) as pool:
-        told = list(pool.map(lambda i: run_python(MANY, tables.url, f"{i}"), range(10)))
-    ids = [each for process in told for each in process]
+        told = [pool.submit(run_python, MANY, tables.url, f"{number}") for number in range(10)]
+    ids = [each for process in told for each in process.result()]
     assert sorted(ids) == list(range(50))
     assert sorted(row["machine_id"] for row in tables.rows()) == list(range(50))
 
@@ -106,8 +106,8 @@ def test_a_forked_child(tables: Tables, ending: str) -> None:
 def test_two_thousand_lives_on_four_ids(tables: Tables, tmp_path: Path) -> None:
     """Four processes take and give back five hundred times each: no id is lost, or held twice."""
     with ThreadPoolExecutor(4) as pool:
-        told = list(pool.map(lambda i: _lives(tables.url, i, tmp_path), range(4)))
-    assert told == [500] * 4
+        told = [pool.submit(_lives, tables.url, number, tmp_path) for number in range(4)]
+    assert [each.result() for each in told] == [500] * 4
     assert [row["instance_id"] for row in tables.rows()] == [""] * 4
     assert len(asyncio.run(_take_all(tables.url, 4))) == 4
 
@@ -187,8 +187,8 @@ async def outcome(awaitable):
     except Exception as exc:
         return type(exc).__name__
 
-async def take(one):
-    return (await one.distribute(4, now_ms=NOW, latest_ms=2**53)).machine_id
+async def take(one, now=NOW):
+    return (await one.distribute(4, now_ms=now, latest_ms=2**53)).machine_id
 
 async def child(unique, named, store, before, ids, machines):
     refused = [await outcome(each) for each in (
@@ -196,7 +196,7 @@ async def child(unique, named, store, before, ids, machines):
         take(named), store.machines(), store.revert_machine(machine_id=0))]
     gc.collect()
     await store.aopen()
-    refused += [await outcome(take(each)) for each in (unique, named)]
+    refused += [await outcome(take(each, now=NOW + 9)) for each in (unique, named)]
     assert await store.machines(namespace="cosid") == machines
     await unique.aopen()
     await named.aopen()

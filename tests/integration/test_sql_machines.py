@@ -22,7 +22,7 @@ from aiocosid.errors import (
     SchemaMissingError,
     StoreUnavailableError,
 )
-from aiocosid.stores import _sql_machines
+from aiocosid.stores import _postgres_machines, _sql_machines
 from aiocosid.stores._sql_machines import SqlMachineIdDistributor
 from aiocosid.stores.postgres import PostgresMachineIdDistributor, PostgresStore
 from aiocosid.stores.sqlite import SqliteMachineIdDistributor, SqliteStore
@@ -190,7 +190,7 @@ class TestWidths:
         assert [(await fleet.take(number)).machine_id for number in (1, 2, 3)] == [1, 2, 3]
 
     async def test_wide_numbers(self, fleet: Fleet, tables: Tables) -> None:
-        """More than eight digits are not cut off."""
+        """The lowest that is missing, also where there are far higher ones."""
         wide = store_of(fleet, "wide")
         tables.execute(
             "insert into cosid_machine (name, namespace, machine_id, instance_id) values "
@@ -638,6 +638,14 @@ class TestPostgres:
             with pytest.raises(SchemaMissingError) as caught:
                 await one.distribute(2, now_ms=T0, latest_ms=T0)
             assert caught.value.table == table
+
+    async def test_more_than_eight_digits_are_not_cut_off(self, postgres_database: str) -> None:
+        statement = f"SELECT {_postgres_machines._name('$2::bigint')}"
+        async with PostgresStore.from_url(postgres_database) as store:
+            for number in (0, 99_999_999, 100_000_000, 2**31 - 1):
+                row = await store._executor.fetch_row(statement, namespace="ns", number=number)
+                assert row is not None
+                assert row[0] == f"ns.{number:08d}"
 
     async def test_a_name_at_its_widest(self, postgres_database: str) -> None:
         async with PostgresStore.from_url(postgres_database) as store:

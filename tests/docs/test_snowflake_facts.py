@@ -1,0 +1,183 @@
+"""What the pages say about layouts, leases and machine ids, outside of code that runs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+
+import pytest
+
+import aiocosid
+from aiocosid import snowflake
+from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, InstanceId, Store
+from aiocosid.machine import _options as machine_options
+from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
+from aiocosid.snowflake import LAYOUTS, _sequencer, _stamper
+from aiocosid.stores._postgres_machines import POSTGRES_MACHINES
+from aiocosid.stores._sqlite_machines import SQLITE_MACHINES
+from aiocosid.stores.memory import MemoryMachineIdDistributor
+from aiocosid.stores.redis._machine_scripts import MachineKeys
+from tests.servers import GUEST, GUEST_PASSWORD, PASSWORD, PostgresServer, ValkeyServer
+
+from ._blocks import ROOT, blocks
+from .test_facts import block_of
+
+SCHEMA = ROOT / "docs" / "reference" / "schema.md"
+SNOWFLAKE = ROOT / "docs" / "reference" / "snowflake.md"
+CHOOSE = ROOT / "docs" / "howto" / "choose-a-layout.md"
+SCRIPTS = ROOT / "aiocosid" / "stores" / "redis"
+
+UNITS = {1: "1 ms", 10: "10 ms", 1000: "1 s"}
+
+
+def included(source: str) -> str:
+    """A block with the file in it that mkdocs puts there."""
+    return re.sub(r'--8<-- "(.+)"', lambda found: (ROOT / found[1]).read_text(), source)
+
+
+def test_the_schema_page_has_every_script_and_table() -> None:
+    """Each script, and each statement that creates a table, word for word."""
+    page = blocks(SCHEMA, SCHEMA.read_text().split("\n## Machine ids\n")[1])
+    shown = {included(block.source).strip() for block in page if block.language in {"sql", "lua"}}
+    shown = {each for each in shown if not each.startswith("GRANT")}
+    real = {path.read_text() for path in SCRIPTS.glob("*.lua")}
+    real |= {*POSTGRES_MACHINES.create_tables, *SQLITE_MACHINES.create_tables}
+    assert shown == {each.strip() for each in real}
+
+
+def test_the_schema_page_has_every_key() -> None:
+    """A new key of machine ids needs its line."""
+    keys = re.findall(r"^\| `(cosid:\{<namespace>\}:\w+)`", SCHEMA.read_text(), re.MULTILINE)
+    real = {*MachineKeys("a").names}
+    assert {key.replace("<namespace>", "a").encode() for key in keys} == real
+
+
+def test_the_schema_page_has_every_column() -> None:
+    """A new column of the two tables needs its line."""
+    section = SCHEMA.read_text().split("\n### SQL: machine ids\n")[1].split("\n### ")[0]
+    said = sorted(re.findall(r"^\| `(\w+)` \| `[a-z]+", section, re.MULTILINE))
+    tables = [each for each in SQLITE_MACHINES.create_tables if "CREATE TABLE" in each]
+    assert said == sorted(re.findall(r"^    ([a-z_]+) [a-z]+", "".join(tables), re.MULTILINE))
+
+
+async def lease_and_give_back(store: Store) -> None:
+    for instance_id in ("a", InstanceId("a", stable=True)):
+        machine = store.machine_id_distributor(instance_id=instance_id)
+        async with aiocosid.SnowflakeId(machine) as generator:
+            await generator.next_id()
+    await store.revert_machine(machine_id=0)
+
+
+@pytest.mark.integration
+@pytest.mark.asyncio
+async def test_the_rights_on_redis_suffice(valkey_factory: Callable[..., ValkeyServer]) -> None:
+    """A user with the first line leases, gives back and frees; both look at all namespaces."""
+    server = valkey_factory()
+    few, more = block_of(SCHEMA, "text", "~cosid:* +evalsha").splitlines()
+    for user, rights in (("app", few), ("operator", f"{few} {more}")):
+        server.call("ACL", "SETUSER", user, "reset", "on", f">{PASSWORD}", *rights.split())
+    async with aiocosid.open_store(server.url_for(username="app", password=PASSWORD)) as store:
+        await lease_and_give_back(store)
+        assert len(await store.machines(namespace="cosid")) == 1
+    url = server.url_for(username="operator", password=PASSWORD)
+    async with aiocosid.open_store(url) as store:
+        assert len(await store.machines()) == 1
+
+
+@pytest.mark.integration
+@pytest.mark.asyncio
+async def test_the_rights_on_postgresql_suffice(
+    postgres: PostgresServer, postgres_database: str, namespace: str
+) -> None:
+    """A role with the grants of the page leases, gives back, frees and looks."""
+    async with aiocosid.open_store(postgres_database) as store:
+        await store.create_schema()
+    grant = block_of(SCHEMA, "sql", "GRANT").replace("TO app", f"TO {GUEST}")
+    postgres.execute(grant, database=namespace)
+    url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
+    async with aiocosid.open_store(url) as store:
+        await lease_and_give_back(store)
+        assert len(await store.machines()) == 1
+
+
+def rows(text: str) -> list[list[str]]:
+    """The rows of the tables in a text whose first cell is a layout's name."""
+    found = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in text.split("\n")]
+    return [row for row in found if row[0] in LAYOUTS]
+
+
+def test_the_table_of_layouts_is_that_of_the_code() -> None:
+    """The reference: name, constant, bits, tick, epoch and end of each, in their order."""
+    found = rows(SNOWFLAKE.read_text())
+    for name, constant, bits, tick, epoch, last, _ in found:
+        layout = getattr(snowflake, constant)
+        assert layout is LAYOUTS[name]
+        assert repr(layout) == f"<SnowflakeLayout {name} {bits} {tick} from {epoch}>"
+        assert layout.last_instant_text == last
+    assert [row[0] for row in found] == [*LAYOUTS]
+
+
+def test_the_choice_of_layouts_is_that_of_the_code() -> None:
+    """The how-to: what people choose by."""
+    assert rows(CHOOSE.read_text()) == [
+        [
+            name,
+            each.last_instant_text[:10],
+            str(each.machine_count),
+            f"{each.ids_per_tick} in {UNITS[each.unit_ms]}",
+            "yes" if each.is_javascript_safe else "no",
+        ]
+        for name, each in LAYOUTS.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("heading", "made"),
+    [
+        ("Options of SnowflakeId", aiocosid.SnowflakeId),
+        ("Options of MachineIdLease", aiocosid.MachineIdLease),
+        ("Options of a distributor", MemoryMachineIdDistributor),
+    ],
+)
+def test_the_options_are_those_of_the_code(heading: str, made: type) -> None:
+    """The reference names each option, and its default."""
+    section = SNOWFLAKE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    said = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", section, re.MULTILINE))
+    options = {
+        name: parameter.default
+        for name, parameter in inspect.signature(made).parameters.items()
+        # instrument and clock are told of where they belong; memory is the memory store's own.
+        if parameter.kind is parameter.KEYWORD_ONLY
+        and name not in {"instrument", "clock", "memory"}
+    }
+    options["layout"] = "COSID_MS"
+    options["instance_id"] = "a new unique one"
+    assert {name: shown.strip("`") for name, shown in said.items()} == {
+        name: str(options[name]) for name in said
+    }
+    assert {*options} - {*said} <= {"layout", "instance_id"}
+
+
+def test_the_numbers_of_the_lease_are_those_of_the_code() -> None:
+    """The explanations state these; whoever changes one finds the pages here."""
+    stated = {
+        "interval": (DEFAULT_GUARD_INTERVAL, 60.0),
+        "safe guard": (DEFAULT_SAFE_GUARD, 300.0),
+        "lead, in intervals": (machine_options.LEAD_SHARE, 1.5),
+        "lease, in safe guards": (machine_options.LEASE_SHARE, 0.9),
+        "interval by hand": (DEFAULT_MARK_INTERVAL, 3.0),
+        "ticks back": (_sequencer.MAX_TICKS_BACK, 3),
+        "looks at a clock that is behind": (_stamper.LOOK, 0.1),
+    }
+    assert {what: real for what, (real, _) in stated.items()} == {
+        what: said for what, (_, said) in stated.items()
+    }
+
+
+def test_the_api_page_has_both_rooms() -> None:
+    """The names of the front door are looked for elsewhere."""
+    shown = re.findall(
+        r"^::: (\S+)$", (ROOT / "docs" / "reference" / "api.md").read_text(), re.MULTILINE
+    )
+    assert {"aiocosid.snowflake", "aiocosid.machine"} <= {*shown}
