@@ -342,6 +342,10 @@ class Component:
             self._unusable = reason
             self._stop(reason)
 
+    def _has_ended(self) -> bool:
+        """Tell whether it was closed, or has ended, perhaps while the caller was suspended."""
+        return self._unusable is not None
+
     def _check_usable(self) -> None:
         """Raise unless it is open, in the right process and on the right loop."""
         if self._unusable is not None:

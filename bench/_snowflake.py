@@ -12,6 +12,6 @@ WIDE = SnowflakeLayout(41, 1, 21, "ms", EPOCH, name="wide")
 """Two million ids a millisecond: the layout's ceiling is out of reach."""
 
 
-def snowflake(**options: Any) -> SnowflakeId:
+def snowflake(**options: Any) -> SnowflakeId:  # noqa: ANN401 - SnowflakeId's
     """Return a generator on a machine id of its own."""
     return SnowflakeId(MemoryStore().machine_id_distributor(namespace="bench"), **options)

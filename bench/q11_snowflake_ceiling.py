@@ -15,7 +15,8 @@ BAR = 4.0e6
 
 async def ask() -> Answer:
     """Take batches of one tick's ids for a second, several times."""
-    rates, shares = [], []
+    rates: list[float] = []
+    shares: list[float] = []
     async with snowflake() as gen:
 
         async def take() -> None:

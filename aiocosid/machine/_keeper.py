@@ -48,6 +48,7 @@ class Issuer(Protocol):
     @property
     def last_ms(self) -> int:
         """No id was issued with a later time, in milliseconds since 1970."""
+        ...
 
 
 _holders: Final[WeakKeyDictionary[MachineIdDistributor, ref[Keeper]]] = WeakKeyDictionary()
@@ -187,12 +188,12 @@ class Keeper(Component):
         A mark is ahead of the clock by the lead; beyond that the clock is wrong.
         """
         began = self._clock.monotonic()
-        threshold = (
-            inf if self._options.broken_threshold is None else self._options.broken_threshold
-        )
+        options = self._options
+        threshold = inf if options.broken_threshold is None else options.broken_threshold
+        longest = options.lead_seconds + threshold
         while (ahead := (self.floor_ms - self._clock.now_ms()) / MS) >= 0:
-            if ahead > self._options.lead_seconds + threshold:
-                raise ClockTooManyBackwardsError(backwards=ahead, threshold=threshold)
+            if ahead > longest:
+                raise ClockTooManyBackwardsError(backwards=ahead, threshold=longest)
             await self._sleep(ahead + 1 / MS)
             self._check_usable()
         self._mark_wait += self._clock.monotonic() - began
@@ -209,9 +210,9 @@ class Keeper(Component):
         """Give signs of life until closed; take another id after a loss."""
         attempt = 0
         try:
-            while self._unusable is None:
+            while not self._has_ended():
                 await self._rest(self._pause(attempt) if attempt else self._interval())
-                if self._unusable is not None:
+                if self._has_ended():
                     break
                 error = await self._keep()
                 if error is None:
@@ -272,17 +273,20 @@ class Keeper(Component):
 
     async def _call(self, method: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - any call
         """Call the store once, to its end or its timeout; returns an error, and raises none."""
+        answer: Any = None
         try:
-            with self._clock.move_on_after(self._options.call_timeout, shield=True):
-                return await method(*args, **named)
+            with self._clock.move_on_after(self._options.call_timeout, shield=True) as scope:
+                answer = await method(*args, **named)
         except CosIdError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
             failure = StoreError(self.distributor.store, f"{type(error).__name__}: {error}")
             failure.__cause__ = error
             return failure
-        reason = f"no answer within {self._options.call_timeout:g} s"
-        return StoreUnavailableError(self.distributor.store, reason)
+        if scope.cancelled_caught:
+            reason = f"no answer within {self._options.call_timeout:g} s"
+            return StoreUnavailableError(self.distributor.store, reason)
+        return answer
 
     def _interval(self) -> float:
         return self.distributor.interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
@@ -290,7 +294,7 @@ class Keeper(Component):
     def _pause(self, attempt: int) -> float:
         """Return seconds until the next attempt: longer each time, never beyond the margin."""
         longest = self._options.lead_seconds - self.distributor.interval
-        delay = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
+        delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
         return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
 
     async def _rest(self, seconds: float) -> None:
@@ -326,10 +330,9 @@ class Keeper(Component):
     def _emit(self, kind: type[Event], **facts: object) -> None:
         if self._options.instrument is None:
             return
+        about = {"namespace": self.namespace, "name": self.distributor.instance_id.text}
         try:
-            self._options.instrument.on_event(
-                kind(namespace=self.namespace, name=self.distributor.instance_id.text, **facts)  # type: ignore[arg-type]  # facts
-            )
+            self._options.instrument.on_event(kind(**about, **facts))  # type: ignore[arg-type]  # facts
         except Exception:
             logger.exception("%s: the instrument failed", self._label())
 

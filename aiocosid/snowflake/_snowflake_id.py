@@ -74,7 +74,7 @@ class SnowflakeId(Stamper, IdGenerator):
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        if not isinstance(machine, MachineIdDistributor | MachineIdLease):
+        if not isinstance(machine, MachineIdDistributor | MachineIdLease):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             expected = "a MachineIdDistributor or a MachineIdLease"
             raise InvalidArgumentError("machine", machine, expected=expected)
         options = SnowflakeOptions(
@@ -186,16 +186,18 @@ class SnowflakeId(Stamper, IdGenerator):
     def statistics(self) -> SnowflakeStatistics:
         """Return a frozen picture of the generator; cheap, and never waits."""
         sequencer = self._sequencer
-        is_open = isinstance(sequencer, Sequencer)
         machine = self._lease.statistics()
-        handed_out = sequencer.handed_out if isinstance(sequencer, Sequencer) else 0
+        machine_id, handed_out, last_ms = None, 0, -1
+        if isinstance(sequencer, Sequencer):
+            machine_id, handed_out = machine.machine_id, sequencer.handed_out
+            last_ms = sequencer.last_ms if handed_out else -1
         return SnowflakeStatistics(
             kind=type(self).__name__,
             namespace=self._lease.namespace,
             name=self.name,
             layout=repr(self.layout),
-            machine_id=machine.machine_id if is_open else None,
-            last_timestamp_ms=sequencer.last_ms if handed_out and is_open else -1,
+            machine_id=machine_id,
+            last_timestamp_ms=last_ms,
             ids_handed_out=handed_out,
             waiting=len(self._waiters),
             waits_for_tick=self._waits_for_tick,

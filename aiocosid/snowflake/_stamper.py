@@ -263,7 +263,7 @@ class Stamper(Component):
         began, threshold = self._clock.monotonic(), self._threshold(refusal)
         self._emit_behind(refusal)
         behind: Refusal | None = refusal
-        while isinstance(behind, Behind) and self._unusable is None:
+        while isinstance(behind, Behind) and not self._has_ended():
             self._note_behind(behind)
             by = behind.by_ms / MS
             left = by
@@ -273,7 +273,7 @@ class Stamper(Component):
                     self._fail(self._too_far_behind(behind).again)
                     return
             await self._sleep(min(by, left, LOOK))
-            if self._unusable is not None:
+            if self._has_ended():
                 return
             behind = self._open_sequencer.check(*self._now_and_limit())
 

@@ -71,8 +71,10 @@ class Ledger:
         """Take note of a machine id that the store gave to a process."""
         tenures = self._machines.setdefault((namespace, machine_id), [])
         if tenures and tenures[-1].owner is owner:
-            return
-        tenures.append(Tenure(owner, floor_ms))
+            # It asked again, and the former owner's late farewell has lowered the mark meanwhile.
+            tenures[-1].floor_ms = min(tenures[-1].floor_ms, floor_ms)
+        else:
+            tenures.append(Tenure(owner, floor_ms))
         self._check_formers(f"machine id {machine_id} of {namespace}", tenures, tenures[-1])
 
     def _check_formers(self, what: str, tenures: Sequence[Tenure], taker: Tenure) -> None:

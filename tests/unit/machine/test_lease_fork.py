@@ -29,7 +29,7 @@ def in_child(work: Callable[[], Awaitable[Any]]) -> Any:
         answer: Any = "nothing"
         try:
             asyncio.events._set_running_loop(None)
-            answer = asyncio.new_event_loop().run_until_complete(work())  # type: ignore[arg-type]
+            answer = asyncio.new_event_loop().run_until_complete(work())
         except BaseException as error:  # noqa: BLE001 - told to the parent
             answer = error
         finally:

@@ -276,7 +276,7 @@ class LeaksOnCancel(Sound):
         if any(each.holder == self.instance_id.text for each in self.entries.values()):
             return await super().distribute(bits, **times)
         who = InstanceId(f"nobody {random.random()}")  # noqa: S311 - no secret
-        grant = self._pool.distribute(who, bits, seen=10.0**9, safe_guard=300, **times)
+        grant = self._pool.distribute(who, bits, seen=10.0**9, safe_guard=300, token=self, **times)
         await checkpoint()
         await checkpoint()
         self.entries[grant.machine_id].holder = self.instance_id.text

@@ -26,7 +26,7 @@ def test_a_defect_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", SOUND_SCENARIOS)
 def test_nothing_is_found_where_nothing_is(name: str) -> None:
     reports = simulate(SOUND_SCENARIOS[name], range(15))
-    assert all(report.ids > 30 for report in reports)
+    assert all(report.ids > 20 for report in reports)
 
 
 @pytest.mark.parametrize("scenario", [SCENARIOS["segment_chain_faults"]])
