@@ -75,7 +75,7 @@ class SnowflakeId(Stamper, IdGenerator):
             InvalidArgumentError: an argument is outside its range.
         """
         if not isinstance(machine, MachineIdDistributor | MachineIdLease):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            expected = "a MachineIdDistributor or a MachineIdLease"
+            expected = "a MachineIdDistributor or a MachineIdLease"  # type: ignore[unreachable]
             raise InvalidArgumentError("machine", machine, expected=expected)
         options = SnowflakeOptions(
             broken_threshold=broken_threshold,

@@ -111,8 +111,8 @@ async def test_machines_can_be_listed() -> None:
     store = MemoryStore()
     for namespace, text, stable in (("b", "x", False), ("a", "y", True), ("a", "z", False)):
         who = InstanceId(text, stable=stable)
-        await take(store.machine_id_distributor(namespace=namespace, instance_id=who))
-    z = store.machine_id_distributor(namespace="a", instance_id="z")
+        z = store.machine_id_distributor(namespace=namespace, instance_id=who)
+        await take(z)
     await z.guard(1, now_ms=NOW + 5, mark_ms=NOW + 70)
     await z.revert(1, last_ms=NOW + 4)
     x = Machine(namespace="b", machine_id=0, instance_id="x", last_timestamp_ms=NOW)
@@ -123,6 +123,24 @@ async def test_machines_can_be_listed() -> None:
     assert await store.machines() == [y, given_back, x]
     assert await store.machines(namespace="b") == [x]
     assert await store.machines(namespace="none") == []
+
+
+@pytest.mark.parametrize("stable", [False, True])
+async def test_two_objects_under_one_name_are_told_apart(stable: bool) -> None:
+    """Only the one that took the id last may go on with it; a late farewell changes nothing."""
+    store = MemoryStore()
+    who = InstanceId("a", stable=stable)
+    first, second = (store.machine_id_distributor(instance_id=who) for _ in range(2))
+    await take(first)
+    await first.guard(0, now_ms=NOW, mark_ms=NOW + 70)
+    again = await second.distribute(10, now_ms=NOW, latest_ms=NOW + 100)
+    assert (again.machine_id, again.floor_ms) == (0, NOW + 70)
+    await second.guard(0, now_ms=NOW, mark_ms=NOW + 90)
+    with pytest.raises(MachineIdLostError):
+        await first.guard(0, now_ms=NOW, mark_ms=NOW + 80)
+    await first.revert(0, last_ms=NOW)
+    [machine] = await store.machines()
+    assert (machine.instance_id, machine.mark_ms) == ("a", NOW + 90)
 
 
 async def test_an_id_can_be_taken_away() -> None:
