@@ -108,11 +108,12 @@ async def test_a_narrower_layout_takes_no_wide_id() -> None:
 
 async def test_machines_can_be_listed() -> None:
     """By namespace and number, also those that were given back."""
-    store = MemoryStore()
+    store, z = MemoryStore(), None
     for namespace, text, stable in (("b", "x", False), ("a", "y", True), ("a", "z", False)):
         who = InstanceId(text, stable=stable)
         z = store.machine_id_distributor(namespace=namespace, instance_id=who)
         await take(z)
+    assert z is not None
     await z.guard(1, now_ms=NOW + 5, mark_ms=NOW + 70)
     await z.revert(1, last_ms=NOW + 4)
     x = Machine(namespace="b", machine_id=0, instance_id="x", last_timestamp_ms=NOW)
