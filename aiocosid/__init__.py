@@ -6,6 +6,9 @@ Begin with `connect`; compose by hand with `SegmentChainId` and a distributor of
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .errors import BusyError as BusyError
 from .errors import ClockTooFarForwardError as ClockTooFarForwardError
 from .errors import ClockTooManyBackwardsError as ClockTooManyBackwardsError
@@ -35,7 +38,6 @@ from .errors import UnsupportedRuntimeError as UnsupportedRuntimeError
 from .errors import WouldBlock as WouldBlock
 from .errors import WrongLoopError as WrongLoopError
 from .events import Instrument as Instrument
-from .machine import MachineIdLease as MachineIdLease
 from .provider import IdProvider as IdProvider
 from .provider import connect as connect
 from .provider import open_store as open_store
@@ -43,9 +45,12 @@ from .segment import IdSegment as IdSegment
 from .segment import SegmentChainId as SegmentChainId
 from .segment import SegmentId as SegmentId
 from .segment import SegmentStatistics as SegmentStatistics
-from .snowflake import CosIdGenerator as CosIdGenerator
-from .snowflake import SnowflakeId as SnowflakeId
-from .snowflake import SnowflakeLayout as SnowflakeLayout
+
+if TYPE_CHECKING:
+    from .machine import MachineIdLease as MachineIdLease
+    from .snowflake import CosIdGenerator as CosIdGenerator
+    from .snowflake import SnowflakeId as SnowflakeId
+    from .snowflake import SnowflakeLayout as SnowflakeLayout
 
 __all__ = (
     "BusyError",
@@ -89,3 +94,22 @@ __all__ = (
     "connect",
     "open_store",
 )
+
+# Loaded when they are asked for: who uses segments alone need not wait for them.
+_LATER = {
+    "CosIdGenerator": "snowflake",
+    "MachineIdLease": "machine",
+    "SnowflakeId": "snowflake",
+    "SnowflakeLayout": "snowflake",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - as the name is
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f".{_LATER[name]}", __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -13,19 +13,18 @@ from ._provider_options import SegmentIdOptions as SegmentIdOptions
 from ._provider_options import SnowflakeOptions as SnowflakeOptions
 from .abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Store
 from .errors import BusyError, ClosedError, CosIdError, InvalidArgumentError
-from .machine import MachineIdLease
 from .segment import SegmentChainId, SegmentId
 from .segment._options import check_seconds
 from .segment._stock import Stock
-from .snowflake import COSID_MS, SnowflakeId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from .abc import Clock, InstanceId
     from .events import Instrument
+    from .machine import MachineIdLease
     from .segment._generator import SegmentGenerator
-    from .snowflake import SnowflakeLayout
+    from .snowflake import SnowflakeId, SnowflakeLayout
 
 __all__ = (
     "IdProvider",
@@ -223,7 +222,7 @@ class IdProvider(Component):
         self,
         name: str = "__share__",
         *,
-        layout: SnowflakeLayout = COSID_MS,
+        layout: SnowflakeLayout | None = None,
         **options: Unpack[SnowflakeOptions],
     ) -> SnowflakeId:
         """Return the open `SnowflakeId` of this name; it is made by the first call.
@@ -233,7 +232,8 @@ class IdProvider(Component):
 
         Args:
             name: the generator's name in the provider's namespace.
-            layout: how the ids are put together.
+            layout: how the ids are put together; CosId's default of 41, 10 and 12 bits, in
+                milliseconds, if none is given.
             **options: as for `SnowflakeId`: ``broken_threshold``, ``wait_timeout`` ...
 
         Raises:
@@ -245,14 +245,19 @@ class IdProvider(Component):
             LayoutExpiredError: the layout has ended.
             ClosedError: the provider is closed.
         """
+        from .snowflake import COSID_MS, SnowflakeId  # who uses segments alone need not wait
+
+        fields = layout or COSID_MS
 
         def make() -> SnowflakeId:
-            lease, told = self._machine(layout.machine_bits), self._told(options)
-            return SnowflakeId(lease, name=name, layout=layout, clock=self._clock, **told)
+            lease, told = self._machine(fields.machine_bits), self._told(options)
+            return SnowflakeId(lease, name=name, layout=fields, clock=self._clock, **told)
 
-        return await self._generator(SnowflakeId, name, f"layout {layout!r}", make)
+        return await self._generator(SnowflakeId, name, f"layout {fields!r}", make)
 
     def _machine(self, bits: int) -> MachineIdLease:
+        from .machine import MachineIdLease
+
         if self._lease is None:
             distributor = self._store.machine_id_distributor(
                 namespace=self.namespace, instance_id=self._instance_id

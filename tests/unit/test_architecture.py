@@ -66,7 +66,7 @@ MAY_IMPORT = {
     "cli": PUBLIC,
     "testing": ROOMS | PUBLIC,
 }
-DEFERRED = {"__main__": {"cli"}, "provider": {"stores"}}
+DEFERRED = {"__main__": {"cli"}, "provider": {"machine", "snowflake", "stores"}}
 
 # Rooms that show a user how to do it: they get by with what a user may import.
 OUTSIDERS = {"integrations", "server", "cli"}
