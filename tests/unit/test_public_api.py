@@ -116,6 +116,7 @@ def test_init_modules_only_re_export() -> None:
         if module.path.endswith("__init__.py") and module.room != "cli"
         for node in ast.walk(module.tree)
         if isinstance(node, Function | ast.ClassDef)
+        and node.name not in {"__getattr__", "__dir__"}  # for names that are loaded later
     ]
     assert code == []
 
