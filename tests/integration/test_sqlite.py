@@ -7,8 +7,9 @@ import os
 import shutil
 import sqlite3
 import sys
+import tempfile
 import threading
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -366,19 +367,21 @@ class TestFile:
         assert other.read_bytes() == before
         await _ended_down_to(threads)
 
-    async def test_without_the_right_to_read(self, url: str, path: Path) -> None:
+    async def test_without_the_right_to_read(self, open_folder: Path) -> None:
         """Rights are a matter of authentication: retrying does not help."""
+        path, url = open_folder / "ids.db", f"sqlite:///{open_folder}/ids.db"
         await _granted(url, 1)
         await anyio.Path(path).chmod(0)
-        with _plain_user(path.parent), pytest.raises(StoreAuthenticationError) as caught:
+        with _plain_user(), pytest.raises(StoreAuthenticationError) as caught:
             await _granted(url, 1)
         assert not caught.value.retryable
 
-    async def test_without_the_right_to_write(self, url: str, path: Path) -> None:
+    async def test_without_the_right_to_write(self, open_folder: Path) -> None:
         """A file that may only be read is refused at once."""
+        path, url = open_folder / "ids.db", f"sqlite:///{open_folder}/ids.db"
         await _granted(url, 1)
         await anyio.Path(path).chmod(0o444)
-        with _plain_user(path.parent), pytest.raises(StoreAuthenticationError, match="readonly"):
+        with _plain_user(), pytest.raises(StoreAuthenticationError, match="readonly"):
             await _granted(url, 1)
 
     async def test_a_lock_that_goes(self, url: str, path: Path) -> None:
@@ -560,19 +563,23 @@ async def _granted(url: str, step: int) -> int:
         return await store.segment_distributor(name="order").next_max_id(step)
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody may write to; tmp_path's parents are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="aiocosid-") as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        yield folder
+
+
 @contextmanager
-def _plain_user(folder: Path) -> Generator[None]:
+def _plain_user() -> Generator[None]:
     """Be somebody whom file modes apply to."""
     if os.geteuid() != 0:
         yield
         return
-    modes = {each: each.stat().st_mode for each in (folder, *folder.parents[:2])}
-    for each in modes:
-        each.chmod(0o777 if each == folder else 0o711)
     os.seteuid(65534)
     try:
         yield
     finally:
         os.seteuid(0)
-        for each, mode in modes.items():
-            each.chmod(mode)
