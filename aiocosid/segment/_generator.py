@@ -6,9 +6,9 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Final
 
 import anyio
-from anyio.lowlevel import checkpoint
 
 from .. import _fork
+from .._listing import MAX_BATCH, STRETCH, listed
 from .._turns import TurnLine
 from .._waiters import Waiter
 from ..abc import IdGenerator
@@ -24,13 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ("MAX_BATCH", "SegmentGenerator")
 
-MAX_BATCH: Final = 10_000_000
-"""Ids that one ``next_ids`` call may ask for; a list of them takes 400 MB."""
-
 SHORT_PIECE: Final = (
     1000  # ids between two turns for the loop while the chain is below its distance
 )
-LONG_PIECE: Final = 10_000  # ids between two turns at most, about a millisecond
+LONG_PIECE: Final = STRETCH  # ids between two turns at most, about a millisecond
 
 _EMPTY: Final[Iterator[int]] = iter(range(0))
 
@@ -118,21 +115,9 @@ class SegmentGenerator(Supply, IdGenerator):
             self._order()
         else:
             pieces = await self._wait(n)
-        return await self._listed(n, pieces)
-
-    async def _listed(self, n: int, pieces: list[range]) -> list[int]:
-        """Make a list of the ranges, with a turn for the loop between long stretches."""
-        if len(pieces) == 1 and n <= LONG_PIECE:
-            return list(pieces[0])
-        ids: list[int] = []
-        turn_at, process = LONG_PIECE, _fork.generation
+        process = _fork.generation
         try:
-            for piece in pieces:
-                for start in range(0, len(piece), LONG_PIECE):
-                    if len(ids) >= turn_at:
-                        await checkpoint()
-                        turn_at += LONG_PIECE
-                    ids += piece[start : start + LONG_PIECE]
+            ids = await listed(pieces)
         except BaseException:
             self._discard(n, "cancelled")
             raise

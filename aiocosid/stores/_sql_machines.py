@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from abc import abstractmethod
 from contextlib import contextmanager
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
@@ -10,7 +11,15 @@ from zlib import crc32
 
 from .. import _fork
 from .._instance_id import as_instance_id
-from ..abc import MAX_ID, InstanceId, MachineGrant, MachineIdDistributor
+from ..abc import (
+    DEFAULT_GUARD_INTERVAL,
+    DEFAULT_NAMESPACE,
+    DEFAULT_SAFE_GUARD,
+    MAX_ID,
+    InstanceId,
+    MachineGrant,
+    MachineIdDistributor,
+)
 from ..abc._ids import check_integer
 from ..abc._machine import check_machine_bits
 from ..errors import (
@@ -37,7 +46,15 @@ ATTEMPTS: Final = 1000  # at one id; each failure is somebody else's success
 class SqlMachineIdDistributor(MachineIdDistributor):
     """The rows of one namespace in the table ``cosid_machine``."""
 
-    __slots__ = ("_born", "_is_unique", "_known_ms", "_owns_executor", "_tables", "_token")
+    __slots__ = (
+        "_born",
+        "_is_unique",
+        "_known_ms",
+        "_owns_executor",
+        "_tables",
+        "_token",
+        "store",
+    )
 
     machine_dialect: ClassVar[MachineDialect]
 
@@ -70,6 +87,7 @@ class SqlMachineIdDistributor(MachineIdDistributor):
             safe_guard=safe_guard,
             interval=interval,
         )
+        self.store = executor.label
         self._is_unique = instance_id is None
         self._owns_executor = owns_executor
         self._tables = MachineTables(executor, self.machine_dialect)
@@ -83,6 +101,42 @@ class SqlMachineIdDistributor(MachineIdDistributor):
         made = cls.__new__(cls)
         SqlMachineIdDistributor.__init__(made, executor, **described)
         return made
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> Self:
+        """Describe who asks, on connections of its own, opened on first use, closed by `aclose`.
+
+        Args:
+            url: as for the store's own ``from_url``.
+            namespace: the namespace of the machine ids, at most 91 characters.
+            instance_id: who asks; by default an instance that nobody else is.
+            safe_guard: seconds without a sign of life after which an id may go to somebody else.
+            interval: seconds between two signs of life.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed, or an argument outside its range.
+        """
+        return cls._on(
+            cls._own(url),
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+            owns_executor=True,
+        )
+
+    @classmethod
+    @abstractmethod
+    def _own(cls, url: str) -> Executor:
+        """Return an executor that opens what it needs; nothing is opened yet."""
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
         """Take a machine id; see `aiocosid.abc.MachineIdDistributor.distribute`.

@@ -111,7 +111,6 @@ class PostgresMachineIdDistributor(SqlMachineIdDistributor):
 
     __slots__ = ()
 
-    store = "postgres"
     machine_dialect = POSTGRES_MACHINES
 
     def __init__(
@@ -144,37 +143,8 @@ class PostgresMachineIdDistributor(SqlMachineIdDistributor):
         )
 
     @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> Self:
-        """Describe who asks, on connections of its own.
-
-        It is opened on first use, and closed by `aclose`.
-
-        Args:
-            url: as for `PostgresStore.from_url`.
-            namespace: the namespace of the machine ids, at most 91 characters.
-            instance_id: who asks; by default an instance that nobody else is.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or an argument outside its range.
-        """
-        return cls._on(
-            _Own(checked_url(url)),
-            namespace=namespace,
-            instance_id=instance_id,
-            safe_guard=safe_guard,
-            interval=interval,
-            owns_executor=True,
-        )
+    def _own(cls, url: str) -> Executor:
+        return _Own(checked_url(url))
 
 
 class PostgresStore(SqlStore):

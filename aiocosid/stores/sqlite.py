@@ -95,7 +95,6 @@ class SqliteMachineIdDistributor(SqlMachineIdDistributor):
 
     __slots__ = ()
 
-    store = "sqlite"
     machine_dialect = SQLITE_MACHINES
 
     def __init__(
@@ -128,37 +127,8 @@ class SqliteMachineIdDistributor(SqlMachineIdDistributor):
         )
 
     @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> Self:
-        """Describe who asks, on a connection of its own.
-
-        It is opened on first use, and closed by `aclose`.
-
-        Args:
-            url: as for `SqliteStore.from_url`.
-            namespace: the namespace of the machine ids, at most 91 characters.
-            instance_id: who asks; by default an instance that nobody else is.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or an argument outside its range.
-        """
-        return cls._on(
-            _Own(path_of(url)),
-            namespace=namespace,
-            instance_id=instance_id,
-            safe_guard=safe_guard,
-            interval=interval,
-            owns_executor=True,
-        )
+    def _own(cls, url: str) -> Executor:
+        return _Own(path_of(url))
 
 
 class SqliteStore(SqlStore):
