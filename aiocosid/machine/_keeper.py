@@ -78,6 +78,7 @@ class Keeper(Component):
         "floor_ms",
         "issuers",
         "machine_id",
+        "taken_ms",
         "term",
     )
 
@@ -99,7 +100,7 @@ class Keeper(Component):
 
     def _reset(self) -> None:
         self.machine_id = -1
-        self.floor_ms = -1
+        self.floor_ms = self.taken_ms = -1
         self._ends_at = -inf  # by the monotonic clock
         self._mark_ms = -1
         self._mark_wait = 0.0
@@ -174,8 +175,8 @@ class Keeper(Component):
 
     def _begin_term(self, grant: MachineGrant, now_ms: int) -> None:
         self.machine_id = grant.machine_id
-        # Not before we had it either, whatever the former owner forgot to write.
-        self.floor_ms = max(grant.floor_ms, now_ms - 1, self._last_issued_ms())
+        self.floor_ms = max(grant.floor_ms, self._last_issued_ms())
+        self.taken_ms = now_ms
         self._mark_ms = -1
         self.term += 1
         ahead = (grant.floor_ms - now_ms) / MS

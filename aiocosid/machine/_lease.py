@@ -40,6 +40,8 @@ class MachineIdLease(Keeper):
         term: how many ids were taken so far; a generator that sees a new one begins above
             `floor_ms`.
         floor_ms: ids of this term have to be later, in milliseconds since 1970.
+        taken_ms: what the clock showed when the id was taken; no id is of an earlier tick, whatever
+            the former owner forgot to write.
         issuers: the sequencers that stamp ids under it, by name.
     """
 

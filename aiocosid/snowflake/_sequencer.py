@@ -179,8 +179,8 @@ class Sequencer:
             # As if the tick had not been entered; its first sequence comes again.
             self._is_wrapped = self._first == 0
 
-    def install(self, now_ms: int, limit_ms: int) -> Refusal | None:
-        """Put a piece in hand for single ids; None if there is one now."""
+    def install(self, now_ms: int, limit_ms: int, size: int = PIECE) -> Refusal | None:
+        """Put a piece of at most ``size`` ids in hand, for single ids; None if there is one now."""
         self.settle()
         now_tick = self.layout.tick_at(now_ms)
         refusal = self._check(now_tick, now_ms, limit_ms)
@@ -190,7 +190,7 @@ class Sequencer:
         if slot is None:
             return Full(self.layout.ms_of(now_tick + 1))
         tick, first = slot
-        stop = min(first + PIECE, self._max_sequence + 1)
+        stop = min(first + size, self._max_sequence + 1)
         self._tick, self._first, self._size = tick, first, stop - first
         self._is_touched, self._is_wrapped = True, tick < now_tick
         self.piece = iter(self.layout.ids(tick, self._machine_id, first, stop))

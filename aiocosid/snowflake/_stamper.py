@@ -117,7 +117,9 @@ class Stamper(Component):
     def _install(self) -> Refusal | None:
         """Put a piece in hand; tells why not."""
         self._check_lease()
-        return self._open_sequencer.install(*self._now_and_limit())
+        sequencer = self._open_sequencer
+        left = PIECE - (sequencer.handed_out - self._turn_mark)  # of this turn of the loop
+        return sequencer.install(*self._now_and_limit(), left if left > 0 else PIECE)
 
     @property
     def _open_sequencer(self) -> Sequencer:
@@ -150,8 +152,12 @@ class Stamper(Component):
             raise lost.again()
         lease, sequencer = self._lease, self._open_sequencer
         if sequencer.term != lease.term and lease.machine_id >= 0:
-            sequencer.move(lease.machine_id, self.layout.tick_at(lease.floor_ms))
+            sequencer.move(lease.machine_id, self._floor_tick())
             sequencer.term = lease.term
+
+    def _floor_tick(self) -> int:
+        lease, tick_at = self._lease, self.layout.tick_at
+        return max(tick_at(lease.floor_ms), tick_at(lease.taken_ms) - 1)
 
     async def _turn_if_due(self) -> None:
         """Give the loop a turn after so many ids: an await that does not suspend gives it none."""
@@ -312,9 +318,8 @@ class Stamper(Component):
     def _emit_behind(self, refusal: Behind) -> None:
         if self._options.instrument is None:
             return
-        event = ClockBackwards(
-            namespace=self._lease.namespace, name=self.name, backwards=refusal.by_ms / MS
-        )
+        by = refusal.by_ms / MS
+        event = ClockBackwards(namespace=self._lease.namespace, name=self.name, backwards=by)
         try:
             self._options.instrument.on_event(event)
         except Exception:
@@ -365,7 +370,7 @@ class Stamper(Component):
             found = lease.issuers[self.name] = Sequencer(
                 self.layout,
                 machine_id=lease.machine_id,
-                floor_tick=self.layout.tick_at(lease.floor_ms),
+                floor_tick=self._floor_tick(),
                 reset_threshold=self._options.reset_threshold,
                 term=lease.term,
             )

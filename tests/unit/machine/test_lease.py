@@ -44,7 +44,9 @@ def ear() -> Ear:
 class Link(MachineIdDistributor):
     """Passes calls on to a store; fails or holds them when told to."""
 
-    def __init__(self, store: MemoryStore, name: str = "one", **described: Any) -> None:
+    def __init__(
+        self, store: MemoryStore, name: InstanceId | str = "one", **described: Any
+    ) -> None:
         inner = store.machine_id_distributor(instance_id=name, **described)
         super().__init__(
             namespace=inner.namespace,
@@ -215,9 +217,11 @@ async def test_where_there_is_no_choice_the_mark_is_waited_for(clock: ManualCloc
     """A stable instance keeps its machine id, and begins above what it may have issued."""
     store = store_of(clock)
     pod = InstanceId("pod-0", stable=True)
-    crashed = MachineIdLease(store.machine_id_distributor(instance_id=pod), clock=clock)
+    link = Link(store, pod)
+    crashed = MachineIdLease(link, clock=clock)
     await crashed.__aenter__()
     mark = crashed.limit_ms()
+    link.cut()
     again = MachineIdLease(store.machine_id_distributor(instance_id=pod), clock=clock)
     async with anyio.create_task_group() as group:
         opening = Call(group, again.__aenter__)
