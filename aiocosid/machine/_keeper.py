@@ -38,6 +38,7 @@ __all__ = ("Issuer", "Keeper")
 logger = logging.getLogger("aiocosid")
 
 FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
+LAST_BACKOFF: Final = 2.0  # seconds; an outage is over for us at most this long after it ended
 JITTER: Final = 0.1  # of an interval: many processes started at once do not stay in step
 MS: Final = 1000
 
@@ -294,7 +295,7 @@ class Keeper(Component):
 
     def _pause(self, attempt: int) -> float:
         """Return seconds until the next attempt: longer each time, never beyond the margin."""
-        longest = self._options.lead_seconds - self.distributor.interval
+        longest = min(LAST_BACKOFF, self._options.lead_seconds - self.distributor.interval)
         delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
         return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary, ref
 
 from .. import _fork
 from ..abc._machine import check_machine_bits
-from ..errors import CosIdError, ForkedError, MachineIdLostError
+from ..errors import CosIdError
 from ._keeper import Keeper
 from ._options import LeaseOptions
 from ._statistics import MachineIdStatistics
@@ -108,9 +108,13 @@ class MachineIdLease(Keeper):
         return self._mark_ms if self._clock.monotonic() < self._ends_at else -1
 
     def hurry(self) -> None:
-        """Have the time mark renewed now: the clock has jumped past it, or will soon."""
-        self._hurry = True
-        self._wake()
+        """Have the time mark renewed now: the clock has jumped past it.
+
+        Not while the store fails: then the next attempt has its time, whoever asks how often.
+        """
+        if self._last_error is None:
+            self._hurry = True
+            self._wake()
 
     def changed(self) -> Callable[[], Coroutine[Any, Any, None]]:
         """Return what waits until the lease is renewed, lost or taken anew from now on."""
@@ -123,10 +127,8 @@ class MachineIdLease(Keeper):
 
     @property
     def lost(self) -> CosIdError | None:
-        """Why it will never be usable again, if that is so."""
-        if isinstance(self._unusable, MachineIdLostError | ForkedError):
-            return self._unusable
-        return None
+        """Why it is not usable any more, if that is so: lost, closed, or the parent process's."""
+        return self._unusable
 
     @property
     def last_error(self) -> Exception | None:

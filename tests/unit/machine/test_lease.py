@@ -11,6 +11,7 @@ import pytest
 from aiocosid.abc import InstanceId, MachineGrant, MachineIdDistributor
 from aiocosid.errors import (
     ClockTooManyBackwardsError,
+    ClosedError,
     InvalidArgumentError,
     MachineIdInUseError,
     MachineIdLostError,
@@ -18,6 +19,7 @@ from aiocosid.errors import (
     MachineIdUnavailableError,
     StoreAuthenticationError,
     StoreUnavailableError,
+    WouldBlock,
 )
 from aiocosid.events import MachineIdDistributed, MachineIdGuarded, MachineIdLost
 from aiocosid.machine import MachineIdLease
@@ -180,6 +182,35 @@ async def test_an_id_that_somebody_else_holds_is_replaced(clock: ManualClock, ea
         assert COSID_MS.parse(call.result).machine_id not in {g.machine_id for g in grants}
         assert gen.statistics().machine.losses == 1
     assert len(ear.of(MachineIdLost)) == 1
+
+
+async def test_an_outage_is_not_made_worse_by_many_callers(clock: ManualClock) -> None:
+    """However often ids are asked for, the store is asked again after the pause."""
+    link = Link(store_of(clock))
+    async with MachineIdLease(link, clock=clock) as lease, SnowflakeId(lease, clock=clock) as gen:
+        link.cut()
+        await clock.advance(100)
+        link.calls.clear()
+        for _ in range(200):
+            with pytest.raises(WouldBlock):
+                gen.next_id_nowait()
+            await clock.advance(0.01)
+        assert 1 <= len(link.calls) <= 3
+        link.heal()
+        await clock.advance(2.1)
+        assert gen.next_id_nowait() > 0
+
+
+async def test_a_lease_that_is_closed_ends_who_stamps_under_it(clock: ManualClock) -> None:
+    """At once, and not after a wait."""
+    lease = MachineIdLease(Link(store_of(clock)), clock=clock)
+    await lease.__aenter__()
+    async with SnowflakeId(lease, clock=clock) as gen:
+        await gen.next_id()
+        await lease.aclose()
+        await clock.advance(0.001)
+        with pytest.raises(ClosedError):
+            await gen.next_id()
 
 
 async def test_a_loss_may_be_an_error_instead(clock: ManualClock) -> None:
