@@ -30,6 +30,20 @@ async def sample(next_id: Callable[[], Awaitable[object]], n: int) -> dict[str, 
     return percentiles(took)
 
 
+class Nothing:
+    """The floor: an await of nothing, with a turn of the loop after each thousand."""
+
+    def __init__(self) -> None:
+        self.left = 1000
+
+    async def next_id(self) -> None:
+        """Return nothing."""
+        self.left -= 1
+        if not self.left:
+            self.left = 1000
+            await asyncio.sleep(0)
+
+
 class Block:
     """What people write by hand: INCRBY a block under a lock, and count through it."""
 
@@ -66,6 +80,9 @@ async def ask() -> Answer:
                 found.setdefault("SegmentChainId, Valkey", []).append(
                     await sample(chain.next_id, N)
                 )
+            found.setdefault("nothing, a turn of the loop each 1000", []).append(
+                await sample(Nothing().next_id, N)
+            )
             async with SegmentId(SlowDistributor(0.005)) as segment:
                 found.setdefault("SegmentId, 5 ms store", []).append(
                     await sample(segment.next_id, N // 10)

@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary, ref
 
 from .. import _fork
 from ..abc._machine import check_machine_bits
-from ..errors import CosIdError
 from ._keeper import Keeper
 from ._options import LeaseOptions
 from ._statistics import MachineIdStatistics
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from .._component import Root
     from ..abc import Clock, MachineIdDistributor
+    from ..errors import CosIdError
     from ..events import Instrument
 
 __all__ = ("MachineIdLease", "lease_of")
