@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aiocosid.abc import Store
@@ -49,10 +51,11 @@ class MemorySnowflakes(Snowflakes):
 
 @pytest.mark.asyncio
 class TestMemory(MemorySnowflakes):
-    """On asyncio and uvloop."""
+    pass
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["trio"])
 class TestMemoryOnTrio(MemorySnowflakes):
-    """On trio."""
+    @pytest.fixture
+    def anyio_backend(self) -> tuple[str, dict[str, Any]]:
+        return "trio", {}
