@@ -10,8 +10,9 @@ UV ?= uv
 # Handed on:  make test TESTS=tests/unit ARGS='-k fork'
 TESTS ?= tests
 ARGS ?=
-# Processes that share the tests; each starts servers of its own.  0 for one, in order.
-WORKERS ?= auto
+# Processes that share the tests; each starts servers of its own, and waits for them half of the time.
+# 0 for one, in order.
+WORKERS ?= 4
 
 DEMO_STORE ?= sqlite:///demo.db
 
@@ -33,7 +34,7 @@ demo: $(VENV)/.demo  ## Ids from a SQLite file, in a few seconds; every run goes
 	$(BIN)/aiocosid inspect --store $(DEMO_STORE)
 
 test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minutes
-	$(BIN)/python -m pytest -m 'not stress' -n $(WORKERS) --maxprocesses 4 $(TESTS) $(ARGS)
+	$(BIN)/python -m pytest -m 'not stress' -n $(WORKERS) $(TESTS) $(ARGS)
 
 stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
 	$(BIN)/python -m pytest -m stress $(TESTS) $(ARGS)
