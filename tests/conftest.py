@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import random
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -35,6 +36,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 REQUIRED = os.environ.get("AIOCOSID_REQUIRE_SERVICES") == "1"
+SEED = os.environ.get("AIOCOSID_TEST_SEED", "0")
 HAS_UVLOOP = importlib.util.find_spec("uvloop") is not None
 
 
@@ -43,6 +45,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "both_loops: run an asyncio test on asyncio's own loop and on uvloop"
     )
+
+
+def pytest_report_header() -> str:
+    """Tell what jitter is drawn from."""
+    return f"AIOCOSID_TEST_SEED={SEED}"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Draw the same jitter in a test each time; another AIOCOSID_TEST_SEED draws another one."""
+    random.seed(f"{SEED} {item.nodeid}")
 
 
 # Event loops
