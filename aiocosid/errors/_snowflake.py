@@ -110,7 +110,10 @@ class MachineIdLostError(CosIdError):
 
 
 class MachineIdInUseError(CosIdError):
-    """The machine id, or the instance id, is held by another process or object on this machine.
+    """The machine id, or the instance id, is in use by another process or object.
+
+    On this host, if the id was chosen by hand.  A lease ends with it when its id is taken away
+    again and again while it is good: somebody else runs under the same instance id.
 
     Attributes:
         what: what is held.

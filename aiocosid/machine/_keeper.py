@@ -39,6 +39,8 @@ logger = logging.getLogger("aiocosid")
 
 FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
 LAST_BACKOFF: Final = 2.0  # seconds; an outage is over for us at most this long after it ended
+LOSSES: Final = 3  # in a row, while the lease was good: somebody else goes by our instance id
+SETTLED: Final = 3  # signs of life after which an id counts as ours in peace
 JITTER: Final = 0.1  # of an interval: many processes started at once do not stay in step
 MS: Final = 1000
 
@@ -61,6 +63,7 @@ class Keeper(Component):
 
     __slots__ = (
         "__weakref__",
+        "_call_by",
         "_changed",
         "_ends_at",
         "_failures",
@@ -71,7 +74,10 @@ class Keeper(Component):
         "_mark_wait",
         "_options",
         "_past_ms",
+        "_refusal",
         "_renewals",
+        "_settling",
+        "_thefts",
         "_timers",
         "_watching",
         "bits",
@@ -110,7 +116,10 @@ class Keeper(Component):
         self._timers: list[anyio.CancelScope] = []
         self._watching: anyio.Event | None = None
         self._last_error: Exception | None = None
+        self._refusal: CosIdError | None = None  # why it could not be opened
+        self._call_by = inf  # by the monotonic clock; what opening takes has an end
         self._renewals = self._failures = self._losses = 0
+        self._settling = self._thefts = 0
 
     @property
     def namespace(self) -> str:
@@ -137,30 +146,35 @@ class Keeper(Component):
             # The distributor would find its own id, and both would use it.
             raise MachineIdInUseError(repr(self.distributor), holder=repr(other))
         _holders[self.distributor] = ref(self)
-        await self.distributor.aopen()
-        await self._take()
-        self._start_watch()
-        await self._wait_for_floor()
+        try:
+            await self.distributor.aopen()
+            await self._take()
+            self._start_watch()
+            await self._wait_for_floor()
+        except CosIdError as error:
+            self._refusal = error
+            raise
 
     async def _take(self) -> None:
         """Take a machine id and raise its mark; tries until the start timeout."""
         started, attempt = self._clock.monotonic(), 0
-        while True:
-            attempt += 1
-            error = await self._try_to_take()
-            if error is None:
-                return
-            self._note(error, attempt)
-            waited = self._clock.monotonic() - started
-            if not error.retryable or not isinstance(error, StoreError):
-                raise error
-            pause = self._pause(attempt)
-            if waited + pause >= self._options.start_timeout:
-                raise MachineIdUnavailableError(
-                    self.namespace, waited=waited, reason=str(error)
-                ) from error
-            await self._sleep(pause)
-            self._check_usable()
+        self._call_by = started + self._options.start_timeout
+        try:
+            while (error := await self._try_to_take()) is not None:
+                attempt += 1
+                self._note(error, attempt)
+                if not error.retryable or not isinstance(error, StoreError):
+                    raise error
+                waited, pause = self._clock.monotonic() - started, self._pause(attempt)
+                if waited + pause >= self._options.start_timeout:
+                    reason = str(error)
+                    raise MachineIdUnavailableError(
+                        self.namespace, waited=waited, reason=reason
+                    ) from error
+                await self._sleep(pause)
+                self._check_usable()
+        finally:
+            self._call_by = inf
 
     async def _try_to_take(self) -> CosIdError | None:
         now_ms = self._clock.now_ms()
@@ -189,16 +203,17 @@ class Keeper(Component):
 
         A mark is ahead of the clock by the lead; beyond that the clock is wrong.
         """
-        began = self._clock.monotonic()
+        began, waited = self._clock.monotonic(), 0.0
         options = self._options
         threshold = inf if options.broken_threshold is None else options.broken_threshold
         longest = options.lead_seconds + threshold
-        while (ahead := (self.floor_ms - self._clock.now_ms()) / MS) >= 0:
-            if ahead > longest:
-                raise ClockTooManyBackwardsError(backwards=ahead, threshold=longest)
-            await self._sleep(ahead + 1 / MS)
+        while (ahead := self.floor_ms - self._clock.now_ms()) >= 0:
+            if ahead + int(waited * MS) > longest * MS:  # the wall clock may step back meanwhile
+                raise ClockTooManyBackwardsError(backwards=ahead / MS, threshold=longest)
+            await self._sleep((ahead + 1) / MS)
             self._check_usable()
-        self._mark_wait += self._clock.monotonic() - began
+            waited = self._clock.monotonic() - began
+        self._mark_wait += waited
 
     # Renewing.
 
@@ -234,19 +249,33 @@ class Keeper(Component):
         self._hurry = False
         if self.machine_id < 0:
             return await self._take_anew()
+        was_good = self._clock.monotonic() < self._ends_at
         error = await self._renew()
         if isinstance(error, MachineIdLostError):
             self._lose(error)
-            if self._options.on_lost == "redistribute":
+            self._thefts = self._thefts + 1 if was_good else 0
+            if self._thefts >= LOSSES:
+                self._retire(self._namesake())
+            elif self._options.on_lost == "redistribute":
                 self._note(error, 1)
                 return await self._take_anew()
+        elif error is None:
+            self._settling += 1
+            if self._settling >= SETTLED:
+                self._thefts = 0
         return error
+
+    def _namesake(self) -> CosIdError:
+        """Return the error of a lease whose id is taken away again and again."""
+        who = f"instance id {self.distributor.instance_id.text!r} of namespace {self.namespace!r}"
+        return MachineIdInUseError(who, holder="another process, which takes its machine id away")
 
     def _lose(self, error: MachineIdLostError) -> None:
         self._emit(MachineIdLost, machine_id=self.machine_id, error=error)
         self._ends_at = -inf
         self._mark_ms = -1
         self.machine_id = -1
+        self._settling = 0
         self._losses += 1
         self._notify()
 
@@ -276,8 +305,9 @@ class Keeper(Component):
     async def _call(self, method: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - any call
         """Call the store once, to its end or its timeout; returns an error, and raises none."""
         answer: Any = None
+        limit = min(self._options.call_timeout, self._call_by - self._clock.monotonic())
         try:
-            with self._clock.move_on_after(self._options.call_timeout, shield=True) as scope:
+            with self._clock.move_on_after(limit, shield=True) as scope:
                 answer = await method(*args, **named)
         except CosIdError as error:
             return error
@@ -286,7 +316,7 @@ class Keeper(Component):
             failure.__cause__ = error
             return failure
         if scope.cancelled_caught:
-            reason = f"no answer within {self._options.call_timeout:g} s"
+            reason = f"no answer within {round(limit, 3):g} s"
             return StoreUnavailableError(self.distributor.store, reason)
         return answer
 

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary, ref
 
 from .. import _fork
 from ..abc._machine import check_machine_bits
+from ..errors import MachineIdUnavailableError
 from ._keeper import Keeper
 from ._options import LeaseOptions
 from ._statistics import MachineIdStatistics
@@ -145,17 +146,39 @@ class MachineIdLease(Keeper):
         """
         self._users += 1
         try:
-            if self._closing is not None and self._born == _fork.generation:
-                await self.aclose()  # waits for the end of the last life
-            if self._is_to_be_opened():
-                self._is_shared = True
-                await self._open(self._host)
-            while self._mark_ms < 0 and self._unusable is None:
-                await self.changed()()  # somebody else is opening it
+            while True:
+                if self._closing is not None and self._born == _fork.generation:
+                    await self.aclose()  # waits for the end of the last life
+                if self._is_to_be_opened():
+                    await self._open_shared()
+                if self._mark_ms >= 0 or self._unusable is not None:
+                    break
+                await self._wait_for_id()  # whoever opens it may give up: then it is our turn
             self._check_usable()
         except BaseException:
             self._users -= 1
             raise
+
+    async def _open_shared(self) -> None:
+        self._is_shared = True
+        try:
+            await self._open(self._host)
+        except BaseException:
+            self._is_shared = False
+            raise
+
+    async def _wait_for_id(self) -> None:
+        """Wait while somebody else opens it, or while it has lost its id."""
+        limit = self._options.start_timeout
+        with self._clock.move_on_after(limit) as scope:
+            while self._mark_ms < 0 and self._unusable is None:
+                await self.changed()()
+        if self._refusal is not None:
+            raise self._refusal.again()
+        if scope.cancelled_caught:
+            cause = self._last_error
+            reason = str(cause or "")
+            raise MachineIdUnavailableError(self.namespace, waited=limit, reason=reason) from cause
 
     async def leave(self) -> None:
         """Be used by one generator less; the last one closes it if a generator opened it."""

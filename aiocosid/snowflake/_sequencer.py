@@ -170,8 +170,9 @@ class Sequencer:
         """Take back what is left of the piece: nobody steps it any more."""
         if self.piece is EMPTY:
             return
-        taken = self._size - length_hint(self.piece)
-        self.piece = EMPTY
+        # First it is out of reach, then it is counted: a stranger's thread may be stepping it.
+        piece, self.piece = self.piece, EMPTY
+        taken = self._size - length_hint(piece)
         self.begin_ns = self.until_ns = self._size = 0
         self.issued += taken
         self._sequence = self._first + taken - 1

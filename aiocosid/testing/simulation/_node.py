@@ -68,6 +68,7 @@ class Node:
         self._main = main
         self._process: Process | None = None
         self._lead = 0.0  # seconds that a stalled step is ahead of the world
+        self._stall_ends = 0.0  # when the world has caught up with it
         self._reads = 0
 
     # A process's life.
@@ -151,10 +152,13 @@ class Node:
     def wake(self) -> None:
         """Let a stopped process go on now, as by SIGCONT; a step that stalled ends first."""
         process, world = self.process, self.world
-        if process.is_running or process.is_dead or self._lead:
+        if process.is_running or process.is_dead:
             return
-        process.stopped_until = world.time
-        self._go_on(process)
+        process.stopped_until = 0.0
+        if self._lead:
+            self._stop_for(self._stall_ends - world.time)
+        else:
+            self._go_on(process)
 
     def _stop_for(self, seconds: float) -> None:
         process, loop = self.process, self.world.loop
@@ -225,6 +229,7 @@ class Node:
         self._lead += draw_between(rng, self.faults.paused)
         self._reads = draw_steps(rng, self.faults.stall)
         self.world.note(self.name, "stalls", f"for {self._lead:.4f} s")
+        self._stall_ends = self.world.time + self._lead
         self._stop_for(self._lead)
 
     def _virtual(self, seconds: float) -> float:

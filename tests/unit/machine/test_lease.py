@@ -23,6 +23,7 @@ from aiocosid.errors import (
 )
 from aiocosid.events import MachineIdDistributed, MachineIdGuarded, MachineIdLost
 from aiocosid.machine import MachineIdLease
+from aiocosid.machine._keeper import LOSSES
 from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
@@ -58,16 +59,24 @@ class Link(MachineIdDistributor):
         )
         self.inner = inner
         self.failure: Callable[[], Exception] | None = None
+        self.refused = ""
+        self.is_silent = False
         self.calls: list[str] = []
 
     def cut(self) -> None:
         self.failure = lambda: StoreUnavailableError("memory", "cut")
 
+    def refuse(self, call: str) -> None:
+        self.refused = call
+
     def heal(self) -> None:
         self.failure = None
+        self.refused = ""
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
         self._pass("distribute")
+        if self.is_silent:
+            await anyio.sleep_forever()
         return await self.inner.distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
@@ -82,6 +91,8 @@ class Link(MachineIdDistributor):
         self.calls.append(call)
         if self.failure is not None:
             raise self.failure()
+        if call == self.refused:
+            raise StoreUnavailableError("memory", "refused")
 
 
 def store_of(clock: ManualClock) -> MemoryStore:
@@ -349,6 +360,155 @@ async def test_cancelled_while_opening_it_leaves_nothing(clock: ManualClock) -> 
             await lease.aclose()
         assert tasks() == []
     assert {machine.instance_id for machine in await store.machines()} <= {""}
+
+
+async def test_who_joins_an_opening_that_fails_is_told_why(clock: ManualClock) -> None:
+    """Not that the lease was closed, which nobody did."""
+    link = Link(store_of(clock))
+    link.cut()
+    lease = MachineIdLease(link, clock=clock)
+    async with anyio.create_task_group() as group:
+        calls = [
+            Call(group, SnowflakeId(machine=lease, name=name, clock=clock).__aenter__)
+            for name in "abc"
+        ]
+        await clock.advance(6)
+        for call in calls:
+            assert isinstance(call.error, MachineIdUnavailableError)
+            assert isinstance(call.error.__cause__, StoreUnavailableError)
+    assert tasks() == []
+
+
+async def test_who_joins_a_cancelled_opening_opens_it(clock: ManualClock) -> None:
+    """One caller that gives up is nothing to the others."""
+    link = Link(store_of(clock))
+    link.cut()
+    lease = MachineIdLease(link, clock=clock)
+    first, second = (SnowflakeId(machine=lease, name=name, clock=clock) for name in "ab")
+    async with anyio.create_task_group() as group:
+        opening = Call(group, first.__aenter__)
+        await clock.advance(1)
+        joining = Call(group, second.__aenter__)
+        await clock.advance(1)
+        opening.cancel()
+        link.heal()
+        await clock.advance(2)
+        assert joining.error is None
+        assert len(await second.next_ids(3)) == 3
+        await second.aclose()
+    assert link.calls[-1] == "revert"
+    assert tasks() == []
+
+
+async def test_who_joins_a_lost_lease_waits_for_a_while(clock: ManualClock) -> None:
+    """For the start timeout; the error tells what the store said last."""
+    store = store_of(clock)
+    link = Link(store, "one", safe_guard=300)
+    lease = MachineIdLease(link, clock=clock)
+    async with lease:
+        await store.revert_machine(machine_id=0)
+        link.refuse("distribute")
+        await clock.advance(60)
+        assert lease.machine_id < 0
+        async with anyio.create_task_group() as group:
+            call = Call(group, SnowflakeId(machine=lease, clock=clock).__aenter__)
+            await clock.advance(6)
+            assert isinstance(call.error, MachineIdUnavailableError)
+            assert isinstance(call.error.__cause__, StoreUnavailableError)
+            link.heal()
+            await clock.advance(2)
+            async with SnowflakeId(machine=lease, clock=clock) as generator:
+                await clock.advance(100)
+                assert await generator.next_id() > 0
+
+
+async def test_a_lease_that_no_generator_could_open_is_its_users(clock: ManualClock) -> None:
+    """The last generator closes what a generator has opened, and nothing else."""
+    link = Link(store_of(clock))
+    link.cut()
+    lease = MachineIdLease(link, clock=clock)
+    generator = SnowflakeId(machine=lease, clock=clock)
+    async with anyio.create_task_group() as group:
+        call = Call(group, generator.__aenter__)
+        await clock.advance(6)
+        assert call.error is not None
+        link.heal()
+    async with lease:
+        async with generator:
+            await generator.next_id()
+        assert lease.machine_id == 0
+        assert "revert" not in link.calls
+
+
+async def test_opening_ends_with_its_timeout_though_the_store_is_silent(clock: ManualClock) -> None:
+    """The last call has what is left of it."""
+    link = Link(store_of(clock))
+    link.is_silent = True
+    lease = MachineIdLease(link, start_timeout=3, call_timeout=2, clock=clock)
+    async with anyio.create_task_group() as group:
+        opening = Call(group, lease.__aenter__)
+        await clock.advance(2.9)
+        assert not opening.is_done
+        await clock.advance(0.1)
+        assert isinstance(opening.error, MachineIdUnavailableError)
+        assert isinstance(opening.error.__cause__, StoreUnavailableError)
+
+
+async def test_a_clock_that_keeps_stepping_back_at_the_start(clock: ManualClock) -> None:
+    """One deadline covers all steps."""
+    store = store_of(clock)
+    pod = InstanceId("pod-0", stable=True)
+    link = Link(store, pod)
+    async with MachineIdLease(link, clock=clock):
+        link.cut()  # it cannot lower its mark
+    link.heal()
+    lease = MachineIdLease(Link(store, pod), clock=clock)
+    async with anyio.create_task_group() as group:
+        opening = Call(group, lease.__aenter__)
+        for _ in range(100):
+            await clock.advance(1)
+            clock.step_wall_ms(-1000)
+        assert isinstance(opening.error, ClockTooManyBackwardsError)
+
+
+async def test_two_that_run_under_one_instance_id(clock: ManualClock) -> None:
+    """One of them ends with an error that says so; the other goes on, and no id is there twice."""
+    store = store_of(clock)
+    older, newer = (MachineIdLease(Link(store, "order-1"), clock=clock) for _ in range(2))
+    generators = [SnowflakeId(machine=lease, clock=clock) for lease in (older, newer)]
+    ids: list[int] = []
+    async with generators[0], generators[1]:
+        ended: list[Exception] = []
+        for _ in range(600):
+            await clock.advance(1)
+            for generator in generators:
+                try:
+                    ids.append(generator.next_id_nowait())
+                except WouldBlock:
+                    pass
+                except MachineIdInUseError as error:
+                    ended.append(error)
+        assert ended
+        assert "order-1" in str(ended[0])
+        assert [lease.lost is None for lease in (older, newer)].count(True) == 1
+        assert sum(lease.statistics().losses for lease in (older, newer)) <= 2 * LOSSES
+    assert len(set(ids)) == len(ids)
+    assert len(ids) > 300
+
+
+async def test_a_store_that_forgot_who_we_are_is_no_second_instance(clock: ManualClock) -> None:
+    """One loss to our own name is healed; it takes two in a row to end a lease."""
+    store = store_of(clock)
+    lease = MachineIdLease(Link(store, "order-1"), clock=clock)
+    async with lease:
+        for _ in range(3):
+            await Link(store, "order-1").distribute(
+                10, now_ms=clock.now_ms(), latest_ms=clock.now_ms() + 2000
+            )
+            await clock.advance(600)
+            assert lease.lost is None
+            assert lease.limit_ms() > clock.now_ms()
+        assert lease.statistics().losses == 3
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -268,3 +269,34 @@ def test_ids_are_unique_rising_and_never_of_the_future(
             at = made.layout.parse(each).timestamp_ms
             assert at <= now
             last = each
+
+
+def test_a_thread_that_steps_the_piece_while_it_is_counted_gets_nothing() -> None:
+    """It is out of reach first, and counted then."""
+    made = sequencer(threshold=None)
+    stolen: list[int] = []
+
+    class Piece:
+        """Stepped by somebody else in the middle of being counted."""
+
+        def __init__(self, ids: list[int]) -> None:
+            self.ids = ids
+
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            return self.ids.pop(0)
+
+        def __length_hint__(self) -> int:
+            left = len(self.ids)
+            if made.piece is self:
+                stolen.append(next(made.piece))
+            return left
+
+    made.install(NOW, FOREVER_MS)
+    mine = next(made.piece)
+    made.piece = Piece(list(made.piece))
+    ids = [mine, *take(made, 100, NOW)]
+    assert set(stolen).isdisjoint(ids)
+    assert len(set(ids)) == 101

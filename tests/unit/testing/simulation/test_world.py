@@ -211,6 +211,25 @@ def test_a_stopped_process_can_be_woken() -> None:
     run(scenario)
 
 
+def test_a_stopped_process_that_stalled_before_goes_on_when_the_stall_ends() -> None:
+    went_on: list[float] = []
+
+    async def main(node: Node) -> None:
+        node.clock.monotonic()  # stalls
+        await asyncio.sleep(0)
+        went_on.append(node.world.time)
+
+    async def scenario(world: World) -> None:
+        node = world.node(main, faults=Faults(stall=1.0, paused=(2.0, 2.0)))
+        await world.sleep(1)
+        node.pause(60)
+        node.wake()
+        await node.process.has_ended.wait()
+        assert went_on == [2.0]
+
+    run(scenario)
+
+
 def test_a_process_that_is_told_to_stop_cleans_up() -> None:
     did: list[float] = []
 
