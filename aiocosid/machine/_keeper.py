@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import random
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary, ref
 
 import anyio
 
-from .._component import Component
 from ..errors import (
     ClockTooManyBackwardsError,
     CosIdError,
@@ -19,15 +17,13 @@ from ..errors import (
     MachineIdLostError,
     MachineIdUnavailableError,
     StoreError,
-    StoreUnavailableError,
 )
 from ..events import (
-    Event,
     MachineIdDistributed,
     MachineIdGuarded,
-    MachineIdGuardFailed,
     MachineIdLost,
 )
+from ._caller import Caller
 
 if TYPE_CHECKING:
     from ..abc import Clock, MachineGrant, MachineIdDistributor
@@ -37,11 +33,8 @@ __all__ = ("Issuer", "Keeper")
 
 logger = logging.getLogger("aiocosid")
 
-FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
-LAST_BACKOFF: Final = 2.0  # seconds; an outage is over for us at most this long after it ended
 LOSSES: Final = 3  # in a row, while the lease was good: somebody else goes by our instance id
 SETTLED: Final = 3  # signs of life after which an id counts as ours in peace
-JITTER: Final = 0.1  # of an interval: many processes started at once do not stay in step
 MS: Final = 1000
 
 
@@ -58,30 +51,25 @@ _holders: Final[WeakKeyDictionary[MachineIdDistributor, ref[Keeper]]] = WeakKeyD
 """Who was opened last on a distributor."""
 
 
-class Keeper(Component):
+class Keeper(Caller):
     """The store's side of a lease: its two ends, and the task that moves them on."""
 
     __slots__ = (
         "__weakref__",
-        "_call_by",
         "_changed",
         "_ends_at",
-        "_failures",
         "_hurry",
-        "_last_error",
         "_losses",
         "_mark_ms",
         "_mark_wait",
-        "_options",
+        "_opened",
         "_past_ms",
         "_refusal",
         "_renewals",
         "_settling",
         "_thefts",
-        "_timers",
         "_watching",
         "bits",
-        "distributor",
         "floor_ms",
         "issuers",
         "machine_id",
@@ -96,16 +84,14 @@ class Keeper(Component):
         options: LeaseOptions,
         clock: Clock | None,
     ) -> None:
-        self.distributor = distributor
         self.bits = bits
         self.issuers: dict[str, Any] = {}
         self.term = 0
-        self._options = options
         self._past_ms = -1  # no id of an earlier life was issued with a later time
-        super().__init__(clock)
-        self._reset()
+        super().__init__(distributor, options, clock)
 
     def _reset(self) -> None:
+        super()._reset()
         self.machine_id = -1
         self.floor_ms = self.taken_ms = -1
         self._ends_at = -inf  # by the monotonic clock
@@ -113,26 +99,11 @@ class Keeper(Component):
         self._mark_wait = 0.0
         self._changed = anyio.Event()
         self._hurry = False
-        self._timers: list[anyio.CancelScope] = []
         self._watching: anyio.Event | None = None
-        self._last_error: Exception | None = None
+        self._opened = anyio.Event()
         self._refusal: CosIdError | None = None  # why it could not be opened
-        self._call_by = inf  # by the monotonic clock; what opening takes has an end
-        self._renewals = self._failures = self._losses = 0
+        self._renewals = self._losses = 0
         self._settling = self._thefts = 0
-
-    @property
-    def namespace(self) -> str:
-        """The namespace in which the machine id is ours."""
-        return self.distributor.namespace
-
-    @property
-    def close_timeout(self) -> float:
-        """Seconds that closing may take."""
-        return self._options.close_timeout
-
-    def _label(self) -> str:
-        return f"{type(self).__name__} {self.distributor.namespace}"
 
     def _last_issued_ms(self) -> int:
         return max((issuer.last_ms for issuer in self.issuers.values()), default=self._past_ms)
@@ -148,12 +119,19 @@ class Keeper(Component):
         _holders[self.distributor] = ref(self)
         try:
             await self.distributor.aopen()
-            await self._take()
             self._start_watch()
+            await self._opened.wait()
+            if self._refusal is not None:
+                raise self._refusal
+            self._check_usable()
             await self._wait_for_floor()
         except CosIdError as error:
-            self._refusal = error
+            self._refuse(error)
             raise
+
+    def _refuse(self, error: CosIdError) -> None:
+        if not self._has_ended():  # else it was closed meanwhile, and nothing is wrong
+            self._refusal = error
 
     async def _take(self) -> None:
         """Take a machine id and raise its mark; tries until the start timeout."""
@@ -224,9 +202,14 @@ class Keeper(Component):
             root.start_soon(self._watch, name=f"aiocosid guard {self._label()}")
 
     async def _watch(self) -> None:
-        """Give signs of life until closed; take another id after a loss."""
+        """Take an id, and give signs of life until closed; take another one after a loss.
+
+        In a task of its own: whoever cancels the opener cannot tear a call that takes an id.
+        """
         attempt = 0
         try:
+            await self._take()
+            self._opened.set()
             while not self._has_ended():
                 await self._rest(self._pause(attempt) if attempt else self._interval())
                 if self._has_ended():
@@ -239,7 +222,10 @@ class Keeper(Component):
                 self._note(error, attempt)
                 if isinstance(error, MachineIdLostError) and self._options.on_lost == "raise":
                     self._retire(error)
+        except CosIdError as error:
+            self._refuse(error)
         finally:
+            self._opened.set()
             if self._watching is not None:
                 self._watching.set()
             self._notify()
@@ -302,71 +288,13 @@ class Keeper(Component):
         self._notify()
         return None
 
-    async def _call(self, method: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - any call
-        """Call the store once, to its end or its timeout; returns an error, and raises none."""
-        answer: Any = None
-        limit = min(self._options.call_timeout, self._call_by - self._clock.monotonic())
-        try:
-            with self._clock.move_on_after(limit, shield=True) as scope:
-                answer = await method(*args, **named)
-        except CosIdError as error:
-            return error
-        except Exception as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
-            failure = StoreError(self.distributor.store, f"{type(error).__name__}: {error}")
-            failure.__cause__ = error
-            return failure
-        if scope.cancelled_caught:
-            reason = f"no answer within {round(limit, 3):g} s"
-            return StoreUnavailableError(self.distributor.store, reason)
-        return answer
-
-    def _interval(self) -> float:
-        return self.distributor.interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
-
-    def _pause(self, attempt: int) -> float:
-        """Return seconds until the next attempt: longer each time, never beyond the margin."""
-        longest = min(LAST_BACKOFF, self._options.lead_seconds - self.distributor.interval)
-        delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
-        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
-
     async def _rest(self, seconds: float) -> None:
         if not self._hurry:
             await self._sleep(seconds)
 
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep until then, until hurried or closed."""
-        if self._unusable is not None:
-            return
-        with anyio.CancelScope() as scope:
-            self._timers.append(scope)
-            try:
-                await self._clock.sleep(seconds)
-            finally:
-                self._timers.remove(scope)
-
-    def _wake(self) -> None:
-        for timer in tuple(self._timers):
-            timer.cancel()
-
     def _notify(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
-
-    def _note(self, error: CosIdError, attempt: int) -> None:
-        self._last_error = error
-        self._failures += 1
-        if attempt == 1:
-            logger.warning("%s: %s", self._label(), error)
-        self._emit(MachineIdGuardFailed, error=error, attempt=attempt)
-
-    def _emit(self, kind: type[Event], **facts: object) -> None:
-        if self._options.instrument is None:
-            return
-        about = {"namespace": self.namespace, "name": self.distributor.instance_id.text}
-        try:
-            self._options.instrument.on_event(kind(**about, **facts))  # type: ignore[arg-type]  # facts
-        except Exception:
-            logger.exception("%s: the instrument failed", self._label())
 
     # Closing.
 

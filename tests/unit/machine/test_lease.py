@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -61,6 +62,7 @@ class Link(MachineIdDistributor):
         self.failure: Callable[[], Exception] | None = None
         self.refused = ""
         self.is_silent = False
+        self.held: anyio.Event | None = None
         self.calls: list[str] = []
 
     def cut(self) -> None:
@@ -77,6 +79,8 @@ class Link(MachineIdDistributor):
         self._pass("distribute")
         if self.is_silent:
             await anyio.sleep_forever()
+        if self.held is not None:
+            await self.held.wait()
         return await self.inner.distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
@@ -360,6 +364,24 @@ async def test_cancelled_while_opening_it_leaves_nothing(clock: ManualClock) -> 
             await lease.aclose()
         assert tasks() == []
     assert {machine.instance_id for machine in await store.machines()} <= {""}
+
+
+async def test_an_opening_that_asyncio_cancels_gives_its_id_back(clock: ManualClock) -> None:
+    """The call to the store runs to its end, whoever gives up, and however."""
+    store = store_of(clock)
+    link = Link(store)
+    link.held = anyio.Event()
+    lease = MachineIdLease(link, clock=clock)
+    opening = asyncio.create_task(lease.__aenter__())
+    await settle()
+    opening.cancel()
+    await settle()
+    link.held.set()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert link.calls == ["distribute", "guard", "revert"]
+    assert [machine.instance_id for machine in await store.machines()] == [""]
+    assert tasks() == []
 
 
 async def test_who_joins_an_opening_that_fails_is_told_why(clock: ManualClock) -> None:

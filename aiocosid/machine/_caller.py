@@ -1,0 +1,117 @@
+"""Calls a store of machine ids: each call has its end, each failure is counted and told."""
+
+from __future__ import annotations
+
+import logging
+import random
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from .._component import Component
+from ..errors import CosIdError, StoreError, StoreUnavailableError
+from ..events import Event, MachineIdGuardFailed
+
+if TYPE_CHECKING:
+    from ..abc import Clock, MachineIdDistributor
+    from ._options import LeaseOptions
+
+__all__ = ("Caller",)
+
+logger = logging.getLogger("aiocosid")
+
+FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
+LAST_BACKOFF: Final = 2.0  # seconds; an outage is over for us at most this long after it ended
+JITTER: Final = 0.1  # of an interval: many processes started at once do not stay in step
+
+
+class Caller(Component):
+    """What a lease needs to talk to its distributor, and to wait between two calls."""
+
+    __slots__ = ("_call_by", "_failures", "_last_error", "_options", "_timers", "distributor")
+
+    def __init__(
+        self, distributor: MachineIdDistributor, options: LeaseOptions, clock: Clock | None
+    ) -> None:
+        self.distributor = distributor
+        self._options = options
+        super().__init__(clock)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._timers: list[anyio.CancelScope] = []
+        self._call_by = inf  # by the monotonic clock; what opening takes has an end
+        self._last_error: Exception | None = None
+        self._failures = 0
+
+    @property
+    def namespace(self) -> str:
+        """The namespace in which the machine id is ours."""
+        return self.distributor.namespace
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take."""
+        return self._options.close_timeout
+
+    def _label(self) -> str:
+        return f"{type(self).__name__} {self.distributor.namespace}"
+
+    async def _call(self, method: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - any call
+        """Call the store once, to its end or its timeout; returns an error, and raises none."""
+        answer: Any = None
+        limit = min(self._options.call_timeout, self._call_by - self._clock.monotonic())
+        try:
+            with self._clock.move_on_after(limit, shield=True) as scope:
+                answer = await method(*args, **named)
+        except CosIdError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
+            failure = StoreError(self.distributor.store, f"{type(error).__name__}: {error}")
+            failure.__cause__ = error
+            return failure
+        if scope.cancelled_caught:
+            reason = f"no answer within {round(limit, 3):g} s"
+            return StoreUnavailableError(self.distributor.store, reason)
+        return answer
+
+    def _interval(self) -> float:
+        return self.distributor.interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
+
+    def _pause(self, attempt: int) -> float:
+        """Return seconds until the next attempt: longer each time, never beyond the margin."""
+        longest = min(LAST_BACKOFF, self._options.lead_seconds - self.distributor.interval)
+        delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
+        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep until then, until hurried or closed."""
+        if self._unusable is not None:
+            return
+        with anyio.CancelScope() as scope:
+            self._timers.append(scope)
+            try:
+                await self._clock.sleep(seconds)
+            finally:
+                self._timers.remove(scope)
+
+    def _wake(self) -> None:
+        for timer in tuple(self._timers):
+            timer.cancel()
+
+    def _note(self, error: CosIdError, attempt: int) -> None:
+        self._last_error = error
+        self._failures += 1
+        if attempt == 1:
+            logger.warning("%s: %s", self._label(), error)
+        self._emit(MachineIdGuardFailed, error=error, attempt=attempt)
+
+    def _emit(self, kind: type[Event], **facts: object) -> None:
+        if self._options.instrument is None:
+            return
+        about = {"namespace": self.namespace, "name": self.distributor.instance_id.text}
+        try:
+            self._options.instrument.on_event(kind(**about, **facts))  # type: ignore[arg-type]  # facts
+        except Exception:
+            logger.exception("%s: the instrument failed", self._label())
