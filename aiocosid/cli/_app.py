@@ -15,7 +15,7 @@ from .. import connect
 from ..abc import DEFAULT_NAMESPACE
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
 from ._exit import PROGRAM, ExitCode, printable, redacted
-from ._machines import register
+from ._machines import machines
 from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
@@ -37,6 +37,7 @@ from ._output import (
     write_table,
 )
 from ._session import Session
+from ._snowflakes import register
 
 __all__ = ("app", "run")
 
@@ -208,4 +209,5 @@ def _write_measurement(found: Measurement) -> None:
     write(f"one next_id() takes {found.next_id_ratio:.2f} times as long as an empty call\n")
 
 
+app.add_typer(machines, name="machines")
 register(app)

@@ -13,6 +13,8 @@ __all__ = (
     "STORE_VARIABLE",
     "AnyMachineNamespace",
     "AnyNamespace",
+    "Bits",
+    "Epoch",
     "Layout",
     "MachineNamespace",
     "Name",
@@ -20,6 +22,7 @@ __all__ = (
     "Seconds",
     "StoreUrl",
     "Timeout",
+    "Unit",
     "Zone",
 )
 
@@ -63,9 +66,36 @@ AnyMachineNamespace = Annotated[
 ]
 
 Layout = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--layout", metavar="NAME", help="How the id is put together; a wrong name lists all."
+        "--layout",
+        metavar="NAME",
+        help="How the id is put together: cosid-ms without it; a wrong name lists all.",
+    ),
+]
+
+Bits = Annotated[
+    str | None,
+    typer.Option(
+        "--bits",
+        metavar="T/M/S",
+        help="A layout of your own, with --unit and --epoch: bits of time, machine id and sequence "
+        "as 41/10/12, or of time, region, worker and sequence as 41/5/5/12.",
+    ),
+]
+
+Unit = Annotated[
+    str | None,
+    typer.Option("--unit", metavar="UNIT", help="Length of its tick: ms, 10ms, s, 500ms, 60s."),
+]
+
+Epoch = Annotated[
+    str | None,
+    typer.Option(
+        "--epoch",
+        metavar="TIME",
+        help="When its time begins, or that of --layout if it is not the usual one: as "
+        "2020-01-01T00:00:00+08:00, or in milliseconds since 1970.",
     ),
 ]
 

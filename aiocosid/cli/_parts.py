@@ -15,6 +15,7 @@ from ..snowflake import (
     CosIdFriendlyText,
     FriendlyText,
 )
+from ._layouts import AS_NAMED, DEFAULT_LAYOUT, OwnLayout, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from ..snowflake import SnowflakeLayout
 
 __all__ = ("DEFAULT_LAYOUT", "Parsed", "layout_of", "parsed")
-
-DEFAULT_LAYOUT: Final = "cosid-ms"
 
 TEXTS: Final = {"cosid-radix62": RADIX62, "cosid-radix36": RADIX36}
 """CosIdGenerator's, whose ids are no numbers."""
@@ -42,7 +41,7 @@ class Parsed:
     """What an id says.
 
     Attributes:
-        layout: the name of the layout that it was read with.
+        layout: what it was read with: the name of a layout, and what differs from it.
         id: the number; None for CosIdGenerator's, which fit no int64.
         text: CosIdGenerator's text; None for a number.
         timestamp_ms: when its tick began, unix time in milliseconds.
@@ -87,36 +86,26 @@ class Parsed:
         yield f"friendly text ({self.zone})", self.friendly or "- (that local time occurs twice)"
 
 
-def layout_of(name: str) -> SnowflakeLayout:
-    """Return a ready-made layout.
-
-    Raises:
-        InvalidArgumentError: there is none of that name.
-    """
-    if name not in LAYOUTS:
-        expected = f"one of {', '.join(LAYOUTS)}"
-        raise InvalidArgumentError("layout", name, expected=expected)
-    return LAYOUTS[name]
-
-
-def parsed(text: str, layout: str, zone: str | None) -> Parsed:
+def parsed(text: str, layout: str | None, zone: str | None, own: OwnLayout = AS_NAMED) -> Parsed:
     """Read an id: a number, friendly text, or with its layout CosIdGenerator's text.
 
     Args:
         text: the id.
-        layout: the name of a ready-made layout, or of one of CosIdGenerator's texts.
+        layout: the name of a ready-made layout, or of one of CosIdGenerator's texts; None for the
+            default, or for a layout that is the user's own.
         zone: of local time and friendly text; None for the system's and UTC.
+        own: what the user says of the layout beside its name.
 
     Raises:
         InvalidIdError: it is no id of the layout.
-        InvalidArgumentError: the layout or the zone is unknown.
+        InvalidArgumentError: the layout or the zone is unknown, or ``own`` does not go with it.
     """
     if layout in TEXTS:
+        if own != AS_NAMED:
+            expected = "given without --bits, --unit and --epoch: its text counts from 1970"
+            raise InvalidArgumentError("--layout", layout, expected=expected)
         return _text(text, layout, zone)
-    if layout not in LAYOUTS:
-        expected = f"one of {', '.join((*LAYOUTS, *TEXTS))}"
-        raise InvalidArgumentError("layout", layout, expected=expected)
-    return _number(text, LAYOUTS[layout], zone)
+    return _number(text, layout_of(layout, own, also=TEXTS), zone)
 
 
 def _number(text: str, layout: SnowflakeLayout, zone: str | None) -> Parsed:
@@ -130,7 +119,7 @@ def _number(text: str, layout: SnowflakeLayout, zone: str | None) -> Parsed:
         raise InvalidIdError("id", text, expected=expected)
     parts = layout.parse(number)
     return Parsed(
-        layout=layout.name,
+        layout=_described(layout),
         id=number,
         text=None,
         timestamp_ms=parts.timestamp_ms,
@@ -164,6 +153,13 @@ def _text(text: str, layout: str, zone: str | None) -> Parsed:
         friendly=_or_none(friendly.as_text, state),
         zone=zone or FRIENDLY_ZONE,
     )
+
+
+def _described(layout: SnowflakeLayout) -> str:
+    """Name a ready-made layout, and any other one in full."""
+    if LAYOUTS.get(layout.name) == layout:
+        return layout.name
+    return repr(layout)[1:-1].removeprefix("SnowflakeLayout ")
 
 
 def _iso(moment: datetime) -> str:

@@ -27,6 +27,7 @@ from tests.servers import (
 from ._blocks import ROOT, blocks, pages
 
 OPERATE = ROOT / "docs" / "howto" / "operate.md"
+SCHEMA = ROOT / "docs" / "reference" / "schema.md"
 
 URL = re.compile(r"`((?:memory|sqlite|unix|postgresql|(?:redis|rediss)(?:\+\w+)?)://[^`]*)`")
 
@@ -109,6 +110,14 @@ async def test_the_rights_on_postgresql_suffice(
     async with aiocosid.open_store(url) as store:
         assert (await store.set_floor(name="order", above=5000)).last_max_id == 5000
         assert len(await store.counters()) == 1
+
+
+def test_the_short_version_of_the_rights_on_machine_ids() -> None:
+    """It repeats the schema page, whose rights are tried on real servers."""
+    page = OPERATE.read_text()
+    few, more = block_of(SCHEMA, "text", "~cosid:* +evalsha").splitlines()
+    grant = block_of(SCHEMA, "sql", "GRANT").strip("; \n")
+    assert [each for each in (few, more, grant) if f"`{each}`" not in page] == []
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)

@@ -6,19 +6,66 @@ that would break a user's checker shows here first.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, assert_type
 
 import anyio
 
 import aiocosid
-from aiocosid import IdSegment, SegmentChainId, SegmentId, WouldBlock
-from aiocosid.abc import Clock, IdGenerator, IdSegmentDistributor, Statistics
-from aiocosid.events import Event
-from aiocosid.stores.memory import MemoryIdSegmentDistributor
-from aiocosid.stores.postgres import PostgresIdSegmentDistributor
-from aiocosid.stores.redis import RedisIdSegmentDistributor
-from aiocosid.stores.sqlite import SqliteIdSegmentDistributor
-from aiocosid.testing import IdGeneratorContract, IdSegmentDistributorContract, ManualClock
+from aiocosid import (
+    CosIdGenerator,
+    IdSegment,
+    MachineIdLease,
+    SegmentChainId,
+    SegmentId,
+    SnowflakeId,
+    WouldBlock,
+)
+from aiocosid.abc import (
+    Clock,
+    IdGenerator,
+    IdSegmentDistributor,
+    InstanceId,
+    Machine,
+    MachineGrant,
+    MachineIdDistributor,
+    Statistics,
+)
+from aiocosid.events import Event, MachineIdDistributed, MachineIdGuardFailed, MachineIdLost
+from aiocosid.machine import (
+    LocalMachineStateStorage,
+    MachineIdStatistics,
+    MachineState,
+    MachineStateStorage,
+    ManualMachineIdDistributor,
+    StatefulSetMachineIdDistributor,
+    host_port_instance_id,
+)
+from aiocosid.snowflake import (
+    COSID_MS,
+    LAYOUTS,
+    RADIX36,
+    RADIX62,
+    CosIdFriendlyText,
+    CosIdState,
+    CosIdText,
+    FriendlyText,
+    LayoutExpiryWarning,
+    SnowflakeLayout,
+    SnowflakeParts,
+    SnowflakeStatistics,
+    sharded,
+)
+from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryMachineIdDistributor
+from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresMachineIdDistributor
+from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisMachineIdDistributor
+from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteMachineIdDistributor
+from aiocosid.testing import (
+    IdGeneratorContract,
+    IdSegmentDistributorContract,
+    MachineIdDistributorContract,
+    ManualClock,
+)
 
 if TYPE_CHECKING:
     import asyncpg
@@ -37,6 +84,24 @@ class TestOwnDistributor(IdSegmentDistributorContract):
     """The kit is inherited, nothing more."""
 
 
+class OwnMachineIdDistributor(MachineIdDistributor):
+    """A stranger's machine ids: three methods."""
+
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        """Hand out one and the same."""
+        return MachineGrant(machine_id=min(bits, 1), floor_ms=min(now_ms, latest_ms))
+
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        """Take note of nothing."""
+
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        """As above."""
+
+
+class TestOwnMachineIdDistributor(MachineIdDistributorContract):
+    """The kit is inherited, nothing more."""
+
+
 class TestOwnGenerator(IdGeneratorContract):
     """As above."""
 
@@ -48,6 +113,13 @@ class OwnInstrument:
         """Take what is common to all events."""
         assert_type(event.namespace, str)
         assert_type(event.name, str)
+        match event:
+            case MachineIdDistributed(wait=wait):
+                assert_type(wait, float)
+            case MachineIdGuardFailed(error=error) | MachineIdLost(error=error):
+                assert_type(error, Exception)
+            case _:
+                pass
 
 
 async def by_url() -> None:
@@ -57,6 +129,13 @@ async def by_url() -> None:
         assert_type(chain, SegmentChainId)
         assert_type(await chain.next_id(), int)
         assert_type(await ids.segment("invoice"), SegmentId)
+        snowflake = await ids.snowflake("event", layout=COSID_MS, wait_timeout=1)
+        assert_type(snowflake, SnowflakeId)
+        assert_type(await snowflake.next_id(), int)
+    async with aiocosid.open_store("sqlite:///ids.db") as store:
+        assert_type(store.machine_id_distributor(instance_id="web:80"), MachineIdDistributor)
+        held: list[Machine] = [*await store.machines(namespace="shop")]
+        await store.revert_machine(namespace="shop", machine_id=held[0].machine_id)
 
 
 async def by_hand(client: Redis, cluster: RedisCluster, pool: asyncpg.Pool) -> None:
@@ -103,6 +182,80 @@ async def generators(clock: Clock) -> None:
         await generator.aclose()
 
 
+async def machines(client: Redis, cluster: RedisCluster, pool: asyncpg.Pool) -> None:
+    """Machine ids on the user's own clients, by URL and by hand."""
+    stable = InstanceId("web-1:8080", stable=True)
+    assert_type(host_port_instance_id("10.0.0.1", 8080), InstanceId)
+    distributors: list[MachineIdDistributor] = [
+        OwnMachineIdDistributor(instance_id=stable),
+        MemoryMachineIdDistributor(namespace="shop", instance_id="web-1"),
+        RedisMachineIdDistributor(client, instance_id=stable, safe_guard=120, interval=10),
+        RedisMachineIdDistributor(cluster),
+        RedisMachineIdDistributor.from_url("redis://localhost"),
+        PostgresMachineIdDistributor(pool),
+        PostgresMachineIdDistributor.from_url("postgresql://localhost/shop"),
+        SqliteMachineIdDistributor.from_url("sqlite:///ids.db"),
+        ManualMachineIdDistributor(7, worker=1, worker_bits=2, state_dir="state"),
+        StatefulSetMachineIdDistributor(hostname="web-3"),
+    ]
+    for distributor in distributors:
+        grant = await distributor.distribute(10, now_ms=0, latest_ms=0)
+        assert_type(grant.machine_id, int)
+
+    storage: MachineStateStorage = LocalMachineStateStorage("state")
+    state = await storage.get("shop", stable)
+    assert_type(state, MachineState)
+    assert_type(state.last_timestamp_ms, int)
+
+
+async def snowflakes(clock: Clock) -> None:
+    """Generators that share a lease, and what they tell."""
+    lease = MachineIdLease(
+        MemoryMachineIdDistributor(), bits=COSID_MS.machine_bits, on_lost="raise", clock=clock
+    )
+    async with (
+        lease,
+        SnowflakeId(lease, name="order", broken_threshold=None, instrument=OwnInstrument()) as ids,
+    ):
+        assert_type(ids, SnowflakeId)
+        assert_type(ids.layout, SnowflakeLayout)
+        assert_type(await ids.next_ids(500), list[int])
+        assert_type(ids.next_id_nowait(), int)
+        assert_type(ids.statistics(), SnowflakeStatistics)
+        assert_type(ids.statistics().machine, MachineIdStatistics)
+        assert_type(lease.statistics().machine_id, int | None)
+        assert_type(lease.statistics().last_error, Exception | None)
+    generator: IdGenerator = SnowflakeId(MemoryMachineIdDistributor(), layout=LAYOUTS["leaf"])
+    async with anyio.create_task_group() as group:
+        await group.start(generator.run)
+        await generator.aclose()
+
+    text: CosIdText = CosIdFriendlyText(zone="UTC", pad=True)
+    async with CosIdGenerator(MemoryMachineIdDistributor(), text=text) as texts:
+        assert_type(texts, CosIdGenerator)
+        assert_type(await texts.next_id(), str)
+        assert_type(await texts.next_ids(2), list[str])
+        assert_type(texts.next_id_nowait(), str)
+        assert_type(await texts.next_state(), CosIdState)
+
+
+def layouts(snowflake_id: int) -> type[Warning]:
+    """Bits of one's own, and what an id says."""
+    own = SnowflakeLayout(41, 10, 12, "ms", datetime(2026, 1, 1, tzinfo=UTC), region_bits=5)
+    assert_type(own.machine_of(region=1, worker=2), int)
+    assert_type(SnowflakeLayout(39, 8, 16, timedelta(seconds=1), 0), SnowflakeLayout)
+    assert_type(sharded(0), SnowflakeLayout)
+    assert_type(own.last_instant, datetime | None)
+    parts = own.parse(snowflake_id)
+    assert_type(parts, SnowflakeParts)
+    assert_type(parts.timestamp, datetime)
+    assert_type(parts.region, int | None)
+    friendly = FriendlyText(own, zone="Asia/Shanghai")
+    assert_type(friendly.as_id(friendly.as_text(snowflake_id)), int)
+    assert_type(RADIX36.as_state(RADIX62.as_text(CosIdState(0, 1, 2))), CosIdState)
+    return LayoutExpiryWarning
+
+
 def segment(of: IdSegment) -> None:
     """A range of ids."""
     assert_type(of.max_id, int)
@@ -112,3 +265,26 @@ def segment(of: IdSegment) -> None:
 def errors(error: aiocosid.CosIdError) -> bool:
     """One root, with a fact that all of them have."""
     return error.retryable
+
+
+def errors_of_snowflakes(error: aiocosid.CosIdError) -> None:
+    """What each of them knows."""
+    match error:
+        case aiocosid.ClockTooManyBackwardsError(backwards=seconds, threshold=_):
+            assert_type(seconds, float)
+        case aiocosid.ClockTooFarForwardError(forward=seconds, limit=_):
+            assert_type(seconds, float)
+        case aiocosid.LayoutExpiredError(last_instant=last_instant):
+            assert_type(last_instant, str)
+        case aiocosid.MachineIdOverflowError(size=_, holders=holders):
+            assert_type(holders, tuple[str, ...])
+        case aiocosid.MachineIdLostError(namespace=_, machine_id=machine_id):
+            assert_type(machine_id, int)
+        case aiocosid.MachineIdInUseError(what=what):
+            assert_type(what, str)
+        case aiocosid.MachineIdUnavailableError(waited=seconds):
+            assert_type(seconds, float)
+        case aiocosid.CorruptMachineStateError(place=place):
+            assert_type(place, str)
+        case _:
+            pass

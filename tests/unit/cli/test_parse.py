@@ -100,6 +100,67 @@ def test_an_unknown_layout_lists_the_names(aiocosid: Command) -> None:
         assert name in ended.err
 
 
+def test_own_bits(aiocosid: Command) -> None:
+    """Widths, unit and epoch make a layout; of four widths the second names a region."""
+    twitter = told(aiocosid, 5 << 17 | 7 << 12 | 9, "--layout", "twitter")
+    own = ("--unit", "ms", "--epoch", "1288834974657")
+    found = told(aiocosid, twitter["id"], "--bits", "41/5/5/12", *own)
+    assert found == {**twitter, "layout": "41/10/12 ms from 2010-11-04T01:42:54.657Z"}
+    found = told(aiocosid, twitter["id"], "--bits", "41/10/12", *own)
+    assert (found["machine_id"], found["region"]) == (twitter["machine_id"], None)
+    minutes = ("--bits", "20/8/8", "--unit", "60s", "--epoch", "2026-01-01T00:00:00+00:00")
+    found = told(aiocosid, 3 << 16 | 7 << 8 | 9, *minutes)
+    assert (found["utc"], found["machine_id"], found["sequence"], found["friendly"]) == (
+        "2026-01-01 00:03:00.000+00:00",
+        7,
+        9,
+        "20260101000300-7-9",
+    )
+
+
+def test_a_named_layout_from_another_time_on(aiocosid: Command) -> None:
+    """The widths, the order of the fields and the unit are the layout's."""
+    from_2020 = ("--epoch", "2020-01-01T00:00:00+08:00")
+    found = told(aiocosid, 100 << 24 | 9 << 16 | 7, "--layout", "sonyflake-v2", *from_2020)
+    assert (found["layout"], found["utc"], found["machine_id"], found["sequence"]) == (
+        "sonyflake-v2 39/8/16 10ms from 2019-12-31T16:00:00Z",
+        "2019-12-31 16:00:01.000+00:00",
+        7,
+        9,
+    )
+    assert told(aiocosid, 0, *from_2020)["utc"] == "2019-12-31 16:00:00.000+00:00"
+    assert told(aiocosid, NUMBER, "--epoch", "1577203200000") == told(aiocosid, NUMBER)
+
+
+OWN = ("--bits", "41/10/12", "--unit", "ms", "--epoch", "0")
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (OWN[:2], "--unit and --epoch"),
+        (OWN[:4], "--unit and --epoch"),
+        (OWN[2:4], "with --bits"),
+        ((*OWN, "--layout", "twitter"), "without --layout"),
+        (("--layout", "cosid-radix62", "--epoch", "0"), "without --bits"),
+        ((*OWN[2:], "--bits", "41/22"), "41/5/5/12"),
+        ((*OWN[2:], "--bits", "41/10/13"), "at most 63"),
+        ((*OWN, "--unit", "0ms"), "500ms"),
+        (("--epoch", "yesterday"), "milliseconds since 1970"),
+        (("--epoch", "2020-01-01"), "2020-01-01T00:00:00Z"),
+        (("--epoch", "1577203200"), "1577203200000"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
+)
+def test_options_that_do_not_go_together(
+    aiocosid: Command, words: tuple[str, ...], remedy: str
+) -> None:
+    """Code 2 and what to give instead; half a layout is not completed by a guess."""
+    ended = aiocosid("parse", 1, *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert remedy in ended.err
+
+
 @pytest.mark.parametrize(
     "words",
     [

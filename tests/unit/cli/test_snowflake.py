@@ -55,6 +55,23 @@ def test_every_layout(aiocosid: Command, scripted: ScriptedStore, name: str) -> 
     assert LAYOUTS[name].parse(made).machine_id == 0
 
 
+def test_own_bits_and_epoch(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """`parse` with the same options reads what was made, and when."""
+    own = ("--bits", "40/2/3/8", "--unit", "10ms", "--epoch", "2026-01-01T00:00:00Z")
+    made = int(aiocosid("snowflake", *own).out)
+    [machine] = asyncio.run(scripted.memory.machines())
+    found = json.loads(aiocosid("parse", made, *own, "--format", "json").out)
+    assert (found["timestamp_ms"], found["region"], found["worker"]) == (machine.mark_ms, 0, 0)
+
+
+def test_an_epoch_that_lies_ahead(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """Refused before a machine id is leased."""
+    ended = aiocosid("snowflake", "--epoch", "2999-01-01T00:00:00Z")
+    assert (ended.code, ended.out) == (2, "")
+    assert "at or before the wall clock" in ended.err
+    assert asyncio.run(scripted.memory.machines()) == []
+
+
 def test_a_layout_that_has_ended(aiocosid: Command, scripted: ScriptedStore) -> None:
     """No id can be made any more: code 5, and what to do."""
     ended = aiocosid("snowflake", "--layout", "uid-generator")

@@ -1,0 +1,100 @@
+"""The commands that make and read Snowflake ids."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..abc import DEFAULT_NAMESPACE
+from ..machine import MachineIdLease
+from ..snowflake import SnowflakeId
+from ._layouts import OwnLayout, layout_of
+from ._options import (
+    DEFAULT_STORE,
+    DEFAULT_TIMEOUT,
+    Bits,
+    Epoch,
+    Layout,
+    MachineNamespace,
+    StoreUrl,
+    Timeout,
+    Unit,
+    Zone,
+)
+from ._output import TableFormat, TextFormat, write_json, write_list, write_table
+from ._parts import parsed
+from ._session import Session
+
+if TYPE_CHECKING:
+    from ..abc import Store
+    from ..snowflake import SnowflakeLayout
+
+__all__ = ("register",)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to the program."""
+    app.command()(parse)
+    app.command()(snowflake)
+
+
+def parse(
+    id_: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="A number, friendly text, or CosIdGenerator's text."),
+    ],
+    *,
+    layout: Layout = None,
+    bits: Bits = None,
+    unit: Unit = None,
+    epoch: Epoch = None,
+    zone: Zone = None,
+    form: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+) -> None:
+    """Show what an id says: when it was made, by which machine, and its sequence.
+
+    Any number within the bits can be read, so a wrong layout is not noticed.
+    """
+    found = parsed(id_, layout, zone, OwnLayout(bits=bits, unit=unit, epoch=epoch))
+    if form is TableFormat.JSON:
+        write_json(asdict(found))
+    else:
+        write_table(("", "value"), found.rows(), left=(0, 1))
+
+
+def snowflake(
+    *,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many ids.")] = 1,
+    store: StoreUrl = DEFAULT_STORE,
+    layout: Layout = None,
+    bits: Bits = None,
+    unit: Unit = None,
+    epoch: Epoch = None,
+    namespace: MachineNamespace = DEFAULT_NAMESPACE,
+    form: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Print Snowflake ids, made with a machine id that is leased from the store and given back.
+
+    All of them, or none.
+    """
+    chosen = layout_of(layout, OwnLayout(bits=bits, unit=unit, epoch=epoch))
+    with Session(store, timeout=timeout) as session:
+        ids = session.run(_taken, session.store, namespace, chosen, count, timeout)
+    write_list(ids, form)
+
+
+async def _taken(
+    store: Store, namespace: str, layout: SnowflakeLayout, count: int, patience: float
+) -> list[int]:
+    lease = MachineIdLease(
+        store.machine_id_distributor(namespace=namespace),
+        bits=layout.machine_bits,
+        start_timeout=patience,
+        call_timeout=patience,
+        close_timeout=patience,
+    )
+    async with SnowflakeId(lease, layout=layout, wait_timeout=patience) as generator:
+        return await generator.next_ids(count)
