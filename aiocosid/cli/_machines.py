@@ -1,4 +1,4 @@
-"""The commands about machine ids and the ids that are made with them."""
+"""The commands about machine ids."""
 
 from __future__ import annotations
 
@@ -10,39 +10,26 @@ import typer
 
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import InvalidArgumentError
-from ..machine import MachineIdLease
-from ..snowflake import SnowflakeId
 from ._exit import ExitCode, one_line, printable
 from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
     AnyMachineNamespace,
-    Layout,
     MachineNamespace,
     StoreUrl,
     Timeout,
-    Zone,
 )
-from ._output import TableFormat, TextFormat, time_text, write, write_json, write_list, write_table
-from ._parts import DEFAULT_LAYOUT, layout_of, parsed
+from ._output import TableFormat, time_text, write, write_json, write_table
 from ._session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..abc import Machine, Store
-    from ..snowflake import SnowflakeLayout
+    from ..abc import Machine
 
-__all__ = ("register",)
+__all__ = ("machines",)
 
 machines = typer.Typer(help="The machine ids of a store: who holds which.")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to the program."""
-    app.add_typer(machines, name="machines")
-    app.command()(parse)
-    app.command()(snowflake)
 
 
 @machines.command("list")
@@ -143,57 +130,3 @@ def _is_wanted(who: str, owner: Machine) -> bool:
         nl=False,
     )
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
-
-
-def parse(
-    id_: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="A number, friendly text, or CosIdGenerator's text."),
-    ],
-    *,
-    layout: Layout = DEFAULT_LAYOUT,
-    zone: Zone = None,
-    form: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
-) -> None:
-    """Show what an id says: when it was made, by which machine, and its sequence.
-
-    Any number within the bits can be read, so a wrong layout is not noticed.
-    """
-    found = parsed(id_, layout, zone)
-    if form is TableFormat.JSON:
-        write_json(asdict(found))
-    else:
-        write_table(("", "value"), found.rows(), left=(0, 1))
-
-
-def snowflake(
-    *,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many ids.")] = 1,
-    store: StoreUrl = DEFAULT_STORE,
-    layout: Layout = DEFAULT_LAYOUT,
-    namespace: MachineNamespace = DEFAULT_NAMESPACE,
-    form: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
-    timeout: Timeout = DEFAULT_TIMEOUT,
-) -> None:
-    """Print Snowflake ids, made with a machine id that is leased from the store and given back.
-
-    All of them, or none.
-    """
-    chosen = layout_of(layout)
-    with Session(store, timeout=timeout) as session:
-        ids = session.run(_taken, session.store, namespace, chosen, count, timeout)
-    write_list(ids, form)
-
-
-async def _taken(
-    store: Store, namespace: str, layout: SnowflakeLayout, count: int, patience: float
-) -> list[int]:
-    lease = MachineIdLease(
-        store.machine_id_distributor(namespace=namespace),
-        bits=layout.machine_bits,
-        start_timeout=patience,
-        call_timeout=patience,
-        close_timeout=patience,
-    )
-    async with SnowflakeId(lease, layout=layout, wait_timeout=patience) as generator:
-        return await generator.next_ids(count)

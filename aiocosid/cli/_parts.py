@@ -15,14 +15,14 @@ from ..snowflake import (
     CosIdFriendlyText,
     FriendlyText,
 )
-from ._layouts import AS_NAMED, DEFAULT_LAYOUT, OwnLayout, layout_of
+from ._layouts import AS_NAMED, OwnLayout, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..snowflake import SnowflakeLayout
 
-__all__ = ("DEFAULT_LAYOUT", "Parsed", "layout_of", "parsed")
+__all__ = ("Parsed", "parsed")
 
 TEXTS: Final = {"cosid-radix62": RADIX62, "cosid-radix36": RADIX36}
 """CosIdGenerator's, whose ids are no numbers."""
