@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
@@ -243,15 +244,22 @@ async def _tear(connection: Any) -> None:  # noqa: ANN401 - a pool's own kind
 
 
 async def _release(pool: _Pool, connection: Any) -> None:  # noqa: ANN401 - a pool's own kind
+    # Not awaited itself: cancelled, the pool would lose sight of its own task and of its error.
+    releasing = asyncio.ensure_future(pool.release(connection, timeout=_RELEASE_TIMEOUT))
+    releasing.add_done_callback(_released)
     try:
-        await pool.release(connection, timeout=_RELEASE_TIMEOUT)
-    except Exception:  # noqa: BLE001, S110 - the answer is in hand, and the pool gets rid of it
-        pass
+        await asyncio.wait((releasing,))
     except BaseException:
         # Else it would be cleaned in the background, by a task that nobody waits for.
         with suppress(InterfaceError):  # it was done already
             connection.terminate()
         raise
+
+
+def _released(releasing: asyncio.Future[None]) -> None:
+    """Hear of an error and let it be: the answer is in hand, and the pool drops the connection."""
+    if not releasing.cancelled():
+        releasing.exception()
 
 
 class _Borrowed(Executor):
