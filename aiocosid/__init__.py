@@ -21,6 +21,7 @@ from .errors import IdOverflowError as IdOverflowError
 from .errors import InvalidArgumentError as InvalidArgumentError
 from .errors import InvalidIdError as InvalidIdError
 from .errors import LayoutExpiredError as LayoutExpiredError
+from .errors import MachineBitsMismatchError as MachineBitsMismatchError
 from .errors import MachineIdInUseError as MachineIdInUseError
 from .errors import MachineIdLostError as MachineIdLostError
 from .errors import MachineIdOverflowError as MachineIdOverflowError
@@ -69,6 +70,7 @@ __all__ = (
     "InvalidArgumentError",
     "InvalidIdError",
     "LayoutExpiredError",
+    "MachineBitsMismatchError",
     "MachineIdInUseError",
     "MachineIdLease",
     "MachineIdLostError",

@@ -240,6 +240,7 @@ class IdProvider(Component):
             BusyError: the name is in use as another kind of generator, or with another layout.
             InvalidArgumentError: an argument is outside its range, or another width of machine ids
                 is in use.
+            MachineBitsMismatchError: other processes use another width in this namespace.
             MachineIdOverflowError: all machine ids are held.
             MachineIdUnavailableError: the store could not be reached.
             LayoutExpiredError: the layout has ended.

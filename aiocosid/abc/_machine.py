@@ -5,21 +5,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, MachineBitsMismatchError, MachineIdInUseError
 from ._ids import DEFAULT_NAMESPACE, check_integer, check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = (
     "DEFAULT_GUARD_INTERVAL",
     "DEFAULT_SAFE_GUARD",
     "INSTANCE_ID_WIDTH",
     "MAX_MACHINE_BITS",
+    "WIDTH_EXPECTED",
     "InstanceId",
     "Machine",
     "MachineGrant",
     "MachineIdDistributor",
+    "bits_in_use",
     "check_machine_bits",
+    "check_same_bits",
 )
 
 DEFAULT_SAFE_GUARD: Final = 300.0
@@ -36,6 +42,9 @@ INSTANCE_ID_WIDTH: Final = 100
 
 MAX_MACHINE_BITS: Final = 31
 """CosId counts machine ids in a Java ``int``."""
+
+WIDTH_EXPECTED: Final = f"a number of machine bits, 1 to {MAX_MACHINE_BITS}"
+"""What a note on the width of a namespace has to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +160,14 @@ class MachineIdDistributor(ABC):
         recycled after the safe guard duration otherwise.
 
         Args:
-            bits: width of the machine id, 1 to 31; all of a namespace use one width.
+            bits: width of the machine id, 1 to 31; all of a namespace use one width, which the
+                first call that hands an id out notes in the same step.
             now_ms: our wall clock, the first sign of life.
             latest_ms: an id that has to wait for a later floor is taken only if there is no other;
                 if it is our own, and we are not stable, it is given back then.
 
         Raises:
+            MachineBitsMismatchError: another width is noted; nothing was written.
             MachineIdOverflowError: all ``2^bits`` are held.
             InvalidArgumentError: ``bits`` is outside its range.
             StoreError: the store refuses or cannot be reached.
@@ -217,3 +228,17 @@ def check_machine_bits(bits: int) -> int:
     """
     check_integer("bits", bits, at_least=1, at_most=MAX_MACHINE_BITS)
     return 1 << bits
+
+
+def check_same_bits(namespace: str, bits: int, found: int | None, *, remedy: str = "") -> None:
+    """Raise `MachineBitsMismatchError` if another width is noted than ``bits``."""
+    if found is not None and found != bits:
+        raise MachineBitsMismatchError(namespace, bits=bits, found=found, remedy=remedy)
+
+
+def bits_in_use(namespace: str, found: int | None, holders: Iterable[str]) -> MachineIdInUseError:
+    """Return the error for a width that is to be changed while somebody holds a machine id."""
+    width = "" if found is None else f", {found} bits"
+    what = f"the width of the machine ids of namespace {namespace!r}{width},"
+    remedy = "close them, and free what dead ones hold by 'aiocosid machines revert'"
+    return MachineIdInUseError(what, holder=f"{', '.join(holders)}; {remedy}")

@@ -102,6 +102,32 @@ class Store(ABC):
         """
         raise self._has_no_machine_ids()
 
+    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
+        """Return the width of a namespace's machine ids, or None if none is noted yet.
+
+        Raises:
+            CorruptMachineStateError: the note is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        raise self._has_no_machine_ids()
+
+    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
+        """Change the width of a namespace's machine ids for good, while nobody holds one.
+
+        One atomic step, safe to repeat.  That the new layout makes no id again that the old one has
+        made is the caller's to see to.
+
+        Args:
+            namespace: the namespace.
+            bits: the new width, 1 to 31; the present one changes nothing.
+
+        Raises:
+            MachineIdInUseError: somebody holds a machine id, dead or alive; nothing was written.
+            InvalidArgumentError: ``bits`` is outside its range.
+            StoreError: the store refuses or cannot be reached.
+        """
+        raise self._has_no_machine_ids()
+
     def _has_no_machine_ids(self) -> StoreError:
         return StoreError(type(self).__name__, "this store hands out no machine ids")
 

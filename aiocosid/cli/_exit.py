@@ -17,6 +17,8 @@ from ..errors import (
     IdOverflowError,
     InvalidArgumentError,
     LayoutExpiredError,
+    MachineBitsMismatchError,
+    MachineIdInUseError,
     MissingExtraError,
     SegmentUnavailableError,
     StoreError,
@@ -76,7 +78,7 @@ def code_of(error: CosIdError) -> ExitCode:
             return ExitCode.USED_UP
         case _ if error.retryable:
             return ExitCode.UNAVAILABLE
-        case StoreError():
+        case StoreError() | MachineBitsMismatchError() | MachineIdInUseError():
             return ExitCode.REFUSED
         case SegmentUnavailableError(__cause__=CosIdError() as cause):
             return code_of(cause)

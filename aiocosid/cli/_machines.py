@@ -106,6 +106,30 @@ def revert(
     write(f"{who} is free; {printable(owner.instance_id)} held it\n")
 
 
+@machines.command()
+def bits(
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    namespace: MachineNamespace = DEFAULT_NAMESPACE,
+    change_to: Annotated[
+        int | None,
+        typer.Option("--set", metavar="N", min=1, help="The new width."),
+    ] = None,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Show how many bits the machine ids of a namespace have, or change it for good.
+
+    It is changed only while nobody holds a machine id: close all instances, and free the ids of
+    dead ones by 'machines revert'.  The new layout must make no id that the old one has made.
+    """
+    with Session(store, timeout=timeout) as session:
+        if change_to is not None:
+            session.call(session.store.set_machine_bits, namespace=namespace, bits=change_to)
+        found = session.call(session.store.machine_bits, namespace=namespace)
+    width = "no noted width" if found is None else f"{found} bits"
+    write(f"machine ids of namespace {printable(namespace)} have {width}\n")
+
+
 def _owner(session: Session, namespace: str, machine_id: int) -> Machine:
     for each in session.call(session.store.machines, namespace=namespace):
         if each.machine_id == machine_id and each.instance_id:

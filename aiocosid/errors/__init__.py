@@ -31,6 +31,7 @@ from ._snowflake import ClockTooManyBackwardsError as ClockTooManyBackwardsError
 from ._snowflake import CorruptMachineStateError as CorruptMachineStateError
 from ._snowflake import InvalidIdError as InvalidIdError
 from ._snowflake import LayoutExpiredError as LayoutExpiredError
+from ._snowflake import MachineBitsMismatchError as MachineBitsMismatchError
 from ._snowflake import MachineIdInUseError as MachineIdInUseError
 from ._snowflake import MachineIdLostError as MachineIdLostError
 from ._snowflake import MachineIdOverflowError as MachineIdOverflowError
@@ -49,6 +50,7 @@ __all__ = (
     "InvalidArgumentError",
     "InvalidIdError",
     "LayoutExpiredError",
+    "MachineBitsMismatchError",
     "MachineIdInUseError",
     "MachineIdLostError",
     "MachineIdOverflowError",

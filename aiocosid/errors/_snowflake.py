@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from ._general import CosIdError, InvalidArgumentError, StoreError
 
 __all__ = (
@@ -10,6 +12,7 @@ __all__ = (
     "CorruptMachineStateError",
     "InvalidIdError",
     "LayoutExpiredError",
+    "MachineBitsMismatchError",
     "MachineIdInUseError",
     "MachineIdLostError",
     "MachineIdOverflowError",
@@ -71,6 +74,31 @@ class ClockTooFarForwardError(CosIdError):
         self.limit = limit
 
 
+class MachineBitsMismatchError(CosIdError):
+    """The machine ids of the namespace have another width; nothing was taken or written.
+
+    Ids of two layouts under one namespace may be equal.
+
+    Attributes:
+        namespace: the namespace.
+        bits: the width that was asked for.
+        found: the width that the namespace has.
+    """
+
+    def __init__(self, namespace: str, *, bits: int, found: int, remedy: str = "") -> None:
+        remedy = remedy or (
+            f"run 'aiocosid machines bits --namespace {quote(namespace)} --set {bits}'"
+        )
+        super().__init__(
+            f"namespace {namespace!r} has machine ids of {found} bits, and {bits} were asked for; "
+            f"take a layout with {found} machine bits, or another namespace; if the width has "
+            f"changed for good, close all instances and {remedy}"
+        )
+        self.namespace = namespace
+        self.bits = bits
+        self.found = found
+
+
 class MachineIdOverflowError(CosIdError):
     """All machine ids of the namespace are held; none is ever given out twice instead.
 
@@ -110,10 +138,11 @@ class MachineIdLostError(CosIdError):
 
 
 class MachineIdInUseError(CosIdError):
-    """The machine id, or the instance id, is in use by another process or object.
+    """A machine id, or an instance id, is in use by another process or object.
 
     On this host, if the id was chosen by hand.  A lease ends with it when its id is taken away
-    again and again while it is good: somebody else runs under the same instance id.
+    again and again while it is good: somebody else runs under the same instance id.  And the width
+    of a namespace cannot be changed while somebody holds a machine id there.
 
     Attributes:
         what: what is held.
@@ -150,8 +179,8 @@ class CorruptMachineStateError(StoreError):
         place: the file, key or row that is damaged.
     """
 
-    def __init__(self, store: str, *, place: str, found: str) -> None:
-        super().__init__(
-            store, f"{place} holds {found}, not 'machine_id|timestamp_ms'; repair or remove it"
-        )
+    def __init__(
+        self, store: str, *, place: str, found: str, expected: str = "'machine_id|timestamp_ms'"
+    ) -> None:
+        super().__init__(store, f"{place} holds {found}, not {expected}; repair or remove it")
         self.place = place

@@ -15,7 +15,15 @@ from ..errors import InvalidArgumentError, StoreError, StoreUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ("STORE", "default_state_dir", "os_errors", "read_text", "remove", "write_text")
+__all__ = (
+    "STORE",
+    "create_text",
+    "default_state_dir",
+    "os_errors",
+    "read_text",
+    "remove",
+    "write_text",
+)
 
 STORE: Final = "machine state"
 """The kind of store, for error messages."""
@@ -25,6 +33,9 @@ NOT_BY_WAITING: Final = {
     *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EILSEQ),
 }
 """What the same call would meet again."""
+
+NO_LINKS: Final = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
+"""What a file system without hard links says."""
 
 MAX_TEXT: Final = 4096
 """Bytes; a state has at most 31, and a file of another kind need not be read whole."""
@@ -69,21 +80,54 @@ def write_text(path: Path, text: str) -> None:
 
     When it returns, the new text is on the disk and not only in the system's memory.
     """
-    with os_errors(path):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A dot in front: CosId takes no notice of names that are not its own.
-        descriptor, temporary = tempfile.mkstemp(prefix=".aiocosid-", dir=path.parent)
+    with os_errors(path), _written(path.parent, text) as temporary:
+        temporary.replace(path)
+
+
+def create_text(path: Path, text: str) -> bool:
+    """Make the file, whole and durable, unless it is there; tells whether it was made here.
+
+    Of several that do so at once one makes it.
+    """
+    with os_errors(path), _written(path.parent, text) as temporary:
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(path)
-        except BaseException:
-            with suppress(OSError):
-                Path(temporary).unlink()
+            _link(temporary, path, text)
+        except FileExistsError:
+            return False
+        return True
+
+
+def _link(temporary: Path, path: Path, text: str) -> None:
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
             raise
-        _sync_directory(path.parent)
+    else:
+        return
+    # A crash in the middle leaves a file that is damaged.
+    with path.open("xb") as file:
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _written(directory: Path, text: str) -> Generator[Path]:
+    """Give a new file that holds the text; at the end it is gone, and other changes are durable."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A dot in front: CosId takes no notice of names that are not its own.
+    descriptor, name = tempfile.mkstemp(prefix=".aiocosid-", dir=directory)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        yield Path(name)
+    finally:
+        with suppress(OSError):
+            Path(name).unlink()
+    _sync_directory(directory)
 
 
 def remove(path: Path) -> None:

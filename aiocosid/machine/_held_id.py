@@ -11,13 +11,14 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from .. import _fork
+from ..abc._machine import MAX_MACHINE_BITS, WIDTH_EXPECTED, check_same_bits
 from ..errors import (
     ClosedError,
     CorruptMachineStateError,
     InvalidArgumentError,
     MachineIdLostError,
 )
-from ._files import STORE, read_text, write_text
+from ._files import STORE, create_text, read_text, write_text
 from ._lock_file import LockFile
 from ._state import MachineState
 from ._storage import StateFiles, url_base64
@@ -31,6 +32,8 @@ __all__ = ("HeldId",)
 
 MAX_NAMESPACE: Final = 150
 """Bytes of a namespace in a file name of ours; a longer one is hashed."""
+
+WIDTHS: Final = {str(bits) for bits in range(1, MAX_MACHINE_BITS + 1)}
 
 
 class HeldId:
@@ -46,6 +49,7 @@ class HeldId:
 
     __slots__ = (
         "__weakref__",
+        "_bits_path",
         "_floor_ms",
         "_instance_id",
         "_lock",
@@ -66,7 +70,9 @@ class HeldId:
         self._namespace = namespace
         self._machine_id = machine_id
         self._instance_id = instance_id
-        key = f"aiocosid.{_file_name_part(namespace)}.{machine_id}"
+        of_namespace = f"aiocosid.{_file_name_part(namespace)}"
+        key = f"{of_namespace}.{machine_id}"
+        self._bits_path = directory / f"{of_namespace}.bits"
         self._lock = LockFile(directory / f"{key}.lock")
         self._mark_path = directory / f"{key}.mark"
         self._states = StateFiles(directory)
@@ -76,21 +82,25 @@ class HeldId:
         self.takings = self.leavings = 0
         _fork.watch(self)
 
-    def take(self, now_ms: int, *, leavings: int) -> int:
+    def take(self, bits: int, now_ms: int, *, leavings: int) -> int:
         """Lock the id, if it is not ours yet, and return above which time its ids have to be.
 
         Raises:
             ClosedError: it was returned or closed since it was asked for.
+            MachineBitsMismatchError: the namespace has another width; nothing was written.
             MachineIdInUseError: another object or process holds it.
             StoreError: a file cannot be read or written, or is damaged.
         """
         with self._mutex:
             if leavings != self.leavings:
                 raise ClosedError(self._label())
+            has_width = self._has_width(bits)
             if not self._lock.is_held:
                 self._lock.acquire(self._label())
                 try:
                     self._read()
+                    if not has_width:
+                        self._note_width(bits)
                     self._show(now_ms)
                 except BaseException:
                     self._lock.release()
@@ -139,6 +149,22 @@ class HeldId:
 
     def _forget(self) -> None:
         self._lock.abandon()  # in a forked child: without the mutex, which a thread may have had
+
+    def _has_width(self, bits: int) -> bool:
+        """Whether the namespace has a width in this directory: then it is this one."""
+        text = read_text(self._bits_path)
+        if text is None:
+            return False
+        if text not in WIDTHS:
+            place, found = str(self._bits_path), repr(text[:60])
+            raise CorruptMachineStateError(STORE, place=place, found=found, expected=WIDTH_EXPECTED)
+        remedy = f"remove {self._bits_path}"
+        check_same_bits(self._namespace, bits, int(text), remedy=remedy)
+        return True
+
+    def _note_width(self, bits: int) -> None:
+        if not create_text(self._bits_path, str(bits)):
+            self._has_width(bits)  # somebody else was faster
 
     def _read(self) -> None:
         self._mark_ms = self._read_mark()

@@ -100,6 +100,8 @@ class ManualMachineIdDistributor(MachineIdDistributor):
 
         Raises:
             InvalidArgumentError: the machine id does not fit the layout's bits.
+            MachineBitsMismatchError: the namespace has another width in ``state_dir``; nothing was
+                written.
             MachineIdInUseError: another object or process on this machine holds it.
             StoreError: a file cannot be read or written, or is damaged.
             ForkedError: the machine id is the parent's.
@@ -112,7 +114,7 @@ class ManualMachineIdDistributor(MachineIdDistributor):
             raise InvalidArgumentError("machine_id", self.machine_id, expected=expected)
         held = self._held
         held.takings += 1
-        floor_ms = await in_thread(partial(held.take, now_ms, leavings=held.leavings))
+        floor_ms = await in_thread(partial(held.take, bits, now_ms, leavings=held.leavings))
         self._refuse_child()
         return MachineGrant(self.machine_id, floor_ms)
 

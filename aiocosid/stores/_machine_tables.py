@@ -7,18 +7,37 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..abc import Machine
 from ..abc._ids import check_integer, check_text
-from ..abc._machine import NAME_WIDTH
-from ..errors import CorruptMachineStateError, InvalidArgumentError, SchemaMissingError
+from ..abc._machine import (
+    MAX_MACHINE_BITS,
+    NAME_WIDTH,
+    WIDTH_EXPECTED,
+    bits_in_use,
+    check_machine_bits,
+)
+from ..errors import (
+    CorruptMachineStateError,
+    InvalidArgumentError,
+    SchemaMissingError,
+    StoreUnavailableError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ._executor import Executor, Row, Value
 
-__all__ = ("MACHINE_TABLE", "MAX_MACHINE_ID", "NOTE_TABLE", "MachineDialect", "MachineTables")
+__all__ = (
+    "BITS_TABLE",
+    "MACHINE_TABLE",
+    "MAX_MACHINE_ID",
+    "NOTE_TABLE",
+    "MachineDialect",
+    "MachineTables",
+)
 
 MACHINE_TABLE: Final = "cosid_machine"
 NOTE_TABLE: Final = "aiocosid_machine"
+BITS_TABLE: Final = "aiocosid_machine_bits"
 MAX_MACHINE_ID: Final = 2**31 - 1
 SHOWN: Final = 40  # characters of a damaged value that an error repeats
 
@@ -30,6 +49,7 @@ class MachineDialect:
     Our own, ``aiocosid_machine``, holds a note on a machine id: the time mark, and of the instance
     that wrote it whether it is stable, its token, and when the *store's* clock saw it last.  What
     it says of the instance counts only while that instance holds the id: CosId writes no notes.
+    ``aiocosid_machine_bits``, ours too, holds the width of a namespace's machine ids.
 
     Each is atomic by itself.  Parameters are by name, in the order given here.
 
@@ -39,12 +59,13 @@ class MachineDialect:
         look: (namespace, instance_id, stable, limit, latest, guard) answers what may be taken, the
             best first: ``name, machine_id, instance_id, last_timestamp, rank, own``.  A number that
             was never handed out has no name and no instance.  ``own`` counts the instance's ids.
-        take: (name, holder, stamp, instance_id, now, stable, token) moves a row from its holder to
-            the instance if neither holder nor stamp has changed; answers its ``name, machine_id``
-            and the ``mark``.
-        insert: (namespace, instance_id, now, stable, token, limit, own) creates the row of the
-            lowest number that is missing, unless the instance holds more than ``own`` by now;
-            answers the same.
+        take: (name, holder, stamp, instance_id, now, stable, token, namespace, bits) moves a row
+            from its holder to the instance if neither holder nor stamp has changed, and if no other
+            width than ``bits`` is noted, which it then is; answers its ``name, machine_id`` and the
+            ``mark``.
+        insert: (namespace, instance_id, now, stable, token, limit, own, bits) creates the row of
+            the lowest number that is missing, unless the instance holds more than ``own`` by now or
+            another width is noted; answers the same.
         release: (namespace, instance_id, name, stable, limit, latest, guard) frees what else the
             instance holds and does not want, except that name.
         guard: (namespace, instance_id, machine_id, now, mark, stable, token) raises stamp and mark
@@ -57,6 +78,10 @@ class MachineDialect:
         machines: (everything, namespace) answers ``name, namespace, machine_id, instance_id,
             last_timestamp, mark, stable`` of all rows, or of one namespace's.
         free: (namespace, machine_id) takes an id from whoever holds it; answers a row.
+        bits: (namespace) answers the noted width, and a ``version`` that each `take`, `insert` and
+            `set_bits` changes.
+        set_bits: (namespace, bits, version) notes a width, if nobody has taken an id since the
+            version was read, an empty one for no note; answers a row.
     """
 
     create_tables: tuple[str, ...]
@@ -71,10 +96,12 @@ class MachineDialect:
     holders: str
     machines: str
     free: str
+    bits: str
+    set_bits: str
 
 
 class MachineTables:
-    """The two tables of one database."""
+    """The three tables of one database."""
 
     __slots__ = ("dialect", "executor")
 
@@ -119,6 +146,44 @@ class MachineTables:
         if row is None:
             expected = f"one that is held in namespace {namespace!r}"
             raise InvalidArgumentError("machine_id", machine_id, expected=expected)
+
+    async def bits(self, namespace: str) -> int | None:
+        """Return the width of a namespace's machine ids, or None if none is noted."""
+        return (await self._noted_bits(namespace))[0]
+
+    async def set_bits(self, namespace: str, bits: int) -> None:
+        """Change the width; see `aiocosid.abc.Store.set_machine_bits`."""
+        check_machine_bits(bits)
+        found, version = await self._noted_bits(namespace)
+        if found == bits:
+            return
+        # After the version: whoever takes an id from now on changes it.
+        rows = await self.fetch_rows(
+            self.dialect.holders, namespace=namespace, limit=MAX_MACHINE_ID
+        )
+        if rows:
+            raise bits_in_use(namespace, found, [str(row[0]) for row in rows])
+        row = await self.fetch_row(
+            self.dialect.set_bits, namespace=namespace, bits=bits, version=version
+        )
+        if row is None:
+            reason = f"somebody took a machine id of {namespace!r} in the meantime; try again"
+            raise StoreUnavailableError(self.executor.label, reason)
+
+    async def _noted_bits(self, namespace: str) -> tuple[int | None, str]:
+        check_text("namespace", namespace, at_most=NAME_WIDTH)
+        row = await self.fetch_row(self.dialect.bits, namespace=namespace)
+        if row is None:
+            return None, ""
+        bits, version = row
+        if type(bits) is not int or not 1 <= bits <= MAX_MACHINE_BITS:
+            raise CorruptMachineStateError(
+                self.executor.label,
+                place=f"row {namespace!r} of table {BITS_TABLE!r}",
+                found=f"{bits!r:.{SHOWN}}",
+                expected=WIDTH_EXPECTED,
+            )
+        return bits, str(version)
 
     def _machine(self, name: str, *row: Any) -> Machine:  # noqa: ANN401 - a driver's
         namespace, machine_id, instance_id, stamp, mark, stable = row

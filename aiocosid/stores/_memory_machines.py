@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..abc import MAX_ID, Machine, MachineGrant
-from ..abc._machine import check_machine_bits
+from ..abc._machine import bits_in_use, check_machine_bits, check_same_bits
 from ..errors import InvalidArgumentError, MachineIdLostError, MachineIdOverflowError
 
 if TYPE_CHECKING:
@@ -57,12 +57,16 @@ class MachinePool:
 
     Who is silent is judged by the store's monotonic clock: its users' wall clocks may be wrong, and
     are only remembered.
+
+    Attributes:
+        bits: the width of the machine ids, once one was handed out.
     """
 
-    __slots__ = ("entries", "namespace")
+    __slots__ = ("bits", "entries", "namespace")
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
+        self.bits: int | None = None
         self.entries: dict[int, Entry] = {}
 
     def distribute(
@@ -79,10 +83,12 @@ class MachinePool:
         """Take the first machine id that need not wait, else the one that has to wait least.
 
         Raises:
+            MachineBitsMismatchError: the namespace has another width.
             MachineIdOverflowError: all of that width are held.
             InvalidArgumentError: the width is outside its range.
         """
         size = check_machine_bits(bits)
+        check_same_bits(self.namespace, bits, self.bits)
         own = self._own(who)
         best: Entry | None = None
         for entry in self._candidates(own, size, silent_since=seen - safe_guard):
@@ -100,7 +106,20 @@ class MachinePool:
         best.stamp_ms = max(best.stamp_ms, now_ms)
         best.token = token
         self.entries[best.machine_id] = best
+        self.bits = bits
         return grant
+
+    def set_bits(self, bits: int) -> None:
+        """Change the width, while nobody holds a machine id.
+
+        Raises:
+            MachineIdInUseError: somebody does.
+            InvalidArgumentError: the width is outside its range.
+        """
+        check_machine_bits(bits)
+        if bits != self.bits and (holders := self._holders()):
+            raise bits_in_use(self.namespace, self.bits, holders)
+        self.bits = bits
 
     def guard(
         self,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ._machine_tables import MACHINE_TABLE, NOTE_TABLE, MachineDialect
+from ._machine_tables import BITS_TABLE, MACHINE_TABLE, NOTE_TABLE, MachineDialect
 
 __all__ = ("POSTGRES_MACHINES", "postgres_machines")
 
@@ -54,6 +54,20 @@ BEGIN
 END
 $$
 """,
+    f"""
+DO $$
+BEGIN
+    IF to_regclass('{BITS_TABLE}') IS NULL THEN
+        PERFORM pg_advisory_xact_lock(hashtext('aiocosid'));
+        CREATE TABLE IF NOT EXISTS {BITS_TABLE} (
+            namespace varchar(100) NOT NULL,
+            bits smallint NOT NULL,
+            CONSTRAINT aiocosid_machine_bits_pk PRIMARY KEY (namespace)
+        );
+    END IF;
+END
+$$
+""",
 )
 
 
@@ -74,6 +88,22 @@ _GUARDED: Final = f"""
 _REVERTED: Final = f"""
 {_OWN} AND NOT EXISTS (
     SELECT 1 FROM aiocosid_machine AS n WHERE n.name = m.name AND n.mark > $6::bigint
+)
+"""
+
+
+def _same_width(namespace: str, bits: str) -> str:
+    """Note the width, or find it noted; no row if it is another one.
+
+    It is written even if it is the same: whoever changes it finds by the version that somebody has
+    taken an id since, and whoever takes one meanwhile waits here, and then reads the new one.
+    """
+    return f"""
+width AS (
+    INSERT INTO aiocosid_machine_bits AS w (namespace, bits)
+    VALUES ({namespace}::varchar, {bits}::smallint)
+    ON CONFLICT (namespace) DO UPDATE SET bits = w.bits WHERE w.bits = excluded.bits
+    RETURNING 1
 )
 """
 
@@ -152,12 +182,13 @@ FROM (
 ORDER BY rank, floor, machine_id LIMIT 8
 """,
         take=f"""
-WITH taken AS (
+WITH {_same_width("$8", "$9")}, taken AS (
     UPDATE cosid_machine AS m SET instance_id = $4::varchar,
         last_timestamp = greatest(m.last_timestamp, $5::bigint),
         distribute_time =
             CASE m.instance_id WHEN $4::varchar THEN m.distribute_time ELSE $5::bigint END
     WHERE m.name = $1::varchar AND m.instance_id = $2::varchar AND m.last_timestamp = $3::bigint
+    AND EXISTS (SELECT 1 FROM width)
     RETURNING m.name, m.instance_id, m.machine_id::bigint
 )
 {_noted("taken", mark="-1", stable="$6", token="$7", now=now)}
@@ -166,13 +197,14 @@ WITH taken AS (
 WITH known AS (
     SELECT machine_id::bigint, instance_id FROM cosid_machine
     WHERE namespace = $1::varchar AND machine_id BETWEEN 0 AND $6::bigint
-), {_new("$6")}, made AS (
+), {_new("$6")}, {_same_width("$1", "$8")}, made AS (
     INSERT INTO cosid_machine AS m
         (name, namespace, machine_id, last_timestamp, instance_id, distribute_time, revert_time)
     SELECT {_name("new.machine_id")}, $1::varchar, new.machine_id, $3::bigint, $2::varchar,
         $3::bigint, 0
     FROM new WHERE new.machine_id IS NOT NULL
     AND (SELECT count(*) FROM known WHERE instance_id = $2::varchar) <= $7::bigint
+    AND EXISTS (SELECT 1 FROM width)
     ON CONFLICT (name) DO NOTHING
     RETURNING m.name, m.instance_id, m.machine_id::bigint
 )
@@ -226,6 +258,14 @@ FROM {known} WHERE $1::int <> 0 OR m.namespace = $2::varchar
 UPDATE cosid_machine SET instance_id = '', revert_time = {now}
 WHERE namespace = $1::varchar AND machine_id = $2::bigint AND instance_id <> ''
 RETURNING 1
+""",
+        bits="""
+SELECT bits, xmin::text FROM aiocosid_machine_bits WHERE namespace = $1::varchar
+""",
+        set_bits="""
+INSERT INTO aiocosid_machine_bits AS w (namespace, bits) VALUES ($1::varchar, $2::smallint)
+ON CONFLICT (namespace) DO UPDATE SET bits = excluded.bits WHERE w.xmin::text = $3::text
+RETURNING w.bits
 """,
     )
 

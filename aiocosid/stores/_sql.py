@@ -8,14 +8,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
 from ..abc import (
-    DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
-    DEFAULT_SAFE_GUARD,
     DEFAULT_STEP,
     MAX_ID,
     Counter,
     IdSegmentDistributor,
-    Store,
 )
 from ..errors import (
     CorruptCounterError,
@@ -27,15 +24,13 @@ from ..errors import (
 )
 from ._arguments import check_above, check_step
 from ._executor import OutOfRangeError
-from ._machine_tables import MachineTables
+from ._sql_machine_store import SqlMachineStore
 from ._watermark import HighWater
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..abc import InstanceId, Machine
     from ._executor import Executor
-    from ._sql_machines import SqlMachineIdDistributor
 
 __all__ = ("NAME_WIDTH", "TABLE", "Dialect", "SqlIdSegmentDistributor", "SqlStore")
 
@@ -204,13 +199,12 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
             await self._executor.aclose()
 
 
-class SqlStore(Store):
+class SqlStore(SqlMachineStore):
     """The tables ``cosid`` and ``cosid_machine`` of one database."""
 
     __slots__ = ("_executor",)
 
     distributor: ClassVar[type[SqlIdSegmentDistributor]]
-    machine_distributor: ClassVar[type[SqlMachineIdDistributor]]
 
     def __init__(self, executor: Executor) -> None:
         """Work on an executor."""
@@ -246,7 +240,7 @@ class SqlStore(Store):
         )
 
     async def create_schema(self) -> None:
-        """Create the tables ``cosid``, ``cosid_machine`` and ``aiocosid_machine`` if missing.
+        """Create the tables ``cosid`` and ``cosid_machine``, and our own, if they are missing.
 
         Many processes may do so at once.
 
@@ -305,51 +299,6 @@ class SqlStore(Store):
             last_max_id=_sound(self._executor, key, max_id),
             last_fetch_time=_integer(fetch_time),
         )
-
-    def machine_id_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> SqlMachineIdDistributor:
-        """Return a distributor of machine ids on this store's connections; nothing is sent yet.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return self.machine_distributor._on(
-            self._executor,
-            namespace=namespace,
-            instance_id=instance_id,
-            safe_guard=safe_guard,
-            interval=interval,
-        )
-
-    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
-        """Return the machine ids that were ever handed out, by namespace and number.
-
-        Raises:
-            CorruptMachineStateError: a row is damaged.
-            StoreError: the store refuses or cannot be reached.
-        """
-        return await self._machine_tables.machines(namespace)
-
-    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
-        """Take a machine id from its owner, who must not run any more; its mark stays.
-
-        A cancelled call may have taken effect.
-
-        Raises:
-            InvalidArgumentError: nobody holds the id, or an argument is outside its range.
-            StoreError: the store refuses or cannot be reached.
-        """
-        await self._machine_tables.free(namespace, machine_id)
-
-    @property
-    def _machine_tables(self) -> MachineTables:
-        return MachineTables(self._executor, self.machine_distributor.machine_dialect)
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.

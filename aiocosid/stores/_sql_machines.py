@@ -21,7 +21,7 @@ from ..abc import (
     MachineIdDistributor,
 )
 from ..abc._ids import check_integer
-from ..abc._machine import check_machine_bits
+from ..abc._machine import check_machine_bits, check_same_bits
 from ..errors import (
     CosIdError,
     ForkedError,
@@ -144,21 +144,22 @@ class SqlMachineIdDistributor(MachineIdDistributor):
         The best row is looked for, and then taken if it is still as it was; else again.
 
         Raises:
+            MachineBitsMismatchError: the namespace has another width; nothing was written.
             MachineIdOverflowError: all are held.
             InvalidArgumentError: an argument is outside its range; nothing was sent.
-            CorruptMachineStateError: the best row is damaged; nothing was written.
+            CorruptMachineStateError: the best row, or the width, is damaged; nothing was written.
             SchemaMissingError: a table does not exist.
             StoreAuthenticationError: the store rejects the user, the password or the rights.
             StoreUnavailableError: the store cannot be reached, is busy, or does not answer.
             ForkedError: the distributor, or the client beneath it, is the parent process's.
             WrongLoopError: the connections are in use on another event loop.
         """
-        size = check_machine_bits(bits)
+        check_machine_bits(bits)
         check_integer("now_ms", now_ms, at_least=0)
         check_integer("latest_ms", latest_ms, at_least=-1)
         with self._in_one_process():
             for attempt in range(ATTEMPTS):
-                grant = await self._attempt(size, now_ms, latest_ms, attempt)
+                grant = await self._attempt(bits, now_ms, latest_ms, attempt)
                 if grant is not None:
                     self._known_ms = grant.floor_ms
                     return grant
@@ -168,9 +169,11 @@ class SqlMachineIdDistributor(MachineIdDistributor):
         )
 
     async def _attempt(
-        self, size: int, now_ms: int, latest_ms: int, attempt: int
+        self, bits: int, now_ms: int, latest_ms: int, attempt: int
     ) -> MachineGrant | None:
         """Look, and take what is best; None if somebody else was faster."""
+        check_same_bits(self.namespace, bits, await self._tables.bits(self.namespace))
+        size = 1 << bits
         limits = {"limit": size - 1, "latest": latest_ms, "guard": self._guard_ms()}
         asked = {"namespace": self.namespace, "instance_id": self.instance_id.text}
         stable = int(self.instance_id.stable)
@@ -188,7 +191,7 @@ class SqlMachineIdDistributor(MachineIdDistributor):
         signed: dict[str, Value] = {"now": now_ms, "stable": stable, "token": self._token}
         if holder is None:
             taken = await self._tables.fetch_row(
-                self.machine_dialect.insert, **asked, **signed, limit=size - 1, own=own
+                self.machine_dialect.insert, **asked, **signed, limit=size - 1, own=own, bits=bits
             )
         else:
             taken = await self._tables.fetch_row(
@@ -198,6 +201,8 @@ class SqlMachineIdDistributor(MachineIdDistributor):
                 stamp=stamp,
                 instance_id=self.instance_id.text,
                 **signed,
+                namespace=self.namespace,
+                bits=bits,
             )
         if taken is None:
             return None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ._machine_tables import MACHINE_TABLE, NOTE_TABLE, MachineDialect
+from ._machine_tables import BITS_TABLE, MACHINE_TABLE, NOTE_TABLE, MachineDialect
 
 __all__ = ("SQLITE_MACHINES", "sqlite_machines")
 
@@ -38,6 +38,13 @@ CREATE TABLE IF NOT EXISTS {NOTE_TABLE} (
     CONSTRAINT aiocosid_machine_pk PRIMARY KEY (name)
 )
 """,
+    f"""
+CREATE TABLE IF NOT EXISTS {BITS_TABLE} (
+    namespace varchar(100) NOT NULL,
+    bits smallint NOT NULL,
+    CONSTRAINT aiocosid_machine_bits_pk PRIMARY KEY (namespace)
+)
+""",
 )
 
 _OWN: Final = """
@@ -47,6 +54,15 @@ namespace = :namespace AND instance_id = :instance_id AND machine_id = :machine_
 _TAKEN: Final = """
 name, machine_id,
     coalesce((SELECT mark FROM aiocosid_machine AS a WHERE a.name = cosid_machine.name), -1)
+"""
+
+_SAME_WIDTH: Final = """
+NOT EXISTS (SELECT 1 FROM aiocosid_machine_bits WHERE namespace = :namespace AND bits <> :bits)
+"""
+
+_WIDTH_NOTED: Final = """
+INSERT INTO aiocosid_machine_bits (namespace, bits) VALUES (:namespace, :bits)
+ON CONFLICT (namespace) DO NOTHING
 """
 
 # The lowest number that neither a row nor a row's name has; none if all are there.
@@ -115,9 +131,10 @@ ORDER BY rank, floor, machine_id LIMIT 8
 UPDATE cosid_machine SET instance_id = :instance_id,
     last_timestamp = max(last_timestamp, :now),
     distribute_time = CASE instance_id WHEN :instance_id THEN distribute_time ELSE :now END
-WHERE name = :name AND instance_id = :holder AND last_timestamp = :stamp
+WHERE name = :name AND instance_id = :holder AND last_timestamp = :stamp AND {_SAME_WIDTH}
 RETURNING {_TAKEN};
-{note("name = :name", mark="-1")}
+{note("name = :name", mark="-1")};
+{_WIDTH_NOTED}
 """,
         insert=f"""
 WITH known AS (
@@ -128,9 +145,10 @@ INSERT INTO cosid_machine
     (name, namespace, machine_id, last_timestamp, instance_id, distribute_time, revert_time)
 SELECT name, :namespace, machine_id, :now, :instance_id, :now, 0 FROM new
 WHERE machine_id IS NOT NULL
-AND (SELECT count(*) FROM known WHERE instance_id = :instance_id) <= :own
+AND (SELECT count(*) FROM known WHERE instance_id = :instance_id) <= :own AND {_SAME_WIDTH}
 RETURNING {_TAKEN};
-{note("rowid = last_insert_rowid()", mark="-1")}
+{note("rowid = last_insert_rowid()", mark="-1")};
+{_WIDTH_NOTED}
 """,
         release=f"""
 UPDATE cosid_machine SET instance_id = '', revert_time = {now}
@@ -183,6 +201,18 @@ FROM {known} WHERE :everything OR m.namespace = :namespace
 UPDATE cosid_machine SET instance_id = '', revert_time = {now}
 WHERE namespace = :namespace AND machine_id = :machine_id AND instance_id <> ''
 RETURNING 1
+""",
+        bits="""
+SELECT bits, '' FROM aiocosid_machine_bits WHERE namespace = :namespace
+""",
+        # No version: nobody else writes in between, and the statement itself looks for holders.
+        set_bits="""
+INSERT INTO aiocosid_machine_bits (namespace, bits) SELECT :namespace, :bits
+WHERE NOT EXISTS (
+    SELECT 1 FROM cosid_machine WHERE namespace = :namespace AND instance_id <> ''
+)
+ON CONFLICT (namespace) DO UPDATE SET bits = excluded.bits
+RETURNING bits
 """,
     )
 

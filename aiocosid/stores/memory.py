@@ -20,6 +20,8 @@ from ..abc import (
     MachineIdDistributor,
     Store,
 )
+from ..abc._ids import check_text
+from ..abc._machine import NAME_WIDTH
 from ..errors import ForkedError, IdOverflowError, InvalidArgumentError
 from ._arguments import check_above, check_step
 from ._memory_machines import MachinePool
@@ -177,6 +179,7 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
         """Take a machine id without a suspension; see `aiocosid.abc.MachineIdDistributor`.
 
         Raises:
+            MachineBitsMismatchError: the namespace has another width.
             MachineIdOverflowError: all ``2^bits`` are held.
             InvalidArgumentError: ``bits`` is outside its range.
             ForkedError: the machine ids are the parent's; another process goes on with them.
@@ -305,6 +308,22 @@ class MemoryStore(Store):
         """
         self._refuse_child()
         self._pools.get(namespace, MachinePool(namespace)).take_away(machine_id)
+
+    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
+        """Return the width of a namespace's machine ids, or None if none was handed out yet."""
+        return self._pools.get(namespace, MachinePool(namespace)).bits
+
+    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
+        """Change the width of a namespace's machine ids, while nobody holds one.
+
+        Raises:
+            MachineIdInUseError: somebody does.
+            InvalidArgumentError: an argument is outside its range.
+            ForkedError: the machine ids are the parent's.
+        """
+        self._refuse_child()
+        check_text("namespace", namespace, at_most=NAME_WIDTH)
+        self._pools.setdefault(namespace, MachinePool(namespace)).set_bits(bits)
 
     async def create_schema(self) -> None:
         """Do nothing: there are no tables."""

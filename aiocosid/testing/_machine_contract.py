@@ -16,6 +16,7 @@ from ._machine_kit import (
     fresh_namespace,
     refused_as_full,
     refused_as_lost,
+    refused_for_its_width,
 )
 from ._machine_times import MachineTimes
 
@@ -95,6 +96,23 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds):
             raise AssertionError(f"{bits!r} bits were answered {grant}")
         grant = await kit.take("b", bits=31)
         assert grant.machine_id == 0, f"after refusals the first id is {grant.machine_id}"
+
+    async def test_a_namespace_has_one_width(self, make_machines: MakeMachineIdDistributor) -> None:
+        """Another one is refused, and leaves nothing behind; other namespaces may differ."""
+        kit = MachineKit(make_machines)
+        for number, text in enumerate("ab"):
+            await kit.take(text, bits=1)
+            await kit.guard(text, number)
+        for text, bits in (("a", 2), ("c", 2), ("c", 31)):
+            await refused_for_its_width(kit, text, bits=bits, found=1)
+        await refused_as_full(kit, "c", bits=1)
+        for number, text in enumerate("ab"):
+            await kit.guard(text, number)
+            await kit.of(text).revert(number, last_ms=-1)
+        await refused_for_its_width(kit, "c", bits=2, found=1)
+        ids = [(await kit.take(text, bits=1)).machine_id for text in "cd"]
+        assert sorted(ids) == [0, 1], f"0 and 1 were given back; {ids} were handed out"
+        assert (await MachineKit(make_machines).take("c", bits=2)).machine_id == 0
 
     async def test_texts_may_hold_anything_but_nul(
         self, make_machines: MakeMachineIdDistributor

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.lowlevel import checkpoint
 
+from ..errors import MachineBitsMismatchError
 from ._machine_kit import MachineKit, assert_different, refused_as_full
 from ._workers import storm
 
@@ -36,6 +38,21 @@ class MachineCrowds:
                 group.start_soon(ask, f"10.0.0.1:{number}")
         assert sorted(ids.values()) == list(range(32)), f"32 instances got {sorted(ids.values())}"
         await refused_as_full(kit, "one more", bits=5)
+
+    async def test_one_of_two_widths_wins(self, make_machines: MakeMachineIdDistributor) -> None:
+        """Of those who ask an empty namespace at once only those of one width are served."""
+        kit = MachineKit(make_machines)
+        served: dict[int, list[str]] = {}
+
+        async def ask(text: str, bits: int) -> None:
+            with suppress(MachineBitsMismatchError):
+                await kit.take(text, bits=bits)
+                served.setdefault(bits, []).append(text)
+
+        async with anyio.create_task_group() as group:
+            for number in range(8):
+                group.start_soon(ask, f"10.0.0.1:{number}", 3 + number % 2)
+        assert [len(texts) for texts in served.values()] == [4], f"served, by width: {served}"
 
     async def test_concurrent_calls_of_one_instance(
         self, make_machines: MakeMachineIdDistributor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 from .._clock import SYSTEM_CLOCK
 from ..abc import InstanceId
-from ..errors import MachineIdLostError, MachineIdOverflowError
+from ..errors import MachineBitsMismatchError, MachineIdLostError, MachineIdOverflowError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,7 @@ __all__ = (
     "fresh_namespace",
     "refused_as_full",
     "refused_as_lost",
+    "refused_for_its_width",
 )
 
 SAFE_GUARD: Final = 300.0  # seconds
@@ -138,3 +139,14 @@ async def refused_as_lost(
     except MachineIdLostError as error:
         return error
     raise AssertionError(f"{text} could guard {machine_id}, which it does not hold")
+
+
+async def refused_for_its_width(kit: MachineKit, text: str, *, bits: int, found: int) -> None:
+    """Have an instance ask for another width than the one that the namespace has."""
+    try:
+        grant = await kit.take(text, bits=bits)
+    except MachineBitsMismatchError as error:
+        told = (error.namespace, error.bits, error.found)
+        assert told == (kit.namespace, bits, found), f"the error tells of {told}"
+    else:
+        raise AssertionError(f"the width is {found} bits, and with {bits} {text} is given {grant}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -9,7 +10,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from aiocosid import connect
 from aiocosid.abc import InstanceId, MachineIdDistributor, Store
+from aiocosid.errors import (
+    InvalidArgumentError,
+    MachineBitsMismatchError,
+    MachineIdInUseError,
+)
+from aiocosid.snowflake import JAVASCRIPT_SAFE_MS
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import MachineIdDistributorContract, MakeMachineIdDistributor, ManualClock
 
@@ -42,6 +50,44 @@ class TestOnOneStore(Machines):
     @pytest.fixture
     def make_machines(self, store: Store) -> MakeMachineIdDistributor:
         return store.machine_id_distributor
+
+    async def test_a_width_is_changed_while_nobody_holds_an_id(self, store: Store) -> None:
+        """Nor a dead one; whoever comes then has to have the new width."""
+        namespace = f"width{uuid.uuid4().hex[:12]}"
+        one = store.machine_id_distributor(namespace=namespace, instance_id="one")
+        assert await store.machine_bits(namespace=namespace) is None
+        await one.distribute(2, now_ms=1, latest_ms=2**53)
+        for _ in range(2):
+            await store.set_machine_bits(namespace=namespace, bits=2)
+            with pytest.raises(MachineIdInUseError, match=r"2 bits.* by one;"):
+                await store.set_machine_bits(namespace=namespace, bits=3)
+        with pytest.raises(InvalidArgumentError):
+            await store.set_machine_bits(namespace=namespace, bits=32)
+        assert await store.machine_bits(namespace=namespace) == 2
+        await one.revert(0, last_ms=1)
+        for _ in range(2):
+            await store.set_machine_bits(namespace=namespace, bits=3)
+            assert await store.machine_bits(namespace=namespace) == 3
+        with pytest.raises(MachineBitsMismatchError):
+            await one.distribute(2, now_ms=1, latest_ms=2**53)
+        assert (await one.distribute(3, now_ms=1, latest_ms=2**53)).machine_id == 0
+
+
+@pytest.mark.asyncio
+async def test_two_providers_with_two_layouts(backend: Backend, store: Store) -> None:
+    """The second is refused when it opens, with the way out, and holds no machine id."""
+    namespace = f"two{uuid.uuid4().hex[:12]}"
+    async with (
+        connect(backend.url, namespace=namespace) as one,
+        connect(backend.url, namespace=namespace) as two,
+    ):
+        first = await one.snowflake()
+        with pytest.raises(MachineBitsMismatchError) as caught:
+            await two.snowflake(layout=JAVASCRIPT_SAFE_MS)
+        assert (caught.value.bits, caught.value.found) == (3, 10)
+        assert f"aiocosid machines bits --namespace {namespace} --set 3" in str(caught.value)
+        assert len(await store.machines(namespace=namespace)) == 1
+        assert await first.next_id() > 0
 
 
 @pytest.mark.asyncio

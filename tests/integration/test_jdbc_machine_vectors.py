@@ -285,7 +285,7 @@ class Replay:
 
     async def put(self, rows: list[Row], now: int) -> None:
         """Write the table as CosId has left it, our notes on stable owners, and the clock."""
-        await self.raw.execute("TRUNCATE cosid_machine, aiocosid_machine")
+        await self.raw.execute("TRUNCATE cosid_machine, aiocosid_machine, aiocosid_machine_bits")
         await self.raw.executemany(
             f"INSERT INTO cosid_machine ({', '.join(MACHINE_COLUMNS)}) "
             "VALUES ($1, $2, $3, $4, $5, $6, $7)",

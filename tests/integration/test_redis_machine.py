@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.integration]
 T = 1_700_000_000_000  # some time in the past, in ms
 FAR = 2**62  # no floor is too late
 BOTH = ["valkey", "redis_server"]
-ALL = ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen")
+ALL = ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits")
 
 
 @pytest.fixture(params=BOTH)
@@ -188,6 +188,7 @@ class TestOrder:
         with pytest.raises(MachineIdOverflowError):
             await instances.take("c", 1)
         assert keys.pool == {"2": str(T)}
+        keys.server.call("DEL", keys("bits"))
         assert (await instances.take("c", 2)).machine_id == 2
 
     @pytest.mark.parametrize("stable", [False, True])
@@ -546,6 +547,21 @@ class TestDamage:
                 await call
             assert caught.value.place == keys(suffix)
         assert keys.dump() == before
+
+    @pytest.mark.parametrize("value", ["", "0", "32", "1e1", " 1"])
+    async def test_damaged_width(self, instances: Instances, keys: Keys, value: str) -> None:
+        """It is named, not guessed, and nothing is written."""
+        keys.server.call("SET", keys("bits"), value)
+        store = instances.store
+        for call in (
+            instances.take("a"),
+            store.machine_bits(namespace=keys.namespace),
+            store.set_machine_bits(namespace=keys.namespace, bits=1),
+        ):
+            with pytest.raises(CorruptMachineStateError, match="1 to 31") as caught:
+                await call
+            assert caught.value.place == keys("bits")
+        assert keys.entries == {}
 
     async def test_adder_as_cosid_begins(self, instances: Instances, keys: Keys) -> None:
         """It writes -1 before it counts."""

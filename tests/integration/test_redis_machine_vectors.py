@@ -36,7 +36,7 @@ FOLDER = Path(__file__).parents[1] / "vectors"
 MACHINE = json.loads((FOLDER / "redis_machine.json").read_text(encoding="utf-8"))
 SCRIPTS = json.loads((FOLDER / "redis_scripts.json").read_text(encoding="utf-8"))
 
-OURS = (":mark", ":stable", ":token", ":seen")  # the keys of which CosId knows nothing
+OURS = (":mark", ":stable", ":token", ":seen", ":bits")  # the keys of which CosId knows nothing
 
 FAR = 2**62  # no floor is too late
 
@@ -99,8 +99,10 @@ def plain(theirs: State) -> State:
 
 
 def put(server: ValkeyServer, theirs: State) -> None:
-    """Write CosId's keys as they were; ours stay."""
-    for key in state(server):
+    """Write CosId's keys as they were; ours stay but for the width, of which CosId takes any."""
+    widths = server.call("KEYS", "*:bits")
+    assert isinstance(widths, list)
+    for key in (*state(server), *map(str, widths)):
         server.call("DEL", key)
     for key, each in theirs.items():
         if each["type"] == "string":

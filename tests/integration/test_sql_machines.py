@@ -17,6 +17,7 @@ from aiocosid.abc import InstanceId, MachineGrant
 from aiocosid.errors import (
     CorruptMachineStateError,
     InvalidArgumentError,
+    MachineBitsMismatchError,
     MachineIdLostError,
     MachineIdOverflowError,
     SchemaMissingError,
@@ -590,6 +591,53 @@ class TestStore:
             await each.aclose()
 
 
+class TestWidth:
+    """Who changes it, and who takes an id meanwhile."""
+
+    async def test_a_change_that_somebody_overtakes(
+        self, fleet: Fleet, store: SqliteStore | PostgresStore
+    ) -> None:
+        """Nobody held an id when it looked, and somebody does when it writes."""
+        await fleet.take_and_return(1)
+        executor = store._executor
+
+        async def take(statement: str) -> None:
+            if statement == store.machine_distributor.machine_dialect.holders:
+                await fleet.take(1)
+
+        store._executor = Tapped(executor, after=take)
+        with pytest.raises(StoreUnavailableError, match="in the meantime"):
+            await store.set_machine_bits(namespace="dev", bits=3)
+        store._executor = executor
+        assert await store.machine_bits(namespace="dev") == 2
+        await fleet(1).guard(0, now_ms=T0, mark_ms=-1)
+
+    @pytest.mark.parametrize("returned", [0, 1])
+    async def test_a_change_that_overtakes_somebody(
+        self, fleet: Fleet, store: SqliteStore | PostgresStore, tables: Tables, returned: int
+    ) -> None:
+        """The width was right when it looked, and is not when it takes."""
+        await fleet.take_and_return(returned)
+        dialect = store.machine_distributor.machine_dialect
+        one = fleet.make(7)
+
+        async def change(statement: str) -> None:
+            if statement in {dialect.take, dialect.insert}:
+                await store.set_machine_bits(namespace="dev", bits=3)
+
+        Tapped.on(one, before=change)
+        with pytest.raises(MachineBitsMismatchError):
+            await one.distribute(2, now_ms=T0, latest_ms=FAR)
+        assert {row["instance_id"] for row in tables.rows()} <= {""}
+
+    @pytest.mark.parametrize("value", [0, 32])
+    async def test_a_damaged_one(self, fleet: Fleet, tables: Tables, value: int) -> None:
+        tables.execute(f"insert into aiocosid_machine_bits values ('dev', {value})")
+        with pytest.raises(CorruptMachineStateError, match="1 to 31") as caught:
+            await fleet.take(0)
+        assert "'dev' of table 'aiocosid_machine_bits'" in caught.value.place
+
+
 class TestArguments:
     """Refused before anything is sent."""
 
@@ -627,7 +675,9 @@ class TestArguments:
 class TestPostgres:
     """What only a server has."""
 
-    @pytest.mark.parametrize("table", ["cosid_machine", "aiocosid_machine"])
+    @pytest.mark.parametrize(
+        "table", ["cosid_machine", "aiocosid_machine", "aiocosid_machine_bits"]
+    )
     async def test_a_missing_table_is_named(
         self, postgres: PostgresServer, postgres_database: str, table: str
     ) -> None:

@@ -18,7 +18,7 @@ from ...abc import (
     MachineIdDistributor,
 )
 from ...abc._ids import check_integer, check_text
-from ...abc._machine import NAME_WIDTH, check_machine_bits
+from ...abc._machine import NAME_WIDTH, bits_in_use, check_machine_bits, check_same_bits
 from ...errors import (
     ForkedError,
     InvalidArgumentError,
@@ -27,13 +27,23 @@ from ...errors import (
 )
 from ._errors import STORE, translated
 from ._link import BorrowedLink, Link, OwnedLink
-from ._machine_scripts import DISTRIBUTE, GUARD, LIST, PREFIX, REVERT, MachineKeys, ask, text_of
+from ._machine_scripts import (
+    BITS,
+    DISTRIBUTE,
+    GUARD,
+    LIST,
+    PREFIX,
+    REVERT,
+    MachineKeys,
+    ask,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from ._link import RedisClient
     from ._scripts import Script
 
-__all__ = ("RedisMachineIdDistributor", "machines", "revert_machine")
+__all__ = ("RedisMachineIdDistributor", "machine_bits", "machines", "revert_machine")
 
 MAX_MS: Final = 2**53 - 1  # what a number of Lua holds exactly
 MAX_MACHINE_ID: Final = 2**31 - 1
@@ -46,7 +56,7 @@ class RedisMachineIdDistributor(MachineIdDistributor):
     """The machine ids of one namespace on Redis or Valkey, under CosId's own keys.
 
     ``cosid:{<namespace>}:itc_idx``, ``:adder`` and ``:revert`` are CosId's; beside them lie
-    ``:mark``, ``:stable``, ``:token`` and ``:seen``, of which CosId knows nothing.
+    ``:mark``, ``:stable``, ``:token``, ``:seen`` and ``:bits``, of which CosId knows nothing.
 
     Runs on asyncio.  Each call is one script, which may be applied twice by a driver that resends.
 
@@ -132,6 +142,7 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         """Take a machine id; see `aiocosid.abc.MachineIdDistributor.distribute`.
 
         Raises:
+            MachineBitsMismatchError: the namespace has another width; nothing was written.
             MachineIdOverflowError: all are held.
             InvalidArgumentError: an argument is outside its range; nothing was sent.
             CorruptMachineStateError: an entry is damaged; nothing was written.
@@ -146,6 +157,8 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         stable = int(self.instance_id.stable)
         facts = (stable, size - 1, now_ms, latest_ms, guard, self._token)
         found, answer = await self._ask(DISTRIBUTE, *facts)
+        if found == "width":
+            check_same_bits(self.namespace, bits, int(answer[0]))
         if found == "full":
             raise MachineIdOverflowError(self.namespace, size=size, holders=tuple(answer))
         machine_id, floor_ms = (int(each) for each in answer)
@@ -280,3 +293,24 @@ async def revert_machine(link: Link, namespace: str, machine_id: int) -> None:
         raise InvalidArgumentError("machine_id", machine_id, expected=expected)
     for holder in holders:
         await ask(link, REVERT, MachineKeys(namespace), holder.encode(), machine_id, -1, 0, b"")
+
+
+async def machine_bits(link: Link, namespace: str, *, change_to: int | None = None) -> int | None:
+    """Return the width that is noted, None if there is none; change it first if that is asked for.
+
+    Raises:
+        MachineIdInUseError: it is to be changed, and somebody holds a machine id.
+        InvalidArgumentError: an argument is outside its range.
+        CorruptMachineStateError: the note is damaged; nothing was written.
+        StoreError: the server refuses or cannot be reached.
+    """
+    check_text("namespace", namespace, at_most=NAME_WIDTH)
+    if change_to is not None:
+        check_machine_bits(change_to)
+    wanted = b"" if change_to is None else change_to
+    found, answer = await ask(link, BITS, MachineKeys(namespace), wanted)
+    noted, *holders = answer
+    bits = int(noted) if noted else None
+    if found == "held":
+        raise bits_in_use(namespace, bits, holders)
+    return bits

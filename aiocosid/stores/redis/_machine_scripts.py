@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from ...abc._machine import WIDTH_EXPECTED
 from ...errors import CorruptMachineStateError
 from ._errors import STORE, translated
 from ._scripts import Script
@@ -15,12 +16,22 @@ from ._scripts import Script
 if TYPE_CHECKING:
     from ._link import Link
 
-__all__ = ("DISTRIBUTE", "GUARD", "LIST", "PREFIX", "REVERT", "MachineKeys", "ask", "text_of")
+__all__ = (
+    "BITS",
+    "DISTRIBUTE",
+    "GUARD",
+    "LIST",
+    "PREFIX",
+    "REVERT",
+    "MachineKeys",
+    "ask",
+    "text_of",
+)
 
 PREFIX: Final = "cosid:{"
 
 # In the order of the scripts' KEYS.
-_SUFFIXES: Final = ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen")
+_SUFFIXES: Final = ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits")
 
 
 def _script(name: str) -> Script:
@@ -33,6 +44,7 @@ DISTRIBUTE: Final = _script("distribute")
 GUARD: Final = _script("guard")
 REVERT: Final = _script("revert")
 LIST: Final = _script("list")
+BITS: Final = _script("bits")
 
 
 class MachineKeys:
@@ -71,9 +83,10 @@ async def ask(
         found, *facts = await link.call(run)
     if found == "damaged":
         key, field, value = facts
-        raise CorruptMachineStateError(
-            STORE, place=f"{key}[{field}]" if field else key, found=repr(value)
-        )
+        place, named = f"{key}[{field}]" if field else key, {}
+        if key == keys.names[-1].decode():
+            named = {"expected": WIDTH_EXPECTED}
+        raise CorruptMachineStateError(STORE, place=place, found=repr(value), **named)
     return found, facts
 
 

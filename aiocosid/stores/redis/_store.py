@@ -17,7 +17,7 @@ from ...abc import (
 from .._arguments import check_above
 from ._errors import translated
 from ._link import BorrowedLink, OwnedLink
-from ._machine import RedisMachineIdDistributor, machines, revert_machine
+from ._machine import RedisMachineIdDistributor, machine_bits, machines, revert_machine
 from ._scripts import RAISE
 from ._segment import RedisIdSegmentDistributor
 
@@ -138,6 +138,31 @@ class RedisStore(Store):
             ForkedError: the connections are the parent's.
         """
         await revert_machine(self._link, namespace, machine_id)
+
+    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
+        """Return the width of a namespace's machine ids, or None if none is noted yet.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: the note is damaged.
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        return await machine_bits(self._link, namespace)
+
+    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
+        """Change the width of a namespace's machine ids, while nobody holds one.
+
+        A cancelled call may have taken effect.
+
+        Raises:
+            MachineIdInUseError: somebody does; nothing was written.
+            InvalidArgumentError: an argument is outside its range.
+            CorruptMachineStateError: the note is damaged; nothing was written.
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        await machine_bits(self._link, namespace, change_to=bits)
 
     async def create_schema(self) -> None:
         """Do nothing: there are no tables."""

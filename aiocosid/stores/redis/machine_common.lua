@@ -8,17 +8,19 @@
 --       5 stables  hash, ours: machine id -> its owner, who said that it is stable
 --       6 tokens   hash, ours: machine id -> token of the process that was handed it out last
 --       7 seen     hash, ours: machine id -> last sign of life in ms, by the server's clock
+--       8 width    string, ours: how many bits all machine ids of the namespace have
 --
 -- Reply of all: {'damaged', key, field, value} where something is no state of a machine id; nothing
 -- was written.  Numbers are answered as text.
-local entries, adder, pool, marks, stables, tokens, seen = unpack(KEYS)
+local entries, adder, pool, marks, stables, tokens, seen, width = unpack(KEYS)
 
 -- TIME makes what is written after it unpredictable: old servers have to be told to replicate that.
 pcall(redis.replicate_commands)
 
 for position, key in ipairs(KEYS) do
   local kind = redis.call('TYPE', key).ok
-  if kind ~= 'none' and kind ~= (position == 2 and 'string' or 'hash') then
+  local is_text = position == 2 or position == 8
+  if kind ~= 'none' and kind ~= (is_text and 'string' or 'hash') then
     return {'damaged', key, '', 'a ' .. kind}
   end
 end
@@ -46,6 +48,15 @@ local function read_entry(instance, value)
   if id and exact(id) and exact(stamp) then return tonumber(id), tonumber(stamp) end
   damage = damage or {'damaged', entries, instance, value}
   return -1, -1
+end
+
+-- How many bits the machine ids have, nil if none was handed out by one of us yet.
+local function read_width()
+  local value = redis.call('GET', width)
+  if not value then return nil end
+  local bits = value:find('^[1-9]%d?$') and tonumber(value) or 32
+  if bits > 31 then damage = damage or {'damaged', width, '', value} end
+  return bits
 end
 
 -- What a hash says of a machine id, -1 if nothing.

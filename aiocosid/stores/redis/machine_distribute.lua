@@ -8,11 +8,17 @@
 --       8 the server's clock in ms instead of TIME, for tests
 -- Reply {'taken', machine id, floor in ms: the highest of stamp and mark, -1 if there is neither}
 --       or {'full', up to five of those who hold one}
+--       or {'width', how many bits the namespace's machine ids have instead}; nothing was written
 local instance, is_stable, token = ARGV[1], ARGV[2] == '1', ARGV[7]
 local max_id, now, latest = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 
 -- Changes nothing, but a replica refuses it: what it knows may be old.
 redis.call('HDEL', tokens, '')
+
+local bits, has_bits = 0, read_width()
+while 2 ^ bits <= max_id do bits = bits + 1 end
+if damage then return damage end
+if has_bits and has_bits ~= bits then return {'width', text(has_bits)} end
 
 local clock = clock_of(ARGV[8])
 local expires = ARGV[6] == '' and -1 or clock - tonumber(ARGV[6])
@@ -31,6 +37,7 @@ end
 
 local function take()
   local id = text(best.id)
+  if not has_bits then redis.call('SET', width, text(bits)) end
   redis.call('HSET', entries, instance, id .. '|' .. text(math.max(best.stamp, now)))
   redis.call('HSET', tokens, id, token)
   redis.call('HSET', seen, id, text(clock))

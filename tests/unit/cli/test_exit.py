@@ -33,6 +33,8 @@ STORE_ERRORS = {
     errors.MachineIdUnavailableError("a", waited=5.0): 3,
     errors.ClockTooManyBackwardsError(backwards=3.0, threshold=2.0): 3,
     errors.CorruptMachineStateError("redis", place="cosid:{a}:itc_idx", found="'x'"): 4,
+    errors.MachineBitsMismatchError("a", bits=8, found=10): 4,
+    errors.MachineIdInUseError("the width", holder="b"): 4,
     errors.LayoutExpiredError("a", last_instant="2024-11-20T13:24:15Z", remedy="take b"): 5,
 }
 # What only the misuse of an object in Python leads to.
@@ -41,7 +43,7 @@ MISUSE = {
     "WrongLoopError",
 }
 # What only settings lead to that no command uses.
-SETTINGS = {"ClockTooFarForwardError", "MachineIdInUseError", "MachineIdLostError"}
+SETTINGS = {"ClockTooFarForwardError", "MachineIdLostError"}
 
 
 def test_every_error_has_been_thought_of() -> None:

@@ -1,7 +1,8 @@
-"""``machines list`` and ``machines revert``."""
+"""``machines list``, ``machines revert`` and ``machines bits``."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from io import StringIO
 
@@ -9,6 +10,7 @@ import pytest
 
 from aiocosid.abc import Machine
 from aiocosid.errors import CorruptMachineStateError
+from aiocosid.stores.memory import MemoryMachineIdDistributor
 from tests.command import Command
 
 from ._doubles import ScriptedStore
@@ -153,3 +155,30 @@ def test_revert_of_an_id_that_nobody_holds(
     ended = aiocosid("machines", "revert", machine_id, "--namespace", "shop", "--yes")
     assert (ended.code, ended.out, scripted.reverted) == (2, "", [])
     assert ended.err.startswith("aiocosid: error: ")
+
+
+def test_bits(aiocosid: Command, namespace: str) -> None:
+    """They are noted by the first lease, and changed by --set alone, while nobody holds an id."""
+    of = ("--store", "memory:", "--namespace", namespace)
+    told = f"machine ids of namespace {namespace} have"
+    assert aiocosid("machines", "bits", *of).out == f"{told} no noted width\n"
+    assert aiocosid("snowflake", *of).code == 0
+    assert aiocosid("machines", "bits", *of).out == f"{told} 10 bits\n"
+    refused = aiocosid("snowflake", *of, "--layout", "javascript-safe-ms")
+    assert (refused.code, refused.out) == (4, "")
+    way_out = f"machines bits --namespace {namespace} --set 3"
+    assert way_out in refused.err
+    assert aiocosid(*way_out.split(), "--store", "memory:").out == f"{told} 3 bits\n"
+    assert aiocosid("snowflake", *of, "--layout", "javascript-safe-ms").code == 0
+
+
+def test_bits_while_somebody_holds_an_id(aiocosid: Command, namespace: str) -> None:
+    """It says who, and how to free what a dead one holds; nothing is changed."""
+    of = ("--store", "memory:", "--namespace", namespace)
+    held = MemoryMachineIdDistributor(namespace=namespace, instance_id="web-3")
+    asyncio.run(held.distribute(10, now_ms=1, latest_ms=1))
+    refused = aiocosid("machines", "bits", *of, "--set", 3)
+    assert (refused.code, refused.out) == (4, "")
+    assert "10 bits, is in use by web-3; close them" in refused.err
+    assert aiocosid("machines", "bits", *of).out.endswith("have 10 bits\n")
+    assert aiocosid("machines", "bits", *of, "--set", 32).code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from math import inf
 from pathlib import Path
@@ -16,6 +17,7 @@ from aiocosid.errors import (
     ClosedError,
     CorruptMachineStateError,
     InvalidArgumentError,
+    MachineBitsMismatchError,
     MachineIdInUseError,
     MachineIdLostError,
     StoreError,
@@ -245,7 +247,9 @@ async def test_an_instance_that_is_not_stable_keeps_none(tmp_path: Path) -> None
     await take(distributor)
     await distributor.guard(7, now_ms=NOW, mark_ms=MARK)
     await distributor.aclose()
-    assert names(tmp_path) == {"aiocosid.Y29zaWQ.7.lock", "aiocosid.Y29zaWQ.7.mark"}
+    assert names(tmp_path) == {
+        *("aiocosid.Y29zaWQ.7.lock", "aiocosid.Y29zaWQ.7.mark", "aiocosid.Y29zaWQ.bits")
+    }
 
 
 @pytest.mark.parametrize("namespace", ["n/s", "../x", "命" * 91, "-:/{} \n", "n" * 91])
@@ -257,7 +261,52 @@ async def test_a_namespace_of_any_characters(tmp_path: Path, namespace: str) -> 
     with pytest.raises(MachineIdInUseError):
         await take(manual(tmp_path, namespace=namespace))
     await first.aclose()
-    assert len(names(tmp_path)) == 2
+    assert len(names(tmp_path)) == 3
+
+
+async def test_a_namespace_has_one_width(tmp_path: Path) -> None:
+    """In one directory; another one is refused before anything is locked or written."""
+    first = manual(tmp_path)
+    await take(first)
+    await first.aclose()
+    before = names(tmp_path)
+    for each in (manual(tmp_path, 8), first):
+        with pytest.raises(MachineBitsMismatchError, match=r"remove .*Y29zaWQ\.bits") as caught:
+            await take(each, 12)
+        assert (caught.value.namespace, caught.value.bits, caught.value.found) == ("cosid", 12, 10)
+    assert names(tmp_path) == before
+    for fits, bits in ((manual(tmp_path, 8), 10), (manual(tmp_path, 8, namespace="other"), 12)):
+        assert await take(fits, bits) == (8, -1)
+        await fits.aclose()
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+async def test_of_two_widths_at_once_one_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_links: bool
+) -> None:
+    """Also on a file system without hard links; who comes second lets go of its lock."""
+    link = os.link
+
+    def late(source: Path, target: Path) -> None:
+        target.write_text("10")  # somebody else was faster
+        if not has_links:
+            raise OSError(errno.EPERM, "no links here")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", late)
+    second = manual(tmp_path)
+    with pytest.raises(MachineBitsMismatchError):
+        await take(second, 12)
+    assert await take(manual(tmp_path)) == (7, -1)
+
+
+@pytest.mark.parametrize("damage", ["", "0", "32", "10\n", "ten"])
+async def test_a_damaged_width_is_named(tmp_path: Path, damage: str) -> None:
+    """No width is guessed."""
+    (tmp_path / "aiocosid.Y29zaWQ.bits").write_text(damage)
+    with pytest.raises(CorruptMachineStateError, match="1 to 31") as caught:
+        await take(manual(tmp_path))
+    assert caught.value.place == str(tmp_path / "aiocosid.Y29zaWQ.bits")
 
 
 async def test_workers_of_one_host(tmp_path: Path) -> None:
@@ -312,7 +361,7 @@ async def test_closed_while_it_is_taken(tmp_path: Path) -> None:
     leavings = held.leavings
     await distributor.aclose()
     with pytest.raises(ClosedError):
-        held.take(NOW, leavings=leavings)
+        held.take(10, NOW, leavings=leavings)
     other = manual(tmp_path)
     assert await take(other) == (7, -1)
     await other.aclose()

@@ -78,6 +78,22 @@ class TakesAnyWidth(Sound):
         return await super().distribute(min(max(int(bits), 1), 31), **times)
 
 
+class ForgetsWidths(Sound):
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        self._pool.bits = None
+        return await super().distribute(bits, **times)
+
+
+class NotesWidthsLate(Sound):
+    """Looks at the width, and takes an id a moment later."""
+
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        found = self._pool.bits
+        await checkpoint()
+        self._pool.bits = found
+        return await super().distribute(bits, **times)
+
+
 class NewFirst(Sound):
     async def distribute(self, bits: int, **times: Any) -> MachineGrant:
         returned = [each for each in self.entries.values() if not each.holder]
@@ -315,6 +331,8 @@ CASES: list[tuple[type[Sound], str, str]] = [
     (Misnamed, "test_it_describes_itself", "described as"),
     (Unchecked, "test_a_bad_description_is_refused", "an empty namespace"),
     (TakesAnyWidth, "test_a_width_outside_1_to_31_is_refused", "0 bits were answered"),
+    (ForgetsWidths, "test_a_namespace_has_one_width", "with 2 a is given"),
+    (NotesWidthsLate, "test_one_of_two_widths_wins", "by width"),
     (PlainTexts, "test_texts_may_hold_anything_but_nul", "more than one instance"),
     (OneNamespace, "test_texts_may_hold_anything_but_nul", "is not apart"),
     (OneNamespace, "test_other_namespaces_are_apart", ""),
