@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -63,6 +64,7 @@ class Link(MachineIdDistributor):
         self.refused = ""
         self.is_silent = False
         self.held: anyio.Event | None = None
+        self.returns: list[Callable[[], None]] | None = None  # kept back
         self.calls: list[str] = []
 
     def cut(self) -> None:
@@ -89,7 +91,15 @@ class Link(MachineIdDistributor):
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         self._pass("revert")
-        await self.inner.revert(machine_id, last_ms=last_ms)
+        if self.held is not None:
+            await self.held.wait()
+        if self.returns is None:
+            await self.inner.revert(machine_id, last_ms=last_ms)
+        else:  # as it was sent
+            known_ms, revert = self.inner._known_ms, self.inner._pool.revert
+            who = self.inner.instance_id
+            late = partial(revert, who, machine_id, last_ms=last_ms, known_ms=known_ms)
+            self.returns.append(late)
 
     def _pass(self, call: str) -> None:
         self.calls.append(call)
@@ -379,6 +389,49 @@ async def test_an_opening_that_asyncio_cancels_gives_its_id_back(clock: ManualCl
     assert link.calls == ["distribute", "guard", "revert"]
     assert [machine.instance_id for machine in await store.machines()] == [""]
     assert tasks() == []
+
+
+async def test_a_return_that_arrives_late_takes_nothing_from_the_next_life(
+    clock: ManualClock,
+) -> None:
+    """Although the clock was set back, and the next life's mark is not ahead of the first's."""
+    store = store_of(clock)
+    link = Link(store, InstanceId("pod-0", stable=True))
+    lease = MachineIdLease(link, clock=clock)
+    await lease.__aenter__()
+    link.returns = []
+    await lease.aclose()
+    clock.step_wall_ms(-1000)
+    async with anyio.create_task_group() as group:
+        opening = Call(group, lease.__aenter__)
+        await clock.advance(100)
+        assert opening.error is None
+        for late in link.returns:
+            late()
+        (machine,) = await store.machines()
+        assert machine.mark_ms >= lease.limit_ms()
+        await lease.aclose()
+
+
+async def test_a_lease_waits_until_its_distributor_was_given_back(clock: ManualClock) -> None:
+    """Another lease that is closing still returns an id, and would return the new one."""
+    store = store_of(clock)
+    link = Link(store)
+    first, second = MachineIdLease(link, clock=clock), MachineIdLease(link, clock=clock)
+    await first.__aenter__()
+    link.held = anyio.Event()
+    async with anyio.create_task_group() as group:
+        closing = Call(group, first.aclose)
+        await settle()
+        opening = Call(group, second.__aenter__)
+        await settle()
+        assert link.calls == ["distribute", "guard", "revert"]
+        link.held.set()
+        await clock.advance(0.1)
+        assert (closing.error, opening.error) == (None, None)
+        assert link.calls == ["distribute", "guard", "revert", "distribute", "guard"]
+        assert [machine.instance_id for machine in await store.machines()] == ["one"]
+        await second.aclose()
 
 
 async def test_who_joins_an_opening_that_fails_is_told_why(clock: ManualClock) -> None:
