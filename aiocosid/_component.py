@@ -9,6 +9,7 @@ uses the caller's task.
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,7 +29,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
     from types import TracebackType
 
     from anyio.abc import TaskGroup, TaskStatus
@@ -160,6 +161,7 @@ class Component:
         "_loop",
         "_owns_root",
         "_root",
+        "_timers",
         "_unusable",
     )
 
@@ -176,6 +178,7 @@ class Component:
         self._loop: object = None
         self._find_loop: Callable[[], object | None] = no_loop
         self._born = _fork.generation
+        self._timers: list[anyio.CancelScope] | None = None  # what is slept in, if anything is
         self._unusable: CosIdError | None = NotOpenError(self._label())
 
     # What a subclass fills in.
@@ -301,13 +304,14 @@ class Component:
         await self._end_earlier_life()
         self._claim()
         self._owns_root = root is None
-        self._root = root or Root(lambda: (self,))
+        mine = self._root = root or Root(lambda: (self,))
         try:
             if root is None:
-                await self._root.start(f"aiocosid {self._label()}")
+                await mine.start(f"aiocosid {self._label()}")
             await self._start()
         except BaseException:
-            if self._closing is None:  # else somebody closes it, and need not be waited for
+            # Else somebody closes it, and need not be waited for, or has even opened it anew.
+            if self._closing is None and self._root is mine:
                 await self.aclose()
             raise
 
@@ -342,9 +346,41 @@ class Component:
             self._unusable = reason
             self._stop(reason)
 
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep until then, until woken, or until it is closed."""
+        if self._unusable is None:
+            with self._woken():
+                await self._clock.sleep(max(0.0, seconds))
+
+    @contextmanager
+    def _woken(self) -> Generator[anyio.CancelScope]:
+        """Return a scope that `_wake` ends, as closing does."""
+        with anyio.CancelScope() as scope:
+            timers = self._timers = self._timers or []
+            timers.append(scope)
+            try:
+                yield scope
+            finally:
+                timers.remove(scope)
+                if not timers and self._timers is timers:
+                    self._timers = None  # an idle component is to be small
+
+    def _wake(self) -> None:
+        """End all sleeps."""
+        for timer in tuple(self._timers or ()):
+            timer.cancel()
+
     def _has_ended(self) -> bool:
         """Tell whether it was closed, or has ended, perhaps while the caller was suspended."""
         return self._unusable is not None
+
+    def _check_process(self, begun_in: int) -> None:
+        """Raise if the calling coroutine was suspended in one process and goes on in its child.
+
+        Not by when the component was opened: the child may have opened it anew meanwhile.
+        """
+        if begun_in != _fork.generation:
+            raise ForkedError(self._label())
 
     def _check_usable(self) -> None:
         """Raise unless it is open, in the right process and on the right loop."""

@@ -18,14 +18,14 @@ class Waiter:
 
     Attributes:
         n: how many ids it wants; 0 waits until there is any, and takes none.
-        since: how many fetches had been sent when it lined up.
+        since: when it lined up: how many fetches had been sent, or the clock's seconds.
         pieces: its ids, once it is served.
         error: why it gets none.
     """
 
     __slots__ = ("_wake", "error", "n", "pieces", "since")
 
-    def __init__(self, n: int, wake: Callable[[], object], since: int = 0) -> None:
+    def __init__(self, n: int, wake: Callable[[], object], since: float = 0) -> None:
         self.n = n
         self.since = since
         self.pieces: list[range] | None = None
@@ -93,6 +93,10 @@ class WaiterQueue(deque[Waiter]):
     def fail(self, make_error: Callable[[], CosIdError]) -> None:
         """Fail every caller, each with an error of its own."""
         while self:
-            waiter = self.popleft()
-            self.wanted -= waiter.n
-            waiter.fail(make_error())
+            self.fail_first(make_error())
+
+    def fail_first(self, error: CosIdError) -> None:
+        """Fail the caller that has waited longest."""
+        waiter = self.popleft()
+        self.wanted -= waiter.n
+        waiter.fail(error)

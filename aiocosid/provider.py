@@ -259,7 +259,7 @@ class IdProvider(Component):
     def _machine(self, bits: int) -> MachineIdLease:
         from .machine import MachineIdLease
 
-        if self._lease is None:
+        if self._lease is None or self._lease._is_left_by(bits):
             distributor = self._store.machine_id_distributor(
                 namespace=self.namespace, instance_id=self._instance_id
             )

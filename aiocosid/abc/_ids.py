@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..errors import InvalidArgumentError, WouldBlock
@@ -300,3 +301,11 @@ def check_integer(argument: str, value: object, *, at_least: int, at_most: int =
         raise InvalidArgumentError(
             argument, value, expected=f"an integer from {at_least} to {at_most}"
         )
+
+
+def check_seconds(argument: str, value: object, *, or_zero: bool = False) -> None:
+    """Raise `InvalidArgumentError` unless it is a finite time above 0, or 0 as well."""
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if not fits or value < 0 or (value == 0 and not or_zero):  # type: ignore[operator]  # a number
+        least = "of at least 0" if or_zero else "above 0"
+        raise InvalidArgumentError(argument, value, expected=f"a finite number of seconds {least}")

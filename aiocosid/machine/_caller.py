@@ -7,8 +7,6 @@ import random
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio
-
 from .._component import Component
 from ..errors import CosIdError, StoreError, StoreUnavailableError
 from ..events import Event, MachineIdGuardFailed
@@ -29,7 +27,7 @@ JITTER: Final = 0.1  # of an interval: many processes started at once do not sta
 class Caller(Component):
     """What a lease needs to talk to its distributor, and to wait between two calls."""
 
-    __slots__ = ("_call_by", "_failures", "_last_error", "_options", "_timers", "distributor")
+    __slots__ = ("_call_by", "_failures", "_last_error", "_options", "distributor")
 
     def __init__(
         self, distributor: MachineIdDistributor, options: LeaseOptions, clock: Clock | None
@@ -40,7 +38,6 @@ class Caller(Component):
         self._reset()
 
     def _reset(self) -> None:
-        self._timers: list[anyio.CancelScope] = []
         self._call_by = inf  # by the monotonic clock; what opening takes has an end
         self._last_error: Exception | None = None
         self._failures = 0
@@ -65,16 +62,20 @@ class Caller(Component):
         try:
             with self._clock.move_on_after(limit, shield=True) as scope:
                 answer = await method(*args, **named)
-        except CosIdError as error:
-            return error
         except Exception as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
-            failure = StoreError(self.distributor.store, f"{type(error).__name__}: {error}")
-            failure.__cause__ = error
-            return failure
+            return self._translated(error)
         if scope.cancelled_caught:
             reason = f"no answer within {round(limit, 3):g} s"
             return StoreUnavailableError(self.distributor.store, reason)
         return answer
+
+    def _translated(self, error: Exception) -> CosIdError:
+        """Return an error of ours; what a stranger's distributor raises is its cause."""
+        if isinstance(error, CosIdError):
+            return error
+        failure = StoreError(self.distributor.store, f"{type(error).__name__}: {error}")
+        failure.__cause__ = error
+        return failure
 
     def _interval(self) -> float:
         return self.distributor.interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
@@ -84,21 +85,6 @@ class Caller(Component):
         longest = min(LAST_BACKOFF, self._options.lead_seconds - self.distributor.interval)
         delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
         return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
-
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep until then, until hurried or closed."""
-        if self._unusable is not None:
-            return
-        with anyio.CancelScope() as scope:
-            self._timers.append(scope)
-            try:
-                await self._clock.sleep(seconds)
-            finally:
-                self._timers.remove(scope)
-
-    def _wake(self) -> None:
-        for timer in tuple(self._timers):
-            timer.cancel()
 
     def _note(self, error: CosIdError, attempt: int) -> None:
         self._last_error = error

@@ -9,8 +9,11 @@ from weakref import WeakKeyDictionary, ref
 
 import anyio
 
+from .. import _fork
+from .._loop import is_dead, running_loop
 from ..errors import (
     ClockTooManyBackwardsError,
+    ClosedError,
     CosIdError,
     ForkedError,
     MachineIdInUseError,
@@ -106,28 +109,41 @@ class Keeper(Caller):
         self._settling = self._thefts = 0
 
     def _last_issued_ms(self) -> int:
-        return max((issuer.last_ms for issuer in self.issuers.values()), default=self._past_ms)
+        last_ms: int = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
+        return max(last_ms, self._past_ms)
 
     # Opening.
 
     async def _start(self) -> None:
-        holder = _holders.get(self.distributor)
-        other = holder() if holder is not None else None
-        if other is not None and other is not self and other._unusable is None:
-            # The distributor would find its own id, and both would use it.
-            raise MachineIdInUseError(repr(self.distributor), holder=repr(other))
+        await self._succeed()
         _holders[self.distributor] = ref(self)
         try:
             await self.distributor.aopen()
             self._start_watch()
             await self._opened.wait()
-            if self._refusal is not None:
-                raise self._refusal
-            self._check_usable()
+            self._check_taken()
             await self._wait_for_floor()
         except CosIdError as error:
             self._refuse(error)
             raise
+
+    async def _succeed(self) -> None:
+        """Make sure that no other lease is on the distributor: it would find its id for both."""
+        holder = _holders.get(self.distributor)
+        other = holder() if holder is not None else None
+        if other is None or other is self or other._born != _fork.generation:
+            return
+        root = other._root if other._closing is None else other._closing.root
+        if root is None or is_dead(root.loop):
+            return
+        if other._unusable is None or root.loop is not running_loop():
+            raise MachineIdInUseError(repr(self.distributor), holder=repr(other))
+        await other.aclose()  # it gives its id back first
+
+    def _check_taken(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        self._check_usable()
 
     def _refuse(self, error: CosIdError) -> None:
         if not self._has_ended():  # else it was closed meanwhile, and nothing is wrong
@@ -197,9 +213,10 @@ class Keeper(Caller):
 
     def _start_watch(self) -> None:
         root = self._root
-        if root is not None and self._watching is None:
-            self._watching = anyio.Event()
-            root.start_soon(self._watch, name=f"aiocosid guard {self._label()}")
+        if root is None or not root.is_alive:
+            raise ClosedError(self._label())  # with the provider whose tasks run there
+        self._watching = anyio.Event()
+        root.start_soon(self._watch, name=f"aiocosid guard {self._label()}")
 
     async def _watch(self) -> None:
         """Take an id, and give signs of life until closed; take another one after a loss.
@@ -222,8 +239,12 @@ class Keeper(Caller):
                 self._note(error, attempt)
                 if isinstance(error, MachineIdLostError) and self._options.on_lost == "raise":
                     self._retire(error)
-        except CosIdError as error:
-            self._refuse(error)
+        except Exception as error:  # noqa: BLE001 - a stranger's distributor, whatever it answers
+            ours = self._translated(error)
+            if self._opened.is_set():
+                self._retire(ours)
+            else:
+                self._refuse(ours)
         finally:
             self._opened.set()
             if self._watching is not None:

@@ -7,12 +7,16 @@ time mark that the store holds.  Past either it is silent.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, ref
 
+import anyio
+
 from .. import _fork
+from .._loop import is_dead, start_root_task
 from ..abc._machine import check_machine_bits
-from ..errors import MachineIdUnavailableError
+from ..errors import ClosedError, CosIdError, MachineIdUnavailableError
 from ._keeper import Keeper
 from ._options import LeaseOptions
 from ._statistics import MachineIdStatistics
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
 
     from .._component import Root
     from ..abc import Clock, MachineIdDistributor
-    from ..errors import CosIdError
     from ..events import Instrument
 
 __all__ = ("MachineIdLease", "lease_of")
@@ -46,7 +49,7 @@ class MachineIdLease(Keeper):
         issuers: the sequencers that stamp ids under it, by name.
     """
 
-    __slots__ = ("_host", "_is_shared", "_users")
+    __slots__ = ("_host", "_is_shared", "_opening", "_users")
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class MachineIdLease(Keeper):
         self._users = 0
         self._host: Root | None = None  # where its task runs, if it is a provider's
         self._is_shared = False  # opened by a generator, and closed by the last one
+        self._opening: _Opening | None = None  # for generators, by none of them
         super().__init__(distributor, bits, options.fitted(distributor), clock)
 
     # What a generator asks.
@@ -144,31 +148,49 @@ class MachineIdLease(Keeper):
         Raises:
             CosIdError: as opening does.
         """
+        self._forget_dead_life()
         self._users += 1
         try:
-            while True:
-                if self._closing is not None and self._born == _fork.generation:
-                    await self.aclose()  # waits for the end of the last life
-                if self._is_to_be_opened():
-                    await self._open_shared()
-                if self._mark_ms >= 0 or self._unusable is not None:
-                    break
-                await self._wait_for_id()  # whoever opens it may give up: then it is our turn
+            await self._be_open()
             self._check_usable()
         except BaseException:
-            self._users -= 1
+            await self.leave()
             raise
 
-    async def _open_shared(self) -> None:
-        self._is_shared = True
+    async def _be_open(self) -> None:
+        while True:
+            if self._closing is not None:
+                await self.aclose()  # waits for the end of the last life
+            if self._root is None and self._opening is None:
+                self._opening = _Opening()
+                self._opening.start(self._open_shared, f"aiocosid open {self._label()}")
+            opening = self._opening
+            if opening is None:
+                break
+            await opening.ended.wait()
+            error = opening.error
+            if isinstance(error, ClosedError) and (self._host is None or self._host.is_alive):
+                continue  # all who wanted it have given up, but for us
+            if error is not None:
+                raise error.again() if isinstance(error, CosIdError) else error
+        if self._mark_ms < 0 and self._unusable is None:
+            await self._wait_for_id()
+
+    async def _open_shared(self, opening: _Opening) -> None:
+        """Open in a task of its own: the generator that came first may give up, others stay."""
         try:
-            await self._open(self._host)
-        except BaseException:
-            self._is_shared = False
-            raise
+            if self._users:
+                await self._open(self._host)
+                self._is_shared = True
+        except Exception as error:  # noqa: BLE001 - for all who wait
+            opening.error = error
+        finally:
+            if self._opening is opening:
+                self._opening = None
+            opening.ended.set()
 
     async def _wait_for_id(self) -> None:
-        """Wait while somebody else opens it, or while it has lost its id."""
+        """Wait while its user opens it, or while it has lost its id."""
         limit = self._options.start_timeout
         with self._clock.move_on_after(limit) as scope:
             while self._mark_ms < 0 and self._unusable is None:
@@ -183,15 +205,22 @@ class MachineIdLease(Keeper):
     async def leave(self) -> None:
         """Be used by one generator less; the last one closes it if a generator opened it."""
         self._users = max(0, self._users - 1)
-        if self._users == 0 and self._is_shared:
+        if self._users == 0 and (self._is_shared or self._opening is not None):
             self._is_shared = False
             await self.aclose()
 
-    def _is_to_be_opened(self) -> bool:
-        if self._born != _fork.generation:
-            self._users = 1
-            return True
-        return self._root is None and self._closing is None
+    def _is_left_by(self, bits: int) -> bool:
+        """Tell whether it is not open, nor about to be, and of another width than is wanted now."""
+        return self.bits != bits and self._users == 0 and self._root is None
+
+    def _forget_dead_life(self) -> None:
+        """Begin anew in a forked child, or on another loop after the last one has died."""
+        root = self._root if self._closing is None else self._closing.root
+        if self._born != _fork.generation or (root is not None and is_dead(root.loop)):
+            self._past_ms, self.issuers = self._last_issued_ms(), {}
+            self._users, self._is_shared, self._opening = 0, False, None
+            self._root = self._closing = None
+            self._born = _fork.generation
 
     # Looking inside.
 
@@ -220,14 +249,35 @@ class MachineIdLease(Keeper):
         return f"<{self._label()} {state} machine_id={self.machine_id} seconds_left={left:g}>"
 
 
+class _Opening:
+    """An opening under way, for all generators that wait for its end.
+
+    Attributes:
+        ended: set at the end, whatever it was.
+        error: what went wrong.
+        task: does it; kept from the garbage collector.
+    """
+
+    __slots__ = ("ended", "error", "task")
+
+    def __init__(self) -> None:
+        self.ended = anyio.Event()
+        self.error: Exception | None = None
+        self.task: object = None
+
+    def start(self, run: Callable[[_Opening], Coroutine[Any, Any, None]], name: str) -> None:
+        """Start the task."""
+        self.task = start_root_task(partial(run, self), name)
+
+
 _leases: Final[WeakKeyDictionary[MachineIdDistributor, ref[MachineIdLease]]] = WeakKeyDictionary()
 
 
-def lease_of(distributor: MachineIdDistributor, **options: Any) -> MachineIdLease:  # noqa: ANN401 - MachineIdLease's
+def lease_of(distributor: MachineIdDistributor, *, bits: int, **options: Any) -> MachineIdLease:  # noqa: ANN401 - MachineIdLease's
     """Return the one lease of a distributor; made with these options if there is none yet."""
     known = _leases.get(distributor)
     lease = known() if known is not None else None
-    if lease is None:
-        lease = MachineIdLease(distributor, **options)
+    if lease is None or lease._is_left_by(bits):
+        lease = MachineIdLease(distributor, bits=bits, **options)
         _leases[distributor] = ref(lease)
     return lease

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Final, Self
 
+from ..abc._ids import check_seconds
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -41,14 +42,13 @@ class LeaseOptions:
         if self.on_lost not in {"redistribute", "raise"}:
             expected = "'redistribute' or 'raise'"
             raise InvalidArgumentError("on_lost", self.on_lost, expected=expected)
-        threshold = self.broken_threshold
-        if threshold is not None and not threshold >= 0:
-            expected = "seconds, at least 0, or None"
-            raise InvalidArgumentError("broken_threshold", threshold, expected=expected)
+        if self.broken_threshold is not None:
+            check_seconds("broken_threshold", self.broken_threshold, or_zero=True)
+        for name in ("lead", "peer_safe_guard"):
+            if (value := getattr(self, name)) is not None:
+                check_seconds(name, value)
         for name in ("start_timeout", "call_timeout", "close_timeout"):
-            value: float = getattr(self, name)
-            if not 0 < value < inf:
-                raise InvalidArgumentError(name, value, expected="seconds, above 0")
+            check_seconds(name, getattr(self, name))
 
     def fitted(self, distributor: MachineIdDistributor) -> Self:
         """Return the options with what follows from a distributor."""

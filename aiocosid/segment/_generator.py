@@ -258,14 +258,6 @@ class SegmentGenerator(Supply, IdGenerator):
             self._waiters.discard(waiter)
             self._serve()  # there may be enough for whoever stood behind
 
-    def _check_process(self, begun_in: int) -> None:
-        """Raise if the calling coroutine was suspended in one process and goes on in its child.
-
-        Not by when the generator was opened: the child may have opened it anew meanwhile.
-        """
-        if begun_in != _fork.generation:
-            raise ForkedError(self._label())
-
     # Opening, expiry, closing.
 
     async def _start(self) -> None:

@@ -6,8 +6,6 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING
 
-import anyio
-
 from .._component import Component
 from .._waiters import WaiterQueue
 from ..errors import CosIdError, ForkedError
@@ -16,6 +14,8 @@ from ._chain import IdSegmentChain
 from ._statistics import RateMeter
 
 if TYPE_CHECKING:
+    import anyio
+
     from ..abc import Clock, IdSegmentDistributor
     from ._options import SegmentOptions
     from ._pace import Pace
@@ -53,7 +53,6 @@ class Stock(Component):
         "_starvations",
         "_starved",
         "_stock",
-        "_timers",
         "_used_up",
         "_waiters",
         "_waits",
@@ -72,7 +71,6 @@ class Stock(Component):
         self._pace = pace
         # The last max id of all lives: a sound store answers above it.
         self._floor: int | None = None
-        self._timers: list[anyio.CancelScope] | None = None
         super().__init__(clock)
         self._reset()
 
@@ -191,21 +189,6 @@ class Stock(Component):
         finally:
             self._watched = False
 
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep until then, or until the generator is closed."""
-        if self._unusable is not None:
-            return
-        with anyio.CancelScope() as scope:
-            if self._timers is None:
-                self._timers = []
-            self._timers.append(scope)
-            try:
-                await self._clock.sleep(seconds)
-            finally:
-                self._timers.remove(scope)
-                if not self._timers:
-                    self._timers = None
-
     # Giving up.
 
     def _discard(self, count: int, reason: str) -> None:
@@ -219,8 +202,7 @@ class Stock(Component):
             return  # nobody in this process waits, and the parent's loop is not ours to touch
         self._discard(dropped, "closed")
         self._waiters.fail(reason.again)
-        for timer in tuple(self._timers or ()):
-            timer.cancel()
+        self._wake()
 
     def _emit(self, kind: type[Event], **facts: object) -> None:
         if self._options.instrument is None:

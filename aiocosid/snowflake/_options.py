@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
+from ..abc._ids import check_seconds
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -36,14 +37,10 @@ class SnowflakeOptions:
     def __post_init__(self) -> None:
         """Check what does not depend on the layout."""
         for name in ("broken_threshold", "max_forward_jump"):
-            value = getattr(self, name)
-            if not (value is None or (_is_number(value) and value >= 0)):
-                expected = "seconds, at least 0, or None"
-                raise InvalidArgumentError(name, value, expected=expected)
+            if (value := getattr(self, name)) is not None:
+                check_seconds(name, value, or_zero=True)
         for name in ("wait_timeout", "close_timeout"):
-            value = getattr(self, name)
-            if not (_is_number(value) and value > 0):
-                raise InvalidArgumentError(name, value, expected="seconds, above 0")
+            check_seconds(name, getattr(self, name))
 
     def fitted(self, layout: SnowflakeLayout) -> Self:
         """Return the options with what follows from a layout."""
@@ -58,7 +55,3 @@ class SnowflakeOptions:
             )
         half = layout.max_sequence >> 1
         return replace(self, reset_threshold=half if given == COSID_THRESHOLD else given)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from .. import _fork
 from .._listing import MAX_BATCH, listed
 from ..abc import IdGenerator, MachineIdDistributor
-from ..errors import InvalidArgumentError, WouldBlock
+from ..abc._ids import check_text
+from ..errors import InvalidArgumentError, MachineBitsMismatchError, WouldBlock
 from ..machine import MachineIdLease, lease_of
 from ._layouts import COSID_MS
 from ._options import SnowflakeOptions
@@ -73,7 +74,9 @@ class SnowflakeId(Stamper, IdGenerator):
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
+            MachineBitsMismatchError: the lease has machine ids of another width.
         """
+        check_text("name", name)
         if not isinstance(machine, MachineIdDistributor | MachineIdLease):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             expected = "a MachineIdDistributor or a MachineIdLease"  # type: ignore[unreachable]
             raise InvalidArgumentError("machine", machine, expected=expected)
@@ -96,10 +99,8 @@ class SnowflakeId(Stamper, IdGenerator):
         else:
             lease = machine
         if lease.bits != layout.machine_bits:
-            raise InvalidArgumentError(
-                "layout.machine_bits",
-                layout.machine_bits,
-                expected=f"{lease.bits}, the width in use in namespace {lease.namespace!r}",
+            raise MachineBitsMismatchError(
+                lease.namespace, bits=layout.machine_bits, found=lease.bits
             )
         super().__init__(lease, layout, name, options.fitted(layout), clock)
 

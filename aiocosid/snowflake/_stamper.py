@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -17,6 +18,7 @@ from ..errors import (
     BusyError,
     ClockTooFarForwardError,
     ClockTooManyBackwardsError,
+    ClosedError,
     CosIdError,
     ForkedError,
     MachineIdUnavailableError,
@@ -56,7 +58,7 @@ class Stamper(Component):
         "_pumping",
         "_read_ns",
         "_sequencer",
-        "_timers",
+        "_served_at",
         "_turn_mark",
         "_turns",
         "_waiters",
@@ -90,7 +92,7 @@ class Stamper(Component):
         self._turns = TurnLine()
         self._pool: deque[range] = deque()  # taken for the first waiter, which needs more
         self._pumping = False
-        self._timers: list[anyio.CancelScope] = []
+        self._served_at = -inf  # by the monotonic clock: when an id was stamped for a waiter
         self._turn_mark = 0  # ids handed out when the loop last had a turn
         self._last_seen: tuple[int, float] | None = None
         self._longest_backwards = 0.0
@@ -146,11 +148,13 @@ class Stamper(Component):
         self._last_seen = now_ms, monotonic
 
     def _check_lease(self) -> None:
-        """Follow the lease into a new term."""
+        """Follow the lease into a new term, but not into a new life."""
         lost = self._lease.lost
         if lost is not None:
             raise lost.again()
         lease, sequencer = self._lease, self._open_sequencer
+        if lease.issuers.get(self.name) is not sequencer:
+            raise ClosedError(self._label())  # with the lease; others stamp under our name by now
         if sequencer.term != lease.term and lease.machine_id >= 0:
             sequencer.move(lease.machine_id, self._floor_tick())
             sequencer.term = lease.term
@@ -177,8 +181,8 @@ class Stamper(Component):
     async def _wait(self, n: int) -> list[range]:
         """Stand in line for ``n`` ids."""
         event, process = anyio.Event(), _fork.generation
-        waiter = Waiter(n, event.set)
-        self._waiters.add(waiter)
+        waiter, waiters = Waiter(n, event.set, self._clock.monotonic()), self._waiters
+        waiters.add(waiter)
         if not self._pumping:
             self._pump_once()
         try:
@@ -187,10 +191,10 @@ class Stamper(Component):
             else:
                 await checkpoint()
         except BaseException:
-            if not waiter.is_done:
-                if self._waiters[0] is waiter:
+            if not waiter.is_done and waiters is self._waiters:  # else forked, and opened anew
+                if waiters[0] is waiter:
                     self._pool.clear()  # taken for it; by now there may be ids above them
-                self._waiters.discard(waiter)
+                waiters.discard(waiter)
             raise
         self._check_process(process)
         if waiter.pieces is not None:
@@ -229,6 +233,8 @@ class Stamper(Component):
             if wanted > 0:
                 pieces, refusal = self._open_sequencer.take(wanted, *self._now_and_limit())
                 self._pool.extend(pieces)
+                if pieces:
+                    self._served_at = self._clock.monotonic()
         except CosIdError as error:
             self._fail(error.again)
             return None
@@ -284,22 +290,24 @@ class Stamper(Component):
             behind = self._open_sequencer.check(*self._now_and_limit())
 
     async def _wait_for_lease(self) -> None:
-        """Wait until the lease allows ids again, for ``wait_timeout`` at most."""
+        """Wait until the lease allows ids again; each caller for ``wait_timeout`` at most.
+
+        That long since it came, or since an id was stamped for somebody before it.
+        """
         lease = self._lease
         self._ask_for_more()
-        with self._clock.move_on_after(self._options.wait_timeout) as scope:
-            while self._unusable is None and lease.lost is None:
-                changed = lease.changed()
-                if self._read_ns() // NS_PER_MS <= lease.limit_ms():
-                    return
-                with anyio.CancelScope() as wake:
-                    self._timers.append(wake)
-                    try:
-                        await changed()
-                    finally:
-                        self._timers.remove(wake)
-        if scope.cancelled_caught:
-            self._fail(self._unavailable)
+        while self._waiters and self._unusable is None and lease.lost is None:
+            changed = lease.changed()
+            if self._read_ns() // NS_PER_MS <= lease.limit_ms():
+                return
+            waited = self._clock.monotonic() - max(self._waiters[0].since, self._served_at)
+            left = self._options.wait_timeout - waited
+            if left <= 0:
+                self._pool.clear()  # for the first of them
+                self._waiters.fail_first(self._unavailable(waited))
+                continue
+            with self._clock.move_on_after(left), self._woken():
+                await changed()
 
     def _ask_for_more(self) -> None:
         if self._lease.machine_id >= 0:
@@ -330,35 +338,26 @@ class Stamper(Component):
             backwards=refusal.by_ms / MS, threshold=self._threshold(refusal) or 0.0
         )
 
-    def _unavailable(self) -> CosIdError:
+    def _unavailable(self, waited: float) -> CosIdError:
         cause = self._lease.last_error
         error = MachineIdUnavailableError(
-            self._lease.namespace, waited=self._options.wait_timeout, reason=str(cause or "")
+            self._lease.namespace, waited=round(waited, 3), reason=str(cause or "")
         )
         error.__cause__ = cause
         return error
-
-    def _check_process(self, begun_in: int) -> None:
-        """Raise if the coroutine was suspended in one process and goes on in its child."""
-        if begun_in != _fork.generation:
-            raise ForkedError(self._label())
-
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep until then, or until the generator is closed."""
-        if self._unusable is not None:
-            return
-        with anyio.CancelScope() as scope:
-            self._timers.append(scope)
-            try:
-                await self._clock.sleep(max(0.0, seconds))
-            finally:
-                self._timers.remove(scope)
 
     # Opening and closing.
 
     async def _start(self) -> None:
         self.layout.check_usable(self._clock.now_ms())
-        await self._lease.join()
+        life = self._waiters
+        with self._woken() as scope:
+            await self._lease.join()
+        if scope.cancelled_caught:
+            raise ClosedError(self._label())
+        if self._waiters is not life or self._has_ended():  # closed, perhaps opened anew
+            await self._lease.leave()
+            raise ClosedError(self._label())
         self._has_joined = True
         self._sequencer = self._attached()
 
@@ -388,8 +387,7 @@ class Stamper(Component):
             return
         self._turns.release()
         self._fail(reason.again)
-        for timer in tuple(self._timers):
-            timer.cancel()
+        self._wake()
 
     async def _drain(self) -> None:
         if self._has_joined:

@@ -7,7 +7,7 @@ import pytest
 
 import aiocosid
 from aiocosid.abc import Counter, Store
-from aiocosid.errors import BusyError, ClosedError, InvalidArgumentError, StoreError
+from aiocosid.errors import BusyError, ClosedError, MachineBitsMismatchError, StoreError
 from aiocosid.snowflake import COSID_MS, COSID_S, JAVASCRIPT_SAFE_MS, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
@@ -29,7 +29,7 @@ async def test_all_share_one_machine_id_and_give_it_back() -> None:
         assert await user.next_id() > 0
         [machine] = await store.machines()
         assert (machine.namespace, machine.machine_id, machine.instance_id) == ("cosid", 0, "me")
-        with pytest.raises(InvalidArgumentError, match="machine_bits"):
+        with pytest.raises(MachineBitsMismatchError):
             await ids.snowflake("small", layout=JAVASCRIPT_SAFE_MS)
         with pytest.raises(BusyError, match="another name"):
             await ids.snowflake("order", layout=COSID_S)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
-from aiocosid.abc import InstanceId, MachineGrant, MachineIdDistributor
+from aiocosid.abc import InstanceId
 from aiocosid.errors import (
     ClockTooManyBackwardsError,
     ClosedError,
@@ -32,6 +30,7 @@ from aiocosid.testing import ManualClock, settle
 
 from ..segment._kit import Call, tasks
 from ..snowflake._kit import Ear
+from ._kit import Link, store_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -44,73 +43,6 @@ def clock() -> ManualClock:
 @pytest.fixture
 def ear() -> Ear:
     return Ear()
-
-
-class Link(MachineIdDistributor):
-    """Passes calls on to a store; fails or holds them when told to."""
-
-    def __init__(
-        self, store: MemoryStore, name: InstanceId | str = "one", **described: Any
-    ) -> None:
-        inner = store.machine_id_distributor(instance_id=name, **described)
-        super().__init__(
-            namespace=inner.namespace,
-            instance_id=inner.instance_id,
-            safe_guard=inner.safe_guard,
-            interval=inner.interval,
-        )
-        self.inner = inner
-        self.failure: Callable[[], Exception] | None = None
-        self.refused = ""
-        self.is_silent = False
-        self.held: anyio.Event | None = None
-        self.returns: list[Callable[[], None]] | None = None  # kept back
-        self.calls: list[str] = []
-
-    def cut(self) -> None:
-        self.failure = lambda: StoreUnavailableError("memory", "cut")
-
-    def refuse(self, call: str) -> None:
-        self.refused = call
-
-    def heal(self) -> None:
-        self.failure = None
-        self.refused = ""
-
-    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
-        self._pass("distribute")
-        if self.is_silent:
-            await anyio.sleep_forever()
-        if self.held is not None:
-            await self.held.wait()
-        return await self.inner.distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
-
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        self._pass("guard")
-        await self.inner.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
-
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        self._pass("revert")
-        if self.held is not None:
-            await self.held.wait()
-        if self.returns is None:
-            await self.inner.revert(machine_id, last_ms=last_ms)
-        else:  # as it was sent
-            known_ms, revert = self.inner._known_ms, self.inner._pool.revert
-            who = self.inner.instance_id
-            late = partial(revert, who, machine_id, last_ms=last_ms, known_ms=known_ms)
-            self.returns.append(late)
-
-    def _pass(self, call: str) -> None:
-        self.calls.append(call)
-        if self.failure is not None:
-            raise self.failure()
-        if call == self.refused:
-            raise StoreUnavailableError("memory", "refused")
-
-
-def store_of(clock: ManualClock) -> MemoryStore:
-    return MemoryStore(clock=clock)
 
 
 async def test_it_takes_an_id_guards_it_and_gives_it_back(clock: ManualClock, ear: Ear) -> None:
@@ -389,127 +321,6 @@ async def test_an_opening_that_asyncio_cancels_gives_its_id_back(clock: ManualCl
     assert link.calls == ["distribute", "guard", "revert"]
     assert [machine.instance_id for machine in await store.machines()] == [""]
     assert tasks() == []
-
-
-async def test_a_return_that_arrives_late_takes_nothing_from_the_next_life(
-    clock: ManualClock,
-) -> None:
-    """Although the clock was set back, and the next life's mark is not ahead of the first's."""
-    store = store_of(clock)
-    link = Link(store, InstanceId("pod-0", stable=True))
-    lease = MachineIdLease(link, clock=clock)
-    await lease.__aenter__()
-    link.returns = []
-    await lease.aclose()
-    clock.step_wall_ms(-1000)
-    async with anyio.create_task_group() as group:
-        opening = Call(group, lease.__aenter__)
-        await clock.advance(100)
-        assert opening.error is None
-        for late in link.returns:
-            late()
-        (machine,) = await store.machines()
-        assert machine.mark_ms >= lease.limit_ms()
-        await lease.aclose()
-
-
-async def test_a_lease_waits_until_its_distributor_was_given_back(clock: ManualClock) -> None:
-    """Another lease that is closing still returns an id, and would return the new one."""
-    store = store_of(clock)
-    link = Link(store)
-    first, second = MachineIdLease(link, clock=clock), MachineIdLease(link, clock=clock)
-    await first.__aenter__()
-    link.held = anyio.Event()
-    async with anyio.create_task_group() as group:
-        closing = Call(group, first.aclose)
-        await settle()
-        opening = Call(group, second.__aenter__)
-        await settle()
-        assert link.calls == ["distribute", "guard", "revert"]
-        link.held.set()
-        await clock.advance(0.1)
-        assert (closing.error, opening.error) == (None, None)
-        assert link.calls == ["distribute", "guard", "revert", "distribute", "guard"]
-        assert [machine.instance_id for machine in await store.machines()] == ["one"]
-        await second.aclose()
-
-
-async def test_who_joins_an_opening_that_fails_is_told_why(clock: ManualClock) -> None:
-    """Not that the lease was closed, which nobody did."""
-    link = Link(store_of(clock))
-    link.cut()
-    lease = MachineIdLease(link, clock=clock)
-    async with anyio.create_task_group() as group:
-        calls = [
-            Call(group, SnowflakeId(machine=lease, name=name, clock=clock).__aenter__)
-            for name in "abc"
-        ]
-        await clock.advance(6)
-        for call in calls:
-            assert isinstance(call.error, MachineIdUnavailableError)
-            assert isinstance(call.error.__cause__, StoreUnavailableError)
-    assert tasks() == []
-
-
-async def test_who_joins_a_cancelled_opening_opens_it(clock: ManualClock) -> None:
-    """One caller that gives up is nothing to the others."""
-    link = Link(store_of(clock))
-    link.cut()
-    lease = MachineIdLease(link, clock=clock)
-    first, second = (SnowflakeId(machine=lease, name=name, clock=clock) for name in "ab")
-    async with anyio.create_task_group() as group:
-        opening = Call(group, first.__aenter__)
-        await clock.advance(1)
-        joining = Call(group, second.__aenter__)
-        await clock.advance(1)
-        opening.cancel()
-        link.heal()
-        await clock.advance(2)
-        assert joining.error is None
-        assert len(await second.next_ids(3)) == 3
-        await second.aclose()
-    assert link.calls[-1] == "revert"
-    assert tasks() == []
-
-
-async def test_who_joins_a_lost_lease_waits_for_a_while(clock: ManualClock) -> None:
-    """For the start timeout; the error tells what the store said last."""
-    store = store_of(clock)
-    link = Link(store, "one", safe_guard=300)
-    lease = MachineIdLease(link, clock=clock)
-    async with lease:
-        await store.revert_machine(machine_id=0)
-        link.refuse("distribute")
-        await clock.advance(60)
-        assert lease.machine_id < 0
-        async with anyio.create_task_group() as group:
-            call = Call(group, SnowflakeId(machine=lease, clock=clock).__aenter__)
-            await clock.advance(6)
-            assert isinstance(call.error, MachineIdUnavailableError)
-            assert isinstance(call.error.__cause__, StoreUnavailableError)
-            link.heal()
-            await clock.advance(2)
-            async with SnowflakeId(machine=lease, clock=clock) as generator:
-                await clock.advance(100)
-                assert await generator.next_id() > 0
-
-
-async def test_a_lease_that_no_generator_could_open_is_its_users(clock: ManualClock) -> None:
-    """The last generator closes what a generator has opened, and nothing else."""
-    link = Link(store_of(clock))
-    link.cut()
-    lease = MachineIdLease(link, clock=clock)
-    generator = SnowflakeId(machine=lease, clock=clock)
-    async with anyio.create_task_group() as group:
-        call = Call(group, generator.__aenter__)
-        await clock.advance(6)
-        assert call.error is not None
-        link.heal()
-    async with lease:
-        async with generator:
-            await generator.next_id()
-        assert lease.machine_id == 0
-        assert "revert" not in link.calls
 
 
 async def test_opening_ends_with_its_timeout_though_the_store_is_silent(clock: ManualClock) -> None:

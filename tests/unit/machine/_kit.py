@@ -1,0 +1,96 @@
+"""A line to a store in memory, for the tests of leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import anyio
+
+from aiocosid.abc import InstanceId, MachineGrant, MachineIdDistributor
+from aiocosid.errors import StoreUnavailableError
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.testing import ManualClock
+
+
+class Link(MachineIdDistributor):
+    """Passes calls on to a store; fails or holds them when told to."""
+
+    def __init__(
+        self, store: MemoryStore, name: InstanceId | str = "one", **described: Any
+    ) -> None:
+        inner = store.machine_id_distributor(instance_id=name, **described)
+        super().__init__(
+            namespace=inner.namespace,
+            instance_id=inner.instance_id,
+            safe_guard=inner.safe_guard,
+            interval=inner.interval,
+        )
+        self.inner = inner
+        self.store_ = store
+        self.answer: Any = None  # instead of a grant
+        self.floor_ms: int | None = None  # instead of the store's
+        self.slowness = 0.0  # seconds before a sign of life is answered
+        self.clock: ManualClock | None = None
+        self.failure: Callable[[], Exception] | None = None
+        self.refused = ""
+        self.is_silent = False
+        self.held: anyio.Event | None = None
+        self.opens: anyio.Event | None = None
+        self.returns: list[Callable[[], None]] | None = None  # kept back
+        self.calls: list[str] = []
+
+    def cut(self) -> None:
+        self.failure = lambda: StoreUnavailableError("memory", "cut")
+
+    def refuse(self, call: str) -> None:
+        self.refused = call
+
+    def heal(self) -> None:
+        self.failure = None
+        self.refused = ""
+
+    async def aopen(self) -> None:
+        if self.opens is not None:
+            await self.opens.wait()
+
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        self._pass("distribute")
+        if self.is_silent:
+            await anyio.sleep_forever()
+        if self.held is not None:
+            await self.held.wait()
+        grant = await self.inner.distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
+        if self.floor_ms is not None:
+            grant = MachineGrant(grant.machine_id, self.floor_ms)
+        return self.answer or grant
+
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        self._pass("guard")
+        await self.inner.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        if self.clock is not None:
+            await self.clock.sleep(self.slowness)
+
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        self._pass("revert")
+        if self.held is not None:
+            await self.held.wait()
+        if self.returns is None:
+            await self.inner.revert(machine_id, last_ms=last_ms)
+        else:  # as it was sent
+            known_ms, revert = self.inner._known_ms, self.inner._pool.revert
+            who = self.inner.instance_id
+            late = partial(revert, who, machine_id, last_ms=last_ms, known_ms=known_ms)
+            self.returns.append(late)
+
+    def _pass(self, call: str) -> None:
+        self.calls.append(call)
+        if self.failure is not None:
+            raise self.failure()
+        if call == self.refused:
+            raise StoreUnavailableError("memory", "refused")
+
+
+def store_of(clock: ManualClock) -> MemoryStore:
+    return MemoryStore(clock=clock)

@@ -1,0 +1,487 @@
+"""A lease that generators share: who opens it, who closes it, and what they see of each other."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+
+import aiocosid
+from aiocosid.abc import InstanceId
+from aiocosid.errors import (
+    ClosedError,
+    MachineBitsMismatchError,
+    MachineIdUnavailableError,
+    StoreError,
+    StoreUnavailableError,
+)
+from aiocosid.machine import MachineIdLease
+from aiocosid.snowflake import COSID_MS, JAVASCRIPT_SAFE_MS, SnowflakeId, SnowflakeLayout
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.testing import ManualClock, settle
+
+from ..segment._kit import Call, tasks
+from ._kit import Link, store_of
+
+POD = InstanceId("pod-0", stable=True)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.mark.asyncio
+class TestOpening:
+    async def test_a_failure_is_told_to_all(self, clock: ManualClock) -> None:
+        """And not that the lease was closed, which nobody did."""
+        link = Link(store_of(clock))
+        link.cut()
+        lease = MachineIdLease(link, clock=clock)
+        async with anyio.create_task_group() as group:
+            calls = [
+                Call(group, SnowflakeId(lease, name=name, clock=clock).__aenter__) for name in "abc"
+            ]
+            await clock.advance(6)
+            for call in calls:
+                assert isinstance(call.error, MachineIdUnavailableError)
+                assert isinstance(call.error.__cause__, StoreUnavailableError)
+        assert tasks() == []
+
+    @pytest.mark.parametrize("seconds", [1, 30])
+    async def test_whoever_began_it_may_give_up(self, clock: ManualClock, seconds: int) -> None:
+        """Before the machine id is there, or while its floor is waited for."""
+        link = Link(store_of(clock), POD)
+        if seconds > 5:
+            await leave_a_mark(link, clock)
+        else:
+            link.cut()
+        lease = MachineIdLease(link, clock=clock)
+        first, second = (SnowflakeId(lease, name=name, clock=clock) for name in "ab")
+        async with anyio.create_task_group() as group:
+            opening = Call(group, first.__aenter__)
+            await clock.advance(seconds / 2)
+            joining = Call(group, second.__aenter__)
+            await clock.advance(seconds / 2)
+            opening.cancel()
+            link.heal()
+            await clock.advance(100)
+            assert (joining.is_done, joining.error) == (True, None)
+            assert len(await second.next_ids(3)) == 3
+            await second.aclose()
+        assert link.calls.count("revert") == 1
+        assert tasks() == []
+
+    async def test_all_give_up(self, clock: ManualClock) -> None:
+        """Then it is closed; who comes next opens it anew."""
+        link = Link(store_of(clock), POD)
+        await leave_a_mark(link, clock)
+        lease = MachineIdLease(link, clock=clock)
+        async with anyio.create_task_group() as group:
+            calls = [
+                Call(group, SnowflakeId(lease, name=name, clock=clock).__aenter__) for name in "ab"
+            ]
+            await clock.advance(1)
+            for call in calls:
+                call.cancel()
+            late = SnowflakeId(lease, name="c", clock=clock)
+            joining = Call(group, late.__aenter__)
+            await clock.advance(100)
+            assert (joining.is_done, joining.error) == (True, None)
+            await late.aclose()
+        assert tasks() == []
+
+    async def test_all_give_up_before_it_began(self, clock: ManualClock) -> None:
+        """The store is not even asked."""
+        link = Link(store_of(clock))
+        generator = SnowflakeId(link, clock=clock)
+        opening = asyncio.create_task(generator.__aenter__())
+        await asyncio.sleep(0)
+        opening.cancel()
+        await settle()
+        assert opening.cancelled()
+        assert link.calls in ([], ["distribute", "guard", "revert"])
+        assert tasks() == []
+
+    async def test_one_joins_while_those_before_are_still_giving_up(
+        self, clock: ManualClock
+    ) -> None:
+        """It does not inherit their end."""
+        link = Link(store_of(clock))
+        link.opens = anyio.Event()
+        first, second = (SnowflakeId(link, name=name, clock=clock) for name in "ab")
+        async with anyio.create_task_group() as group:
+            opening = Call(group, first.__aenter__)
+            await settle()
+            opening.cancel()
+            await settle()
+            joining = Call(group, second.__aenter__)
+            await settle()
+            link.opens.set()
+            await settle()
+            assert (joining.is_done, joining.error) == (True, None)
+            await second.aclose()
+        assert tasks() == []
+
+    async def test_a_generator_is_closed_while_it_opens(self, clock: ManualClock) -> None:
+        """Its opening says so at once, and holds nothing."""
+        link = Link(store_of(clock))
+        link.held = anyio.Event()
+        generator, other = (SnowflakeId(link, name=name, clock=clock) for name in "ab")
+        async with anyio.create_task_group() as group:
+            opening = Call(group, generator.__aenter__)
+            joining = Call(group, other.__aenter__)
+            await settle()
+            await generator.aclose()
+            await settle()
+            assert isinstance(opening.error, ClosedError)
+            link.held.set()
+            await settle()
+            assert joining.error is None
+            await other.aclose()
+        assert [machine.instance_id for machine in await link.store_.machines()] == [""]
+        assert tasks() == []
+
+    async def test_a_generator_is_closed_and_opened_while_it_opens(
+        self, clock: ManualClock
+    ) -> None:
+        """It is in use once, and the last one to close still gives the machine id back."""
+        link = Link(store_of(clock))
+        link.held = anyio.Event()
+        generator = SnowflakeId(link, clock=clock)
+        async with anyio.create_task_group() as group:
+            first = Call(group, generator.__aenter__)
+            await settle()
+            group.start_soon(generator.aclose)
+            await settle()
+            second = Call(group, generator.__aenter__)
+            await settle()
+            link.held.set()
+            await clock.advance(1)
+            assert isinstance(first.error, ClosedError)
+            assert second.error is None
+            assert generator.next_id_nowait() > 0
+            await generator.aclose()
+        assert [machine.instance_id for machine in await link.store_.machines()] == [""]
+        assert tasks() == []
+
+    @pytest.mark.parametrize("how", ["closed", "cancelled"])
+    @pytest.mark.parametrize("others", [0, 1])
+    async def test_given_up_at_each_turn(self, clock: ManualClock, how: str, others: int) -> None:
+        """The others open, nothing stays open when all have closed, and the id is given back."""
+        for turns in range(24):
+            link = Link(store_of(clock))
+            lease = MachineIdLease(link, clock=clock)
+            first, second = (SnowflakeId(lease, name=name, clock=clock) for name in "ab")
+            opening = asyncio.create_task(first.__aenter__())
+            joining = asyncio.create_task(second.__aenter__()) if others else None
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if how == "closed":
+                await first.aclose()
+            else:
+                opening.cancel()
+            await asyncio.wait([opening])
+            if not opening.cancelled() and opening.exception() is None:
+                await first.aclose()  # it is open, or was before
+            if joining is not None:
+                await joining
+                assert second.next_id_nowait() > 0
+                await second.aclose()
+            await settle()
+            assert lease._users == 0
+            assert (link.calls or ["revert"])[-1] == "revert"
+            assert {machine.instance_id for machine in await link.store_.machines()} <= {""}
+            assert tasks() == []
+
+    async def test_a_distributor_that_answers_nonsense(self, clock: ManualClock) -> None:
+        """Is an error of the store."""
+        link = Link(store_of(clock))
+        link.answer = "seven"
+        with pytest.raises(StoreError, match="AttributeError"):
+            async with SnowflakeId(link, clock=clock):
+                raise AssertionError
+        assert tasks() == []
+
+
+@pytest.mark.asyncio
+class TestJoining:
+    async def test_a_lost_lease_is_waited_for(self, clock: ManualClock) -> None:
+        """For the start timeout; the error tells what the store said last."""
+        store = store_of(clock)
+        link = Link(store)
+        lease = MachineIdLease(link, clock=clock)
+        async with lease:
+            await store.revert_machine(machine_id=0)
+            link.refuse("distribute")
+            await clock.advance(60)
+            assert lease.machine_id < 0
+            async with anyio.create_task_group() as group:
+                call = Call(group, SnowflakeId(lease, clock=clock).__aenter__)
+                await clock.advance(6)
+                assert isinstance(call.error, MachineIdUnavailableError)
+                assert isinstance(call.error.__cause__, StoreUnavailableError)
+                link.heal()
+                await clock.advance(2)
+                async with SnowflakeId(lease, clock=clock) as generator:
+                    await clock.advance(100)
+                    assert await generator.next_id() > 0
+
+    async def test_whoever_gives_up_last_closes_it(self, clock: ManualClock) -> None:
+        """Also the one that never came to use it."""
+        store = store_of(clock)
+        link = Link(store)
+        first, second = (SnowflakeId(link, name=name, clock=clock) for name in "ab")
+        await first.__aenter__()
+        await store.revert_machine(machine_id=0)
+        link.refuse("distribute")
+        await clock.advance(61)
+        async with anyio.create_task_group() as group:
+            call = Call(group, second.__aenter__)
+            await settle()
+            await first.aclose()
+            await clock.advance(6)
+            assert isinstance(call.error, MachineIdUnavailableError)
+        assert tasks() == []
+
+    async def test_a_lease_that_no_generator_could_open_is_its_users(
+        self, clock: ManualClock
+    ) -> None:
+        """The last generator closes what a generator has opened, and nothing else."""
+        link = Link(store_of(clock))
+        link.cut()
+        lease = MachineIdLease(link, clock=clock)
+        generator = SnowflakeId(lease, clock=clock)
+        async with anyio.create_task_group() as group:
+            call = Call(group, generator.__aenter__)
+            await clock.advance(6)
+            assert call.error is not None
+            link.heal()
+        async with lease:
+            async with generator:
+                await generator.next_id()
+            assert lease.machine_id == 0
+            assert "revert" not in link.calls
+
+
+@pytest.mark.asyncio
+class TestLives:
+    async def test_a_generator_ends_with_the_life_of_its_lease(self, clock: ManualClock) -> None:
+        """Another one may go by its name in the next, and would stamp the same ids."""
+        lease = MachineIdLease(Link(store_of(clock)), clock=clock)
+        async with lease:
+            old = SnowflakeId(lease, clock=clock)
+            await old.__aenter__()
+            await old.next_ids(3)
+        await clock.advance(0.01)
+        async with lease, SnowflakeId(lease, clock=clock) as new:
+            await clock.advance(0.01)
+            with pytest.raises(ClosedError):
+                await old.next_ids(3)
+            with pytest.raises(ClosedError):
+                old.next_id_nowait()
+            with pytest.raises(ClosedError):
+                await old.next_id()
+            assert len(await new.next_ids(3)) == 3
+            await old.aclose()
+
+    async def test_a_lease_waits_for_the_end_of_another_on_its_distributor(
+        self, clock: ManualClock
+    ) -> None:
+        """Which still gives its id back, and would give back the new one."""
+        store = store_of(clock)
+        link = Link(store)
+        first, second = MachineIdLease(link, clock=clock), MachineIdLease(link, clock=clock)
+        await first.__aenter__()
+        link.held = anyio.Event()
+        async with anyio.create_task_group() as group:
+            closing = Call(group, first.aclose)
+            await settle()
+            opening = Call(group, second.__aenter__)
+            await settle()
+            assert link.calls == ["distribute", "guard", "revert"]
+            link.held.set()
+            await clock.advance(0.1)
+            assert (closing.error, opening.error) == (None, None)
+            assert link.calls == ["distribute", "guard", "revert", "distribute", "guard"]
+            assert [machine.instance_id for machine in await store.machines()] == ["one"]
+            await second.aclose()
+
+    async def test_a_return_that_arrives_late_takes_nothing_from_the_next_life(
+        self, clock: ManualClock
+    ) -> None:
+        """Although the clock was set back, and the next life's mark is not ahead of the first's."""
+        store = store_of(clock)
+        link = Link(store, POD)
+        lease = MachineIdLease(link, clock=clock)
+        await lease.__aenter__()
+        link.returns = []
+        await lease.aclose()
+        clock.step_wall_ms(-1000)
+        async with anyio.create_task_group() as group:
+            opening = Call(group, lease.__aenter__)
+            await clock.advance(100)
+            assert opening.error is None
+            for late in link.returns:
+                late()
+            (machine,) = await store.machines()
+            assert machine.mark_ms >= lease.limit_ms()
+            await lease.aclose()
+
+    async def test_a_new_term_begins_above_its_floor(self, clock: ManualClock) -> None:
+        """And above what this process has stamped itself, whatever the store remembers."""
+        store = store_of(clock)
+        link = Link(store)
+        async with SnowflakeId(link, clock=clock) as generator:
+            ids = await generator.next_ids(3)
+            link.floor_ms = clock.now_ms() + 70_000  # a former owner's, at the next distribution
+            await store.revert_machine(machine_id=0)
+            await clock.advance(60)
+            async with anyio.create_task_group() as group:
+                call = Call(group, generator.next_id)
+                await clock.advance(9.9)
+                assert not call.is_done
+                await clock.advance(1)
+            assert COSID_MS.parse(call.result).timestamp_ms > link.floor_ms
+            assert call.result > max(ids)
+
+    async def test_a_new_term_begins_above_what_was_stamped(self, clock: ManualClock) -> None:
+        """The store may have forgotten the mark, and the clock may have been set back."""
+        store = store_of(clock)
+        link = Link(store)
+        async with SnowflakeId(link, clock=clock, broken_threshold=None) as generator:
+            await clock.advance(50)
+            last = COSID_MS.parse(await generator.next_id()).timestamp_ms
+            link.floor_ms = -1
+            await store.revert_machine(machine_id=0)
+            clock.step_wall_ms(-30_000)
+            await clock.advance(15)
+            lease = generator._lease
+            assert lease.term == 2
+            assert lease.floor_ms >= last
+
+    async def test_no_id_is_of_a_tick_before_the_machine_id_was_taken(
+        self, clock: ManualClock
+    ) -> None:
+        """Unused ticks are filled, but not those that a former owner may have used."""
+        link = Link(store_of(clock))
+        link.floor_ms = -1  # CosId's owner, who kept no mark
+        taken = clock.now_ms()
+        async with SnowflakeId(link, clock=clock) as generator:
+            await clock.advance(0.001)
+            async with anyio.create_task_group() as group:
+                call = Call(group, generator.next_ids, 10_000)
+                await clock.advance(0.01)
+        assert min(COSID_MS.parse(each).timestamp_ms for each in call.result) >= taken
+
+    async def test_the_lease_counts_from_before_the_sign_of_life(self, clock: ManualClock) -> None:
+        """However long the store takes to answer."""
+        link = Link(store_of(clock))
+        async with MachineIdLease(link, clock=clock) as lease:
+            link.slowness = 1.5
+            link.clock = clock
+            await clock.advance(60)
+            await clock.advance(1.5)
+            assert lease.statistics().renewals == 2
+            assert lease.statistics().seconds_left < 270 - 1.4
+
+    async def test_each_caller_waits_for_its_own_time(self, clock: ManualClock) -> None:
+        """Who comes later is not told that it has waited when it has not."""
+        link = Link(store_of(clock))
+        async with SnowflakeId(link, clock=clock, wait_timeout=5) as generator:
+            link.cut()
+            await clock.advance(100)
+            async with anyio.create_task_group() as group:
+                first = Call(group, generator.next_id)
+                await clock.advance(4)
+                second = Call(group, generator.next_id)
+                await clock.advance(1.5)
+                assert isinstance(first.error, MachineIdUnavailableError)
+                assert first.error.waited == 5
+                assert not second.is_done
+                link.heal()
+                await clock.advance(2)
+                assert second.error is None
+
+
+@pytest.mark.asyncio
+async def test_a_long_batch_does_not_count_its_ticks_as_waiting(clock: ManualClock) -> None:
+    """The store has the whole wait timeout to renew the lease, however late in the batch."""
+    link = Link(store_of(clock))
+    narrow = SnowflakeLayout(41, 10, 2, "ms", 1_577_203_200_000)
+    async with SnowflakeId(link, layout=narrow, wait_timeout=0.05, clock=clock) as generator:
+        link.clock, link.slowness = clock, 0.01
+        async with anyio.create_task_group() as group:
+            batch = Call(group, generator.next_ids, 400)
+            await clock.advance(0.08)
+            clock.step_wall_ms(100_000)  # beyond the mark
+            await clock.advance(0.005)
+            assert not batch.is_done
+            await clock.advance(0.1)
+        assert batch.error is None
+        assert len(set(batch.result)) == 400
+
+
+@pytest.mark.asyncio
+async def test_a_distributor_that_was_refused_a_width_gets_another(clock: ManualClock) -> None:
+    """As long as nobody uses the lease of the refused one."""
+    store = store_of(clock)
+    link = Link(store, "two")
+    async with SnowflakeId(Link(store), clock=clock):
+        with pytest.raises(MachineBitsMismatchError):
+            async with SnowflakeId(link, layout=JAVASCRIPT_SAFE_MS, clock=clock):
+                raise AssertionError
+        async with SnowflakeId(link, clock=clock) as generator:
+            assert generator.next_id_nowait() > 0
+            with pytest.raises(MachineBitsMismatchError):
+                SnowflakeId(link, layout=JAVASCRIPT_SAFE_MS, clock=clock)
+
+
+@pytest.mark.asyncio
+async def test_a_provider_that_was_refused_a_width_takes_another(clock: ManualClock) -> None:
+    """The lease of the refused width is nobody's."""
+    store = store_of(clock)
+    async with (
+        aiocosid.connect(store, clock=clock) as others,
+        aiocosid.connect(store, clock=clock) as ids,
+    ):
+        await others.snowflake("order")
+        with pytest.raises(MachineBitsMismatchError):
+            await ids.snowflake("order", layout=JAVASCRIPT_SAFE_MS)
+        assert await (await ids.snowflake("order")).next_id() > 0
+        with pytest.raises(MachineBitsMismatchError):
+            await ids.snowflake("user", layout=JAVASCRIPT_SAFE_MS)
+
+
+def test_a_loop_that_died_is_survived() -> None:
+    """asyncio.run() twice, the first one left without closing."""
+    store = MemoryStore()
+    distributor = store.machine_id_distributor(instance_id="x")
+    generators = [SnowflakeId(distributor, name=name) for name in "ab"]
+    ids: list[int] = []
+
+    async def use() -> None:
+        for generator in generators:
+            await generator.__aenter__()
+            ids.append(await generator.next_id())
+
+    asyncio.run(use())
+    asyncio.run(use())
+
+    async def close() -> None:
+        await use()
+        for generator in generators:
+            await generator.aclose()
+        assert {machine.instance_id for machine in await store.machines()} == {""}
+
+    asyncio.run(close())
+    for mine in (ids[::2], ids[1::2]):
+        assert mine == sorted(set(mine))
+
+
+async def leave_a_mark(link: Link, clock: ManualClock) -> None:
+    """Be a former life that crashed, with a mark that is ahead."""
+    grant = await link.inner.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62)
+    now_ms = clock.now_ms()
+    await link.inner.guard(grant.machine_id, now_ms=now_ms, mark_ms=now_ms + 90_000)
