@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
-from aiocosid.errors import CosIdError
-from aiocosid.snowflake import COSID_MS, SnowflakeId
+from aiocosid import _fork
+from aiocosid.errors import CosIdError, ForkedError
+from aiocosid.snowflake import COSID_MS, SnowflakeId, SnowflakeLayout
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.sqlite import SqliteMachineIdDistributor
+from aiocosid.testing import ManualClock
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
@@ -82,3 +85,29 @@ async def test_workers_forked_before_it_was_opened_get_ids_of_their_own(tmp_path
         return COSID_MS.parse(await gen.next_id()).machine_id
 
     assert sorted(in_child(child) for _ in range(4)) == [0, 1, 2, 3]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_call_that_goes_on_in_the_child_gets_nothing(
+    waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting for a tick, or writing a long list; the parent may hand out the same ids."""
+    clock = ManualClock()
+    distributor = MemoryStore(clock=clock).machine_id_distributor(instance_id="x")
+    wide = SnowflakeLayout(41, 1, 21, "ms", 1_577_203_200_000)
+    async with SnowflakeId(distributor, layout=wide, clock=clock) as gen:
+        if waits:
+            await gen.next_ids(wide.max_sequence)
+            call: asyncio.Task[Any] = asyncio.create_task(gen.next_id())
+        else:
+            call = asyncio.create_task(gen.next_ids(50_000))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not call.done()
+        # What a fork does to this process's count, while the call is suspended.
+        with monkeypatch.context() as patch:
+            patch.setattr(_fork, "generation", _fork.generation + 1)
+            await clock.advance(0.1)
+            with pytest.raises(ForkedError):
+                await call
