@@ -186,7 +186,6 @@ class Keeper(Caller):
         self.machine_id = grant.machine_id
         self.floor_ms = max(grant.floor_ms, self._last_issued_ms())
         self.taken_ms = now_ms
-        self._mark_ms = -1
         self.term += 1
         ahead = (grant.floor_ms - now_ms) / MS
         self._emit(MachineIdDistributed, machine_id=grant.machine_id, wait=max(0.0, ahead))

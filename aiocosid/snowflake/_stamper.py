@@ -25,7 +25,7 @@ from ..errors import (
     WouldBlock,
 )
 from ..events import ClockBackwards
-from ._sequencer import EMPTY, PIECE, SHUT, Behind, Full, Sequencer, Shut
+from ._sequencer import PIECE, SHUT, Behind, Full, Sequencer, Shut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -380,10 +380,8 @@ class Stamper(Component):
         return sequencer
 
     def _stop(self, reason: CosIdError) -> None:
-        sequencer, self._sequencer = self._sequencer, SHUT
+        self._sequencer = SHUT
         if isinstance(reason, ForkedError):
-            if isinstance(sequencer, Sequencer):
-                sequencer.piece = EMPTY
             return
         self._turns.release()
         self._fail(reason.again)

@@ -40,6 +40,7 @@ class Link(MachineIdDistributor):
         self.opens: anyio.Event | None = None
         self.returns: list[Callable[[], None]] | None = None  # kept back
         self.calls: list[str] = []
+        self.closed = 0
 
     def cut(self) -> None:
         self.failure = lambda: StoreUnavailableError("memory", "cut")
@@ -50,6 +51,9 @@ class Link(MachineIdDistributor):
     def heal(self) -> None:
         self.failure = None
         self.refused = ""
+
+    async def aclose(self) -> None:
+        self.closed += 1
 
     async def aopen(self) -> None:
         if self.opens is not None:
@@ -71,6 +75,7 @@ class Link(MachineIdDistributor):
         await self.inner.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
         if self.clock is not None:
             await self.clock.sleep(self.slowness)
+            self.calls.append("guarded")
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         self._pass("revert")

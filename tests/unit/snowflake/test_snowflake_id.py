@@ -192,12 +192,30 @@ async def test_two_generators_of_one_name_share_one_sequence(clock: ManualClock)
         assert await two.next_id() == ids[-1] + 1
 
 
+async def test_what_a_cancelled_batch_leaves_is_a_gap(clock: ManualClock) -> None:
+    """By the next batch there may be ids above it."""
+    async with SnowflakeId(machines(), layout=NARROW, clock=clock) as gen:
+        async with anyio.create_task_group() as group:
+            batch = Call(group, gen.next_ids, 10)
+            await settle()
+            batch.cancel()
+            await settle()
+            await clock.advance(0.01)
+            single = gen.next_id_nowait()
+            again = Call(group, gen.next_ids, 6)
+            await clock.advance(0.01)
+        assert min(again.result) > single
+
+
 async def test_one_name_with_two_layouts_is_refused(clock: ManualClock) -> None:
     """Two widths in one namespace too."""
     distributor = machines()
     async with SnowflakeId(distributor, clock=clock):
         with pytest.raises(BusyError, match="another layout"):
             async with SnowflakeId(distributor, layout=COSID_S, clock=clock):
+                raise AssertionError
+        with pytest.raises(BusyError, match="threshold"):
+            async with SnowflakeId(distributor, sequence_reset_threshold=None, clock=clock):
                 raise AssertionError
         with pytest.raises(MachineBitsMismatchError):
             SnowflakeId(
