@@ -20,16 +20,14 @@ class ChainNode:
 
     Attributes:
         segment: what was fetched.
-        version: 0 for the first node of the chain, then one more for each.
         first: the next id of this node to be cut off.
         next: the following node, or None at the tail.
     """
 
-    __slots__ = ("first", "next", "segment", "version")
+    __slots__ = ("first", "next", "segment")
 
-    def __init__(self, segment: IdSegment, version: int) -> None:
+    def __init__(self, segment: IdSegment) -> None:
         self.segment = segment
-        self.version = version
         self.first = segment.offset + 1
         self.next: ChainNode | None = None
 
@@ -48,18 +46,16 @@ class IdSegmentChain:
         remaining: ids in all nodes.
     """
 
-    __slots__ = ("_linked", "head", "remaining", "tail")
+    __slots__ = ("head", "remaining", "tail")
 
     def __init__(self) -> None:
         self.head: ChainNode | None = None
         self.tail: ChainNode | None = None
         self.remaining = 0
-        self._linked = 0
 
     def link(self, segment: IdSegment) -> None:
         """Append a segment whose ids are all above the ones linked before."""
-        node = ChainNode(segment, self._linked)
-        self._linked += 1
+        node = ChainNode(segment)
         self.remaining += segment.step
         if self.tail is None:
             self.head = node

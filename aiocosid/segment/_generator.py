@@ -6,21 +6,23 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Final
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from .. import _fork
 from .._listing import MAX_BATCH, STRETCH, listed
 from .._turns import TurnLine
 from .._waiters import Waiter
 from ..abc import IdGenerator
+from ..abc._ids import check_integer
 from ..errors import CosIdError, ForkedError, SegmentUnavailableError, WouldBlock
 from ..events import WaitTimedOut
-from ._options import check_integer
 from ._segment import FOREVER
 from ._statistics import SegmentStatistics
+from ._stock import EMPTY, undivided
 from ._supply import Supply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from .._waiters import WaiterQueue
 
 __all__ = ("MAX_BATCH", "SegmentGenerator")
 
@@ -28,8 +30,6 @@ SHORT_PIECE: Final = (
     1000  # ids between two turns for the loop while the chain is below its distance
 )
 LONG_PIECE: Final = STRETCH  # ids between two turns at most, about a millisecond
-
-_EMPTY: Final[Iterator[int]] = iter(range(0))
 
 
 class SegmentGenerator(Supply, IdGenerator):
@@ -39,11 +39,10 @@ class SegmentGenerator(Supply, IdGenerator):
     swaps the iterator for an empty one.  So the hot path asks nothing, and the slow path finds out.
     """
 
-    __slots__ = ("_expires_at", "_expiry_watched", "_piece", "_since_turn", "_stop_at", "_turns")
+    __slots__ = ("_expires_at", "_expiry_watched", "_since_turn", "_stop_at", "_turns")
 
     def _reset(self) -> None:
         super()._reset()
-        self._piece: Iterator[int] = _EMPTY
         self._turns = TurnLine()
         self._stop_at = 0  # one after the last id of the piece
         self._since_turn = 0  # ids installed since the loop last had a turn
@@ -68,19 +67,26 @@ class SegmentGenerator(Supply, IdGenerator):
         """Return exactly ``n`` ids, 1 to 10 million; see `aiocosid.abc.IdGenerator.next_ids`."""
         if self._find_loop() is not self._loop:
             self._check_usable()  # raises: it may be closed, or forked from, besides
-        piece, self._piece = self._piece, _EMPTY  # from here on no other thread can step it
-        left = length_hint(piece)
-        if type(n) is int and 0 < n <= left:
-            stop = self._stop_at
-            first = stop - left
-            self._piece = iter(range(first + n, stop))
-            return list(range(first, first + n))
-        self._piece = piece
+        if type(n) is int and not self._busy:
+            try:  # a step, as in `undivided`, without the cost of calls
+                self._busy = True
+                self._piece = EMPTY  # from here on nobody else can step it
+                left = length_hint(self._in_hand)
+                if 0 < n <= left:
+                    stop = self._stop_at
+                    first = stop - left
+                    self._in_hand = iter(range(first + n, stop))
+                    return list(range(first, first + n))
+            finally:
+                self._piece = self._in_hand if self._unusable is None else EMPTY
+                self._busy = False
         return await self._next_ids_slow(n)
 
     # The boundary.
 
     async def _next_id_slow(self) -> int:
+        while self._busy:  # begun by an instrument, as an eager task
+            await checkpoint()
         self._check_usable()
         await self._cross()
         for new_id in self._piece:
@@ -89,6 +95,8 @@ class SegmentGenerator(Supply, IdGenerator):
 
     def _next_id_nowait_slow(self) -> int:
         self._check_usable()
+        if self._busy:
+            raise WouldBlock
         if self._since_turn >= LONG_PIECE:
             self._since_turn = 0  # the caller cannot be made to wait for the next turn
         self._refill()
@@ -108,18 +116,19 @@ class SegmentGenerator(Supply, IdGenerator):
 
     async def _next_ids_slow(self, n: int) -> list[int]:
         check_integer("n", n, at_least=1, at_most=MAX_BATCH)
+        while self._busy:  # as in _next_id_slow
+            await checkpoint()
         self._check_usable()
         await self._cross()
-        if not self._waiters and self._left() + self._chain.remaining >= n:
-            pieces = self._take(n)
-            self._order()
-        else:
+        pieces = self._take_now(n)
+        if pieces is None:
             pieces = await self._wait(n)
-        process = _fork.generation
+        process, chain = _fork.generation, self._chain
         try:
             ids = await listed(pieces)
         except BaseException:
-            self._discard(n, "cancelled")
+            if self._chain is chain:
+                self._discard(n, "cancelled")
             raise
         self._check_process(process)
         return ids
@@ -157,6 +166,7 @@ class SegmentGenerator(Supply, IdGenerator):
         # With none left the caller has to wait for the store, which is a turn and more.
         return self._since_turn >= limit and remaining > 0
 
+    @undivided
     def _refill(self) -> None:
         """Put the next piece in hand if the last one is used up, and order what is missing."""
         if self._options.ttl != FOREVER:
@@ -181,22 +191,28 @@ class SegmentGenerator(Supply, IdGenerator):
         piece, segment = cut
         self._stop_at = piece.stop
         self._since_turn += len(piece)
-        self._piece = iter(piece)
+        self._in_hand = iter(piece)
         if segment.ttl != FOREVER:
             self._watch_expiry(segment.expires_at)
 
-    def _left(self) -> int:
-        return length_hint(self._piece)
+    @undivided
+    def _take_now(self, n: int) -> list[range] | None:
+        """Take ``n`` ids if there are so many and nobody waits for them."""
+        if self._waiters or self._left() + self._chain.remaining < n:
+            return None
+        pieces = self._take(n)
+        self._order()
+        return pieces
 
     def _take(self, n: int) -> list[range]:
-        piece, self._piece = self._piece, _EMPTY
-        left = length_hint(piece)
+        left = self._left()
+        self._in_hand = EMPTY
         self._since_turn += max(0, n - left)
         if left == 0:
             return self._chain.take(n)
         first = self._stop_at - left
         if left > n:
-            self._piece = iter(range(first + n, self._stop_at))
+            self._in_hand = iter(range(first + n, self._stop_at))
             return [range(first, first + n)] if n else []
         return [range(first, self._stop_at), *self._chain.take(n - left)]
 
@@ -204,7 +220,7 @@ class SegmentGenerator(Supply, IdGenerator):
 
     async def _wait(self, n: int) -> list[range]:
         """Stand in line for ``n`` ids, for as long as ``wait_timeout``."""
-        event, process = anyio.Event(), _fork.generation
+        event, process, line = anyio.Event(), _fork.generation, self._waiters
         waiter = Waiter(n, event.set, self._sent)
         self._line_up(waiter)
         if not waiter.is_done:
@@ -212,46 +228,52 @@ class SegmentGenerator(Supply, IdGenerator):
                 with self._clock.move_on_after(self._options.wait_timeout):
                     await event.wait()
             except BaseException:
-                self._leave(waiter)
+                self._leave(waiter, line)
                 raise
         elif n:
-            await self._let_others_run(waiter)
+            await self._let_others_run(waiter, line)
         self._check_process(process)
         if waiter.pieces is not None:
             return waiter.pieces
         if waiter.error is not None:
             raise waiter.error
-        self._leave(waiter)
+        self._leave(waiter, line)
         if self._options.instrument is not None:
             self._emit(WaitTimedOut, waited=self._options.wait_timeout)
         raise self._unavailable(self._options.wait_timeout)
 
+    @undivided
     def _line_up(self, waiter: Waiter) -> None:
         self._check_usable()  # a store in this process may have ended us a moment ago
         in_hand = self._left() + self._chain.remaining
         if self._used_up and in_hand < max(1, waiter.n):
             raise self._overflow()
-        if in_hand == 0 and waiter.n:
-            self._starve(waiting=True)
         self._waits += waiter.n > 0
         self._waiters.add(waiter)
+        if in_hand == 0 and waiter.n:
+            self._starve(waiting=True)
+        elif in_hand >= max(1, waiter.n):
+            self._serve()  # a signal handler has had them brought a moment ago
         self._order()
 
-    async def _let_others_run(self, waiter: Waiter) -> None:
+    async def _let_others_run(self, waiter: Waiter, line: WaiterQueue) -> None:
         """Served at once by a store in this process: give the loop its turn all the same."""
         if self._since_turn >= LONG_PIECE:
             self._since_turn = self._left() + waiter.n  # all of it is for the next turn
             try:
                 await self._turns.wait(self._is_turn_spent)
             except BaseException:
-                self._leave(waiter)
+                self._leave(waiter, line)
                 raise
 
-    def _leave(self, waiter: Waiter) -> None:
+    @undivided
+    def _leave(self, waiter: Waiter, line: WaiterQueue) -> None:
         """Give up a place in the line, or the ids that were delivered in the same turn.
 
         Those are never put back: ids above them may have been handed out.
         """
+        if self._waiters is not line:
+            return  # opened anew since, by a forked child or on another loop
         if waiter.pieces is not None:
             self._discard(waiter.n, "cancelled")
         elif waiter.error is None:
@@ -278,12 +300,9 @@ class SegmentGenerator(Supply, IdGenerator):
         return True
 
     def _stop(self, reason: CosIdError) -> None:
-        left = self._left()
-        self._piece = _EMPTY
-        if not isinstance(reason, ForkedError):
-            self._discard(left, "closed")
-            self._turns.release()
         super()._stop(reason)
+        if not isinstance(reason, ForkedError):
+            self._turns.release()
 
     def _drop_expired(self) -> None:
         now = self._clock.monotonic()
@@ -291,9 +310,10 @@ class SegmentGenerator(Supply, IdGenerator):
             self._expire_piece()
         self._discard(self._chain.drop_expired(now), "expired")
 
+    @undivided
     def _expire_piece(self) -> None:
         left = self._left()
-        self._piece = _EMPTY
+        self._in_hand = EMPTY
         self._discard(left, "expired")
 
     def _watch_expiry(self, expires_at: float) -> None:

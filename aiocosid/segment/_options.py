@@ -7,6 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from ..abc import MAX_ID
+from ..abc._ids import check_integer
 from ..errors import InvalidArgumentError
 from ._pace import QUIET_PERIOD
 from ._segment import FOREVER
@@ -14,7 +15,7 @@ from ._segment import FOREVER
 if TYPE_CHECKING:
     from ..events import Instrument
 
-__all__ = ("SegmentOptions", "check_integer", "check_seconds")
+__all__ = ("SegmentOptions", "check_seconds")
 
 FETCH_SHARE = 0.4  # of wait_timeout: two attempts and the pauses between them fit into one wait
 
@@ -52,7 +53,7 @@ class SegmentOptions:
         check_seconds("quiet_period", quiet_period)
         if ttl is not None:
             check_seconds("ttl", ttl)
-        check_integer("max_id", max_id, at_least=1, at_most=MAX_ID)
+        check_integer("max_id", max_id, at_least=1)
         return cls(
             ttl=FOREVER if ttl is None else ttl,
             wait_timeout=wait_timeout,
@@ -62,14 +63,6 @@ class SegmentOptions:
             max_id=max_id,
             instrument=instrument,
         )
-
-
-def check_integer(argument: str, value: object, *, at_least: int, at_most: int) -> None:
-    """Raise `InvalidArgumentError` unless it is an integer between two, both inclusive."""
-    # bool is an int to isinstance; next_ids(True) is a mistake all the same.
-    if type(value) is not int or not at_least <= value <= at_most:
-        expected = f"an integer from {at_least} to {at_most}"
-        raise InvalidArgumentError(argument, value, expected=expected)
 
 
 def check_seconds(argument: str, value: object, *, at_most: float | None = None) -> None:

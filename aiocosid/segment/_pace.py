@@ -97,10 +97,14 @@ class Pace:
         """Return how many segments to buy when ``remaining`` are ahead and ``wanted`` waited for.
 
         What is going to be used up while the flight is under way comes on top, so that the distance
-        is full when it lands.
+        is full when it lands; but a grown distance is never filled above the limit.
         """
         short = self.distance * self.step + wanted - remaining
-        return -(-short // self.step) + self._under_way if short > 0 else 0
+        if short <= 0:
+            return 0
+        least = -(-short // self.step)
+        room = (self.limit * self.step + wanted - remaining) // self.step
+        return min(least + self._under_way, room if self.is_grown else max(room, least))
 
     def landed(self, *, taken: int, demand: float, starved: bool) -> bool:
         """Adapt to what happened while a flight was under way; return whether the distance grew.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..abc import MAX_ID
+from ..abc._ids import check_integer
 from ._generator import SegmentGenerator
-from ._options import SegmentOptions, check_integer
+from ._options import SegmentOptions
 from ._pace import MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD, Pace
 
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ class SegmentChainId(SegmentGenerator):
                 fifths of it, so that a second attempt fits in.
             close_timeout: seconds that `aclose` waits for a call under way before it tears it.
             max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
-            max_distance: the longest prefetch distance, in segments.
-            max_ids_ahead: the same in ids, for large steps.
+            max_distance: segments kept ahead at most, under any load.
+            max_ids_ahead: the same in ids, for large steps.  The safe distance is kept all the
+                same, and callers get a batch of any size.
             quiet_period: seconds after which a distance that was not needed is halved.
             instrument: receives events.
             clock: time; the system's by default.
@@ -64,8 +66,8 @@ class SegmentChainId(SegmentGenerator):
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        check_integer("max_distance", max_distance, at_least=1, at_most=MAX_ID)
-        check_integer("max_ids_ahead", max_ids_ahead, at_least=1, at_most=MAX_ID)
+        check_integer("max_distance", max_distance, at_least=1)
+        check_integer("max_ids_ahead", max_ids_ahead, at_least=1)
         check_integer("safe_distance", safe_distance, at_least=1, at_most=max_distance)
         options = SegmentOptions.checked(
             ttl=ttl,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from functools import wraps
 from math import inf
-from typing import TYPE_CHECKING
+from operator import length_hint
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from .._component import Component
 from .._waiters import WaiterQueue
@@ -14,15 +16,46 @@ from ._chain import IdSegmentChain
 from ._statistics import RateMeter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     import anyio
 
     from ..abc import Clock, IdSegmentDistributor
     from ._options import SegmentOptions
     from ._pace import Pace
 
-__all__ = ("Stock", "logger")
+__all__ = ("EMPTY", "Stock", "logger", "undivided")
 
 logger = logging.getLogger("aiocosid")
+
+EMPTY: Final[Iterator[int]] = iter(range(0))
+
+S = TypeVar("S", bound="Stock")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def undivided(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Keep a step from those who would take an id in the middle of it.
+
+    Python runs signal handlers, finalizers, log filters and instruments between any two lines of
+    it.  Meanwhile there is nothing to take, and `next_id_nowait` raises WouldBlock.
+    """
+
+    @wraps(method)
+    def step(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._busy:  # a step within a step
+            return method(self, *args, **kwargs)
+        try:
+            self._busy = True
+            self._piece = EMPTY
+            return method(self, *args, **kwargs)
+        finally:  # no calls: a handler may raise in each, and out of recursion all of them fail
+            # Python may have forked meanwhile; what is in hand is the parent's then.
+            self._piece = self._in_hand if self._unusable is None else EMPTY
+            self._busy = False
+
+    return step
 
 
 class Stock(Component):
@@ -31,6 +64,7 @@ class Stock(Component):
     __slots__ = (
         "_at_once",
         "_attempt",
+        "_busy",
         "_chain",
         "_discarded",
         "_distributor",
@@ -42,6 +76,7 @@ class Stock(Component):
         "_floor",
         "_hungry",
         "_in_flight",
+        "_in_hand",
         "_landed",
         "_last_error",
         "_last_max_id",
@@ -49,6 +84,7 @@ class Stock(Component):
         "_one_by_one",
         "_options",
         "_pace",
+        "_piece",
         "_sent",
         "_starvations",
         "_starved",
@@ -77,6 +113,9 @@ class Stock(Component):
     def _reset(self) -> None:
         """Forget an earlier life: counts start anew with each opening."""
         self._chain = IdSegmentChain()
+        self._in_hand: Iterator[int] = EMPTY  # the piece in use
+        self._piece: Iterator[int] = EMPTY  # the same for who takes an id; empty during a step
+        self._busy = False  # a step is under way
         self._waiters = WaiterQueue()
         self._meter = RateMeter(self._clock.monotonic())
         self._pace.rest()
@@ -127,14 +166,17 @@ class Stock(Component):
 
     def _left(self) -> int:
         """Count the ids of the piece in hand."""
-        raise NotImplementedError
+        return length_hint(self._in_hand)
 
     def _install(self) -> None:
         """Put the next piece in hand if there is none."""
         raise NotImplementedError
 
     def _take(self, n: int) -> list[range]:
-        """Take exactly ``n`` ids, the piece in hand first; there have to be that many."""
+        """Take exactly ``n`` ids, the piece in hand first; there have to be that many.
+
+        Part of a step, as everything that counts ids and then takes them.
+        """
         raise NotImplementedError
 
     def _drop_expired(self) -> None:
@@ -165,9 +207,10 @@ class Stock(Component):
                 return  # the store was down: no distance would have been long enough
             lasted = self._dry_at - sent_at
             demand = taken * (now - sent_at) / lasted if taken and lasted > 0 else inf
-        before = self._pace.distance
-        if not self._pace.landed(taken=taken, demand=demand, starved=self._hungry):
-            return
+        self._pace.landed(taken=taken, demand=demand, starved=self._hungry)
+
+    def _tell_growth(self, before: int) -> None:
+        """The distance has grown: tell it, and watch for quiet."""
         self._emit(DistanceChanged, before=before, after=self._pace.distance)
         root = self._root
         if not self._watched and root is not None and root.is_alive:
@@ -196,8 +239,10 @@ class Stock(Component):
             self._discarded += count
             self._emit(IdsDiscarded, count=count, reason=reason)
 
+    @undivided
     def _stop(self, reason: CosIdError) -> None:
-        dropped = self._chain.clear()
+        dropped = self._left() + self._chain.clear()
+        self._in_hand = EMPTY
         if isinstance(reason, ForkedError):
             return  # nobody in this process waits, and the parent's loop is not ours to touch
         self._discard(dropped, "closed")

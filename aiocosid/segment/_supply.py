@@ -21,7 +21,7 @@ from ..errors import (
 )
 from ..events import FetchFailed, SegmentFetched
 from ._segment import FOREVER, IdSegment
-from ._stock import Stock, logger
+from ._stock import Stock, logger, undivided
 
 __all__ = ("Supply",)
 
@@ -40,6 +40,7 @@ class Supply(Stock):
 
     # Ordering.
 
+    @undivided
     def _order(self, at_least: int = 0) -> None:
         """See that a flight is under way if segments are missing.  Quick, and never waits."""
         while not self._in_flight and (segments := self._missing(at_least)):
@@ -156,6 +157,7 @@ class Supply(Stock):
 
     # Landing.
 
+    @undivided
     def _land(self, max_id: int, count: int, sent_at: float) -> bool:
         """Link what arrived, serve the waiters, put the rest in hand; answers as `_fetch` does."""
         if type(max_id) is not int:  # bool and float pass for integers, and ids would be such
@@ -181,7 +183,7 @@ class Supply(Stock):
 
     def _link(self, segment: IdSegment | None, fetched: IdSegment) -> None:
         now = self._clock.monotonic()
-        starved = self._starved
+        starved, distance = self._starved, self._pace.distance
         self._adapt(fetched.fetched_at, now)
         self._last_max_id = self._floor = fetched.max_id
         self._last_error = None
@@ -191,6 +193,9 @@ class Supply(Stock):
         self._fetched += fetched.step
         if segment is not None:
             self._chain.link(segment)
+        # Told from here on, when the state is whole.
+        if self._pace.distance > distance:
+            self._tell_growth(distance)
         if segment is not fetched:
             self._discard(fetched.step - (segment.step if segment else 0), "limit")
         if self._options.instrument is not None:
@@ -217,6 +222,7 @@ class Supply(Stock):
         if not waiters:
             self._install()
 
+    @undivided
     def _fail(self, error: CosIdError, segments: int, sent_at: float) -> bool:
         """Take note of a failure; decide who has to know, and whether to go on without a pause."""
         if isinstance(error, IdOverflowError):

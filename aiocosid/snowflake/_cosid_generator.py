@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
+from anyio.lowlevel import checkpoint
 
-from ._cosid_state import RADIX62, CosIdState
+from .. import _fork
+from .._clock import SYSTEM_CLOCK
+from ..errors import InvalidArgumentError
+from ._calendar import moment_of
+from ._cosid_state import RADIX62, CosIdFriendlyText, CosIdState
 from ._snowflake_id import SnowflakeId
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
     from types import TracebackType
 
     from anyio.abc import TaskStatus
@@ -21,6 +28,12 @@ if TYPE_CHECKING:
     from ._statistics import SnowflakeStatistics
 
 __all__ = ("CosIdGenerator",)
+
+WRITE_STRETCH: Final = 200
+"""Texts between two turns of the event loop, about a millisecond."""
+
+ZONE_YEARS: Final = 100  # a rule for summer time shows every year; the latest set dates are of 2087
+ZONE_STEP_DAYS: Final = 20  # the shortest summer time but one break of it, Morocco's, is longer
 
 
 class CosIdGenerator:
@@ -41,6 +54,7 @@ class CosIdGenerator:
         name: str = "__share__",
         text: CosIdText = RADIX62,
         broken_threshold: float | None = 2.0,
+        max_forward_jump: float | None = None,
         sequence_reset_threshold: int | None = -1,
         wait_timeout: float = 5.0,
         close_timeout: float = 5.0,
@@ -52,8 +66,10 @@ class CosIdGenerator:
         Args:
             machine: where the machine id comes from, 20 bits of it by default.
             name: the generator's name.
-            text: `RADIX62` (15 characters), `RADIX36` (17), or a `CosIdFriendlyText`.
+            text: `RADIX62` (15 characters), `RADIX36` (17), or a `CosIdFriendlyText` whose zone
+                keeps one offset from now on.
             broken_threshold: seconds that a call waits for a clock that stepped back.
+            max_forward_jump: as for `SnowflakeId`.
             sequence_reset_threshold: as for `SnowflakeId`.
             wait_timeout: seconds that a call waits for a lease that allows no ids.
             close_timeout: seconds that closing may take.
@@ -61,14 +77,17 @@ class CosIdGenerator:
             clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range.
+            InvalidArgumentError: an argument is outside its range, or the zone has summer time.
         """
+        if isinstance(text, CosIdFriendlyText):
+            _check_zone(text, (clock or SYSTEM_CLOCK).now_ms())
         self.text = text
         self._inner = SnowflakeId(
             machine,
             name=name,
             layout=text.layout,
             broken_threshold=broken_threshold,
+            max_forward_jump=max_forward_jump,
             sequence_reset_threshold=sequence_reset_threshold,
             wait_timeout=wait_timeout,
             close_timeout=close_timeout,
@@ -82,7 +101,15 @@ class CosIdGenerator:
 
     async def next_ids(self, n: int) -> list[str]:
         """Return exactly ``n`` ids as text; see `SnowflakeId.next_ids`."""
-        return [self._written(each) for each in await self._inner.next_ids(n)]
+        process = _fork.generation
+        packed = await self._inner.next_ids(n)
+        texts: list[str] = []
+        for start in range(0, n, WRITE_STRETCH):
+            if start:
+                await checkpoint()
+            texts += map(self._written, packed[start : start + WRITE_STRETCH])
+        self._inner._check_process(process)
+        return texts
 
     def next_id_nowait(self) -> str:
         """Return the next id as text if it can be stamped now; raises `WouldBlock` otherwise."""
@@ -131,6 +158,30 @@ class CosIdGenerator:
 
     def _written(self, packed: int) -> str:
         return self.text.as_text(self._state(packed))
+
+
+def _check_zone(text: CosIdFriendlyText, now_ms: int) -> None:
+    """Raise if some local time yet to come occurs twice: its ids could not be written."""
+    if len(_offsets(text.zone, now_ms)) > 1:
+        expected = (
+            "a zone that keeps one offset, 'UTC' or one as '+01:00': where the clocks go back "
+            "no id could be written for an hour"
+        )
+        raise InvalidArgumentError("text.zone", text.zone, expected=expected)
+
+
+def _offsets(zone: tzinfo, now_ms: int) -> set[timedelta | None]:
+    """Return the offsets that a zone has from now on, as far as its rules are known."""
+    offsets: set[timedelta | None] = set()
+    try:
+        now = moment_of(now_ms)
+        for days in range(0, ZONE_YEARS * 366, ZONE_STEP_DAYS):
+            offsets.add((now + timedelta(days)).astimezone(zone).utcoffset())
+            if len(offsets) > 1:
+                break
+    except OverflowError:
+        pass  # past the year 9999
+    return offsets
 
 
 class _Stand:

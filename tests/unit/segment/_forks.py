@@ -325,6 +325,37 @@ def a_coroutine_suspended_across_the_fork(how: str, n: int) -> None:
     assert first == 11, result
 
 
+def a_waiter_cancelled_in_the_child() -> None:
+    """Opened anew there, the generator knows nothing of the parent's line, and leaves it alone."""
+
+    async def main() -> None:
+        store = GatedDistributor(FileDistributor(name="order", step=10))
+        store.open()
+        generator = SegmentId(store)
+        scope = anyio.CancelScope()
+
+        async def wait() -> None:
+            with scope, suppress(ValueError):
+                await generator.next_id()
+
+        async with generator, anyio.create_task_group() as group:
+            await generator.next_ids(10)
+            store.close()
+            group.start_soon(wait)
+            await settle()
+            status = forked()
+            if status is None:
+                generator._claim()  # what opening it anew does first
+                scope.cancel()
+                await settle()
+                os._exit(0 if scope.cancelled_caught else 3)
+            assert status == 0, "it ended with another error"
+            scope.cancel()
+            store.open()
+
+    anyio.run(main, backend="trio")
+
+
 def a_batch_listed_across_the_fork() -> None:
     """A long batch gives the loop turns while it is listed: what is half done is the parent's."""
     result: list[object] = []
@@ -372,6 +403,7 @@ SCENARIOS: dict[str, Callable[[], object]] = {
     "suspended long batch, opened anew": lambda: a_coroutine_suspended_across_the_fork(
         "reopened", 30_000
     ),
+    "cancelled, opened anew": a_waiter_cancelled_in_the_child,
     "listed": a_batch_listed_across_the_fork,
 }
 

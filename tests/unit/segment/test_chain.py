@@ -39,26 +39,16 @@ def test_more_than_there_is_cannot_be_taken() -> None:
     assert chain.take(20) == [range(1, 11), range(11, 21)]
 
 
-def test_nodes_are_linked_once_and_numbered() -> None:
-    """A node's next is set when the following one is linked; versions count from 0."""
+def test_nodes_are_linked_once() -> None:
+    """A node's next is set when the following one is linked."""
     chain = chain_of(10, 10, 20)
     nodes = []
     node = chain.head
     while node is not None:
         nodes.append(node)
         node = node.next
-    assert [node.version for node in nodes] == [0, 1, 2]
     assert [node.segment.max_id for node in nodes] == [10, 20, 40]
     assert chain.tail is nodes[-1]
-
-
-def test_versions_go_on_after_the_chain_ran_dry() -> None:
-    """They number the segments of the chain's life."""
-    chain = chain_of(10)
-    chain.take(10)
-    chain.link(IdSegment(20, 10))
-    assert chain.head is not None
-    assert chain.head.version == 1
 
 
 def test_a_piece_never_crosses_two_segments() -> None:

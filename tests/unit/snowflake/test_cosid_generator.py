@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
-from aiocosid.errors import ClosedError, LayoutExpiredError, NotOpenError, WouldBlock
+from aiocosid import _fork
+from aiocosid.errors import (
+    ClosedError,
+    ForkedError,
+    InvalidArgumentError,
+    LayoutExpiredError,
+    NotOpenError,
+    WouldBlock,
+)
 from aiocosid.snowflake import (
     RADIX36,
     RADIX62,
@@ -109,3 +119,78 @@ async def test_its_life_is_that_of_every_generator() -> None:
         await gen.aclose()
     with pytest.raises(ClosedError):
         await gen.next_ids(2)
+
+
+@pytest.mark.asyncio
+async def test_the_loop_has_turns_while_a_batch_is_written() -> None:
+    """After every 200 texts at the latest; a caller that is cancelled there is let go."""
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await checkpoint()
+            turns += 1
+
+    async with (
+        CosIdGenerator(machines(), clock=ManualClock()) as gen,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(turn)
+        ids = await gen.next_ids(5001)
+        assert turns >= 20
+        assert ids == sorted(set(ids))
+        assert len(ids) == 5001
+        with anyio.CancelScope() as scope:
+            group.start_soon(_after(3, scope.cancel))
+            await gen.next_ids(5000)
+        assert scope.cancelled_caught
+        group.cancel_scope.cancel()
+
+
+def _after(turns: int, act: Callable[[], None]) -> Callable[[], Coroutine[Any, Any, None]]:
+    async def run() -> None:
+        for _ in range(turns):
+            await checkpoint()
+        act()
+
+    return run
+
+
+@pytest.mark.asyncio
+async def test_a_batch_written_across_a_fork_is_the_parents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The child has the same texts half done, and gets ForkedError instead."""
+    async with (
+        CosIdGenerator(machines(), clock=ManualClock()) as gen,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(
+            _after(3, lambda: monkeypatch.setattr(_fork, "generation", _fork.generation + 1))
+        )
+        with pytest.raises(ForkedError):
+            await gen.next_ids(5000)
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Africa/Casablanca"])
+def test_a_zone_with_summer_time_is_refused(zone: str) -> None:
+    """Its texts can be read, but for an hour a year no id could be written."""
+    text = CosIdFriendlyText(zone=zone)
+    with pytest.raises(InvalidArgumentError, match=rf"{zone}.*'UTC'"):
+        CosIdGenerator(machines(), text=text)
+    assert text.as_state("20240701120000000-0000000-00001").sequence == 1
+
+
+@pytest.mark.parametrize("zone", ["UTC", "+05:30", "Asia/Shanghai", "Etc/GMT-3"])
+def test_a_zone_with_one_offset_will_do(zone: str) -> None:
+    """Whatever offsets it had in the past."""
+    CosIdGenerator(machines(), text=CosIdFriendlyText(zone=zone))
+
+
+@pytest.mark.asyncio
+async def test_a_clock_that_jumps_too_far_is_refused() -> None:
+    """`max_forward_jump` is passed on."""
+    with pytest.raises(InvalidArgumentError, match="max_forward_jump"):
+        CosIdGenerator(machines(), max_forward_jump=-1)

@@ -1,0 +1,246 @@
+"""Ids taken by what Python runs between two lines: signal handlers, finalizers, instruments.
+
+A trace function stands in for them: it runs at every line, or at every call, of the generator's own
+code, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from random import Random
+from types import FrameType
+from typing import Any
+
+import anyio
+import pytest
+
+import aiocosid.segment
+from aiocosid.abc import IdSegmentDistributor
+from aiocosid.errors import ClosedError, WouldBlock
+from aiocosid.events import DistanceChanged, Event, SegmentFetched
+from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
+
+from ._kit import Call, counter
+from ._kit import Generator as IdGenerator
+
+pytestmark = pytest.mark.asyncio
+
+OURS = str(Path(aiocosid.segment.__file__).parent)
+
+
+@contextmanager
+def interrupted(at: str, handler: Callable[[], object]) -> Generator[None]:
+    """Run ``handler`` at each "line" or "call" of the generator's code."""
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        if event == at:
+            handler()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def stores() -> list[IdSegmentDistributor]:
+    return [counter(), WrappedDistributor(counter())]
+
+
+async def take(generator: IdGenerator, ids: list[int], turn: int) -> None:
+    match turn % 4:
+        case 0:
+            ids.append(await generator.next_id())
+        case 1:
+            with suppress(WouldBlock):
+                ids.append(generator.next_id_nowait())
+        case _:
+            ids += await generator.next_ids(turn % 13 + 1)
+
+
+@pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
+async def test_a_handler_at_any_line_gets_no_id_that_another_gets(kind: type[IdGenerator]) -> None:
+    """Nor does it take any from under a call; each has rising ids, and none is lost."""
+    for store in stores():
+        lines = Random(1)  # noqa: S311 - chooses lines
+        taken: list[int] = []
+        ids: list[int] = []
+        refused = 0
+
+        def handler(ids: list[int] = taken, lines: Random = lines) -> None:
+            nonlocal refused
+            if lines.random() > 0.1:  # else no flight would ever bring enough
+                return
+            try:
+                ids.append(generator.next_id_nowait())
+            except WouldBlock:
+                refused += 1
+
+        async with kind(store, ttl=1000) as generator:
+            with interrupted("line", handler):
+                for turn in range(200):
+                    await take(generator, ids, turn)
+                    await asyncio.sleep(0)
+            assert generator.statistics().ids_handed_out == len(ids) + len(taken)
+        assert refused
+        assert len(taken) > 100
+        assert len({*ids, *taken}) == len(ids) + len(taken)
+        assert (ids, taken) == (sorted(ids), sorted(taken))
+
+
+async def test_a_caller_that_leaves_and_ids_that_expire(clock: ManualClock) -> None:
+    """Whoever stands behind is served, and what is given up is counted, handler or not."""
+    store = GatedDistributor(counter(step=1000))
+    store.open()
+    taken: list[int] = []
+
+    def handler() -> None:
+        with suppress(WouldBlock):
+            taken.append(chain.next_id_nowait())
+
+    chain = SegmentChainId(store, safe_distance=4, ttl=3, clock=clock)
+    async with chain, anyio.create_task_group() as group:
+        store.close()
+        first, second = Call(group, chain.next_ids, 7000), Call(group, chain.next_ids, 3500)
+        await settle()
+        assert chain.statistics().waiting == 2
+        with interrupted("line", handler):
+            first.cancel()
+            await settle()
+        assert len(second.result) == 3500
+        assert chain.statistics().ids_handed_out == 3500 + len(taken)
+        with interrupted("line", handler):
+            await clock.advance(3)
+        assert chain.statistics().remaining == 0
+        assert chain.statistics().ids_handed_out == 3500 + len(taken)
+        assert len({*second.result, *taken}) == 3500 + len(taken)
+        store.open()
+
+
+@pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
+async def test_a_handler_may_raise_anywhere(kind: type[IdGenerator]) -> None:
+    """As for Ctrl-C: the call ends with its error, ids may be a gap, and the generator goes on."""
+    ids: list[int] = []
+    async with kind(counter()) as generator:
+        for nth in range(1, 40):
+            calls = count(1)
+
+            def handler(calls: count[int] = calls, nth: int = nth) -> None:
+                if next(calls) == nth:
+                    raise KeyboardInterrupt
+
+            for turn in range(8):
+                with suppress(KeyboardInterrupt), interrupted("call", handler):
+                    await take(generator, ids, turn)
+            ids.append(await generator.next_id())
+            ids.append(generator.next_id_nowait())
+    assert ids == sorted(set(ids))
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timer signals")
+async def test_a_real_signal_handler() -> None:
+    """It comes wherever it likes while batches are taken."""
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("signal handlers run in the main thread")
+    stolen: list[int] = []
+    odd: list[Exception] = []
+    heard = 0
+
+    def handler(*_: object) -> None:
+        nonlocal heard
+        heard += 1
+        try:
+            stolen.append(chain.next_id_nowait())
+        except WouldBlock:
+            pass
+        except Exception as error:  # noqa: BLE001 - for the test to look at
+            odd.append(error)
+
+    ids: list[int] = []
+    async with SegmentChainId(counter()) as chain:
+        before = signal.signal(signal.SIGALRM, handler)
+        timer = signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+        try:
+            while heard < 1500 or len(ids) < 50_000:
+                ids += await chain.next_ids(3)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, *timer)
+            signal.signal(signal.SIGALRM, before)
+    assert odd == []
+    assert stolen
+    assert len({*ids, *stolen}) == len(ids) + len(stolen)
+    assert ids == sorted(ids)
+
+
+# Instruments.
+
+
+class Thief:
+    """Takes an id at each event, and looks at how far the ids have come."""
+
+    def __init__(self) -> None:
+        self.generator: SegmentChainId | None = None
+        self.ids: list[int] = []
+        self.seen: list[tuple[Event, int | None]] = []
+
+    def on_event(self, event: Event) -> None:
+        if self.generator is None:
+            return
+        self.seen.append((event, self.generator.statistics().max_id))
+        with suppress(WouldBlock, ClosedError):
+            self.ids.append(self.generator.next_id_nowait())
+
+
+async def test_an_instrument_that_takes_ids_repeats_none() -> None:
+    """And is told of a segment, and of a distance that grew, when the segment is linked."""
+    for store in stores():
+        thief = Thief()
+        ids: list[int] = []
+        async with SegmentChainId(store, instrument=thief) as thief.generator:
+            ids += [await thief.generator.next_id() for _ in range(15_000)]
+        assert ids == sorted(ids)
+        assert len({*ids, *thief.ids}) == len(ids) + len(thief.ids)
+        told = thief.seen
+        grown = [at for at, (event, _) in enumerate(told) if isinstance(event, DistanceChanged)]
+        assert grown
+        for at in grown:
+            fetched = told[at + 1][0]
+            assert isinstance(fetched, SegmentFetched)
+            assert fetched.max_id == told[at][1] == told[at + 1][1]
+
+
+@pytest.mark.parametrize("n", [1, 3, 30])
+async def test_a_call_that_begins_within_an_event_waits_for_the_end_of_the_step(n: int) -> None:
+    """As an eager task does (`asyncio.eager_task_factory`)."""
+    begun: list[Any] = []
+
+    class Eager:
+        def on_event(self, event: Event) -> None:
+            if isinstance(event, SegmentFetched) and event.max_id == 20 and not begun:
+                call = chain.next_ids(n)
+                begun.append(call)
+                call.send(None)
+
+    chain = SegmentChainId(counter(), instrument=Eager())
+    async with chain:
+        ids = await chain.next_ids(5)
+
+        class Rest:
+            def __await__(self) -> Any:
+                return (yield from begun[0].__await__())
+
+        ids += await Rest()
+        ids += await chain.next_ids(5)
+    assert ids == list(range(1, 11 + n))
