@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Self
 
 from .. import _fork
@@ -99,10 +100,11 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
         if self._store._born != _fork.generation:
             self._store._refuse_child()
         key = self._key
-        max_id = self._counters.get(key, self.offset) + step
-        if max_id > MAX_ID:
-            raise IdOverflowError(key, limit=MAX_ID)
-        self._counters[key] = max_id
+        with self._store._lock:
+            max_id = self._counters.get(key, self.offset) + step
+            if max_id > MAX_ID:
+                raise IdOverflowError(key, limit=MAX_ID)
+            self._counters[key] = max_id
         return max_id
 
     async def aopen(self) -> None:
@@ -150,7 +152,8 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
         )
         self._store = _SHARED if memory is None else memory
         self._known_ms = -1  # the highest mark that was told or sent
-        self._pool = self._store._pools.setdefault(namespace, MachinePool(namespace))
+        with self._store._lock:
+            self._pool = self._store._pools.setdefault(namespace, MachinePool(namespace))
 
     @classmethod
     def from_url(
@@ -185,15 +188,16 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             ForkedError: the machine ids are the parent's; another process goes on with them.
         """
         self._store._refuse_child()
-        grant = self._pool.distribute(
-            self.instance_id,
-            bits,
-            now_ms=now_ms,
-            latest_ms=latest_ms,
-            seen=self._store._clock.monotonic(),
-            safe_guard=self.safe_guard,
-            token=self,
-        )
+        with self._store._lock:
+            grant = self._pool.distribute(
+                self.instance_id,
+                bits,
+                now_ms=now_ms,
+                latest_ms=latest_ms,
+                seen=self._store._clock.monotonic(),
+                safe_guard=self.safe_guard,
+                token=self,
+            )
         self._known_ms = max(self._known_ms, grant.floor_ms)
         return grant
 
@@ -205,14 +209,15 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             ForkedError: the machine ids are the parent's.
         """
         self._store._refuse_child()
-        self._pool.guard(
-            self.instance_id,
-            machine_id,
-            now_ms=now_ms,
-            mark_ms=mark_ms,
-            seen=self._store._clock.monotonic(),
-            token=self,
-        )
+        with self._store._lock:
+            self._pool.guard(
+                self.instance_id,
+                machine_id,
+                now_ms=now_ms,
+                mark_ms=mark_ms,
+                seen=self._store._clock.monotonic(),
+                token=self,
+            )
         self._known_ms = max(self._known_ms, mark_ms)
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
@@ -222,7 +227,10 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             ForkedError: the machine ids are the parent's.
         """
         self._store._refuse_child()
-        self._pool.revert(self.instance_id, machine_id, last_ms=last_ms, known_ms=self._known_ms)
+        with self._store._lock:
+            self._pool.revert(
+                self.instance_id, machine_id, last_ms=last_ms, known_ms=self._known_ms
+            )
 
     async def aopen(self) -> None:
         """Refuse a forked child.
@@ -234,9 +242,12 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
 
 
 class MemoryStore(Store):
-    """Counters and machine ids in memory; several stores know nothing of each other."""
+    """Counters and machine ids in memory; several stores know nothing of each other.
 
-    __slots__ = ("_born", "_clock", "_counters", "_pools")
+    The event loops of several threads may share one.
+    """
+
+    __slots__ = ("__weakref__", "_born", "_clock", "_counters", "_lock", "_pools")
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         """Make an empty store.
@@ -248,6 +259,8 @@ class MemoryStore(Store):
         self._pools: dict[str, MachinePool] = {}
         self._clock = clock or SYSTEM_CLOCK
         self._born = _fork.generation
+        self._lock = threading.Lock()  # held for a few steps of Python, never across an await
+        _fork.watch(self)
 
     @classmethod
     def from_url(cls, url: str) -> MemoryStore:
@@ -292,12 +305,13 @@ class MemoryStore(Store):
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
         """Return the machine ids that were ever handed out, by namespace and number."""
-        return [
-            machine
-            for name, pool in sorted(self._pools.items())
-            if namespace in {None, name}
-            for machine in pool.machines()
-        ]
+        with self._lock:
+            return [
+                machine
+                for name, pool in sorted(self._pools.items())
+                if namespace in {None, name}
+                for machine in pool.machines()
+            ]
 
     async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
         """Take a machine id from its owner; its mark stays.
@@ -307,7 +321,8 @@ class MemoryStore(Store):
             ForkedError: the machine ids are the parent's.
         """
         self._refuse_child()
-        self._pools.get(namespace, MachinePool(namespace)).take_away(machine_id)
+        with self._lock:
+            self._pools.get(namespace, MachinePool(namespace)).take_away(machine_id)
 
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
         """Return the width of a namespace's machine ids, or None if none was handed out yet."""
@@ -323,7 +338,8 @@ class MemoryStore(Store):
         """
         self._refuse_child()
         check_text("namespace", namespace, at_most=NAME_WIDTH)
-        self._pools.setdefault(namespace, MachinePool(namespace)).set_bits(bits)
+        with self._lock:
+            self._pools.setdefault(namespace, MachinePool(namespace)).set_bits(bits)
 
     async def create_schema(self) -> None:
         """Do nothing: there are no tables."""
@@ -331,9 +347,11 @@ class MemoryStore(Store):
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, ordered by name."""
         prefix = "" if namespace is None else f"{namespace}."
+        with self._lock:
+            found = sorted(self._counters.items())
         return [
             Counter(namespaced_name=name, last_max_id=max_id)
-            for name, max_id in sorted(self._counters.items())
+            for name, max_id in found
             if name.startswith(prefix)
         ]
 
@@ -349,11 +367,15 @@ class MemoryStore(Store):
         self._refuse_child()
         check_above(above)
         key = self.segment_distributor(namespace=namespace, name=name).namespaced_name
-        self._counters[key] = max(self._counters.get(key, 0), above)
-        return Counter(namespaced_name=key, last_max_id=self._counters[key])
+        with self._lock:
+            self._counters[key] = max_id = max(self._counters.get(key, 0), above)
+        return Counter(namespaced_name=key, last_max_id=max_id)
 
     async def aclose(self) -> None:
         """Keep the counters: what shares this store goes on with them."""
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()  # another thread of the parent's may have held the old one
 
     def _refuse_child(self) -> None:
         if self._born != _fork.generation:
