@@ -122,7 +122,7 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
     For the instances of one process: another process has a memory, and machine ids, of its own.
     """
 
-    __slots__ = ("_known_ms", "_pool", "_store")
+    __slots__ = ("_pool", "_store", "_token")
 
     store = "memory"
 
@@ -151,7 +151,7 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             interval=interval,
         )
         self._store = _SHARED if memory is None else memory
-        self._known_ms = -1  # the highest mark that was told or sent
+        self._token: object = None  # of the last call that was handed an id
         with self._store._lock:
             self._pool = self._store._pools.setdefault(namespace, MachinePool(namespace))
 
@@ -188,6 +188,7 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             ForkedError: the machine ids are the parent's; another process goes on with them.
         """
         self._store._refuse_child()
+        token = object()
         with self._store._lock:
             grant = self._pool.distribute(
                 self.instance_id,
@@ -196,9 +197,9 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
                 latest_ms=latest_ms,
                 seen=self._store._clock.monotonic(),
                 safe_guard=self.safe_guard,
-                token=self,
+                token=token,
             )
-        self._known_ms = max(self._known_ms, grant.floor_ms)
+        self._token = token
         return grant
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
@@ -216,9 +217,8 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
                 now_ms=now_ms,
                 mark_ms=mark_ms,
                 seen=self._store._clock.monotonic(),
-                token=self,
+                token=self._token,
             )
-        self._known_ms = max(self._known_ms, mark_ms)
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         """Give the id back without a suspension; does nothing if it is not ours any more.
@@ -228,9 +228,7 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
         """
         self._store._refuse_child()
         with self._store._lock:
-            self._pool.revert(
-                self.instance_id, machine_id, last_ms=last_ms, known_ms=self._known_ms
-            )
+            self._pool.revert(self.instance_id, machine_id, last_ms=last_ms, token=self._token)
 
     async def aopen(self) -> None:
         """Refuse a forked child.

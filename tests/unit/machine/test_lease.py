@@ -96,10 +96,9 @@ class Link(MachineIdDistributor):
         if self.returns is None:
             await self.inner.revert(machine_id, last_ms=last_ms)
         else:  # as it was sent
-            known_ms, revert = self.inner._known_ms, self.inner._pool.revert
-            who = self.inner.instance_id
-            late = partial(revert, who, machine_id, last_ms=last_ms, known_ms=known_ms)
-            self.returns.append(late)
+            who, revert = self.inner.instance_id, self.inner._pool.revert
+            token = self.inner._token
+            self.returns.append(partial(revert, who, machine_id, last_ms=last_ms, token=token))
 
     def _pass(self, call: str) -> None:
         self.calls.append(call)
