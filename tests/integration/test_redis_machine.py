@@ -25,7 +25,7 @@ from aiocosid.errors import (
     StoreAuthenticationError,
     StoreUnavailableError,
 )
-from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore
+from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore, _link
 from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, free_port
 
 pytestmark = [pytest.mark.integration]
@@ -723,6 +723,26 @@ class TestClients:
         """Text or bytes, either protocol, any encoding: the same keys and the same answers."""
         async with client_of(server, encoding="latin-1", **options) as client:
             await check_client(client, keys)
+
+    async def test_a_large_server(
+        self, server: ValkeyServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Going through all keys has no time limit; each call after that has."""
+        limit = _link.CALL_TIMEOUT
+
+        class Large(Redis):
+            async def scan_iter(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
+                async for key in super().scan_iter(*args, **options):
+                    yield key
+                monkeypatch.setattr(_link, "CALL_TIMEOUT", limit)
+
+        client = Large(host=server.host, port=server.port)
+        store = RedisStore(client)
+        await store.segment_distributor(namespace=namespace, name="n").next_max_id(1)
+        for call in (store.machines, store.counters):
+            monkeypatch.setattr(_link, "CALL_TIMEOUT", 0)
+            await call()
+        await client.aclose()
 
     async def test_valkeys_own(self, server: ValkeyServer, keys: Keys) -> None:
         """It has redis-py's interface, and errors of its own."""

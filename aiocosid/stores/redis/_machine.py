@@ -38,6 +38,7 @@ from ._machine_scripts import (
     ask,
     text_of,
 )
+from ._scripts import UNDECODED
 
 if TYPE_CHECKING:
     from ._link import RedisClient
@@ -244,8 +245,8 @@ async def machines(link: Link, namespace: str | None) -> list[Machine]:
 
 async def _namespaces(client: Any) -> set[str]:  # noqa: ANN401 - the driver's
     # On a cluster the driver goes through all masters.
-    keys = {key async for key in client.scan_iter(match=f"{PREFIX}*}}:*", count=BATCH)}
-    names = (MachineKeys.namespace_of(text_of(client, key)) for key in keys)
+    keys = client.scan_iter(match=f"{PREFIX}*}}:*", count=BATCH, **UNDECODED)
+    names = {MachineKeys.namespace_of(text_of(key)) async for key in keys}
     return {name for name in names if name is not None}
 
 
