@@ -731,7 +731,9 @@ class TestClients:
         limit = _link.CALL_TIMEOUT
 
         class Large(Redis):
-            async def scan_iter(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
+            async def scan_iter(  # type: ignore[override]  # whatever it is given
+                self, *args: Any, **options: Any
+            ) -> AsyncIterator[Any]:
                 async for key in super().scan_iter(*args, **options):
                     yield key
                 monkeypatch.setattr(_link, "CALL_TIMEOUT", limit)
