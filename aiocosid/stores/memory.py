@@ -99,12 +99,15 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
         check_step(step)
         if self._store._born != _fork.generation:
             self._store._refuse_child()
-        key = self._key
-        with self._store._lock:
+        key, lock = self._key, self._store._lock
+        lock.acquire()  # measured: a with statement costs more
+        try:
             max_id = self._counters.get(key, self.offset) + step
             if max_id > MAX_ID:
                 raise IdOverflowError(key, limit=MAX_ID)
             self._counters[key] = max_id
+        finally:
+            lock.release()
         return max_id
 
     async def aopen(self) -> None:

@@ -129,7 +129,7 @@ async def test_a_bad_floor_is_refused(above: int) -> None:
 @pytest.mark.usefixtures("restless")
 async def test_threads_share_nothing() -> None:
     """Event loops of several threads on one counter, whose floor is raised meanwhile."""
-    store, start = MemoryStore(), threading.Barrier(4)
+    store, start = MemoryStore(), threading.Barrier(4, timeout=5)
 
     def count(number: int) -> list[int]:
         distributor = store.segment_distributor(name="order")
@@ -144,7 +144,7 @@ async def test_threads_share_nothing() -> None:
 @pytest.mark.usefixtures("restless")
 async def test_threads_have_machine_ids_of_their_own() -> None:
     """However many ask at once for one that nobody had."""
-    start = threading.Barrier(4)
+    start = threading.Barrier(4, timeout=5)
     stores = [MemoryStore() for _ in range(100)]
 
     async def ask() -> list[int]:
