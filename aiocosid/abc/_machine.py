@@ -185,13 +185,17 @@ class MachineIdDistributor(ABC):
             mark_ms: no id with a later time will be issued before the next call has succeeded.
 
         Raises:
-            MachineIdLostError: somebody else holds the id, or nobody; nothing was written.
+            MachineIdLostError: somebody else holds the id, or nobody, or the instance was handed it
+                again by another call; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
 
     @abstractmethod
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         """Give the id back; does nothing if it is not ours any more.
+
+        Nor if the instance was handed it again by another call, of a later life or of a process of
+        the same name: that one keeps the id, and its mark.
 
         One atomic step, safe to be applied twice.  A stable instance stays its owner.
 

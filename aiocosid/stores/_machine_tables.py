@@ -47,8 +47,9 @@ class MachineDialect:
     """The statements of one database on CosId's table ``cosid_machine``, and on our own beside it.
 
     Our own, ``aiocosid_machine``, holds a note on a machine id: the time mark, and of the instance
-    that wrote it whether it is stable, its token, and when the *store's* clock saw it last.  What
-    it says of the instance counts only while that instance holds the id: CosId writes no notes.
+    that wrote it whether it is stable, and when the *store's* clock saw it last.  What it says of
+    the instance counts only while that instance holds the id: CosId writes no notes.  Its token is
+    of the call that handed the id out last: whoever has another one is late, whatever its name.
     ``aiocosid_machine_bits``, ours too, holds the width of a namespace's machine ids.
 
     Each is atomic by itself.  Parameters are by name, in the order given here.
@@ -71,8 +72,8 @@ class MachineDialect:
         guard: (namespace, instance_id, machine_id, now, mark, stable, token) raises stamp and mark
             of the instance's own row, unless it was handed out with another token since; answers a
             row.  An empty token is not compared.
-        revert: (namespace, instance_id, machine_id, last, stable, known) gives it back, unless its
-            mark is above ``known``.
+        revert: (namespace, instance_id, machine_id, last, stable, token) gives it back, unless it
+            was handed out with another token since.
         holder: (namespace, machine_id) answers ``instance_id``.
         holders: (namespace, limit) answers up to five that are not empty.
         machines: (everything, namespace) answers ``name, namespace, machine_id, instance_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ..abc import MAX_ID, Machine, MachineGrant
+from ..abc import Machine, MachineGrant
 from ..abc._machine import bits_in_use, check_machine_bits, check_same_bits
 from ..errors import InvalidArgumentError, MachineIdLostError, MachineIdOverflowError
 
@@ -31,7 +31,7 @@ class Entry:
         seen: when it last gave a sign of life, on the store's own monotonic clock, in seconds.
         stamp_ms: the latest time that it told.
         mark_ms: no id was issued with a later time.
-        token: the object that took it; an earlier life under the same text has another.
+        token: of the call that took it; an earlier one under the same text had another.
     """
 
     machine_id: int
@@ -145,14 +145,14 @@ class MachinePool:
         entry.mark_ms = max(entry.mark_ms, mark_ms)
 
     def revert(
-        self, who: InstanceId, machine_id: int, *, last_ms: int, known_ms: int = MAX_ID
+        self, who: InstanceId, machine_id: int, *, last_ms: int, token: object = None
     ) -> None:
         """Lower the mark, and let the id go unless its owner is stable; nothing if not ours.
 
-        Nor if the mark is above ``known_ms``: a later life under the same text has raised it.
+        Nor if it was handed out since, under the same text: then this call comes too late.
         """
         entry = self.entries.get(machine_id)
-        if entry is None or entry.holder != who.text or entry.mark_ms > known_ms:
+        if entry is None or entry.holder != who.text or entry.token is not token:
             return
         if last_ms >= 0:
             entry.mark_ms = last_ms

@@ -71,25 +71,19 @@ $$
 )
 
 
-_OWN: Final = """
-m.namespace = $1::varchar AND m.instance_id = $2::varchar AND m.machine_id = $3::bigint
-"""
-
-# Unless it was handed out since to another process of the same name.
-_GUARDED: Final = f"""
-{_OWN} AND NOT EXISTS (
-    SELECT 1 FROM aiocosid_machine AS n
-    WHERE n.name = m.name AND n.instance_id = m.instance_id
-    AND $7::varchar <> '' AND n.token <> $7::varchar
+# Locked, and written only when the note has said that it was not handed out since, to another life
+# of the same name: as long as the row is locked nobody can do that.
+_OURS: Final = """
+ours AS (
+    SELECT m.name, m.instance_id, m.machine_id FROM cosid_machine AS m
+    WHERE m.namespace = $1::varchar AND m.instance_id = $2::varchar AND m.machine_id = $3::bigint
+    FOR NO KEY UPDATE
 )
 """
 
-# Unless its mark is higher than the caller knows: then somebody has begun anew since.
-_REVERTED: Final = f"""
-{_OWN} AND NOT EXISTS (
-    SELECT 1 FROM aiocosid_machine AS n WHERE n.name = m.name AND n.mark > $6::bigint
-)
-"""
+
+def _under(token: str) -> str:
+    return f"WHERE {token}::varchar IN ('', a.token)"
 
 
 def _same_width(namespace: str, bits: str) -> str:
@@ -129,10 +123,11 @@ next AS (
 """
 
 
-def _noted(source: str, *, mark: str, stable: str, token: str, now: str) -> str:
-    """Write the note on a row that was written in the same statement.
+def _noted(source: str, *, mark: str, stable: str, token: str, now: str, only: str = "") -> str:
+    """Write the note on a row that was written, or locked, in the same statement.
 
-    ON CONFLICT reads the newest note, not the one that was there when the statement began.
+    ON CONFLICT reads the newest note, not the one that was there when the statement began: anything
+    else would judge by what was true before it had to wait for the row.
     """
     return f"""
 INSERT INTO aiocosid_machine AS a (name, instance_id, mark, stable, token, seen)
@@ -140,6 +135,7 @@ SELECT name, instance_id, {mark}::bigint, {stable}::smallint, {token}::varchar, 
 ON CONFLICT (name) DO UPDATE SET instance_id = excluded.instance_id,
     mark = greatest(a.mark, excluded.mark), stable = excluded.stable,
     token = CASE excluded.token WHEN '' THEN a.token ELSE excluded.token END, seen = excluded.seen
+{only}
 RETURNING a.name, (SELECT machine_id FROM {source}), a.mark
 """
 
@@ -221,24 +217,25 @@ FROM (
 WHERE o.name = extra.name AND o.instance_id = $2::varchar
 """,
         guard=f"""
-WITH ours AS (
-    UPDATE cosid_machine AS m SET last_timestamp = greatest(m.last_timestamp, $4::bigint)
-    WHERE {_GUARDED}
-    RETURNING m.name, m.instance_id, m.machine_id
+WITH {_OURS}, noted AS (
+    {_noted("ours", mark="$5", stable="$6", token="$7", now=now, only=_under("$7"))}
 )
-{_noted("ours", mark="$5", stable="$6", token="$7", now=now)}
+UPDATE cosid_machine AS m SET last_timestamp = greatest(m.last_timestamp, $4::bigint)
+FROM noted WHERE m.name = noted.name
+RETURNING 1
 """,
         revert=f"""
-WITH ours AS (
-    UPDATE cosid_machine AS m SET
-        instance_id = CASE $5::int WHEN 0 THEN '' ELSE m.instance_id END,
-        last_timestamp = greatest(m.last_timestamp, $4::bigint), revert_time = {now}
-    WHERE {_REVERTED}
-    RETURNING m.name
+WITH {_OURS}, noted AS (
+    INSERT INTO aiocosid_machine AS a (name, instance_id) SELECT name, instance_id FROM ours
+    ON CONFLICT (name) DO UPDATE
+    SET mark = CASE WHEN $4::bigint < 0 THEN a.mark ELSE least(a.mark, $4::bigint) END
+    {_under("$6")}
+    RETURNING a.name
 )
-UPDATE aiocosid_machine AS a SET mark = $4::bigint FROM ours
-WHERE a.name = ours.name AND $4::bigint >= 0 AND a.mark > $4::bigint
-AND a.mark <= $6::bigint
+UPDATE cosid_machine AS m SET
+    instance_id = CASE $5::int WHEN 0 THEN '' ELSE m.instance_id END,
+    last_timestamp = greatest(m.last_timestamp, $4::bigint), revert_time = {now}
+FROM noted WHERE m.name = noted.name
 """,
         holder="""
 SELECT instance_id FROM cosid_machine WHERE namespace = $1::varchar AND machine_id = $2::bigint

@@ -49,7 +49,6 @@ class SqlMachineIdDistributor(MachineIdDistributor):
     __slots__ = (
         "_born",
         "_is_unique",
-        "_known_ms",
         "_owns_executor",
         "_tables",
         "_token",
@@ -92,8 +91,7 @@ class SqlMachineIdDistributor(MachineIdDistributor):
         self._owns_executor = owns_executor
         self._tables = MachineTables(executor, self.machine_dialect)
         self._born = _fork.generation
-        self._token = secrets.token_hex(TOKEN_BYTES)
-        self._known_ms: int | None = None  # the highest mark seen or sent, once we have asked
+        self._token = ""  # of the last call that was handed an id
 
     @classmethod
     def _on(cls, executor: Executor, **described: Any) -> Self:  # noqa: ANN401 - as for __init__
@@ -157,11 +155,12 @@ class SqlMachineIdDistributor(MachineIdDistributor):
         check_machine_bits(bits)
         check_integer("now_ms", now_ms, at_least=0)
         check_integer("latest_ms", latest_ms, at_least=-1)
+        token = secrets.token_hex(TOKEN_BYTES)
         with self._in_one_process():
             for attempt in range(ATTEMPTS):
-                grant = await self._attempt(bits, now_ms, latest_ms, attempt)
+                grant = await self._attempt(bits, now_ms, latest_ms, token, attempt)
                 if grant is not None:
-                    self._known_ms = grant.floor_ms
+                    self._token = token
                     return grant
         raise StoreUnavailableError(
             self._tables.executor.label,
@@ -169,7 +168,7 @@ class SqlMachineIdDistributor(MachineIdDistributor):
         )
 
     async def _attempt(
-        self, bits: int, now_ms: int, latest_ms: int, attempt: int
+        self, bits: int, now_ms: int, latest_ms: int, token: str, attempt: int
     ) -> MachineGrant | None:
         """Look, and take what is best; None if somebody else was faster."""
         check_same_bits(self.namespace, bits, await self._tables.bits(self.namespace))
@@ -188,7 +187,7 @@ class SqlMachineIdDistributor(MachineIdDistributor):
         name, _, holder, stamp, _, own = found
         if type(stamp) is not int:
             raise self._tables.damaged(name, stamp)
-        signed: dict[str, Value] = {"now": now_ms, "stable": stable, "token": self._token}
+        signed: dict[str, Value] = {"now": now_ms, "stable": stable, "token": token}
         if holder is None:
             taken = await self._tables.fetch_row(
                 self.machine_dialect.insert, **asked, **signed, limit=size - 1, own=own, bits=bits
@@ -238,11 +237,8 @@ class SqlMachineIdDistributor(MachineIdDistributor):
         mine = self._mine(machine_id)
         signs = {"now": now_ms, "mark": mark_ms, "stable": int(self.instance_id.stable)}
         with self._in_one_process():
-            token = ""
-            if self._known_ms is not None:
-                token, self._known_ms = self._token, max(self._known_ms, mark_ms)
             row = await self._tables.fetch_row(
-                self.machine_dialect.guard, **mine, **signs, token=token
+                self.machine_dialect.guard, **mine, **signs, token=self._token
             )
             if row is None:
                 await self._lost(machine_id)
@@ -272,10 +268,10 @@ class SqlMachineIdDistributor(MachineIdDistributor):
         check_integer("last_ms", last_ms, at_least=-1)
         mine = self._mine(machine_id)
         facts = {"last": last_ms, "stable": int(self.instance_id.stable)}
-        # A higher mark is from whoever took the id after us, under the same name: we are late.
-        known = MAX_ID if self._known_ms is None else self._known_ms
         with self._in_one_process():
-            await self._tables.fetch_rows(self.machine_dialect.revert, **mine, **facts, known=known)
+            await self._tables.fetch_rows(
+                self.machine_dialect.revert, **mine, **facts, token=self._token
+            )
 
     async def aopen(self) -> None:
         """Get ready in this process; in a forked child as an instance of its own.
@@ -290,8 +286,7 @@ class SqlMachineIdDistributor(MachineIdDistributor):
         if self._born != _fork.generation:
             if self._is_unique:
                 self.instance_id = as_instance_id(None)
-            self._born, self._known_ms = _fork.generation, None
-            self._token = secrets.token_hex(TOKEN_BYTES)
+            self._born, self._token = _fork.generation, ""
 
     async def aclose(self) -> None:
         """Close connections made from a URL; a client that was passed in stays open.

@@ -47,8 +47,13 @@ CREATE TABLE IF NOT EXISTS {BITS_TABLE} (
 """,
 )
 
+# Unless it was handed out since, to another life of the same name.
 _OWN: Final = """
 namespace = :namespace AND instance_id = :instance_id AND machine_id = :machine_id
+AND NOT EXISTS (
+    SELECT 1 FROM aiocosid_machine AS a
+    WHERE a.name = cosid_machine.name AND :token <> '' AND a.token <> :token
+)
 """
 
 _TAKEN: Final = """
@@ -161,22 +166,14 @@ WHERE name IN (
 """,
         guard=f"""
 UPDATE cosid_machine SET last_timestamp = max(last_timestamp, :now)
-WHERE {_OWN} AND NOT EXISTS (
-    SELECT 1 FROM aiocosid_machine AS a
-    WHERE a.name = cosid_machine.name AND a.instance_id = :instance_id
-    AND :token <> '' AND a.token <> :token
-)
+WHERE {_OWN}
 RETURNING 1;
 {note(_OWN, mark=":mark")}
 """,
-        # A mark that is higher than the caller knows is from somebody who has begun anew since.
         revert=f"""
 UPDATE cosid_machine SET instance_id = CASE WHEN :stable THEN instance_id ELSE '' END,
     last_timestamp = max(last_timestamp, :last), revert_time = {now}
-WHERE {_OWN} AND NOT EXISTS (
-    SELECT 1 FROM aiocosid_machine AS a
-    WHERE a.name = cosid_machine.name AND a.mark > :known
-)
+WHERE {_OWN}
 RETURNING 1;
 UPDATE aiocosid_machine SET mark = :last
 WHERE :last >= 0 AND mark > :last AND name IN (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from .. import _fork
@@ -22,12 +24,12 @@ from ..abc import (
 )
 from ..abc._ids import check_text
 from ..abc._machine import NAME_WIDTH
-from ..errors import ForkedError, IdOverflowError, InvalidArgumentError
+from ..errors import ForkedError, IdOverflowError, InvalidArgumentError, WouldBlock
 from ._arguments import check_above, check_step
 from ._memory_machines import MachinePool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from ..abc import Clock, Machine
 
@@ -85,7 +87,7 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
 
     async def next_max_id(self, step: int) -> int:
         """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`."""
-        return self.next_max_id_nowait(step)
+        return self.next_max_id_nowait(step)  # nobody drives a coroutine in a signal handler
 
     def next_max_id_nowait(self, step: int) -> int:
         """Advance the counter without a suspension: it is in this process.
@@ -93,16 +95,18 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
         Raises:
             InvalidArgumentError: ``step`` is no integer, or below 1.
             IdOverflowError: the counter would pass 2^63-1.
+            WouldBlock: a signal handler or finalizer asks while the counters are being changed.
             ForkedError: the counter is the parent's; another process counts on it.
         """
         check_step(step)
-        if self._store._born != _fork.generation:
-            self._store._refuse_child()
-        key = self._key
-        max_id = self._counters.get(key, self.offset) + step
-        if max_id > MAX_ID:
-            raise IdOverflowError(key, limit=MAX_ID)
-        self._counters[key] = max_id
+        store, key = self._store, self._key
+        if store._born != _fork.generation:
+            store._refuse_child()
+        with store._counting():
+            max_id = self._counters.get(key, self.offset) + step
+            if max_id > MAX_ID:
+                raise IdOverflowError(key, limit=MAX_ID)
+            self._counters[key] = max_id
         return max_id
 
     async def aopen(self) -> None:
@@ -120,7 +124,7 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
     For the instances of one process: another process has a memory, and machine ids, of its own.
     """
 
-    __slots__ = ("_known_ms", "_pool", "_store")
+    __slots__ = ("_pool", "_store", "_token")
 
     store = "memory"
 
@@ -149,8 +153,9 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             interval=interval,
         )
         self._store = _SHARED if memory is None else memory
-        self._known_ms = -1  # the highest mark that was told or sent
-        self._pool = self._store._pools.setdefault(namespace, MachinePool(namespace))
+        self._token: object = None  # of the last call that was handed an id
+        with self._store._lock:
+            self._pool = self._store._pools.setdefault(namespace, MachinePool(namespace))
 
     @classmethod
     def from_url(
@@ -185,16 +190,18 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             ForkedError: the machine ids are the parent's; another process goes on with them.
         """
         self._store._refuse_child()
-        grant = self._pool.distribute(
-            self.instance_id,
-            bits,
-            now_ms=now_ms,
-            latest_ms=latest_ms,
-            seen=self._store._clock.monotonic(),
-            safe_guard=self.safe_guard,
-            token=self,
-        )
-        self._known_ms = max(self._known_ms, grant.floor_ms)
+        token = object()
+        with self._store._lock:
+            grant = self._pool.distribute(
+                self.instance_id,
+                bits,
+                now_ms=now_ms,
+                latest_ms=latest_ms,
+                seen=self._store._clock.monotonic(),
+                safe_guard=self.safe_guard,
+                token=token,
+            )
+        self._token = token
         return grant
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
@@ -205,15 +212,15 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             ForkedError: the machine ids are the parent's.
         """
         self._store._refuse_child()
-        self._pool.guard(
-            self.instance_id,
-            machine_id,
-            now_ms=now_ms,
-            mark_ms=mark_ms,
-            seen=self._store._clock.monotonic(),
-            token=self,
-        )
-        self._known_ms = max(self._known_ms, mark_ms)
+        with self._store._lock:
+            self._pool.guard(
+                self.instance_id,
+                machine_id,
+                now_ms=now_ms,
+                mark_ms=mark_ms,
+                seen=self._store._clock.monotonic(),
+                token=self._token,
+            )
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         """Give the id back without a suspension; does nothing if it is not ours any more.
@@ -222,7 +229,8 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
             ForkedError: the machine ids are the parent's.
         """
         self._store._refuse_child()
-        self._pool.revert(self.instance_id, machine_id, last_ms=last_ms, known_ms=self._known_ms)
+        with self._store._lock:
+            self._pool.revert(self.instance_id, machine_id, last_ms=last_ms, token=self._token)
 
     async def aopen(self) -> None:
         """Refuse a forked child.
@@ -234,9 +242,12 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
 
 
 class MemoryStore(Store):
-    """Counters and machine ids in memory; several stores know nothing of each other."""
+    """Counters and machine ids in memory; several stores know nothing of each other.
 
-    __slots__ = ("_born", "_clock", "_counters", "_pools")
+    The event loops of several threads may share one.
+    """
+
+    __slots__ = ("__weakref__", "_born", "_busy", "_clock", "_counters", "_lock", "_pools")
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         """Make an empty store.
@@ -248,6 +259,9 @@ class MemoryStore(Store):
         self._pools: dict[str, MachinePool] = {}
         self._clock = clock or SYSTEM_CLOCK
         self._born = _fork.generation
+        self._lock = threading.RLock()  # held for a few steps of Python, never across an await
+        self._busy = False  # whether counters are being changed
+        _fork.watch(self)
 
     @classmethod
     def from_url(cls, url: str) -> MemoryStore:
@@ -292,12 +306,13 @@ class MemoryStore(Store):
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
         """Return the machine ids that were ever handed out, by namespace and number."""
-        return [
-            machine
-            for name, pool in sorted(self._pools.items())
-            if namespace in {None, name}
-            for machine in pool.machines()
-        ]
+        with self._lock:
+            return [
+                machine
+                for name, pool in sorted(self._pools.items())
+                if namespace in {None, name}
+                for machine in pool.machines()
+            ]
 
     async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
         """Take a machine id from its owner; its mark stays.
@@ -307,7 +322,8 @@ class MemoryStore(Store):
             ForkedError: the machine ids are the parent's.
         """
         self._refuse_child()
-        self._pools.get(namespace, MachinePool(namespace)).take_away(machine_id)
+        with self._lock:
+            self._pools.get(namespace, MachinePool(namespace)).take_away(machine_id)
 
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
         """Return the width of a namespace's machine ids, or None if none was handed out yet."""
@@ -323,7 +339,8 @@ class MemoryStore(Store):
         """
         self._refuse_child()
         check_text("namespace", namespace, at_most=NAME_WIDTH)
-        self._pools.setdefault(namespace, MachinePool(namespace)).set_bits(bits)
+        with self._lock:
+            self._pools.setdefault(namespace, MachinePool(namespace)).set_bits(bits)
 
     async def create_schema(self) -> None:
         """Do nothing: there are no tables."""
@@ -331,9 +348,11 @@ class MemoryStore(Store):
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, ordered by name."""
         prefix = "" if namespace is None else f"{namespace}."
+        with self._lock:
+            found = sorted(self._counters.items())
         return [
             Counter(namespaced_name=name, last_max_id=max_id)
-            for name, max_id in sorted(self._counters.items())
+            for name, max_id in found
             if name.startswith(prefix)
         ]
 
@@ -349,11 +368,28 @@ class MemoryStore(Store):
         self._refuse_child()
         check_above(above)
         key = self.segment_distributor(namespace=namespace, name=name).namespaced_name
-        self._counters[key] = max(self._counters.get(key, 0), above)
-        return Counter(namespaced_name=key, last_max_id=self._counters[key])
+        with self._counting():
+            self._counters[key] = max_id = max(self._counters.get(key, 0), above)
+        return Counter(namespaced_name=key, last_max_id=max_id)
 
     async def aclose(self) -> None:
         """Keep the counters: what shares this store goes on with them."""
+
+    @contextmanager
+    def _counting(self) -> Generator[None]:
+        """Keep other threads out, and what Python runs in this one between two lines."""
+        with self._lock:
+            if self._busy:
+                raise WouldBlock
+            try:
+                self._busy = True
+                yield
+            finally:
+                self._busy = False
+
+    def _forget(self) -> None:
+        self._busy = False
+        self._lock = threading.RLock()  # another thread of the parent's may have held the old one
 
     def _refuse_child(self) -> None:
         if self._born != _fork.generation:

@@ -198,6 +198,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds):
         for kit in (one, other):
             for text in "ab":
                 await kit.take(text)
+        await one.guard("a", 0)
         await one.of("a").revert(0, last_ms=-1)
         await other.guard("a", 0)
         await refused_as_lost(one, "a", 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..errors import MachineIdLostError
 from ._machine_kit import SAFE_GUARD, MachineKit, refused_as_full, refused_as_lost
 
 if TYPE_CHECKING:
@@ -29,9 +30,10 @@ class MachineTimes:
         mark = kit.now_ms() + 63 * SECOND
         await kit.take("a")
         await kit.guard("a", 0, mark_ms=mark)
-        floor = (await kit.anew("a").distribute(2, **kit.times())).floor_ms
+        again = kit.anew("a")
+        floor = (await again.distribute(2, **kit.times())).floor_ms
         assert floor >= mark, f"found again after a crash: floor {floor}, mark {mark}"
-        await kit.of("a").revert(0, last_ms=-1)
+        await again.revert(0, last_ms=-1)
         floor = (await kit.take("b")).floor_ms
         assert floor >= mark, f"given back unused: floor {floor}, mark {mark}"
         await kit.of("b").revert(0, last_ms=-1)
@@ -89,9 +91,10 @@ class MachineTimes:
         await kit.take("a")
         await kit.of("a").guard(0, now_ms=ahead, mark_ms=-1)
         await kit.of("a").guard(0, now_ms=ahead - 30 * SECOND, mark_ms=-1)
-        floor = (await kit.anew("a").distribute(2, **kit.times())).floor_ms
+        again = kit.anew("a")
+        floor = (await again.distribute(2, **kit.times())).floor_ms
         assert floor >= ahead, f"the stamp was {ahead}; the floor is {floor}"
-        await kit.of("a").revert(0, last_ms=-1)
+        await again.revert(0, last_ms=-1)
         floor = (await kit.take("b")).floor_ms
         assert floor >= ahead, f"the stamp was {ahead}; given back, the floor is {floor}"
 
@@ -109,6 +112,27 @@ class MachineTimes:
             await kit.of("a").revert(0, last_ms=last)
             floor = (await kit.take(taker)).floor_ms
             assert last <= floor < mark, f"last id {last}, mark {mark}: the floor is {floor}"
+
+    async def test_a_return_that_comes_too_late(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """It is of a former life of the instance: it takes nothing away, and lowers no mark."""
+        for stable, lead in ((False, 63), (False, 5), (True, 63), (True, 5)):
+            kit = MachineKit(make_machines, stable=stable)
+            now = kit.now_ms()
+            mark = now + 63 * SECOND
+            await kit.take("a")
+            await kit.guard("a", 0, mark_ms=mark)
+            heir = kit.anew("a")
+            await heir.distribute(2, **kit.times())
+            await heir.guard(0, now_ms=now, mark_ms=now + lead * SECOND)
+            await kit.of("a").revert(0, last_ms=now + SECOND)
+            try:
+                await heir.guard(0, now_ms=now, mark_ms=-1)
+            except MachineIdLostError as error:
+                raise AssertionError(f"it took the id from the life after it: {error}") from error
+            floor = (await heir.distribute(2, **kit.times())).floor_ms
+            assert floor >= mark, f"it lowered the mark {mark} to {floor}"
 
     async def test_a_late_id_is_left_for_another(
         self, make_machines: MakeMachineIdDistributor

@@ -278,6 +278,30 @@ class TestLostReplies:
         proxy.heal()
         assert await counter.next_max_id(1) >= 3
 
+    async def test_closing_a_call_that_swallows_a_cancellation(
+        self, proxy: FaultProxy, store: RedisStore, namespace: str
+    ) -> None:
+        """As a driver may on Python 3.11: it is told again, and the connections are closed."""
+        begun = asyncio.Event()
+
+        async def swallow(client: Any) -> None:
+            await client.ping()
+            begun.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            await asyncio.Event().wait()
+
+        call = asyncio.ensure_future(store._link.call(swallow, may_last=True))
+        await begun.wait()
+        await store.aclose()
+        with pytest.raises(StoreUnavailableError, match="closed"):
+            await call
+
+        async def closed() -> bool:
+            return proxy.open_connections == 0
+
+        await eventually(closed)
+
     async def test_closing_in_a_cancelled_scope(
         self, proxy: FaultProxy, store: RedisStore, namespace: str
     ) -> None:

@@ -25,7 +25,7 @@ from aiocosid.errors import (
     StoreAuthenticationError,
     StoreUnavailableError,
 )
-from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore
+from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore, _link
 from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, free_port
 
 pytestmark = [pytest.mark.integration]
@@ -391,6 +391,23 @@ class TestGuard:
         with pytest.raises(MachineIdLostError, match="runs twice"):
             await newer.guard(0, now_ms=T + 5, mark_ms=T + 30)
 
+    async def test_it_was_somebody_elses_in_between(self, instances: Instances, keys: Keys) -> None:
+        """Then CosId's, under the old name: what comes late of the first owner writes nothing."""
+        a, b = instances("a"), instances("b")
+        await a.distribute(1, now_ms=T, latest_ms=FAR)
+        keys.server.call("DEL", keys("itc_idx"))
+        keys.set("revert", "0", T)
+        await b.distribute(1, now_ms=T, latest_ms=FAR)
+        await b.guard(0, now_ms=T, mark_ms=T + 20)
+        await b.revert(0, last_ms=-1)
+        keys.server.call("DEL", keys("revert"))
+        keys.set("itc_idx", "a", f"0|{T}")
+        before = keys.dump()
+        await a.revert(0, last_ms=T + 5)
+        with pytest.raises(MachineIdLostError, match="runs twice"):
+            await a.guard(0, now_ms=T + 5, mark_ms=T + 30)
+        assert keys.dump() == before
+
 
 @pytest.mark.asyncio
 class TestRevert:
@@ -470,14 +487,14 @@ class TestRevert:
             arrived = proxy.next_request()
             late = asyncio.create_task(former.revert(0, last_ms=T + 1))
             await arrived
-            machine = instances("a", stable=stable)
-            assert await machine.distribute(1, now_ms=T, latest_ms=FAR) == MachineGrant(0, T + 12)
-            await machine.guard(0, now_ms=T + 13, mark_ms=T + 70)
+            former._link = instances.store._link  # the same object, on another connection
+            assert await former.distribute(1, now_ms=T, latest_ms=FAR) == MachineGrant(0, T + 12)
+            await former.guard(0, now_ms=T + 13, mark_ms=T + 5)
             before = keys.dump()
             proxy.heal()
             await late
             assert keys.dump() == before
-            await machine.guard(0, now_ms=T + 14, mark_ms=T + 71)
+            await former.guard(0, now_ms=T + 14, mark_ms=T + 71)
             await slow.aclose()
 
 
@@ -706,6 +723,28 @@ class TestClients:
         """Text or bytes, either protocol, any encoding: the same keys and the same answers."""
         async with client_of(server, encoding="latin-1", **options) as client:
             await check_client(client, keys)
+
+    async def test_a_large_server(
+        self, server: ValkeyServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Going through all keys has no time limit; each call after that has."""
+        limit = _link.CALL_TIMEOUT
+
+        class Large(Redis):
+            async def scan_iter(  # type: ignore[override]  # whatever it is given
+                self, *args: Any, **options: Any
+            ) -> AsyncIterator[Any]:
+                async for key in super().scan_iter(*args, **options):
+                    yield key
+                monkeypatch.setattr(_link, "CALL_TIMEOUT", limit)
+
+        client = Large(host=server.host, port=server.port)
+        store = RedisStore(client)
+        await store.segment_distributor(namespace=namespace, name="n").next_max_id(1)
+        for call in (store.machines, store.counters):
+            monkeypatch.setattr(_link, "CALL_TIMEOUT", 0)
+            await call()
+        await client.aclose()
 
     async def test_valkeys_own(self, server: ValkeyServer, keys: Keys) -> None:
         """It has redis-py's interface, and errors of its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -137,6 +137,42 @@ class TestTls:
         url = f"rediss+cluster://127.0.0.1:{node.port}?ssl_ca_certs={node.ca_path}"
         async with RedisStore.from_url(url) as store:
             assert await keeps_going(store.segment_distributor(namespace=namespace, name="n")) == 10
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("driver", ["redis", "valkey"])
+@pytest.mark.parametrize("servers", ["valkey", "valkey_cluster", "valkey_sentinel"])
+async def test_what_is_no_utf8(
+    request: pytest.FixtureRequest, namespace: str, servers: str, driver: str
+) -> None:
+    """On a client that decodes: keys of our form are passed over, and instances are escaped."""
+    found, module = request.getfixturevalue(servers), pytest.importorskip(f"{driver}.asyncio")
+    async with AsyncExitStack() as stack:
+        client: Any
+        if servers == "valkey":
+            client = module.from_url(found.url, decode_responses=True)
+        elif servers == "valkey_cluster":
+            kind = getattr(module, f"{driver.capitalize()}Cluster")
+            node = found.masters[0]
+            client = kind(host=node.host, port=node.port, decode_responses=True)
+        else:
+            sentinel = module.Sentinel(found.addresses, socket_timeout=0.5)
+            client = sentinel.master_for(found.service, decode_responses=True)
+            for each in sentinel.sentinels:
+                stack.push_async_callback(each.aclose)
+        stack.push_async_callback(client.aclose)
+        space = namespace.encode()
+        for key, value in ((b"good", b"5"), (b"bad", b"\xff"), (b"\xff", b"5")):
+            await client.set(b"cosid:{%b.%b}.adder" % (space, key), value)
+        for key in (space, space + b"\xff"):
+            await client.hset(b"cosid:{%b}:itc_idx" % key, b"\xff", b"0|1")
+        store = RedisStore(client)
+        counters = [each for each in await store.counters() if namespace in each.namespaced_name]
+        assert [each.namespaced_name for each in counters] == [f"{namespace}.good"]
+        machines = [each for each in await store.machines() if namespace in each.namespace]
+        assert [each.instance_id for each in machines] == ["\\xff"]
+        one = store.machine_id_distributor(namespace=namespace)
+        assert (await one.distribute(2, now_ms=1, latest_ms=9)).machine_id == 1
 
 
 @asynccontextmanager

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 import pytest_asyncio
 
@@ -30,11 +31,13 @@ from aiocosid.stores.sqlite import SqliteMachineIdDistributor, SqliteStore
 from tests.servers import PostgresServer
 
 from ._machine_tables import T0, PostgresTables, SqliteTables, Tables, Tapped, who
+from ._snowflakes import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 GUARD = 300_000  # ms
 FAR = T0 * 2
+WAITS = "datname = current_database() and wait_event_type = 'Lock'"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -407,6 +410,42 @@ class TestRevert:
         await first.revert(0, last_ms=T0 + 10)
         assert (tables.holder(0), tables.note(0)) == (who(0).text, T0 + 90)
 
+    @pytest.mark.parametrize("stable", [False, True])
+    async def test_one_of_the_same_object(
+        self, fleet: Fleet, tables: Tables, *, stable: bool
+    ) -> None:
+        """Sent before it took the id again; no higher mark tells of that."""
+        one = fleet(0, stable=stable)
+        await fleet.take(0, stable=stable)
+        await one.guard(0, now_ms=T0, mark_ms=T0 + 50)
+
+        async def begin_anew(_: str) -> None:
+            tapped.before = None
+            await fleet.take(0, stable=stable)
+            await one.guard(0, now_ms=T0, mark_ms=T0 + 20)
+
+        tapped = Tapped.on(one, before=begin_anew)
+        await one.revert(0, last_ms=T0 + 10)
+        assert (tables.holder(0), tables.note(0)) == (who(0).text, T0 + 50)
+        await one.guard(0, now_ms=T0, mark_ms=T0 + 60)
+        await one.revert(0, last_ms=T0 + 10)
+        assert tables.note(0) == T0 + 10
+
+    async def test_one_whose_name_somebody_else_has_taken(
+        self, fleet: Fleet, tables: Tables
+    ) -> None:
+        """Handed out to another since, and then by CosId under the old name: it is not ours."""
+        await fleet.take(0)
+        tables.execute("update cosid_machine set instance_id = ''")
+        await fleet.take(1)
+        await fleet(1).guard(0, now_ms=T0, mark_ms=T0 + 50)
+        tables.execute(f"update cosid_machine set instance_id = '{who(0).text}'")
+        before = tables.rows()
+        await fleet(0).revert(0, last_ms=T0 + 10)
+        with pytest.raises(MachineIdLostError):
+            await fleet(0).guard(0, now_ms=T0 + 1, mark_ms=T0 + 60)
+        assert (tables.rows(), tables.note(0)) == (before, T0 + 50)
+
 
 class TestRaces:
     """What may happen between two statements."""
@@ -511,6 +550,20 @@ class TestRaces:
                 row["machine_id"] for row in tables.rows() if row["instance_id"] == who(steps).text
             ]
             assert held == [grant.machine_id]
+
+    async def test_a_call_that_fails_loses_nothing(self, fleet: Fleet) -> None:
+        """The id that was handed out before is as good as it was."""
+        await fleet.take(0)
+
+        async def cut(statement: str) -> None:
+            if statement == fleet.store.machine_distributor.machine_dialect.take:
+                raise StoreUnavailableError("test", "cut")
+
+        tapped = Tapped.on(fleet(0), before=cut)
+        with pytest.raises(StoreUnavailableError):
+            await fleet.take(0)
+        tapped.before = None
+        await fleet(0).guard(0, now_ms=T0, mark_ms=T0)
 
     async def test_a_second_row_of_ones_own(self, fleet: Fleet, tables: Tables) -> None:
         """Left by a call that was given up and took effect later: freed once it is silent."""
@@ -672,6 +725,9 @@ class TestArguments:
             PostgresMachineIdDistributor.from_url("postgresql:///x", namespace="n" * 92)
 
 
+driver: Any = asyncpg  # its annotations stop half-way
+
+
 class TestPostgres:
     """What only a server has."""
 
@@ -704,6 +760,41 @@ class TestPostgres:
             assert await one.distribute(2, now_ms=T0, latest_ms=T0) == MachineGrant(0, -1)
             await one.guard(0, now_ms=T0, mark_ms=T0)
             await one.revert(0, last_ms=T0)
+
+    @pytest.mark.parametrize("call", ["guard", "revert"])
+    async def test_a_call_that_waits_for_a_namesake(
+        self, postgres: PostgresServer, postgres_database: str, call: str
+    ) -> None:
+        """By when it has the row, that was handed out again: it is lost, and writes nothing."""
+        tables = PostgresTables(postgres, postgres_database)
+        await tables.prepare()
+        async with PostgresStore.from_url(tables.url) as store:
+            fleet = Fleet(store)
+            older, newer = fleet.make(0), fleet.make(0)
+            await older.distribute(2, now_ms=T0, latest_ms=FAR)
+            await older.guard(0, now_ms=T0, mark_ms=T0 + 50)
+            blocker = await driver.connect(tables.url)
+            await blocker.execute("begin; select from cosid_machine for update")
+
+            async def queued(count: int) -> None:
+                waiting = f"select count(*) from pg_stat_activity where {WAITS}"
+                await until(lambda: tables.execute(waiting) == [[f"{count}"]])
+
+            taking = asyncio.ensure_future(newer.distribute(2, now_ms=T0 + 1, latest_ms=FAR))
+            await queued(1)
+            late: dict[str, Callable[[], Awaitable[None]]] = {
+                "guard": lambda: older.guard(0, now_ms=T0 + 9, mark_ms=T0 + 99),
+                "revert": lambda: older.revert(0, last_ms=T0 + 9),
+            }
+            calling = asyncio.ensure_future(late[call]())
+            await queued(2)
+            await blocker.close()
+            assert await taking == MachineGrant(0, T0 + 50)
+            [outcome] = await asyncio.gather(calling, return_exceptions=True)
+            assert isinstance(outcome, MachineIdLostError) == (call == "guard")
+            assert (tables.holder(0), tables.stamp(0)) == (who(0).text, T0 + 1)
+            assert tables.note(0) == T0 + 50
+            await newer.guard(0, now_ms=T0 + 2, mark_ms=T0 + 60)
 
 
 class TestSqlite:

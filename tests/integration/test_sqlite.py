@@ -20,9 +20,11 @@ import pytest
 import pytest_asyncio
 
 import aiocosid
+from aiocosid import _fork
 from aiocosid.abc import MAX_ID, Counter
 from aiocosid.errors import (
     CorruptCounterError,
+    ForkedError,
     IdOverflowError,
     InvalidArgumentError,
     NameTooLongError,
@@ -35,6 +37,8 @@ from aiocosid.errors import (
 )
 from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
 from tests.servers import eventually
+
+from ._machine_tables import Tapped
 
 pytestmark = [pytest.mark.integration]
 
@@ -442,6 +446,27 @@ class TestStore:
         await store.set_floor(name="order", above=5)
         await store.create_schema()
         assert rows(path) == [("cosid.order", 5)]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_fork_while_the_statement_ran(
+    url: str, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """In the child its range, or its error, is the parent's."""
+    counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+
+    async def fork(_: str) -> None:
+        patch.setattr(_fork, "generation", _fork.generation + 1)
+        if fails:
+            raise StoreUnavailableError("sqlite", "it was busy")
+
+    inner, counter._executor = counter._executor, Tapped(counter._executor, after=fork)
+    with monkeypatch.context() as patch, pytest.raises(ForkedError):
+        await counter.next_max_id(10)
+    counter._executor = inner
+    assert await counter.next_max_id(10) == 20
+    await counter.aclose()
 
 
 @pytest.mark.asyncio

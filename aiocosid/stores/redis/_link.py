@@ -99,12 +99,8 @@ class Session:
     async def aclose(self) -> None:
         """Tear what is under way and close the connections; bounded, also in a cancelled scope."""
         clients, self._clients = self._clients, ()
-        calls = tuple(self._calls)
+        await _tear(*self._calls)
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-            for task in calls:
-                task.cancel()
-            if calls:
-                await asyncio.wait(calls)
             for client in clients:
                 with contextlib.suppress(RedisError, OSError):
                     await _close(client)
@@ -156,17 +152,19 @@ async def _close(client: Any) -> None:  # noqa: ANN401 - one of the driver's
         await nodes.aclose("startup_nodes")
 
 
-async def _tear(task: asyncio.Task[Any]) -> None:
+async def _tear(*calls: asyncio.Task[Any]) -> None:
     """Have the driver drop the connection; it does so on a cancellation, with its reply pending.
 
     More than once only because it may swallow one.
     """
+    left = set(calls)
     with anyio.CancelScope(shield=True):
         for _ in range(TEARS):
-            task.cancel()
-            await asyncio.wait((task,), timeout=TEAR_PAUSE)
-            if task.done():
+            if not left:
                 return
+            for task in left:
+                task.cancel()
+            _, left = await asyncio.wait(left, timeout=TEAR_PAUSE)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:

@@ -38,6 +38,7 @@ from ._machine_scripts import (
     ask,
     text_of,
 )
+from ._scripts import UNDECODED
 
 if TYPE_CHECKING:
     from ._link import RedisClient
@@ -65,7 +66,7 @@ class RedisMachineIdDistributor(MachineIdDistributor):
     may hand one out again.
     """
 
-    __slots__ = ("_born", "_is_unique", "_keys", "_link", "_mark_ms", "_owns_link", "_token")
+    __slots__ = ("_born", "_is_unique", "_keys", "_link", "_owns_link", "_token")
 
     store = STORE
 
@@ -103,8 +104,7 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         self._link = client if isinstance(client, Link) else BorrowedLink(client)
         self._owns_link = False
         self._born = _fork.generation
-        self._token = _token()
-        self._mark_ms: int | None = None  # the highest one told or sent, once we have asked
+        self._token = b""  # of the last call that was handed an id
 
     @classmethod
     def from_url(
@@ -155,14 +155,15 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         check_integer("latest_ms", latest_ms, at_least=-1)
         guard = b"" if self.safe_guard == inf else round(self.safe_guard * 1000)
         stable = int(self.instance_id.stable)
-        facts = (stable, size - 1, now_ms, latest_ms, guard, self._token)
+        token = secrets.token_hex(TOKEN_BYTES).encode()
+        facts = (stable, size - 1, now_ms, latest_ms, guard, token)
         found, answer = await self._ask(DISTRIBUTE, *facts)
         if found == "width":
             check_same_bits(self.namespace, bits, int(answer[0]))
         if found == "full":
             raise MachineIdOverflowError(self.namespace, size=size, holders=tuple(answer))
         machine_id, floor_ms = (int(each) for each in answer)
-        self._mark_ms = floor_ms
+        self._token = token
         return MachineGrant(machine_id, floor_ms)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
@@ -180,10 +181,7 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("mark_ms", mark_ms, at_least=-1, at_most=MAX_MS)
-        token = b""
-        if self._mark_ms is not None:
-            token, self._mark_ms = self._token, max(self._mark_ms, mark_ms)
-        found, answer = await self._ask(GUARD, machine_id, now_ms, mark_ms, token)
+        found, answer = await self._ask(GUARD, machine_id, now_ms, mark_ms, self._token)
         if found == "lost":
             (holder,) = answer
             raise MachineIdLostError(self.namespace, machine_id, reason=self._loss(holder))
@@ -207,8 +205,7 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         """
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("last_ms", last_ms, at_least=-1, at_most=MAX_MS)
-        seen = b"" if self._mark_ms is None else self._mark_ms
-        await self._ask(REVERT, machine_id, last_ms, int(self.instance_id.stable), seen)
+        await self._ask(REVERT, machine_id, last_ms, int(self.instance_id.stable), self._token)
 
     async def _ask(self, script: Script, *facts: bytes | int) -> tuple[str, list[str]]:
         if self._born != _fork.generation:
@@ -225,7 +222,7 @@ class RedisMachineIdDistributor(MachineIdDistributor):
         if self._born != _fork.generation:
             # The parent lives on under the old name.  One that was given stays, and whoever of the
             # two takes the id last has it.
-            self._born, self._token, self._mark_ms = _fork.generation, _token(), None
+            self._born, self._token = _fork.generation, b""
             if self._is_unique:
                 self.instance_id = as_instance_id(None)
 
@@ -235,15 +232,11 @@ class RedisMachineIdDistributor(MachineIdDistributor):
             await self._link.aclose()
 
 
-def _token() -> bytes:
-    return secrets.token_hex(TOKEN_BYTES).encode()
-
-
 async def machines(link: Link, namespace: str | None) -> list[Machine]:
     """Return the machine ids of a namespace, or of all on the server, by namespace and number."""
     if namespace is None:
         with translated():
-            namespaces = await link.call(_namespaces)
+            namespaces = await link.call(_namespaces, may_last=True)
     else:
         check_text("namespace", namespace, at_most=NAME_WIDTH)
         namespaces = {namespace}
@@ -252,8 +245,8 @@ async def machines(link: Link, namespace: str | None) -> list[Machine]:
 
 async def _namespaces(client: Any) -> set[str]:  # noqa: ANN401 - the driver's
     # On a cluster the driver goes through all masters.
-    keys = {key async for key in client.scan_iter(match=f"{PREFIX}*}}:*", count=BATCH)}
-    names = (MachineKeys.namespace_of(text_of(client, key)) for key in keys)
+    keys = client.scan_iter(match=f"{PREFIX}*}}:*", count=BATCH, **UNDECODED)
+    names = {MachineKeys.namespace_of(text_of(key)) async for key in keys}
     return {name for name in names if name is not None}
 
 

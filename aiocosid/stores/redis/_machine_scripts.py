@@ -77,7 +77,7 @@ async def ask(
 
     async def run(client: Any) -> list[str]:  # noqa: ANN401 - the driver's
         reply = await script.run_on(client, keys.names, *arguments)
-        return [text_of(client, each) for each in reply]
+        return [text_of(each) for each in reply]
 
     with translated():
         found, *facts = await link.call(run)
@@ -90,10 +90,6 @@ async def ask(
     return found, facts
 
 
-def text_of(client: Any, value: bytes | str) -> str:  # noqa: ANN401 - the driver's
-    """Return a key, a field or a reply as it was written: UTF-8, whatever the client is set up for.
-
-    What is none comes with its bytes escaped.
-    """
-    raw = value if isinstance(value, bytes) else client.get_encoder().encode(value)
-    return bytes(raw).decode(errors="backslashreplace")
+def text_of(value: bytes) -> str:
+    """Return a key, a field or a reply as it was written: UTF-8; what is none comes escaped."""
+    return value.decode(errors="backslashreplace")

@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 from hashlib import sha1
 from typing import Any, Final
 
-__all__ = ("ADVANCE", "RAISE", "Script")
+__all__ = ("ADVANCE", "RAISE", "UNDECODED", "Script")
+
+UNDECODED: Final = {"NEVER_DECODE": True}
+"""The drivers' option for a reply in bytes, whatever the user's client makes of others: it may hold
+what somebody else wrote, and no text in the client's encoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,12 @@ class Script:
         """Run it; a server that does not know it yet is sent the text."""
         given = (len(keys), *keys, *arguments)
         try:
-            return await client.execute_command("EVALSHA", self.digest, *given)
+            return await client.execute_command("EVALSHA", self.digest, *given, **UNDECODED)
         except Exception as exc:
             # By name: valkey-py has a class of its own.
             if type(exc).__name__ != "NoScriptError":
                 raise
-        return await client.execute_command("EVAL", self.text, *given)
+        return await client.execute_command("EVAL", self.text, *given, **UNDECODED)
 
 
 ADVANCE: Final = Script(b"""\

@@ -18,7 +18,7 @@ from .._arguments import check_above
 from ._errors import translated
 from ._link import BorrowedLink, OwnedLink
 from ._machine import RedisMachineIdDistributor, machine_bits, machines, revert_machine
-from ._scripts import RAISE
+from ._scripts import RAISE, UNDECODED
 from ._segment import RedisIdSegmentDistributor
 
 if TYPE_CHECKING:
@@ -219,30 +219,37 @@ class RedisStore(Store):
 
 async def _counters(client: Any) -> dict[str, int]:  # noqa: ANN401 - the driver's
     # On a cluster the driver goes through all masters; a key may come twice.
-    keys = {key async for key in client.scan_iter(match=f"{PREFIX}*{SUFFIX}", count=BATCH)}
-    ordered = list(keys)
+    scanned = client.scan_iter(match=f"{PREFIX}*{SUFFIX}", count=BATCH, **UNDECODED)
+    ordered = list({key async for key in scanned})
     found: dict[str, int] = {}
-    # MGET answers nil, and no error, for what is no string.
-    get = getattr(client, "mget_nonatomic", None) or client.mget
     for start in range(0, len(ordered), BATCH):
         batch = ordered[start : start + BATCH]
-        for key, value in zip(batch, await get(batch), strict=True):
-            name, max_id = _text(client, key), _integer(value)
+        for key, value in zip(batch, await _values(client, batch), strict=True):
+            name, max_id = _text(key), _integer(value)
             if name is not None and max_id is not None:
                 found[name.removeprefix(PREFIX).removesuffix(SUFFIX)] = max_id
     return found
 
 
-def _text(client: Any, key: bytes | str) -> str | None:  # noqa: ANN401 - the driver's
-    # Keys are UTF-8, whatever encoding the user's client has been given.
-    raw = key if isinstance(key, bytes) else client.get_encoder().encode(key)
+async def _values(client: Any, keys: list[bytes]) -> list[bytes | None]:  # noqa: ANN401 - the driver's
+    # MGET answers nil, and no error, for what is no string.
+    if not hasattr(client, "nodes_manager"):
+        found: list[bytes | None] = await client.execute_command("MGET", *keys, **UNDECODED)
+        return found
+    pipeline = client.pipeline()  # the keys lie in many slots
+    for key in keys:
+        pipeline.execute_command("MGET", key, **UNDECODED)
+    return [value for (value,) in await pipeline.execute()]
+
+
+def _text(key: bytes) -> str | None:
     try:
-        return bytes(raw).decode()
+        return key.decode()
     except UnicodeDecodeError:
         return None
 
 
-def _integer(value: bytes | str | None) -> int | None:
+def _integer(value: bytes | None) -> int | None:
     try:
         return None if value is None else int(value)
     except ValueError:

@@ -6,7 +6,7 @@
 --       3 pool     hash, CosId's revert: machine id given back -> last sign of life in ms
 --       4 marks    hash, ours: machine id -> no id was issued with a later time, in ms
 --       5 stables  hash, ours: machine id -> its owner, who said that it is stable
---       6 tokens   hash, ours: machine id -> token of the process that was handed it out last
+--       6 tokens   hash, ours: machine id -> token of the call that handed it out last
 --       7 seen     hash, ours: machine id -> last sign of life in ms, by the server's clock
 --       8 width    string, ours: how many bits all machine ids of the namespace have
 --
@@ -57,6 +57,13 @@ local function read_width()
   local bits = value:find('^[1-9]%d?$') and tonumber(value) or 32
   if bits > 31 then damage = damage or {'damaged', width, '', value} end
   return bits
+end
+
+-- Whether a machine id was not handed out again since it was with that token; '' is not compared.
+-- A token stays when the id is given back: whoever comes with an older one is late.
+local function is_latest(id, token)
+  local found = redis.call('HGET', tokens, text(id))
+  return token == '' or not found or found == token
 end
 
 -- What a hash says of a machine id, -1 if nothing.

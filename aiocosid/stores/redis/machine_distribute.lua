@@ -106,7 +106,6 @@ end
 if own and best.kind ~= 'own' then
   redis.call('HDEL', entries, instance)
   redis.call('HDEL', stables, text(own.id))
-  redis.call('HDEL', tokens, text(own.id))
   redis.call('HDEL', seen, text(own.id))
   if not held[own.id] then redis.call('HSET', pool, text(own.id), text(own.stamp)) end
 end

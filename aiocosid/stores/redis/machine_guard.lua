@@ -16,8 +16,7 @@ if entry then held, stamp = read_entry(instance, entry) end
 local before = noted(marks, id)
 if damage then return damage end
 
-local token = redis.call('HGET', tokens, text(id))
-if held ~= id or (token and ARGV[5] ~= '' and token ~= ARGV[5]) then
+if held ~= id or not is_latest(id, ARGV[5]) then
   for _, each in ipairs(read_entries()) do
     if each.id == id then return {'lost', each.instance} end
   end

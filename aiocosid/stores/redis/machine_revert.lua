@@ -2,8 +2,7 @@
 --
 -- ARGV  1 instance   2 machine id   3 no id was issued with a later time, in ms; -1: none at all
 --       4 '1' if the instance stays the owner
---       5 highest mark that the caller has seen or sent, in ms; '' if it does not know.  A higher
---         one is from whoever was handed the id after it, under the same name: this one is late.
+--       5 token with which it was handed out, '' if the caller does not know
 -- Reply {'given'} or {'lost'}; then nothing was written
 local instance, id, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
@@ -17,7 +16,7 @@ local mark = noted(marks, id)
 local before = noted(pool, id)
 if damage then return damage end
 
-if held ~= id or (ARGV[5] ~= '' and mark > tonumber(ARGV[5])) then return {'lost'} end
+if held ~= id or not is_latest(id, ARGV[5]) then return {'lost'} end
 
 -- Never below an issued id, for the next owner may be CosId's, who knows no mark.
 stamp = text(math.max(stamp, last))
@@ -28,7 +27,6 @@ if ARGV[4] == '1' then
 end
 redis.call('HDEL', entries, instance)
 redis.call('HDEL', stables, text(id))
-redis.call('HDEL', tokens, text(id))
 redis.call('HDEL', seen, text(id))
 redis.call('HSET', pool, text(id), text(math.max(tonumber(stamp), before)))
 return {'given'}

@@ -84,9 +84,9 @@ class Link(MachineIdDistributor):
         if self.returns is None:
             await self.inner.revert(machine_id, last_ms=last_ms)
         else:  # as it was sent
-            known_ms, revert = self.inner._known_ms, self.inner._pool.revert
+            token, revert = self.inner._token, self.inner._pool.revert
             who = self.inner.instance_id
-            late = partial(revert, who, machine_id, last_ms=last_ms, known_ms=known_ms)
+            late = partial(revert, who, machine_id, last_ms=last_ms, token=token)
             self.returns.append(late)
 
     def _pass(self, call: str) -> None:

@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+import threading
 import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from aiocosid import open_store
 from aiocosid.abc import DEFAULT_STEP, MAX_ID, Counter, IdSegmentDistributor
-from aiocosid.errors import InvalidArgumentError
+from aiocosid.errors import InvalidArgumentError, WouldBlock
+from aiocosid.stores import memory
 from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from tests.script import run_python
 
 pytestmark = pytest.mark.asyncio
+
+FORK = """
+import os, sys, threading, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+from aiocosid.stores.memory import MemoryStore
+
+store = MemoryStore()
+store._lock.acquire()  # as another thread does that is at work in the moment of the fork
+if os.fork():
+    os.wait()
+    sys.exit()
+try:
+    store.counters().send(None)
+except StopIteration as done:
+    print(done.value)
+"""
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads take turns as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 async def test_the_defaults_are_the_contracts() -> None:
@@ -95,6 +129,46 @@ async def test_a_bad_floor_is_refused(above: int) -> None:
     assert await store.counters() == []
 
 
+@pytest.mark.usefixtures("restless")
+async def test_threads_share_nothing() -> None:
+    """Event loops of several threads on one counter, whose floor is raised meanwhile."""
+    store, start = MemoryStore(), threading.Barrier(4, timeout=5)
+
+    def count(number: int) -> list[int]:
+        distributor = store.segment_distributor(name="order")
+        start.wait()
+        return [distributor.next_max_id_nowait(1) for _ in range(10_000)]
+
+    with ThreadPoolExecutor(4) as pool:
+        told = [each for ids in pool.map(count, range(4)) for each in ids]
+    assert sorted(told) == list(range(1, 40_001))
+
+
+@pytest.mark.usefixtures("restless")
+async def test_threads_have_machine_ids_of_their_own() -> None:
+    """However many ask at once for one that nobody had."""
+    start = threading.Barrier(4, timeout=5)
+    stores = [MemoryStore() for _ in range(100)]
+
+    async def ask() -> list[int]:
+        found = []
+        for store in stores:
+            distributor = store.machine_id_distributor()
+            start.wait()
+            found.append((await distributor.distribute(2, now_ms=1, latest_ms=1)).machine_id)
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        told = [pool.submit(asyncio.run, ask()) for _ in range(4)]
+    for ids in zip(*(each.result() for each in told), strict=True):
+        assert sorted(ids) == [0, 1, 2, 3]
+
+
+async def test_a_thread_of_the_parents_does_not_hold_up_the_child() -> None:
+    """It was at work in the moment of the fork, and is not there any more."""
+    assert run_python(FORK) == []
+
+
 async def test_closing_keeps_the_counters() -> None:
     """What shares the store goes on with them."""
     async with MemoryStore() as store:
@@ -109,3 +183,27 @@ async def test_a_url_with_more_in_it_is_refused(url: str) -> None:
     """There is one shared store, and nothing to say about it."""
     with pytest.raises(InvalidArgumentError, match="url"):
         MemoryStore.from_url(url)
+
+
+async def test_a_signal_handler_that_asks_in_the_middle() -> None:
+    """Gets nothing there, stands nobody still, and no id is handed out twice."""
+    store = MemoryStore()
+    one, other = (store.segment_distributor(name="order", step=1) for _ in range(2))
+    taken: list[int] = []
+
+    def ask(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != memory.__file__:
+            return None
+        if event == "line":
+            with suppress(WouldBlock):
+                taken.append(other.next_max_id_nowait(1))
+        return ask
+
+    before = sys.gettrace()
+    sys.settrace(ask)
+    try:
+        taken.append(one.next_max_id_nowait(1))
+    finally:
+        sys.settrace(before)
+    assert len(taken) > 2
+    assert len(set(taken)) == len(taken)

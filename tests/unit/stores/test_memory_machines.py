@@ -128,6 +128,24 @@ async def test_machines_can_be_listed() -> None:
 
 
 @pytest.mark.parametrize("stable", [False, True])
+async def test_a_return_of_an_earlier_life_comes_too_late(stable: bool) -> None:
+    """Of the same object, sent before it took the id again; also if no mark was raised since."""
+    store = MemoryStore()
+    who = InstanceId("a", stable=stable)
+    one = store.machine_id_distributor(instance_id=who)
+    await take(one)
+    await one.guard(0, now_ms=NOW, mark_ms=NOW + 70)
+    sent_with = one._token
+    await one.distribute(2, now_ms=NOW, latest_ms=NOW + 100)
+    one._pool.revert(who, 0, last_ms=NOW, token=sent_with)
+    await one.guard(0, now_ms=NOW, mark_ms=NOW)
+    [machine] = await store.machines()
+    assert (machine.instance_id, machine.mark_ms) == ("a", NOW + 70)
+    await one.revert(0, last_ms=NOW)
+    assert (await store.machines())[0].mark_ms == NOW
+
+
+@pytest.mark.parametrize("stable", [False, True])
 async def test_two_objects_under_one_name_are_told_apart(stable: bool) -> None:
     """Only the one that took the id last may go on with it; a late farewell changes nothing."""
     store = MemoryStore()

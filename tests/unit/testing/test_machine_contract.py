@@ -230,6 +230,27 @@ class RevertsAnybodys(Sound):
             self.entries[machine_id].let_go()
 
 
+class RevertsNamesakes(Sound):
+    """Looks at the text alone."""
+
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        self._token = self.entries[machine_id].token
+        await super().revert(machine_id, last_ms=last_ms)
+
+
+class RevertsByMark(Sound):
+    """Whoever has the highest mark is right."""
+
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        if self._last_mark >= self.entries[machine_id].mark_ms:
+            self._token = self.entries[machine_id].token
+        await super().revert(machine_id, last_ms=last_ms)
+
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        self._last_mark = mark_ms
+        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+
+
 class RevertsOnce(Sound):
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         if self.entries[machine_id].holder != self.instance_id.text:
@@ -296,6 +317,7 @@ class LeaksOnCancel(Sound):
         await checkpoint()
         await checkpoint()
         self.entries[grant.machine_id].holder = self.instance_id.text
+        self._token = self
         return grant
 
 
@@ -373,6 +395,8 @@ CASES: list[tuple[type[Sound], str, str]] = [
     (LowersStamps, "test_the_last_sign_of_life_counts", "the stamp was"),
     (ForgetsTimes, "test_the_last_sign_of_life_counts", "given back"),
     (KeepsMarks, "test_giving_back_lowers_the_mark", "the floor is"),
+    (RevertsNamesakes, "test_a_return_that_comes_too_late", "it took the id"),
+    (RevertsByMark, "test_a_return_that_comes_too_late", "it took the id"),
     (NeverMindsLate, "test_a_late_id_is_left_for_another", "has to wait"),
     (RefusesLate, "test_a_late_id_is_left_for_another", "are held"),
     (KeepsLateOwn, "test_a_late_own_id_is_given_back", "has to wait"),
