@@ -100,8 +100,7 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
         """
         check_step(step)
         store, key = self._store, self._key
-        if store._born != _fork.generation:
-            store._refuse_child()
+        store._refuse_child()
         with store._counting():
             max_id = self._counters.get(key, self.offset) + step
             if max_id > MAX_ID:
