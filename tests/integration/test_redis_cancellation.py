@@ -125,6 +125,7 @@ async def cancel_scope(call: Callable[[], Awaitable[None]], turns: int) -> None:
             scope.cancel()
 
 
+@pytest.mark.stress
 @pytest.mark.both_loops
 @pytest.mark.asyncio
 @pytest.mark.parametrize("cancel", [cancel_task, cancel_scope])

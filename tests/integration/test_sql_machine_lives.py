@@ -44,6 +44,7 @@ def test_fifty_instances_in_ten_processes(tables: Tables) -> None:
     assert sorted(row["machine_id"] for row in tables.rows()) == list(range(50))
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("stable", ["", "stable"])
 @pytest.mark.parametrize("step", ["look", "take", "insert", "guard", "revert"])
 @pytest.mark.parametrize("when", ["before", "after"])
