@@ -337,6 +337,7 @@ class Component:
         self._loop = self._find_loop()
         self._born = _fork.generation
         self._closing = None
+        self._timers = None  # the parent's, or of a dead loop
         self._reset()
         self._unusable = None
 

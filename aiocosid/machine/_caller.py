@@ -8,7 +8,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from .._component import Component
-from ..errors import CosIdError, StoreError, StoreUnavailableError
+from .._strangers import translated
+from ..errors import ClosedError, CosIdError, StoreUnavailableError
 from ..events import Event, MachineIdGuardFailed
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ JITTER: Final = 0.1  # of an interval: many processes started at once do not sta
 class Caller(Component):
     """What a lease needs to talk to its distributor, and to wait between two calls."""
 
-    __slots__ = ("_call_by", "_failures", "_last_error", "_options", "distributor")
+    __slots__ = ("_call_by", "_failures", "_last_error", "_life", "_options", "distributor")
 
     def __init__(
         self, distributor: MachineIdDistributor, options: LeaseOptions, clock: Clock | None
@@ -38,6 +39,7 @@ class Caller(Component):
         self._reset()
 
     def _reset(self) -> None:
+        self._life = object()  # another one in each
         self._call_by = inf  # by the monotonic clock; what opening takes has an end
         self._last_error: Exception | None = None
         self._failures = 0
@@ -57,25 +59,19 @@ class Caller(Component):
 
     async def _call(self, method: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - any call
         """Call the store once, to its end or its timeout; returns an error, and raises none."""
-        answer: Any = None
+        answer, life = None, self._life
         limit = min(self._options.call_timeout, self._call_by - self._clock.monotonic())
         try:
             with self._clock.move_on_after(limit, shield=True) as scope:
                 answer = await method(*args, **named)
-        except Exception as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
-            return self._translated(error)
+        except BaseException as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
+            return translated(self.distributor.store, error)
+        if self._life is not life:  # it has outlasted the closing
+            return ClosedError(self._label())
         if scope.cancelled_caught:
             reason = f"no answer within {round(limit, 3):g} s"
             return StoreUnavailableError(self.distributor.store, reason)
         return answer
-
-    def _translated(self, error: Exception) -> CosIdError:
-        """Return an error of ours; what a stranger's distributor raises is its cause."""
-        if isinstance(error, CosIdError):
-            return error
-        failure = StoreError(self.distributor.store, f"{type(error).__name__}: {error}")
-        failure.__cause__ = error
-        return failure
 
     def _interval(self) -> float:
         return self.distributor.interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret

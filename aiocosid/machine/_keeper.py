@@ -11,6 +11,7 @@ import anyio
 
 from .. import _fork
 from .._loop import is_dead, running_loop
+from .._strangers import translated
 from ..errors import (
     ClockTooManyBackwardsError,
     ClosedError,
@@ -116,7 +117,6 @@ class Keeper(Caller):
 
     async def _start(self) -> None:
         await self._succeed()
-        _holders[self.distributor] = ref(self)
         try:
             await self.distributor.aopen()
             self._start_watch()
@@ -128,17 +128,19 @@ class Keeper(Caller):
             raise
 
     async def _succeed(self) -> None:
-        """Make sure that no other lease is on the distributor: it would find its id for both."""
-        holder = _holders.get(self.distributor)
-        other = holder() if holder is not None else None
-        if other is None or other is self or other._born != _fork.generation:
-            return
-        root = other._root if other._closing is None else other._closing.root
-        if root is None or is_dead(root.loop):
-            return
-        if other._unusable is None or root.loop is not running_loop():
-            raise MachineIdInUseError(repr(self.distributor), holder=repr(other))
-        await other.aclose()  # it gives its id back first
+        """Be the one lease on the distributor, which would find its own id for two."""
+        while True:
+            holder = _holders.get(self.distributor)
+            other = holder() if holder is not None else None
+            if other is None or other is self or other._born != _fork.generation:
+                break
+            root = other._root if other._closing is None else other._closing.root
+            if root is None or is_dead(root.loop):
+                break
+            if other._unusable is None or root.loop is not running_loop():
+                raise MachineIdInUseError(repr(self.distributor), holder=repr(other))
+            await other.aclose()  # it gives its id back first; others may wait for that as well
+        _holders[self.distributor] = ref(self)
 
     def _check_taken(self) -> None:
         if self._refusal is not None:
@@ -215,22 +217,24 @@ class Keeper(Caller):
         if root is None or not root.is_alive:
             raise ClosedError(self._label())  # with the provider whose tasks run there
         self._watching = anyio.Event()
-        root.start_soon(self._watch, name=f"aiocosid guard {self._label()}")
+        root.start_soon(self._watch, self._watching, name=f"aiocosid guard {self._label()}")
 
-    async def _watch(self) -> None:
+    async def _watch(self, ended: anyio.Event) -> None:
         """Take an id, and give signs of life until closed; take another one after a loss.
 
         In a task of its own: whoever cancels the opener cannot tear a call that takes an id.
         """
-        attempt = 0
+        attempt, life, opened = 0, self._life, self._opened
         try:
             await self._take()
-            self._opened.set()
+            opened.set()
             while not self._has_ended():
                 await self._rest(self._pause(attempt) if attempt else self._interval())
                 if self._has_ended():
                     break
                 error = await self._keep()
+                if self._life is not life:
+                    break  # opened anew meanwhile
                 if error is None:
                     attempt = 0
                     continue
@@ -239,15 +243,12 @@ class Keeper(Caller):
                 if isinstance(error, MachineIdLostError) and self._options.on_lost == "raise":
                     self._retire(error)
         except Exception as error:  # noqa: BLE001 - a stranger's distributor, whatever it answers
-            ours = self._translated(error)
-            if self._opened.is_set():
-                self._retire(ours)
-            else:
-                self._refuse(ours)
+            if self._life is life:
+                ours = translated(self.distributor.store, error)
+                (self._retire if opened.is_set() else self._refuse)(ours)
         finally:
-            self._opened.set()
-            if self._watching is not None:
-                self._watching.set()
+            opened.set()
+            ended.set()
             self._notify()
 
     async def _keep(self) -> CosIdError | None:

@@ -169,8 +169,8 @@ class MachineIdLease(Keeper):
                 break
             await opening.ended.wait()
             error = opening.error
-            if isinstance(error, ClosedError) and (self._host is None or self._host.is_alive):
-                continue  # all who wanted it have given up, but for us
+            if isinstance(error, ClosedError) and opening.is_given_up:
+                continue  # by all who wanted it before
             if error is not None:
                 raise error.again() if isinstance(error, CosIdError) else error
         if self._mark_ms < 0 and self._unusable is None:
@@ -207,6 +207,8 @@ class MachineIdLease(Keeper):
         self._users = max(0, self._users - 1)
         if self._users == 0 and (self._is_shared or self._opening is not None):
             self._is_shared = False
+            if self._opening is not None:
+                self._opening.is_given_up = True
             await self.aclose()
 
     def _is_left_by(self, bits: int) -> bool:
@@ -255,14 +257,16 @@ class _Opening:
     Attributes:
         ended: set at the end, whatever it was.
         error: what went wrong.
+        is_given_up: whether nobody waited for it any more, at some time.
         task: does it; kept from the garbage collector.
     """
 
-    __slots__ = ("ended", "error", "task")
+    __slots__ = ("ended", "error", "is_given_up", "task")
 
     def __init__(self) -> None:
         self.ended = anyio.Event()
         self.error: Exception | None = None
+        self.is_given_up = False
         self.task: object = None
 
     def start(self, run: Callable[[_Opening], Coroutine[Any, Any, None]], name: str) -> None:

@@ -7,14 +7,13 @@ from typing import Final
 
 import anyio
 
-from .._loop import is_stray_cancellation
+from .._strangers import translated
 from ..abc import MAX_ID
 from ..errors import (
     CorruptCounterError,
     CosIdError,
     IdOverflowError,
     SegmentUnavailableError,
-    StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
     WouldBlock,
@@ -56,7 +55,7 @@ class Supply(Stock):
                 self._take_off(segments)
                 return
             except Exception as error:  # noqa: BLE001 - as in _answer
-                if not self._fail(self._translated(error), segments, now):
+                if not self._fail(translated(self._distributor.store, error), segments, now):
                     if self._waiters:
                         self._take_off(segments)  # a flight goes on asking
                     return
@@ -131,22 +130,8 @@ class Supply(Stock):
         """Ask the store; whatever it raises comes back as an error of ours."""
         try:
             return await self._distributor.next_max_id(count)
-        except Exception as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
-            return self._translated(error)
-        except BaseException as error:
-            if not is_stray_cancellation(error):
-                raise
-            stray = StoreUnavailableError(self._distributor.store, "its call was cancelled")
-            stray.__cause__ = error
-            return stray
-
-    def _translated(self, error: Exception) -> CosIdError:
-        """Return an error of ours; what a stranger's distributor raises is its cause."""
-        if isinstance(error, CosIdError):
-            return error
-        failure = StoreError(self._distributor.store, f"{type(error).__name__}: {error}")
-        failure.__cause__ = error
-        return failure
+        except BaseException as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
+            return translated(self._distributor.store, error)
 
     async def _back_off(self) -> None:
         """Sleep: longer after each failure, and not in step with other processes."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from operator import length_hint
 from typing import TYPE_CHECKING, Final
 
+from ..errors import WouldBlock
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -96,7 +98,9 @@ class Sequencer:
 
     __slots__ = (
         "__weakref__",
+        "_busy",
         "_first",
+        "_held",
         "_is_touched",
         "_is_wrapped",
         "_machine_id",
@@ -137,6 +141,8 @@ class Sequencer:
         self._sequence = 0
         self.issued = 0
         self.piece: Iterator[int] = EMPTY
+        self._held: Iterator[int] = EMPTY  # the piece, also while nobody may step it
+        self._busy = False  # in the middle of a step
         self.begin_ns = self.until_ns = 0
         self._first = self._size = 0
         self.term = term
@@ -144,8 +150,21 @@ class Sequencer:
         self.move(machine_id, floor_tick)
 
     def move(self, machine_id: int, floor_tick: int) -> None:
-        """Go on with another machine id, above its floor and above every id issued so far."""
-        self.settle()
+        """Go on with another machine id, above its floor and above every id issued so far.
+
+        Raises:
+            WouldBlock: as in `install`.
+        """
+        if self._busy:
+            raise WouldBlock
+        try:
+            self._busy = True
+            self._move(machine_id, floor_tick)
+        finally:
+            self._busy = False
+
+    def _move(self, machine_id: int, floor_tick: int) -> None:
+        self._settle()
         self._machine_id = machine_id
         self._tick = max(floor_tick, self._tick)
         self._is_wrapped = False  # somebody waited for a tick, or it was passed when it was used
@@ -159,20 +178,21 @@ class Sequencer:
     @property
     def handed_out(self) -> int:
         """How many ids were handed out so far."""
-        return self.issued + (self._size - length_hint(self.piece) if self._size else 0)
+        return self.issued + (self._size - length_hint(self._held) if self._size else 0)
 
     @property
     def in_hand(self) -> int:
         """How many ids the piece has left."""
-        return length_hint(self.piece)
+        return length_hint(self._held)
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Take back what is left of the piece: nobody steps it any more."""
-        if self.piece is EMPTY:
+        if self._size == 0:
             return
         # First it is out of reach, then it is counted: a stranger's thread may be stepping it.
-        piece, self.piece = self.piece, EMPTY
-        taken = self._size - length_hint(piece)
+        self.piece = EMPTY
+        taken = self._size - length_hint(self._held)
+        # No calls from here on: a signal handler may raise in each.
         self.begin_ns = self.until_ns = self._size = 0
         self.issued += taken
         self._sequence = self._first + taken - 1
@@ -181,8 +201,21 @@ class Sequencer:
             self._is_wrapped = self._first == 0
 
     def install(self, now_ms: int, limit_ms: int, size: int = PIECE) -> Refusal | None:
-        """Put a piece of at most ``size`` ids in hand, for single ids; None if there is one now."""
-        self.settle()
+        """Put a piece of at most ``size`` ids in hand, for single ids; None if there is one now.
+
+        Raises:
+            WouldBlock: a signal handler or finalizer asks in the middle of another step.
+        """
+        if self._busy:
+            raise WouldBlock
+        try:
+            self._busy = True
+            return self._install(now_ms, limit_ms, size)
+        finally:
+            self._busy = False
+
+    def _install(self, now_ms: int, limit_ms: int, size: int) -> Refusal | None:
+        self._settle()
         now_tick = self.layout.tick_at(now_ms)
         refusal = self._check(now_tick, now_ms, limit_ms)
         if refusal is not None:
@@ -192,17 +225,33 @@ class Sequencer:
             return Full(self.layout.ms_of(now_tick + 1))
         tick, first = slot
         stop = min(first + size, self._max_sequence + 1)
+        piece = iter(self.layout.ids(tick, self._machine_id, first, stop))
+        lasts = 1 if tick == now_tick else MAX_TICKS_BACK + 1
+        begin_ns = self.layout.ms_of(tick) * NS_PER_MS
+        until_ns = self.layout.ms_of(tick + lasts) * NS_PER_MS
+        # No calls from here on, as above.
         self._tick, self._first, self._size = tick, first, stop - first
         self._is_touched, self._is_wrapped = True, tick < now_tick
-        self.piece = iter(self.layout.ids(tick, self._machine_id, first, stop))
-        self.begin_ns = self.layout.ms_of(tick) * NS_PER_MS
-        lasts = 1 if tick == now_tick else MAX_TICKS_BACK + 1
-        self.until_ns = self.layout.ms_of(tick + lasts) * NS_PER_MS
+        self.piece = self._held = piece
+        self.begin_ns, self.until_ns = begin_ns, until_ns
         return None
 
     def take(self, n: int, now_ms: int, limit_ms: int) -> tuple[list[range], Refusal | None]:
-        """Take up to ``n`` ids, whole ticks at once; says why there are fewer."""
-        self.settle()
+        """Take up to ``n`` ids, whole ticks at once; says why there are fewer.
+
+        Raises:
+            WouldBlock: as in `install`.
+        """
+        if self._busy:
+            raise WouldBlock
+        try:
+            self._busy = True
+            return self._take(n, now_ms, limit_ms)
+        finally:
+            self._busy = False
+
+    def _take(self, n: int, now_ms: int, limit_ms: int) -> tuple[list[range], Refusal | None]:
+        self._settle()
         now_tick = self.layout.tick_at(now_ms)
         refusal = self._check(now_tick, now_ms, limit_ms)
         if refusal is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from .. import _fork
@@ -29,7 +28,7 @@ from ._arguments import check_above, check_step
 from ._memory_machines import MachinePool
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
     from ..abc import Clock, Machine
 
@@ -100,12 +99,19 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
         """
         check_step(step)
         store, key = self._store, self._key
-        store._refuse_child()
-        with store._counting():
-            max_id = self._counters.get(key, self.offset) + step
-            if max_id > MAX_ID:
-                raise IdOverflowError(key, limit=MAX_ID)
-            self._counters[key] = max_id
+        if store._born != _fork.generation:
+            store._refuse_child()
+        with store._lock:
+            if store._busy:  # in this very thread, between two of these lines
+                raise WouldBlock
+            try:
+                store._busy = True
+                max_id = self._counters.get(key, self.offset) + step
+                if max_id > MAX_ID:
+                    raise IdOverflowError(key, limit=MAX_ID)
+                self._counters[key] = max_id
+            finally:
+                store._busy = False
         return max_id
 
     async def aopen(self) -> None:
@@ -367,24 +373,16 @@ class MemoryStore(Store):
         self._refuse_child()
         check_above(above)
         key = self.segment_distributor(namespace=namespace, name=name).namespaced_name
-        with self._counting():
-            self._counters[key] = max_id = max(self._counters.get(key, 0), above)
+        with self._lock:
+            try:
+                self._busy = True
+                self._counters[key] = max_id = max(self._counters.get(key, 0), above)
+            finally:
+                self._busy = False
         return Counter(namespaced_name=key, last_max_id=max_id)
 
     async def aclose(self) -> None:
         """Keep the counters: what shares this store goes on with them."""
-
-    @contextmanager
-    def _counting(self) -> Generator[None]:
-        """Keep other threads out, and what Python runs in this one between two lines."""
-        with self._lock:
-            if self._busy:
-                raise WouldBlock
-            try:
-                self._busy = True
-                yield
-            finally:
-                self._busy = False
 
     def _forget(self) -> None:
         self._busy = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -35,7 +36,7 @@ class Link(MachineIdDistributor):
         self.clock: ManualClock | None = None
         self.failure: Callable[[], Exception] | None = None
         self.refused = ""
-        self.is_silent = False
+        self.is_silent = self.stray = False
         self.held: anyio.Event | None = None
         self.opens: anyio.Event | None = None
         self.returns: list[Callable[[], None]] | None = None  # kept back
@@ -91,6 +92,8 @@ class Link(MachineIdDistributor):
 
     def _pass(self, call: str) -> None:
         self.calls.append(call)
+        if self.stray:
+            raise asyncio.CancelledError
         if self.failure is not None:
             raise self.failure()
         if call == self.refused:

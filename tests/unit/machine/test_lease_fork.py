@@ -13,6 +13,7 @@ import pytest
 
 from aiocosid import _fork
 from aiocosid.errors import CosIdError, ForkedError
+from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import COSID_MS, SnowflakeId, SnowflakeLayout
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.sqlite import SqliteMachineIdDistributor
@@ -85,6 +86,23 @@ async def test_workers_forked_before_it_was_opened_get_ids_of_their_own(tmp_path
         return COSID_MS.parse(await gen.next_id()).machine_id
 
     assert sorted(in_child(child) for _ in range(4)) == [0, 1, 2, 3]
+
+
+@pytest.mark.asyncio
+async def test_the_child_does_not_wake_the_parents_tasks(tmp_path: Path) -> None:
+    """Their cancel scopes would be told again at each turn of the loop, by tasks that never run."""
+    distributor = SqliteMachineIdDistributor.from_url(f"sqlite:///{tmp_path}/ids.db")
+    lease = MachineIdLease(distributor)
+    async with lease:
+        await asyncio.sleep(0.01)
+        assert lease._timers
+
+        async def child() -> list[Any]:
+            async with lease:
+                await asyncio.sleep(0.01)
+                return [len(lease._timers or ())]
+
+        assert in_child(child) == [1]
 
 
 @pytest.mark.asyncio

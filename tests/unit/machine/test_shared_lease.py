@@ -12,6 +12,7 @@ from aiocosid.abc import InstanceId
 from aiocosid.errors import (
     ClosedError,
     MachineBitsMismatchError,
+    MachineIdInUseError,
     MachineIdUnavailableError,
     StoreError,
     StoreUnavailableError,
@@ -195,6 +196,33 @@ class TestOpening:
             assert {machine.instance_id for machine in await link.store_.machines()} <= {""}
             assert tasks() == []
 
+    async def test_a_distributor_that_is_closed(self, clock: ManualClock) -> None:
+        """A stranger's, or on a client that is: asked once."""
+        link = Link(store_of(clock))
+        link.failure = lambda: ClosedError("the client")
+        with pytest.raises(ClosedError, match="the client"):
+            async with SnowflakeId(link, clock=clock):
+                raise AssertionError
+        assert link.calls == ["distribute"]
+
+    async def test_a_driver_whose_own_task_was_cancelled(self, clock: ManualClock) -> None:
+        """Is a store that fails: the call is made again, and nobody else is cancelled."""
+        link = Link(store_of(clock))
+        link.stray = True
+        async with anyio.create_task_group() as group:
+            opening = Call(group, SnowflakeId(link, clock=clock).__aenter__)
+            await settle()
+            link.stray = False
+            await clock.advance(1)
+            generator = opening.result
+            link.stray = True
+            await clock.advance(61)
+            link.stray = False
+            await clock.advance(3)
+            machine = generator.statistics().machine
+            assert (machine.failures > 1, machine.last_error) == (True, None)
+            await generator.aclose()
+
     async def test_a_distributor_that_answers_nonsense(self, clock: ManualClock) -> None:
         """Is an error of the store."""
         link = Link(store_of(clock))
@@ -307,6 +335,51 @@ class TestLives:
             assert link.calls == ["distribute", "guard", "revert", "distribute", "guard"]
             assert [machine.instance_id for machine in await store.machines()] == ["one"]
             await second.aclose()
+
+    async def test_only_one_of_those_who_wait_for_that_end_opens(self, clock: ManualClock) -> None:
+        """Two leases on one distributor would use one machine id."""
+        link = Link(store_of(clock))
+        closing, *others = (MachineIdLease(link, clock=clock) for _ in range(3))
+        await closing.__aenter__()
+        link.held = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(closing.aclose)
+            await settle()
+            openings = [Call(group, lease.__aenter__) for lease in others]
+            await settle()
+            link.held.set()
+            await settle()
+            errors = [opening.error for opening in openings]
+            assert {type(error) for error in errors} == {MachineIdInUseError, type(None)}
+            await others[errors.index(None)].aclose()
+
+    async def test_an_answer_for_an_earlier_life(
+        self, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One that outlasts the closing says nothing of the machine id that the next life has."""
+        monkeypatch.setattr("aiocosid._component.END_TIMEOUT", 0.001)
+        store = store_of(clock)
+        link = Link(store)
+        link.held = anyio.Event()
+        lease = MachineIdLease(link, close_timeout=0.1, clock=clock)
+        async with anyio.create_task_group() as group:
+            opening = Call(group, lease.__aenter__)
+            await settle()
+            opening.cancel()
+            held, link.held = link.held, None
+            await clock.advance(0.2)
+            with anyio.fail_after(5):
+                while not opening.is_done:
+                    await settle()
+            async with lease:
+                await store.revert_machine(machine_id=lease.machine_id)
+                other = store.machine_id_distributor(instance_id="other")
+                async with MachineIdLease(other, clock=clock):
+                    mine = lease.machine_id
+                    held.set()
+                    await clock.advance(0.01)
+                    assert (lease.machine_id, lease.term, lease.lost) == (mine, 1, None)
+                    assert len([name for name in tasks() if "guard" in name]) == 2  # one for each
 
     async def test_a_return_that_arrives_late_takes_nothing_from_the_next_life(
         self, clock: ManualClock

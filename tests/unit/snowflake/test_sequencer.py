@@ -296,7 +296,7 @@ def test_a_thread_that_steps_the_piece_while_it_is_counted_gets_nothing() -> Non
 
     made.install(NOW, FOREVER_MS)
     mine = next(made.piece)
-    made.piece = Piece(list(made.piece))
+    made.piece = made._held = Piece(list(made.piece))
     ids = [mine, *take(made, 100, NOW)]
     assert set(stolen).isdisjoint(ids)
     assert len(set(ids)) == 101

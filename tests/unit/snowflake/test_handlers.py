@@ -1,0 +1,97 @@
+"""Ids taken by what Python runs between two lines: signal handlers and finalizers.
+
+A trace function stands in for them: it runs at every line, or at every call, of the generator's own
+code.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import aiocosid.snowflake
+from aiocosid.errors import WouldBlock
+from aiocosid.snowflake import SnowflakeId, SnowflakeLayout
+from aiocosid.testing import ManualClock
+
+from ._kit import machines
+
+pytestmark = pytest.mark.asyncio
+
+OURS = str(Path(aiocosid.snowflake.__file__).parent)
+LAYOUT = SnowflakeLayout(41, 10, 12, "ms", 1_577_203_200_000)
+
+
+@contextmanager
+def interrupted(at: str, handler: Callable[[], object]) -> Generator[None]:
+    """Run ``handler`` at each "line" or "call" of the generator's code."""
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        if event == at:
+            handler()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7])
+async def test_no_id_is_there_twice(clock: ManualClock, every: int) -> None:
+    """And the generator goes on, whatever the place at which it was interrupted."""
+    ids: list[int] = []
+    lines = 0
+    async with SnowflakeId(machines(), layout=LAYOUT, clock=clock) as gen:
+
+        def handler() -> None:
+            nonlocal lines
+            lines += 1
+            if lines % every == 0:
+                with suppress(WouldBlock):
+                    ids.append(gen.next_id_nowait())
+
+        for turn in range(60):
+            with interrupted("line", handler), suppress(WouldBlock):
+                ids.append(gen.next_id_nowait())
+            if turn % 3 == 0:
+                await clock.advance(0.001)
+        with interrupted("line", handler):
+            ids += await gen.next_ids(8)
+        await clock.advance(0.001)
+        ids.append(await gen.next_id())
+    assert len(ids) > 60
+    assert len(set(ids)) == len(ids)
+
+
+async def test_a_handler_that_raises(clock: ManualClock) -> None:
+    """Ids may be lost in it, and none comes again.  Python lets it run where there is a call."""
+    ids: list[int] = []
+    for line in range(1, 40):
+        left = line
+
+        def handler() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+
+        async with SnowflakeId(machines(), layout=LAYOUT, name=str(line), clock=clock) as gen:
+            ids = [gen.next_id_nowait(), gen.next_id_nowait()]
+            await clock.advance(0.001)
+            with suppress(KeyboardInterrupt), interrupted("call", handler):
+                ids += [gen.next_id_nowait(), gen.next_id_nowait()]
+                ids += await gen.next_ids(3)
+            await clock.advance(0.001)
+            ids += [gen.next_id_nowait(), *await gen.next_ids(3), gen.next_id_nowait()]
+        assert len(set(ids)) == len(ids), line
