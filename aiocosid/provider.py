@@ -12,9 +12,9 @@ from ._provider_options import SegmentChainOptions as SegmentChainOptions
 from ._provider_options import SegmentIdOptions as SegmentIdOptions
 from ._provider_options import SnowflakeOptions as SnowflakeOptions
 from .abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Store
+from .abc._ids import check_seconds
 from .errors import BusyError, ClosedError, CosIdError, InvalidArgumentError
 from .segment import SegmentChainId, SegmentId
-from .segment._options import check_seconds
 from .segment._stock import Stock
 
 if TYPE_CHECKING:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from ..abc import MAX_ID
-from ..abc._ids import check_integer
+from ..abc._ids import check_integer, check_seconds
 from ..errors import InvalidArgumentError
 from ._pace import QUIET_PERIOD
 from ._segment import FOREVER
@@ -15,7 +14,7 @@ from ._segment import FOREVER
 if TYPE_CHECKING:
     from ..events import Instrument
 
-__all__ = ("SegmentOptions", "check_seconds")
+__all__ = ("SegmentOptions",)
 
 FETCH_SHARE = 0.4  # of wait_timeout: two attempts and the pauses between them fit into one wait
 
@@ -48,7 +47,12 @@ class SegmentOptions:
         check_seconds("wait_timeout", wait_timeout)
         if fetch_timeout is None:
             fetch_timeout = wait_timeout * FETCH_SHARE
-        check_seconds("fetch_timeout", fetch_timeout, at_most=wait_timeout)
+        check_seconds("fetch_timeout", fetch_timeout)
+        if fetch_timeout > wait_timeout:
+            expected = (
+                f"a finite number of seconds above 0, at most {wait_timeout:g} (wait_timeout)"
+            )
+            raise InvalidArgumentError("fetch_timeout", fetch_timeout, expected=expected)
         check_seconds("close_timeout", close_timeout)
         check_seconds("quiet_period", quiet_period)
         if ttl is not None:
@@ -63,13 +67,3 @@ class SegmentOptions:
             max_id=max_id,
             instrument=instrument,
         )
-
-
-def check_seconds(argument: str, value: object, *, at_most: float | None = None) -> None:
-    """Raise `InvalidArgumentError` unless it is a time above 0, and not above ``wait_timeout``."""
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    if not fits or not value > 0 or (at_most is not None and value > at_most):  # type: ignore[operator]  # a number
-        expected = "a finite number of seconds above 0"
-        if at_most is not None:
-            expected += f", at most {at_most:g} (wait_timeout)"
-        raise InvalidArgumentError(argument, value, expected=expected)

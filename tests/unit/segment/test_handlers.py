@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from itertools import count
-from pathlib import Path
 from random import Random
-from types import FrameType
 from typing import Any
 
 import anyio
@@ -28,31 +25,13 @@ from aiocosid.events import DistanceChanged, Event, SegmentFetched
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
 
+from .. import _interrupted
 from ._kit import Call, counter
 from ._kit import Generator as IdGenerator
 
 pytestmark = pytest.mark.asyncio
 
-OURS = str(Path(aiocosid.segment.__file__).parent)
-
-
-@contextmanager
-def interrupted(at: str, handler: Callable[[], object]) -> Generator[None]:
-    """Run ``handler`` at each "line" or "call" of the generator's code."""
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        if not frame.f_code.co_filename.startswith(OURS):
-            return None
-        if event == at:
-            handler()
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
+interrupted = partial(_interrupted.interrupted, aiocosid.segment)
 
 
 def stores() -> list[IdSegmentDistributor]:

@@ -6,12 +6,8 @@ code.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from types import FrameType
-from typing import Any
+from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -20,31 +16,13 @@ from aiocosid.errors import WouldBlock
 from aiocosid.snowflake import SnowflakeId, SnowflakeLayout
 from aiocosid.testing import ManualClock
 
+from .. import _interrupted
 from ._kit import machines
 
 pytestmark = pytest.mark.asyncio
 
-OURS = str(Path(aiocosid.snowflake.__file__).parent)
+interrupted = partial(_interrupted.interrupted, aiocosid.snowflake)
 LAYOUT = SnowflakeLayout(41, 10, 12, "ms", 1_577_203_200_000)
-
-
-@contextmanager
-def interrupted(at: str, handler: Callable[[], object]) -> Generator[None]:
-    """Run ``handler`` at each "line" or "call" of the generator's code."""
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        if not frame.f_code.co_filename.startswith(OURS):
-            return None
-        if event == at:
-            handler()
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
