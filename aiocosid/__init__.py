@@ -9,6 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ._default import default_provider as default_provider
+from ._default import generator_named as generator_named
+from ._default import use_provider as use_provider
 from .errors import BusyError as BusyError
 from .errors import ClockTooFarForwardError as ClockTooFarForwardError
 from .errors import ClockTooManyBackwardsError as ClockTooManyBackwardsError
@@ -94,7 +97,10 @@ __all__ = (
     "WouldBlock",
     "WrongLoopError",
     "connect",
+    "default_provider",
+    "generator_named",
     "open_store",
+    "use_provider",
 )
 
 # Loaded when they are asked for: who uses segments alone need not wait for them.

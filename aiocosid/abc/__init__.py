@@ -18,8 +18,13 @@ from ._machine import InstanceId as InstanceId
 from ._machine import Machine as Machine
 from ._machine import MachineGrant as MachineGrant
 from ._machine import MachineIdDistributor as MachineIdDistributor
+from ._provider import SHARE as SHARE
+from ._provider import AnyGenerator as AnyGenerator
+from ._provider import Provider as Provider
 from ._store import Counter as Counter
 from ._store import Store as Store
+from ._text import IdConverter as IdConverter
+from ._text import TextIdGenerator as TextIdGenerator
 
 __all__ = (
     "DEFAULT_GUARD_INTERVAL",
@@ -27,14 +32,19 @@ __all__ = (
     "DEFAULT_SAFE_GUARD",
     "DEFAULT_STEP",
     "MAX_ID",
+    "SHARE",
+    "AnyGenerator",
     "Clock",
     "Counter",
+    "IdConverter",
     "IdGenerator",
     "IdSegmentDistributor",
     "InstanceId",
     "Machine",
     "MachineGrant",
     "MachineIdDistributor",
+    "Provider",
     "Statistics",
     "Store",
+    "TextIdGenerator",
 )

@@ -1,22 +1,17 @@
-"""Units and epochs of layouts, and moments as datetimes and as ISO 8601.  Pure."""
+"""Units and epochs of layouts, and moments as ISO 8601.  Pure."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from datetime import datetime, timedelta
+from typing import Final, Literal, TypeAlias
 
+from .._dates import LAST_MS, UNIX_EPOCH, moment_of
 from ..errors import InvalidArgumentError
 
-if TYPE_CHECKING:
-    from datetime import tzinfo
-
 __all__ = (
-    "LAST_MS",
-    "UNIX_EPOCH",
     "TickUnit",
     "epoch_ms_of",
     "iso_text",
-    "moment_of",
     "unit_ms_of",
     "unit_text",
 )
@@ -26,26 +21,12 @@ TickUnit: TypeAlias = Literal["ms", "10ms", "s"]
 
 UNITS: Final[dict[str, int]] = {"ms": 1, "10ms": 10, "s": 1000}
 
-UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-LAST_MS: Final = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z, the last millisecond that `datetime` has."""
-
 # The Gregorian calendar repeats itself after so long.
 CYCLE_YEARS: Final = 400
 CYCLE_MS: Final = 146_097 * 86_400_000
 
 # As milliseconds 1973-03-03, as seconds the year 5138: what lies below was meant as seconds.
 PLAINLY_SECONDS: Final = 10**11
-
-
-def moment_of(ms: int, zone: tzinfo = UTC) -> datetime:
-    """Return a unix time in milliseconds as an aware datetime.
-
-    Raises:
-        OverflowError: it lies outside the years 1 to 9999 in that zone.
-    """
-    return (UNIX_EPOCH + timedelta(milliseconds=ms)).astimezone(zone)
 
 
 def iso_text(ms: int) -> str:

@@ -10,8 +10,9 @@ from anyio.lowlevel import checkpoint
 
 from .. import _fork
 from .._clock import SYSTEM_CLOCK
+from .._dates import moment_of
+from ..abc import TextIdGenerator
 from ..errors import InvalidArgumentError
-from ._calendar import moment_of
 from ._cosid_state import RADIX62, CosIdFriendlyText, CosIdState
 from ._snowflake_id import SnowflakeId
 
@@ -36,7 +37,7 @@ ZONE_YEARS: Final = 100  # a rule for summer time shows every year; the latest s
 ZONE_STEP_DAYS: Final = 20  # the shortest summer time but one break of it, Morocco's, is longer
 
 
-class CosIdGenerator:
+class CosIdGenerator(TextIdGenerator):
     """Text ids of 44 bits of time, 20 of machine id and 16 of sequence: CosIdGenerator's.
 
     It has the contract of every generator, for text.  Radix 62 and 36 sort as they were made.

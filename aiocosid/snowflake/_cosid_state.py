@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from .._dates import moment_of, resolve_zone
 from ..errors import InvalidArgumentError, InvalidIdError
-from ._calendar import moment_of
-from ._friendly import read_friendly, resolve_zone, write_friendly
+from ._friendly import read_friendly, write_friendly
 from ._layout import SnowflakeLayout
 
 if TYPE_CHECKING:

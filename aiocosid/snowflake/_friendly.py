@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from .._dates import UNIX_EPOCH, resolve_zone
 from ..errors import InvalidArgumentError, InvalidIdError
-from ._calendar import UNIX_EPOCH
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from ._layout import SnowflakeLayout
 
 __all__ = (
     "FriendlyText",
     "read_friendly",
-    "resolve_zone",
     "write_friendly",
 )
 
 SECOND_MS: Final = 1000
 
 FRIENDLY: Final = re.compile(r"([0-9]{14}(?:[0-9]{3})?)-([0-9]+)-([0-9]+)")
-OFFSET: Final = re.compile(r"([+-])([01][0-9]|2[0-3]):([0-5][0-9])")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -94,28 +93,6 @@ class FriendlyText:
             expected = f"a text whose time is a tick of {layout!r}"
             raise InvalidIdError("id", text, expected=expected)
         return layout.compose(tick, machine_id, sequence)
-
-
-def resolve_zone(zone: object) -> tzinfo:
-    """Return the zone of a name; the first time a name is asked for, the system's file is read.
-
-    Raises:
-        InvalidArgumentError: there is no such zone.
-    """
-    if isinstance(zone, tzinfo):
-        return zone
-    if zone == "UTC":
-        return UTC
-    if isinstance(zone, str):
-        if offset := OFFSET.fullmatch(zone):
-            distance = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
-            return timezone(-distance if offset[1] == "-" else distance)
-        try:
-            return ZoneInfo(zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            pass  # unknown, no name at all, or a folder of names such as "America"
-    expected = "a tzinfo, 'UTC', an offset as '+08:00', or a zone that this system knows"
-    raise InvalidArgumentError("zone", zone, expected=expected)
 
 
 def write_friendly(

@@ -7,18 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Self
 
+from .._dates import LAST_MS, UNIX_EPOCH, moment_of
 from ..abc._ids import check_integer
 from ..abc._machine import MAX_MACHINE_BITS
 from ..errors import InvalidArgumentError, InvalidIdError, LayoutExpiredError
-from ._calendar import (
-    LAST_MS,
-    UNIX_EPOCH,
-    epoch_ms_of,
-    iso_text,
-    moment_of,
-    unit_ms_of,
-    unit_text,
-)
+from ._calendar import epoch_ms_of, iso_text, unit_ms_of, unit_text
 
 if TYPE_CHECKING:
     from datetime import tzinfo

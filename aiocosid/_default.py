@@ -1,0 +1,73 @@
+"""The process's default provider, for what is written before any provider is there.
+
+A column of a model or a route names its generator when a module is imported; the provider is
+opened later, in the application's lifespan.  It is a plain global: a context variable that is set
+in a lifespan is not seen by requests, which are tasks of their own.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from .abc import SHARE
+from .errors import InvalidArgumentError, NotOpenError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from .abc import AnyGenerator, Provider
+
+__all__ = ("default_provider", "generator_named", "use_provider")
+
+_providers: list[Provider] = []
+
+
+@contextmanager
+def use_provider(provider: Provider) -> Generator[Provider]:
+    """Make a provider the process's default for the length of a ``with`` block.
+
+    Blocks may nest and end in any order; the last one begun that has not ended counts.
+
+    Args:
+        provider: as `connect` or `configure` returns it.
+    """
+    _providers.append(provider)
+    try:
+        yield provider
+    finally:
+        # From the end, and by identity: the same provider may be in use twice.
+        for at in reversed(range(len(_providers))):
+            if _providers[at] is provider:
+                del _providers[at]
+                break
+
+
+def default_provider() -> Provider:
+    """Return the process's default provider.
+
+    Raises:
+        NotOpenError: there is none; the error says how to set one.
+    """
+    if not _providers:
+        raise NotOpenError("the default provider, which `aiocosid.use_provider(ids)` sets,")
+    return _providers[-1]
+
+
+def generator_named(name: str = SHARE, provider: Provider | None = None) -> AnyGenerator:
+    """Return a generator by its name.
+
+    Args:
+        name: the generator's; ``__share__`` by default.
+        provider: where to look; the default one if none is given.
+
+    Raises:
+        InvalidArgumentError: the provider has no generator of that name.
+        NotOpenError: no provider was given, and there is no default one.
+    """
+    found = provider if provider is not None else default_provider()
+    try:
+        return found[name]
+    except KeyError:
+        known = ", ".join(sorted(map(repr, found))) or "none"
+        raise InvalidArgumentError("name", name, expected=f"one of {known}") from None

@@ -1,0 +1,55 @@
+"""Java's date patterns, written as Java writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from aiocosid._dates import DatePattern
+from aiocosid.errors import InvalidArgumentError
+
+AT = datetime(2026, 1, 6, 9, 5, 7, 42_999, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "width"),
+    [
+        ("yyyyMMdd", "20260106", 8),
+        ("uuuu-MM", "2026-01", 7),
+        ("yyMMddHHmmssSSS", "260106090507042", 15),
+        ("yyyyDDD", "2026006", 7),
+        ("yy'w'MM", "26w01", 5),
+        ("yyyy'''y'", "2026'y", 6),
+        ("yyyy_M_d", "2026_1_6", None),
+        ("yyyy''MM", "2026'01", 7),
+    ],
+)
+def test_a_pattern_is_written_as_java_writes_it(pattern: str, text: str, width: int | None) -> None:
+    found = DatePattern(pattern)
+    assert (found.format(AT), found.width) == (text, width)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "advice"),
+    [
+        ("YYYYMM", "write 'yyyy'"),
+        ("yyyyMMM", "write 'MM'"),
+        ("yyyyhh", "write 'HH'"),
+        ("%Y%m%d", "Java's 'yyyyMMdd'"),
+        ("%Y-%W", "Java's letters"),
+        ("yyyy'MM", "quotes closed"),
+        ("yyyy[MM]", "in quotes"),
+        ("yyyyQ", "single quotes"),
+        ("", "as 'yyyyMMdd'"),
+    ],
+)
+def test_an_unknown_pattern_is_refused_with_what_to_write(pattern: str, advice: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=advice):
+        DatePattern(pattern)
+
+
+def test_it_knows_its_fields() -> None:
+    assert DatePattern("HH'h' yyyy").fields == ("year", "hour")
+    assert DatePattern("yyyyMM").finest == "month"
+    assert DatePattern("--").finest is None

@@ -1,0 +1,36 @@
+"""The default provider: set for a while, found by name."""
+
+from __future__ import annotations
+
+import pytest
+
+import aiocosid
+from aiocosid.errors import InvalidArgumentError, NotOpenError
+
+
+def test_without_one_it_says_how_to_set_it() -> None:
+    with pytest.raises(NotOpenError, match="use_provider"):
+        aiocosid.default_provider()
+
+
+def test_the_last_one_that_has_not_ended_counts() -> None:
+    one, two = aiocosid.connect("memory://"), aiocosid.connect("memory://")
+    first, second = aiocosid.use_provider(one), aiocosid.use_provider(two)
+    assert first.__enter__() is one
+    second.__enter__()
+    assert aiocosid.default_provider() is two
+    first.__exit__(None, None, None)  # out of order
+    assert aiocosid.default_provider() is two
+    second.__exit__(None, None, None)
+    with pytest.raises(NotOpenError):
+        aiocosid.default_provider()
+
+
+@pytest.mark.asyncio
+async def test_a_generator_is_found_by_its_name() -> None:
+    async with aiocosid.connect("memory://") as ids:
+        orders = await ids.segment_chain("order")
+        with aiocosid.use_provider(ids):
+            assert aiocosid.generator_named("order") is orders
+            with pytest.raises(InvalidArgumentError, match="'order'"):
+                aiocosid.generator_named()
