@@ -90,9 +90,10 @@ class DatePattern:
         if "%" in pattern:
             _refuse_strftime(argument, pattern)
         self.pattern = pattern
-        self._parts = [_part(token, argument, pattern) for token in _tokens(argument, pattern)]
+        tokens = _tokens(argument, pattern)
+        self._parts: list[_Part] = [_part(token, argument, pattern) for token in tokens]
         found = {part[0] for part in self._parts if part[0] is not None}
-        self.fields = tuple(unit for unit in UNITS if unit in found)
+        self.fields: tuple[DateUnit, ...] = tuple(unit for unit in UNITS if unit in found)
         varies = any(part[1] < 0 for part in self._parts)
         self.width = None if varies else sum(part[1] for part in self._parts)
 
