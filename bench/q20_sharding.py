@@ -33,7 +33,7 @@ def by_time(unit: str, size: int) -> tuple[Sharding[Any], Shard, Shard, list[Any
     end = datetime(START.year + size // 12, size % 12 + 1, 1)  # noqa: DTZ001 - a local time
     if unit != "months":
         end = START + step * size
-    ours: IntervalTimeline[Any] = IntervalTimeline(
+    ours = IntervalTimeline[datetime](
         ShardRange.closed_open(START, end),
         unit,  # type: ignore[arg-type]  # one of them
         logic_name_prefix="t_",
@@ -114,13 +114,10 @@ async def ask() -> Answer:
     """Ask each sharding for one key and for a tenth of its nodes, from 10 to 10,000 nodes."""
     raw: dict[str, dict[str, float]] = {}
     rows: list[tuple[str, ...]] = []
-    kinds: dict[str, Callable[[int], tuple[Sharding[Any], Shard, Shard, list[Any]]]] = {
-        **{unit: lambda size, unit=unit: by_time(unit, size) for unit in UNITS},
-        "remainder": by_remainder,
-    }
-    for kind, make in kinds.items():
+    kinds = (*UNITS, "remainder")
+    for kind in kinds:
         for size in SIZES:
-            ours, one, some, keys = make(size)
+            ours, one, some, keys = by_time(kind, size) if kind in UNITS else by_remainder(size)
             assert all(ours.exact(key) == one(key) for key in keys[:3])
             loop, exact = await measure(ours.exact, one, keys, size)
             wide = ranges(keys, size)

@@ -11,7 +11,7 @@ from ..abc._ids import check_integer
 from ..errors import InvalidArgumentError
 from ._keys import StandardTimeKey, TimeKey
 from ._range import Ordered, ShardRange
-from ._sharding import MAX_NODES, Sharding, check_prefix
+from ._sharding import MAX_NODES, Sharding, check_kind, check_prefix
 from ._steps import Months, ShardUnit, Spans, check_unit, steps
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ class IntervalTimeline(Sharding[K]):
         check_prefix(self.logic_name_prefix)
         check_unit("unit", self.unit)
         check_integer("amount", self.amount, at_least=1, at_most=MAX_AMOUNT)
-        if not isinstance(self.key, TimeKey):
-            raise InvalidArgumentError("key", self.key, expected="a TimeKey")
+        check_kind("key", self.key, TimeKey, "a TimeKey")
         pattern = DatePattern(self.suffix_pattern, argument="suffix_pattern")
         first, last = _closed(self.effective)
         cut = steps(first, self.unit, self.amount)
@@ -166,11 +165,11 @@ class IntervalTimeline(Sharding[K]):
         return f"<IntervalTimeline {names} {pieces} in {self.effective} by {self.key!r}>"
 
 
-def _closed(effective: object) -> tuple[datetime, datetime]:
+def _closed(effective: ShardRange[datetime]) -> tuple[datetime, datetime]:
     """Return the first and the last time of an interval, to the microsecond."""
-    if not isinstance(effective, ShardRange):
-        expected = "a ShardRange, as ShardRange.closed_open(begin, end)"
-        raise InvalidArgumentError("effective", effective, expected=expected)
+    check_kind(
+        "effective", effective, ShardRange, "a ShardRange, as ShardRange.closed_open(begin, end)"
+    )
     ends: tuple[object, object] = (effective.lower, effective.upper)
     if not all(isinstance(end, datetime) and end.tzinfo is None for end in ends):
         expected = "of two ends, each a datetime without a zone: it is local time"

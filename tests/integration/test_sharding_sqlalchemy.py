@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, mapped_column
 
@@ -47,7 +48,7 @@ def router() -> Callable[[Sharding[int], Any], Any]:
 
 
 @asynccontextmanager
-async def databases(urls: Mapping[str, str]) -> AsyncIterator[dict[str, AsyncEngine]]:
+async def databases(urls: Mapping[str, str]) -> AsyncGenerator[dict[str, AsyncEngine]]:
     """An engine for each node, with the table."""
     async with AsyncExitStack() as stack:
         engines = {node: create_async_engine(url) for node, url in urls.items()}
@@ -66,7 +67,7 @@ def watch(engines: Mapping[str, AsyncEngine]) -> list[str]:
         def note(*_: Any, node: str = node) -> None:
             visited.append(node)
 
-        sa.event.listen(engine.sync_engine, "before_cursor_execute", note)
+        event.listen(engine.sync_engine, "before_cursor_execute", note)
     return visited
 
 
@@ -110,7 +111,7 @@ async def check_remainders(
     key, everywhere = Order.id, list(cycle.effective_nodes)
     two = [node for node in everywhere if node in (cycle.exact(first), cycle.exact(second))]
     other = aliased(Order)
-    for where, nodes, ids_found in (
+    wheres: list[tuple[Any, list[str], set[int]]] = [
         (key == first, [cycle.exact(first)], {first}),
         (first == key, [cycle.exact(first)], {first}),
         (key.in_([first, second]), two, {first, second}),
@@ -126,7 +127,8 @@ async def check_remainders(
         (key + 0 == first, everywhere, {first}),
         (key.in_(sa.select(other.id).where(other.id == first)), everywhere, {first}),
         (Order.item == "tea", everywhere, set(new_ids)),
-    ):
+    ]
+    for where, nodes, ids_found in wheres:
         seen, found = await visits(made, visited, sa.select(Order).where(where))
         assert (seen, set(found)) == (nodes, ids_found), str(where)
     visited.clear()
@@ -196,11 +198,11 @@ async def test_months_as_schemas_of_one_database(postgres_database: str, router:
             node: {new_id for new_id in made if months.exact(new_id) == node} for node in engines
         }
         visited: list[str] = []
-        sa.event.listen(
-            one.sync_engine,
-            "before_cursor_execute",
-            lambda *given: visited.append(given[2].partition("FROM ")[2].partition(".")[0]),
-        )
+
+        def note(_connection: Any, _cursor: Any, sql: str, *_: Any) -> None:
+            visited.append(sql.partition("FROM ")[2].partition(".")[0])
+
+        event.listen(one.sync_engine, "before_cursor_execute", note)
         march = snowflake(at("2026-03-01T00:00+08:00"))
         may = snowflake(at("2026-05-01T00:00+08:00"))
         wanted = sa.select(Order).where(Order.id >= march, Order.id < may).order_by(Order.id)

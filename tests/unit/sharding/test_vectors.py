@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -56,7 +57,7 @@ def load(file: str, op: str) -> list[Any]:
     return chosen
 
 
-def range_of(vector: Any, read: Any = lambda end: end) -> ShardRange[Any]:
+def range_of(vector: Any, read: Callable[[Any], Any] = int) -> ShardRange[Any]:
     lower, upper = vector["lower"], vector["upper"]
     return ShardRange(
         lower and read(lower["value"]),
