@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -16,7 +17,7 @@ from aiocosid.sharding import (
     StandardTimeKey,
     TimeKey,
 )
-from aiocosid.snowflake import COSID_MS, COSID_S
+from aiocosid.snowflake import COSID_MS, COSID_S, JAVASCRIPT_SAFE_MS
 
 at = datetime.fromisoformat
 
@@ -119,6 +120,21 @@ def test_an_hour_that_comes_twice_loses_no_node() -> None:
         assert found.range(ShardRange.closed(keys[40], keys[43])) == (nodes[40],)  # no more
 
 
+def test_an_open_end_at_the_turn_of_the_clocks_is_a_microsecond_of_time_off() -> None:
+    """Not of the clock's hands: before the second 02:00 comes the first 02:59."""
+    found = hours(StandardTimeKey(BERLIN))
+    berlin = ZoneInfo(BERLIN)
+    half_past_one = at("2026-10-25T01:30").replace(tzinfo=berlin)
+    second_two = at("2026-10-25T02:00").replace(tzinfo=berlin, fold=1)
+    assert found.range(ShardRange.closed_open(half_past_one, second_two)) == ("h01", "h02")
+
+
+def test_ids_above_the_layouts_last_end_a_range_and_raise_nothing() -> None:
+    found = hours(SnowflakeTimeKey(JAVASCRIPT_SAFE_MS, "UTC"))
+    for last in (JAVASCRIPT_SAFE_MS.max_id, 2**63 - 1):
+        assert found.range(ShardRange.at_most(last)) == found.effective_nodes
+
+
 def test_an_open_end_of_ids_leaves_out_the_id_and_not_its_tick() -> None:
     """The ids of one tick are many: below an id of the tick lie others of the same one."""
     months = IntervalTimeline(
@@ -174,6 +190,16 @@ def test_a_key_of_ones_own_needs_one_method() -> None:
     assert found.exact(ten) == "h10"
     assert found.range(ShardRange.closed_open(ten, eleven)) == ("h10", "h11")
     assert found.range(ShardRange.at_most(ten)) == tuple(f"h{hour:02}" for hour in range(11))
+
+
+def test_a_key_of_ones_own_may_move_local_times() -> None:
+    class NightShift(TimeKey[datetime]):
+        """The hours after midnight belong to the evening before."""
+
+        def local_time(self, value: datetime, /) -> datetime:
+            return value - timedelta(hours=4)
+
+    assert hours(NightShift()).exact(at("2026-10-25T05:00")) == "h01"
 
 
 def test_keys_are_values() -> None:
