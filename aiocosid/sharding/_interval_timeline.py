@@ -28,7 +28,7 @@ SECONDS: Final = {"hours": 3600, "minutes": 60, "seconds": 1}
 MAX_AMOUNT: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)  # no slots: as `ShardRange`
 class IntervalTimeline(Sharding[K]):
     """An interval of local time that is cut into equal pieces, each with a node of its own.
 

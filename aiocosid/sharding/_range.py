@@ -22,7 +22,7 @@ K = TypeVar("K", bound=Ordered)
 T = TypeVar("T", bound=Ordered)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: typing tries to set an attribute of ShardRange[int](...)
 class ShardRange(Generic[K]):
     """The keys from one end to another; an end may be missing, and may belong to it or not.
 

@@ -194,6 +194,15 @@ def test_a_wrong_remainder_is_refused_at_once() -> None:
             make()
 
 
+def test_what_is_generic_can_be_made_with_its_type() -> None:
+    """A frozen dataclass with slots cannot: typing sets an attribute of what it made."""
+    assert ShardRange[int](1, 3) == ShardRange.closed(1, 3)
+    made = IntervalTimeline[datetime](
+        YEAR, "months", logic_name_prefix="order_", suffix_pattern="yyyyMM"
+    )
+    assert made == months()
+
+
 def test_shardings_are_values() -> None:
     assert months() == months() != months(amount=2)
     assert len({months(), months()}) == 1
