@@ -1,0 +1,154 @@
+"""Shardings from settings, under the names that ShardingSphere gives CosId's algorithms.  Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ..errors import InvalidArgumentError
+from ._interval_timeline import IntervalTimeline
+from ._keys import DATETIME_PATTERN, SnowflakeTimeKey, StandardTimeKey
+from ._mod_cycle import ModCycle
+from ._range import ShardRange
+from ._steps import check_unit
+from ._text_key import DateTextReader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..abc import IdConverter
+    from ..snowflake import SnowflakeLayout
+    from ._keys import TimeKey
+    from ._sharding import Sharding
+
+__all__ = ("SHARDING_PROPERTIES", "sharding_algorithm")
+
+_INTERVAL: Final = {
+    "logic-name-prefix": True,
+    "datetime-lower": True,
+    "datetime-upper": True,
+    "sharding-suffix-pattern": True,
+    "datetime-interval-unit": True,
+    "datetime-interval-amount": False,
+}
+
+SHARDING_PROPERTIES: Final[Mapping[str, Mapping[str, bool]]] = {
+    "COSID_MOD": {"mod": True, "logic-name-prefix": True},
+    "COSID_INTERVAL": {**_INTERVAL, "zone-id": False, "ts-unit": False, "datetime-pattern": False},
+    "COSID_INTERVAL_SNOWFLAKE": {**_INTERVAL, "zone-id": True},
+}
+"""The types of `sharding_algorithm`, each with its properties and whether one has to be given."""
+
+NAMES: Final = {
+    "divisor": "mod",
+    "logic_name_prefix": "logic-name-prefix",
+    "effective": "datetime-lower..datetime-upper",
+    "unit": "datetime-interval-unit",
+    "amount": "datetime-interval-amount",
+    "suffix_pattern": "sharding-suffix-pattern",
+    "zone": "zone-id",
+    "timestamp_unit": "ts-unit",
+    "pattern": "datetime-pattern",
+}
+"""What the arguments of a sharding are called in settings."""
+
+TIMESTAMP_UNITS: Final[dict[str, Literal["ms", "s"]]] = {"SECOND": "s", "MILLISECOND": "ms"}
+
+
+def sharding_algorithm(
+    kind: str,
+    properties: Mapping[str, object],
+    *,
+    layout: SnowflakeLayout | None = None,
+    converter: IdConverter | None = None,
+) -> Sharding[Any]:
+    """Return the sharding that ShardingSphere's properties describe.
+
+    Both ends of an interval belong to it, as there.
+
+    Args:
+        kind: "COSID_MOD", "COSID_INTERVAL" or "COSID_INTERVAL_SNOWFLAKE".
+        properties: by ShardingSphere's names, text or plain values: ``mod``,
+            ``logic-name-prefix``, ``datetime-lower`` and ``datetime-upper`` as
+            "yyyy-MM-dd HH:mm:ss", ``sharding-suffix-pattern``, ``datetime-interval-unit`` as
+            "MONTHS", ``datetime-interval-amount`` (1), ``zone-id`` (none; a Snowflake needs one),
+            ``ts-unit`` ("MILLISECOND" or "SECOND"), ``datetime-pattern``.
+        layout: of the ids, for COSID_INTERVAL_SNOWFLAKE.
+        converter: reads ids that are text, for COSID_INTERVAL_SNOWFLAKE.
+
+    Raises:
+        InvalidArgumentError: the type or a property is unknown, a property is missing, or a value
+            is not of its kind; the error has the property's name.
+    """
+    if kind not in SHARDING_PROPERTIES:
+        expected = f"one of {', '.join(SHARDING_PROPERTIES)}"
+        raise InvalidArgumentError("type", kind, expected=expected)
+    _check_names(kind, properties)
+    if layout is None and kind == "COSID_INTERVAL_SNOWFLAKE":
+        raise InvalidArgumentError("layout", layout, expected=f"given, for {kind} reads ids")
+    try:
+        return _built(kind, dict(properties), layout, converter)
+    except InvalidArgumentError as error:
+        if error.argument not in NAMES:
+            raise
+        expected = str(error).partition("; it has to be ")[2]
+        raise InvalidArgumentError(NAMES[error.argument], error.value, expected=expected) from None
+
+
+def _check_names(kind: str, properties: Mapping[str, object]) -> None:
+    known = SHARDING_PROPERTIES[kind]
+    for name in properties:
+        if name not in known:
+            expected = f"one of {', '.join(known)}"
+            raise InvalidArgumentError(f"a property of {kind}", name, expected=expected)
+    for name, needed in known.items():
+        if needed and properties.get(name) is None:
+            raise InvalidArgumentError(name, None, expected=f"given, for {kind} needs it")
+
+
+def _built(
+    kind: str,
+    given: dict[str, Any],
+    layout: SnowflakeLayout | None,
+    converter: IdConverter | None,
+) -> Sharding[Any]:
+    """Return the sharding; what a value may be is the sharding's own affair."""
+    if kind == "COSID_MOD":
+        return ModCycle(_integer(given["mod"]), given["logic-name-prefix"])
+    key: TimeKey[Any]
+    if layout is not None and kind == "COSID_INTERVAL_SNOWFLAKE":
+        key = SnowflakeTimeKey(layout, given["zone-id"], converter)
+    else:
+        stamp = given.get("ts-unit", "MILLISECOND")
+        if str(stamp).upper() not in TIMESTAMP_UNITS:
+            expected = f"one of {', '.join(TIMESTAMP_UNITS)}"
+            raise InvalidArgumentError("ts-unit", stamp, expected=expected)
+        key = StandardTimeKey(
+            given.get("zone-id"),
+            TIMESTAMP_UNITS[stamp.upper()],
+            given.get("datetime-pattern", DATETIME_PATTERN),
+        )
+    unit = given["datetime-interval-unit"]
+    return IntervalTimeline(
+        ShardRange.closed(_time("datetime-lower", given), _time("datetime-upper", given)),
+        check_unit("unit", unit.lower() if isinstance(unit, str) else unit),
+        _integer(given.get("datetime-interval-amount", 1)),
+        logic_name_prefix=given["logic-name-prefix"],
+        suffix_pattern=given["sharding-suffix-pattern"],
+        key=key,
+    )
+
+
+def _integer(value: Any) -> Any:  # noqa: ANN401 - as it is given
+    """Return the number of a text; what is no number stays as it is, to be refused."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def _time(name: str, given: Mapping[str, object]) -> datetime:
+    value = given[name]
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value  # TOML has them
+    if not isinstance(value, str):
+        expected = f"a local time as {DATETIME_PATTERN!r} writes it"
+        raise InvalidArgumentError(name, value, expected=expected)
+    return DateTextReader(DATETIME_PATTERN).read(name, value)
