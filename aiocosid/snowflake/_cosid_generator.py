@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -105,7 +106,7 @@ class CosIdGenerator(WritingGenerator[SnowflakeId]):
 
     def statistics(self) -> SnowflakeStatistics:
         """Return a frozen picture of the generator; cheap, and never waits."""
-        return self._inner.statistics()
+        return replace(self._inner.statistics(), kind=type(self).__name__)
 
     def __repr__(self) -> str:
         """Say what it writes and on what."""
