@@ -68,6 +68,8 @@ class ToStringIdConverter(IdConverter):
         if found is None or not -MAX_ID - 1 <= number <= MAX_ID or (number == 0 and found[1]):
             expected = f"the decimal digits of a number of at most {MAX_ID}"
             raise InvalidIdError("id", text, expected=expected)
+        if number < 0:
+            self._check(number)
         return number
 
     def as_tree(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aiocosid.abc import MAX_ID, GroupedId, IdConverter
@@ -106,6 +106,7 @@ def test_none_truncates_or_takes_what_is_no_id() -> None:
 
 
 @given(st.text("0129AHIOUZaouz*~$=_-+ \uff11é", max_size=20))
+@example("-1")
 @settings(max_examples=60, deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
     """What is read has a text that is read as the same id; the rest is one kind of error."""
