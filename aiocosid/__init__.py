@@ -51,6 +51,7 @@ from .segment import SegmentId as SegmentId
 from .segment import SegmentStatistics as SegmentStatistics
 
 if TYPE_CHECKING:
+    from ._text_generator import StringIdGenerator as StringIdGenerator
     from .machine import MachineIdLease as MachineIdLease
     from .snowflake import CosIdGenerator as CosIdGenerator
     from .snowflake import SnowflakeId as SnowflakeId
@@ -93,6 +94,7 @@ __all__ = (
     "StoreError",
     "StoreRolledBackError",
     "StoreUnavailableError",
+    "StringIdGenerator",
     "UnsupportedRuntimeError",
     "WouldBlock",
     "WrongLoopError",
@@ -109,6 +111,7 @@ _LATER = {
     "MachineIdLease": "machine",
     "SnowflakeId": "snowflake",
     "SnowflakeLayout": "snowflake",
+    "StringIdGenerator": "_text_generator",
 }
 
 
