@@ -1,19 +1,22 @@
-"""The applications of docs/howto/fastapi.md, served by uvicorn and asked over real HTTP."""
+"""The applications of two how-to guides, FastAPI and the end of a pod, over real HTTP."""
 
 from __future__ import annotations
 
 import runpy
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 from fastapi import FastAPI
 
 import aiocosid
+from aiocosid.abc import Machine
 from aiocosid.integrations.fastapi import handle_errors, lifespan
 from tests.docs._blocks import ROOT, blocks
 from tests.servers import ValkeyServer, wait_until
@@ -22,8 +25,24 @@ from ._web import Process, StartError, serve
 
 pytestmark = [pytest.mark.integration]
 
-PAGE = ROOT / "docs" / "howto" / "fastapi.md"
-FILES = {block.title: block.source for block in blocks(PAGE) if block.title}
+HOWTO = ROOT / "docs" / "howto"
+PAGES = [HOWTO / "fastapi.md", HOWTO / "kubernetes-shutdown.md"]
+FILES = {b.title: b.source for page in PAGES for b in blocks(page) if b.title}
+
+# An endpoint that tells when a request has come, and answers it when it may.
+HELD = """
+from pathlib import Path
+from uuid import uuid4
+import anyio
+from web import Order, OrderIds, app
+
+@app.post("/held")
+async def held(orders: OrderIds) -> Order:
+    Path(f"come-{uuid4()}").touch()
+    while not Path("go").exists():
+        await anyio.sleep(0.01)
+    return Order(id=await orders.next_id())
+"""
 
 PATIENT, HASTY = '"order")\n        yield', '"order", wait_timeout=0.5)\n        yield'
 
@@ -86,6 +105,7 @@ def test_an_application_gives_ids_and_tells_about_them(shop: Shop, file_url: str
     assert (parameter["schema"]["type"], parameter["schema"]["format"]) == ("string", "int64")
 
 
+@pytest.mark.stress  # three interpreters that import a framework
 def test_workers_share_the_counter_and_no_id(tmp_path: Path, file_url: str) -> None:
     """Two workers reserve segments of their own, and close them in order."""
     (tmp_path / "shop.py").write_text(FILES["shop.py"])
@@ -136,9 +156,9 @@ def test_a_store_that_forgot_its_counter_ends_the_ids(
 
 
 def test_it_does_not_start_without_its_store(shop: Shop, valkey_password: ValkeyServer) -> None:
-    """A wrong password stops the application before it takes requests."""
+    """A missing password stops the application before it takes requests."""
     with pytest.raises(StartError):
-        shop(valkey_password.url_for(password="wrong"))
+        shop(valkey_password.url_for())
 
 
 def test_the_pages_other_endpoints_work(tmp_path: Path, namespace: str) -> None:
@@ -173,3 +193,51 @@ def test_the_pages_other_endpoints_work(tmp_path: Path, namespace: str) -> None:
         assert client.get("/ids", follow_redirects=True).status_code == 200
         assert client.get("/health").json()["status"] == "up"
         assert client.post("/health").status_code == 405
+
+
+def test_sigterm_answers_what_is_under_way_and_then_gives_the_machine_id_back(
+    tmp_path: Path, valkey_factory: Callable[..., ValkeyServer]
+) -> None:
+    """First no new connections, then the last ids, then the return."""
+    server = valkey_factory()
+    for name, source in (("web.py", FILES["web.py"]), ("held.py", HELD)):
+        (tmp_path / name).write_text(source)
+    with (
+        Process(tmp_path, "held:app", IDS_URL=server.url) as served,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        before = ordered(served.client, 3)
+        (held,) = machines(server.url)
+        replies = [pool.submit(served.client.post, "/held") for _ in range(8)]
+        wait_until(lambda: len(list(tmp_path.glob("come-*"))) == 8, "they are under way")
+        served.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: is_refused(served.client), "it stops to serve")
+        assert machines(server.url) == [held]  # not before the last answer
+        (tmp_path / "go").touch()
+        answers = [reply.result() for reply in replies]
+        assert served.process.wait(timeout=20) in {0, -signal.SIGTERM}
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({*before, *(int(answer.json()["id"]) for answer in answers)}) == 11
+    assert held.instance_id
+    assert [each.instance_id for each in machines(server.url)] == [""]
+    assert "Application shutdown complete" in served.log
+    assert "Error" not in served.log
+
+
+def machines(url: str) -> list[Machine]:
+    """Who holds which machine id."""
+
+    async def ask() -> list[Machine]:
+        async with aiocosid.open_store(url) as store:
+            return list(await store.machines(namespace="web"))
+
+    return anyio.run(ask)
+
+
+def is_refused(client: httpx.Client) -> bool:
+    """Tell whether nobody listens any more; over a connection of its own."""
+    try:
+        httpx.get(f"{client.base_url}/health")
+    except httpx.TransportError:
+        return True
+    return False
