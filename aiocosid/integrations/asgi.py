@@ -176,8 +176,9 @@ class StatisticsApp(_ReadOnlyApp):
             return 503, {"detail": str(error)}
         if path in {"", "/"}:
             return 200, found.statistics()
-        name = path.removeprefix("/")
-        for each in (name, name.removesuffix("/")):  # Litestar adds a slash to whatever it mounts
+        whole = path.removeprefix("/")
+        name = whole.removesuffix("/")  # Litestar adds one to the paths below a mount
+        for each in (whole, name):
             with suppress(KeyError):
                 return 200, found[each].statistics().as_tree()
         return 404, {"detail": f"no generator is named {name!r}"}

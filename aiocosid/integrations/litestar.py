@@ -86,7 +86,7 @@ def generator(name: str = SHARE) -> Provide:
     It goes into the ``dependencies`` of a handler, a router or the application::
 
         @post("/orders", dependencies={"orders": generator("order")})
-        async def create_order(orders: IdGenerator) -> dict[str, int]: ...
+        async def create_order(orders: NamedDependency[IdGenerator]) -> dict[str, int]: ...
 
     Args:
         name: the generator's; ``__share__`` by default.
