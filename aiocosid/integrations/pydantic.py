@@ -144,5 +144,7 @@ def _pattern(tree: dict[str, Any]) -> str | None:
         case {"suffix": str(affix), "actual": dict(inner)}:
             rest = _pattern(inner)
             return rest and rest + _SYNTAX.sub(r"\\\g<0>", affix)
+        case {"kind": "JavaScriptSafeIdConverter", "actual": dict(inner)}:
+            return _pattern(inner)
         case _:
             return None

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 import aiocosid
 from aiocosid.abc import Machine
+from aiocosid.converter import OpaqueIdConverter
 from aiocosid.integrations.fastapi import handle_errors, lifespan
 from tests.docs._blocks import ROOT, blocks
 from tests.servers import ValkeyServer, wait_until
@@ -103,6 +104,25 @@ def test_an_application_gives_ids_and_tells_about_them(shop: Shop, file_url: str
     paths = client.get("/openapi.json").json()["paths"]
     (parameter,) = paths["/orders/{order_id}"]["get"]["parameters"]
     assert (parameter["schema"]["type"], parameter["schema"]["format"]) == ("string", "int64")
+
+
+def test_converted_ids_in_paths_and_bodies(tmp_path: Path) -> None:
+    """Texts come in and go out; numbers where a key is to hide them do not; OpenAPI knows."""
+    coded = names_of(tmp_path, "coded.py")
+    app = FastAPI()
+    app.include_router(coded["router"])
+    opaque = OpaqueIdConverter(coded["KEY"])
+    with serve(app) as client:
+        assert client.get("/coded/0000000000g").json() == "0000000000g"
+        refused = client.get("/coded/!").json()["detail"][0]
+        assert (refused["type"], refused["loc"]) == ("id_text", ["path", "order_id"])
+        account = {"account": opaque.as_str(42)}
+        assert client.post("/transfers", json=account).json() == "0000000000g"
+        assert client.post("/transfers", json={"account": 42}).status_code == 422
+        (parameter,) = client.get("/openapi.json").json()["paths"]["/coded/{order_id}"]["get"][
+            "parameters"
+        ]
+    assert parameter["schema"]["pattern"] == "^[0-9A-Za-z]{11}$"
 
 
 @pytest.mark.stress  # three interpreters that import a framework

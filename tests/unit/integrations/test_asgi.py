@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import aiocosid
+from aiocosid._text_generator import StringIdGenerator
+from aiocosid.converter import Radix62IdConverter
 from aiocosid.errors import NotOpenError, StoreAuthenticationError, StoreRolledBackError
 from aiocosid.integrations.asgi import HealthApp, StatisticsApp, check_health
 from aiocosid.machine import ManualMachineIdDistributor
@@ -122,6 +124,20 @@ async def test_a_failing_store_degrades_and_then_stops() -> None:
             none_left = await http.get("/")
         assert (none_left.status_code, none_left.json()["status"]) == (503, "down")
         assert "degraded" not in none_left.json()
+
+
+async def test_a_text_generator_is_as_well_as_what_is_inside() -> None:
+    store = FailingDistributor(counter())
+    chain = aiocosid.SegmentChainId(store, safe_distance=1)
+    async with StringIdGenerator(chain, Radix62IdConverter()) as texts:
+        store.fail()
+        await texts.next_ids(9)
+        await settle()
+        assert check_health(Shelf(order=texts)).generators["order"] == {
+            "status": "degraded",
+            "error": "StoreUnavailableError",
+            "remaining": 1,
+        }
 
 
 async def test_a_dry_generator_whose_store_answers_is_well() -> None:

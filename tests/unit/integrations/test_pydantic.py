@@ -8,9 +8,17 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from aiocosid.abc import MAX_ID, IdConverter
+from aiocosid.abc import MAX_ID, GroupedId, IdConverter
+from aiocosid.converter import (
+    GroupedPrefixIdConverter,
+    OpaqueIdConverter,
+    PrefixIdConverter,
+    Radix62IdConverter,
+)
 from aiocosid.errors import InvalidIdError
 from aiocosid.integrations.pydantic import ConvertedId, Int64Str
+
+RADIX = Radix62IdConverter()
 
 
 class Hex(IdConverter):
@@ -140,11 +148,22 @@ def test_numbers_may_be_refused_in_python_too() -> None:
 
 
 def test_an_id_that_knows_its_group_stays_itself() -> None:
-    class Grouped(int):
-        group = "20260116"
+    read = TypeAdapter[int](HexId).validate_python(GroupedId(42, "20260116"))
+    assert isinstance(read, GroupedId)
 
-    read = TypeAdapter[int](HexId).validate_python(Grouped(42))
-    assert isinstance(read, Grouped)
+
+def test_cosids_converters() -> None:
+    """The real ones, the group that an id knows among them; no example of an opaque text."""
+    coded = TypeAdapter[int](Annotated[int, ConvertedId(PrefixIdConverter("o-", RADIX))])
+    assert coded.json_schema()["pattern"] == "^o-[0-9A-Za-z]{11}$"
+    assert coded.json_schema()["examples"] == ["o-0000000000g"]
+    grouped = TypeAdapter[int](Annotated[int, ConvertedId(GroupedPrefixIdConverter(RADIX))])
+    text = grouped.dump_json(grouped.validate_python(GroupedId(42, "20260116")))
+    assert text == b'"20260116-0000000000g"'
+    assert grouped.dump_json(grouped.validate_json(text)) == text
+    opaque = TypeAdapter[int](Annotated[int, ConvertedId(OpaqueIdConverter(b"k" * 16))])
+    assert opaque.validate_json(opaque.dump_json(42)) == 42
+    assert opaque.json_schema() == {"type": "string"}
 
 
 def test_a_known_converter_is_described() -> None:
@@ -158,6 +177,7 @@ def test_a_known_converter_is_described() -> None:
         ({**decimal, "padStart": False}, "^[0-9]{1,19}$"),
         ({"prefix": "o.", "actual": {"suffix": "-x", "actual": decimal}}, r"^o\.[0-9]{8,}-x$"),
         ({"prefix": "o", "actual": {"kind": "Hex"}}, None),
+        ({"kind": "JavaScriptSafeIdConverter", "actual": decimal}, "^[0-9]{8,}$"),
         ({"radix": 32, "charSize": 13, "padStart": True}, None),
     ):
         schema = TypeAdapter[int](Annotated[int, ConvertedId(Described(tree))]).json_schema()
