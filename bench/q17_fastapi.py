@@ -1,10 +1,10 @@
 """What does an id cost in a FastAPI route, beside a constant?
 
 A real uvicorn on a core of its own, asked over HTTP by wrk, or, where it is not installed
-(``apt-get install wrk``), by a small generator of load in a process of its own.  Each route is asked
-in turn, round by round, and compared with its constant of the same round.  "The same route" takes
-its constant as it takes its generator, by a dependency: FastAPI's own share of that is in the last
-row.
+(``apt-get install wrk``), by a small generator of load in a process of its own.  Each route is
+asked in turn, round by round, and compared with its constant of the same round.  "The same route"
+takes its constant as it takes its generator, by a dependency: FastAPI's own share of that is in the
+last row.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ import aiocosid
 from aiocosid.integrations.fastapi import generator, lifespan
 from aiocosid.integrations.pydantic import Int64Str
 
-from ._harness import ROUNDS, Answer, ratio
+from ._harness import Answer, ratio
 
-ROUND = float(os.environ.get("AIOCOSID_BENCH_ROUND", "3"))  # seconds for each route
+ROUNDS = 15
+ROUND = 1.0  # seconds for each route
 CONNECTIONS = 16
 BAR = 0.95
 HOST = "127.0.0.1"
