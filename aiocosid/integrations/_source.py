@@ -23,7 +23,9 @@ RETRY_AFTER: Final = "1"  # seconds; a generator that starves asks its store aga
 @asynccontextmanager
 async def opened(source: Source) -> AsyncGenerator[Provider]:
     """Have a provider open, as the process's default one too."""
-    made = source if isinstance(source, AbstractAsyncContextManager) else source()
+    # What `asynccontextmanager` makes can be called as well: it is a decorator.
+    made: AbstractAsyncContextManager[Provider]
+    made = source if isinstance(source, AbstractAsyncContextManager) else source()  # pyright: ignore[reportUnknownVariableType]
     async with made as provider:
         with use_provider(provider):
             yield provider

@@ -187,7 +187,11 @@ class StatisticsApp(_ReadOnlyApp):
 class HealthApp(_ReadOnlyApp):
     """Tells whether ids can be had, by 200 or 503, at whatever path; see `check_health`."""
 
-    def _answer(self, _path: str, provider: Provider | None) -> tuple[int, object]:
+    def _answer(
+        self,
+        path: str,  # noqa: ARG002 - it answers wherever it stands
+        provider: Provider | None,
+    ) -> tuple[int, object]:
         health = check_health(provider)
         return (200 if health.healthy else 503), health.as_tree()
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from litestar import Litestar, Response, asgi
 from litestar.datastructures import State  # noqa: TC002 - Litestar reads the annotations
 from litestar.di import Provide
-from litestar.exceptions import ServiceUnavailableException
-from litestar.exceptions.responses import create_debug_response, create_exception_response
+from litestar.exceptions import ServiceUnavailableException, responses
 from litestar.plugins import InitPlugin
 from litestar.types import Receive, Scope, Send  # noqa: TC002 - as State
 
@@ -61,13 +60,14 @@ class CosIdPlugin(InitPlugin):
 
     def on_app_init(self, app_config: AppConfig) -> AppConfig:
         """Add everything to an application's settings; called by Litestar."""
-        app_config.lifespan.append(self._opened)
-        app_config.dependencies.setdefault(self._dependency, Provide(_provider))
-        app_config.exception_handlers.setdefault(CosIdError, _no_id)
+        config: Any = app_config  # its types are known in part only
+        config.lifespan.append(self._opened)
+        config.dependencies.setdefault(self._dependency, Provide(_provider))
+        config.exception_handlers.setdefault(CosIdError, _no_id)
         if self._statistics is not None:
-            app_config.route_handlers.append(_mounted(self._statistics, StatisticsApp()))
+            config.route_handlers.append(_mounted(self._statistics, StatisticsApp()))
         if self._health is not None:
-            app_config.route_handlers.append(_mounted(self._health, HealthApp()))
+            config.route_handlers.append(_mounted(self._health, HealthApp()))
         return app_config
 
     @asynccontextmanager
@@ -115,10 +115,13 @@ def _mounted(path: str, app: StatisticsApp | HealthApp) -> ASGIRouteHandler:
 
 
 def _no_id(request: Request[Any, Any, Any], error: CosIdError) -> Response[Any]:
+    known: Any = responses  # as above
+    answer: Response[Any]
     if error.retryable:
-        retry = {"Retry-After": RETRY_AFTER}
-        return create_exception_response(
-            request, ServiceUnavailableException("no id just now", headers=retry)
-        )
-    create = create_debug_response if request.app.debug else create_exception_response
-    return create(request, error)  # as Litestar answers what nobody handles
+        busy = ServiceUnavailableException("no id just now", headers={"Retry-After": RETRY_AFTER})
+        answer = known.create_exception_response(request, busy)
+    elif request.app.debug:  # as Litestar answers what nobody handles
+        answer = known.create_debug_response(request, error)
+    else:
+        answer = known.create_exception_response(request, error)
+    return answer

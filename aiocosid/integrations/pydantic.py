@@ -138,13 +138,13 @@ def _pattern(tree: dict[str, Any]) -> str | None:
             return f"{_DIGITS[radix]}{{{size}}}" if pad else f"{_DIGITS[radix]}{{1,{size}}}"
         case {"kind": "ToStringIdConverter", "padStart": pad, "charSize": size}:
             return f"[0-9]{{{size},}}" if pad else "[0-9]{1,19}"
-        case {"prefix": str(affix), "actual": dict(inner)}:
+        case {"prefix": str(affix), "actual": inner}:
             rest = _pattern(inner)
             return rest and _SYNTAX.sub(r"\\\g<0>", affix) + rest
-        case {"suffix": str(affix), "actual": dict(inner)}:
+        case {"suffix": str(affix), "actual": inner}:
             rest = _pattern(inner)
             return rest and rest + _SYNTAX.sub(r"\\\g<0>", affix)
-        case {"kind": "JavaScriptSafeIdConverter", "actual": dict(inner)}:
+        case {"kind": "JavaScriptSafeIdConverter", "actual": inner}:
             return _pattern(inner)
         case _:
             return None

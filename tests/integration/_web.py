@@ -32,7 +32,13 @@ class StartError(Exception):
 def serve(app: Any, **options: Any) -> Generator[httpx.Client]:
     """Serve an application on a thread of this process; give a client that talks to it."""
     port = free_port()
-    settings = {"host": HOST, "port": port, "log_level": "warning", "ws": "none", **options}
+    settings: dict[str, Any] = {
+        "host": HOST,
+        "port": port,
+        "log_level": "warning",
+        "ws": "none",
+        **options,
+    }
     server = uvicorn.Server(uvicorn.Config(app, lifespan="on", **settings))
     thread = threading.Thread(target=_run, args=(server,), name="uvicorn")
     thread.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -185,7 +185,7 @@ def test_the_pages_other_endpoints_work(tmp_path: Path, namespace: str) -> None:
     """Several generators, the provider itself, and an endpoint that runs in a thread."""
 
     @asynccontextmanager
-    async def open_ids() -> Any:
+    async def open_ids() -> AsyncGenerator[aiocosid.IdProvider]:
         async with aiocosid.connect("memory://", namespace=namespace) as ids:
             await ids.segment_chain("order")
             await ids.snowflake("invoice")
@@ -201,12 +201,7 @@ def test_the_pages_other_endpoints_work(tmp_path: Path, namespace: str) -> None:
         assert [client.post("/orders/sync").json()["id"] for _ in range(3)] == [1, 2, 3]
     create_app = names_of(tmp_path, "plain.py")["create_app"]
 
-    @asynccontextmanager
-    async def plain_ids() -> Any:
-        async with open_ids() as ids:
-            yield ids
-
-    with serve(create_app(plain_ids)) as client:
+    with serve(create_app(open_ids)) as client:
         assert client.get("/generators").json() == ["invoice", "order"]
         assert client.post("/orders").json() == {"id": "2001"}
         assert client.get("/ids/invoice").json()["name"] == "invoice"
