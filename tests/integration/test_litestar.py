@@ -107,6 +107,9 @@ def test_names_and_errors_and_another_dependency(namespace: str) -> None:
         for path in ("/ids/order%2F2026", "/ids/order/2026"):
             assert client.get(path).json()["name"] == "order/2026"
         assert client.get("/health").status_code == 404
+        with aiocosid.use_provider(aiocosid.connect("memory://")):  # its own one comes first
+            assert set(client.get("/ids").json()) == {"__share__", "order/2026"}
+    assert "aiocosid" not in app.state
     with pytest.raises(aiocosid.NotOpenError):
         aiocosid.default_provider()
 
