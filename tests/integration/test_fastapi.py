@@ -1,184 +1,258 @@
-"""The applications of docs/howto/fastapi.md, served by uvicorn and asked over real HTTP."""
+"""The applications of two how-to guides, FastAPI and the end of a pod, over real HTTP."""
 
 from __future__ import annotations
 
+import runpy
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import anyio
 import httpx
 import pytest
+from fastapi import FastAPI
 
+import aiocosid
+from aiocosid.abc import Machine
+from aiocosid.converter import OpaqueIdConverter
+from aiocosid.integrations.fastapi import handle_errors, lifespan
 from tests.docs._blocks import ROOT, blocks
-from tests.servers import HOST, ValkeyServer, free_port, wait_until
+from tests.servers import ValkeyServer, wait_until
+
+from ._web import Process, StartError, serve
 
 pytestmark = [pytest.mark.integration]
 
-PAGE = ROOT / "docs" / "howto" / "fastapi.md"
-FILES = {block.title: block.source for block in blocks(PAGE) if block.title}
+HOWTO = ROOT / "docs" / "howto"
+PAGES = [HOWTO / "fastapi.md", HOWTO / "kubernetes-shutdown.md"]
+FILES = {b.title: b.source for page in PAGES for b in blocks(page) if b.title}
 
-MOUNT = """
-from shop import *
-import invoices, threads
-app.include_router(invoices.router)
-app.include_router(threads.router)
+# An endpoint that tells when a request has come, and answers it when it may.
+HELD = """
+from pathlib import Path
+from uuid import uuid4
+import anyio
+from web import Order, OrderIds, app
 
-@asynccontextmanager
-async def both(app):
-    async with aiocosid.connect("memory://") as ids:
-        yield {"ids": ids, "orders": await ids.segment_chain("order")}
-
-app.router.lifespan_context = both
+@app.post("/held")
+async def held(orders: OrderIds) -> Order:
+    Path(f"come-{uuid4()}").touch()
+    while not Path("go").exists():
+        await anyio.sleep(0.01)
+    return Order(id=await orders.next_id())
 """
 
-Serve = Callable[..., "Served"]
+PATIENT, HASTY = '"order")\n        yield', '"order", wait_timeout=0.5)\n        yield'
+
+Shop = Callable[[str], httpx.Client]
 
 
-class Served:
-    """One uvicorn with its workers.
-
-    Attributes:
-        client: talks to it.
-        process: uvicorn itself.
-    """
-
-    def __init__(self, folder: Path, *options: str, url: str, app: str = "shop:app") -> None:
-        port = free_port()
-        self._log = folder / "uvicorn.log"
-        command = [sys.executable, "-m", "uvicorn", app, "--host", HOST, "--port", str(port)]
-        with self._log.open("w") as log:
-            self.process = subprocess.Popen(
-                [*command, *options],
-                cwd=folder,
-                env={"IDS_URL": url, "PATH": "", "HOME": str(folder)},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        self.client = httpx.Client(base_url=f"http://{HOST}:{port}", timeout=20)
-
-    def wait(self) -> None:
-        wait_until(self._answers, "uvicorn answers", deadline=30)
-        assert self.process.poll() is None, self.log
-
-    def stop(self) -> str:
-        """End it as an orchestrator does; what it wrote."""
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(timeout=20)
-        return self.log
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def _answers(self) -> bool:
-        try:
-            self.client.get("/health")
-        except httpx.TransportError:
-            return self.process.poll() is not None
-        return True
-
-    def close(self) -> None:
-        self.client.close()
-        if self.process.poll() is None:
-            self.stop()
+def names_of(folder: Path, file: str) -> dict[str, Any]:
+    """Write and run one of the page's files; what it defines."""
+    path = folder / file
+    path.write_text(FILES[file].replace(PATIENT, HASTY))
+    return runpy.run_path(str(path))
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Start uvicorn in a folder that holds the page's files."""
-    running: list[Served] = []
-    for name, source in FILES.items():
-        (tmp_path / name).write_text(source)
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """Serve the page's first file on a store."""
+    with ExitStack() as stack:
 
-    def start(*options: str, url: str = "memory://", app: str = "shop:app") -> Served:
-        served = Served(tmp_path, *options, url=url, app=app)
-        running.append(served)
-        served.wait()
-        return served
+        def start(url: str) -> httpx.Client:
+            monkeypatch.setenv("IDS_URL", url)
+            return stack.enter_context(serve(names_of(tmp_path, "shop.py")["app"]))
 
-    yield start
-    for served in running:
-        served.close()
+        yield start
 
 
-def ordered(served: Served, requests: int, *, at_once: int = 8) -> list[int]:
+@pytest.fixture
+def file_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/ids.db"
+
+
+def ordered(client: httpx.Client, requests: int, *, at_once: int = 8) -> list[int]:
     """The ids of so many orders, several of which are under way at any time."""
     with ThreadPoolExecutor(at_once) as pool:
-        replies = list(pool.map(served.client.post, ["/orders"] * requests))
+        replies = list(pool.map(client.post, ["/orders"] * requests))
     assert {reply.status_code for reply in replies} == {200}
-    return [reply.json()["id"] for reply in replies]
+    return [int(reply.json()["id"]) for reply in replies]
 
 
-def test_every_order_has_an_id_of_its_own(serve: Serve) -> None:
-    """Concurrent requests to one worker get the ids from 1 on, each once."""
-    assert sorted(ordered(serve(), 200)) == list(range(1, 201))
-
-
-def test_workers_share_the_counter_and_no_id(serve: Serve, tmp_path: Path) -> None:
-    """Two workers reserve segments of their own from one file."""
-    ids = ordered(serve("--workers", "2", url=f"sqlite:///{tmp_path}/ids.db"), 200)
-    assert len(set(ids)) == 200
-
-
-def test_a_bulk_order_gets_exactly_as_many(serve: Serve) -> None:
-    """A batch is whole; a count that makes no sense is the client's mistake."""
-    client = serve().client
-    assert client.post("/orders/bulk", params={"count": 2500}).json()["ids"] == list(range(1, 2501))
+def test_an_application_gives_ids_and_tells_about_them(shop: Shop, file_url: str) -> None:
+    """Single orders, whole batches, ids in paths, health, statistics and OpenAPI."""
+    client = shop(file_url)
+    assert sorted(ordered(client, 200)) == list(range(1, 201))
+    batch = client.post("/orders/bulk", params={"count": 2500}).json()
+    assert batch == [{"id": str(each)} for each in range(201, 2701)]
     assert client.post("/orders/bulk", params={"count": 0}).status_code == 422
+    most = str(2**63 - 1)
+    assert client.get(f"/orders/{most}").json() == {"id": most}
+    for wrong in ("007", "-1", "9" * 19, "x"):
+        refused = client.get(f"/orders/{wrong}")
+        assert (refused.status_code, refused.json()["detail"][0]["loc"]) == (
+            422,
+            ["path", "order_id"],
+        )
+    health = client.get("/health")
+    assert (health.status_code, health.json()["generators"]["order"]["status"]) == (200, "up")
+    one, all_of_them = client.get("/ids/order").json(), client.get("/ids/").json()
+    assert (one["name"], one.keys()) == ("order", all_of_them["order"].keys())
+    paths = client.get("/openapi.json").json()["paths"]
+    (parameter,) = paths["/orders/{order_id}"]["get"]["parameters"]
+    assert (parameter["schema"]["type"], parameter["schema"]["format"]) == ("string", "int64")
 
 
-def test_sigterm_closes_the_generator(serve: Serve) -> None:
-    """The lifespan is left in order, and nothing is warned about."""
-    served = serve("--log-level", "info")
-    ordered(served, 3)
-    log = served.stop()
-    assert "Application shutdown complete" in log
+def test_converted_ids_in_paths_and_bodies(tmp_path: Path) -> None:
+    """Texts come in and go out; numbers where a key is to hide them do not; OpenAPI knows."""
+    coded = names_of(tmp_path, "coded.py")
+    app = FastAPI()
+    app.include_router(coded["router"])
+    opaque = OpaqueIdConverter(coded["KEY"])
+    with serve(app) as client:
+        assert client.get("/coded/0000000000g").json() == "0000000000g"
+        refused = client.get("/coded/!").json()["detail"][0]
+        assert (refused["type"], refused["loc"]) == ("id_text", ["path", "order_id"])
+        account = {"account": opaque.as_str(42)}
+        assert client.post("/transfers", json=account).json() == "0000000000g"
+        assert client.post("/transfers", json={"account": 42}).status_code == 422
+        (parameter,) = client.get("/openapi.json").json()["paths"]["/coded/{order_id}"]["get"][
+            "parameters"
+        ]
+    assert parameter["schema"]["pattern"] == "^[0-9A-Za-z]{11}$"
+
+
+@pytest.mark.stress  # three interpreters that import a framework
+def test_workers_share_the_counter_and_no_id(tmp_path: Path, file_url: str) -> None:
+    """Two workers reserve segments of their own, and close them in order."""
+    (tmp_path / "shop.py").write_text(FILES["shop.py"])
+    with Process(tmp_path, "shop:app", "--workers", "2", IDS_URL=file_url) as served:
+        ids = ordered(served.client, 200)
+        log = served.stop()
+    assert len(set(ids)) == 200
+    assert log.count("Application shutdown complete") == 2
     assert "Error" not in log
     assert "Warning" not in log
 
 
 def test_an_outage_is_a_503_when_the_ids_end(
-    serve: Serve, valkey_factory: Callable[..., ValkeyServer]
+    shop: Shop, valkey_factory: Callable[..., ValkeyServer]
 ) -> None:
     """With ids in hand nobody notices; then clients are told to come again; then it recovers."""
     server = valkey_factory(persistent=True)
-    served = serve(url=server.url)
+    client = shop(server.url)
     server.kill()
-    assert sorted(ordered(served, 10)) == list(range(1, 11))
-    served.client.post("/orders/bulk", params={"count": 1990}).raise_for_status()
-    refused = served.client.post("/orders")
-    assert refused.status_code == 503
-    assert refused.headers["retry-after"] == "1"
-    assert served.client.get("/health").json()["last_error"]
+    assert sorted(ordered(client, 10)) == list(range(1, 11))
+    client.post("/orders/bulk", params={"count": 1980}).raise_for_status()
+    wait_until(lambda: "degraded" in client.get("/health").json(), "the outage is seen")
+    degraded = client.get("/health")
+    assert (degraded.status_code, degraded.json()["degraded"]) == (200, ["order"])
+    client.post("/orders/bulk", params={"count": 10}).raise_for_status()
+    refused = client.post("/orders")
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert client.get("/health").status_code == 503
+    assert client.get("/ids/order").json()["lastError"]
     server.start()
-    wait_until(lambda: served.client.post("/orders").status_code == 200, "ids come again")
+    wait_until(lambda: client.post("/orders").status_code == 200, "ids come again")
+    assert client.get("/health").json()["status"] == "up"
 
 
 def test_a_store_that_forgot_its_counter_ends_the_ids(
-    serve: Serve, valkey_factory: Callable[..., ValkeyServer]
+    shop: Shop, valkey_factory: Callable[..., ValkeyServer]
 ) -> None:
     """An emptied store is no outage: asking again does not help, and the reply says so."""
     server = valkey_factory()
-    served = serve(url=server.url)
+    client = shop(server.url)
     server.call("FLUSHALL")
-    served.client.post("/orders/bulk", params={"count": 2000}).raise_for_status()
-    wait_until(lambda: served.client.post("/orders").status_code == 500, "no further id")
+    client.post("/orders/bulk", params={"count": 2000}).raise_for_status()
+    once = {"Connection": "close"}  # as uvicorn does after an error that nobody handles
+    wait_until(lambda: client.post("/orders", headers=once).status_code == 500, "no further id")
+    health = client.get("/health")
+    assert health.status_code == 503
+    assert health.json()["generators"]["order"]["error"] == "StoreRolledBackError"
 
 
-def test_it_does_not_start_without_its_store(serve: Serve) -> None:
-    """A wrong URL stops the application before it takes requests."""
-    served = None
-    with pytest.raises(AssertionError):
-        served = serve(url=f"redis://{HOST}:{free_port()}/0")
-    assert served is None
+def test_it_does_not_start_without_its_store(shop: Shop, valkey_password: ValkeyServer) -> None:
+    """A missing password stops the application before it takes requests."""
+    with pytest.raises(StartError):
+        shop(valkey_password.url_for())
 
 
-def test_the_pages_other_endpoints_work(serve: Serve, tmp_path: Path) -> None:
-    """A provider in the state, and an endpoint that runs in a thread."""
-    (tmp_path / "both.py").write_text(MOUNT)
-    client = serve(app="both:app").client
-    assert client.post("/invoices").json() == {"id": 1}
-    assert [client.post("/orders/sync").json()["id"] for _ in range(3)] == [1, 2, 3]
+def test_the_pages_other_endpoints_work(tmp_path: Path, namespace: str) -> None:
+    """Several generators, the provider itself, and an endpoint that runs in a thread."""
+
+    @asynccontextmanager
+    async def open_ids() -> AsyncGenerator[aiocosid.IdProvider]:
+        async with aiocosid.connect("memory://", namespace=namespace) as ids:
+            await ids.segment_chain("order")
+            await ids.snowflake("invoice")
+            yield ids
+
+    app = FastAPI(lifespan=lifespan(open_ids))
+    handle_errors(app)
+    for file in ("invoices.py", "threads.py"):
+        app.include_router(names_of(tmp_path, file)["router"])
+    with serve(app) as client:
+        assert client.post("/invoices").json()["id"] > 2**53
+        assert client.get("/generators").json() == ["invoice", "order"]
+        assert [client.post("/orders/sync").json()["id"] for _ in range(3)] == [1, 2, 3]
+    create_app = names_of(tmp_path, "plain.py")["create_app"]
+
+    with serve(create_app(open_ids)) as client:
+        assert client.get("/generators").json() == ["invoice", "order"]
+        assert client.post("/orders").json() == {"id": "2001"}
+        assert client.get("/ids/invoice").json()["name"] == "invoice"
+        assert client.get("/ids", follow_redirects=True).status_code == 200
+        assert client.get("/health").json()["status"] == "up"
+        assert client.post("/health").status_code == 405
+
+
+def test_sigterm_answers_what_is_under_way_and_then_gives_the_machine_id_back(
+    tmp_path: Path, valkey_factory: Callable[..., ValkeyServer]
+) -> None:
+    """First no new connections, then the last ids, then the return."""
+    server = valkey_factory()
+    for name, source in (("web.py", FILES["web.py"]), ("held.py", HELD)):
+        (tmp_path / name).write_text(source)
+    with (
+        Process(tmp_path, "held:app", IDS_URL=server.url) as served,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        before = ordered(served.client, 3)
+        (held,) = machines(server.url)
+        replies = [pool.submit(served.client.post, "/held") for _ in range(8)]
+        wait_until(lambda: len(list(tmp_path.glob("come-*"))) == 8, "they are under way")
+        served.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: is_refused(served.client), "it stops to serve")
+        assert machines(server.url) == [held]  # not before the last answer
+        (tmp_path / "go").touch()
+        answers = [reply.result() for reply in replies]
+        assert served.process.wait(timeout=20) in {0, -signal.SIGTERM}
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({*before, *(int(answer.json()["id"]) for answer in answers)}) == 11
+    assert held.instance_id
+    assert [each.instance_id for each in machines(server.url)] == [""]
+    assert "Application shutdown complete" in served.log
+    assert "Error" not in served.log
+
+
+def machines(url: str) -> list[Machine]:
+    """Who holds which machine id."""
+
+    async def ask() -> list[Machine]:
+        async with aiocosid.open_store(url) as store:
+            return list(await store.machines(namespace="web"))
+
+    return anyio.run(ask)
+
+
+def is_refused(client: httpx.Client) -> bool:
+    """Tell whether nobody listens any more; over a connection of its own."""
+    try:
+        httpx.get(f"{client.base_url}/health")
+    except httpx.TransportError:
+        return True
+    return False

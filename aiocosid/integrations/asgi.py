@@ -1,0 +1,216 @@
+"""Statistics and health as read-only ASGI applications; they need no framework.
+
+Mount them where operators look.  What the errors of a store say may name hosts and users, so the
+statistics are not for everybody; the health report names the errors' classes only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
+from http import HTTPStatus
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .. import default_provider
+from ..errors import CosIdError, NotOpenError, WouldBlock
+from ..machine import MachineIdStatistics
+from ._source import STATE_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..abc import AnyGenerator, Provider
+
+__all__ = ("Health", "HealthApp", "StatisticsApp", "check_health")
+
+_Scope: TypeAlias = MutableMapping[str, Any]
+_Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+_Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_UP, _DEGRADED, _DOWN = "up", "degraded", "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether ids can be had now.
+
+    Attributes:
+        generators: what is known of each, by name, ready for JSON: its ``status`` (``up``,
+            ``degraded`` or ``down``), the class of its last ``error``, and, where it has them, the
+            ids ``remaining`` in hand, the ``machineId`` and the ``secondsLeft`` of its lease.
+        error: why there is nothing to ask, the class of an error; None if there is.
+    """
+
+    generators: dict[str, dict[str, Any]]
+    error: str | None = None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every generator can hand out ids."""
+        return self.error is None and not self._having(_DOWN)
+
+    @property
+    def degraded(self) -> list[str]:
+        """Names of the generators that hand out ids while their store fails."""
+        return self._having(_DEGRADED)
+
+    def _having(self, status: str) -> list[str]:
+        return [name for name, each in self.generators.items() if each["status"] == status]
+
+    def as_tree(self) -> dict[str, Any]:
+        """Return the report ready for JSON."""
+        tree: dict[str, Any] = {"status": _UP if self.healthy else _DOWN}
+        if self.error is not None:
+            tree["error"] = self.error
+        if self.degraded:
+            tree["degraded"] = self.degraded
+        return {**tree, "generators": self.generators}
+
+
+def check_health(provider: Provider | None = None) -> Health:
+    """Return whether a provider's generators can hand out ids now; never waits.
+
+    A generator is down when it has ended, when its machine id's lease has run out, or when its
+    store fails and no id is in hand.  It is degraded when the store fails and ids are left.
+    One that tells no ids in hand is asked for an id, which is a gap then.
+
+    Args:
+        provider: the process's default one if none is given.
+    """
+    try:
+        found = provider if provider is not None else default_provider()
+    except NotOpenError as error:
+        return Health(generators={}, error=_name(error))
+    return Health(generators={name: _look_at(found[name]) for name in found})
+
+
+def _look_at(generator: AnyGenerator) -> dict[str, Any]:
+    error: Exception | None = None
+    known: dict[str, Any] = {}
+    has_lease = True
+    for picture in _pictures(generator.statistics()):
+        error = error or getattr(picture, "last_error", None)
+        if isinstance(picture, MachineIdStatistics):
+            left = picture.seconds_left
+            has_lease = picture.machine_id is not None and left > 0
+            known["machineId"] = picture.machine_id
+            known["secondsLeft"] = round(left, 3) if isfinite(left) else None
+        elif "remaining" not in known and hasattr(picture, "remaining"):
+            known["remaining"] = picture.remaining
+    refused = None if known.get("remaining") else _refusal(generator)
+    is_dry = error is not None and known.get("remaining") == 0
+    status = _DOWN if refused or is_dry or not has_lease else _DEGRADED if error else _UP
+    return {"status": status, "error": _name(refused or error), **known}
+
+
+def _pictures(statistics: Any) -> Iterator[Any]:  # noqa: ANN401 - a dataclass of any kind
+    """Give the statistics and those within: of a lease, of what a generator is wrapped around."""
+    yield statistics
+    for each in fields(statistics):
+        if is_dataclass(inner := getattr(statistics, each.name)):
+            yield from _pictures(inner)
+
+
+def _refusal(generator: AnyGenerator) -> CosIdError | None:
+    """Return why a generator hands out no id, but for one that only has to be awaited."""
+    try:
+        generator.next_id_nowait()
+    except WouldBlock:
+        return None
+    except CosIdError as error:
+        return error
+    return None
+
+
+def _name(error: Exception | None) -> str | None:
+    return None if error is None else type(error).__name__
+
+
+class _ReadOnlyApp:
+    """Answers GET and HEAD with JSON.
+
+    Args:
+        provider: whose generators are shown; by default that of the lifespan of the application
+            around it, or else the process's default one.
+    """
+
+    def __init__(self, provider: Provider | None = None) -> None:
+        self._provider = provider
+
+    async def __call__(self, scope: _Scope, _receive: _Receive, send: _Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        if scope["type"] != "http":
+            raise NotImplementedError(f"{type(self).__name__} has no {scope['type']}")
+        if scope["method"] not in {"GET", "HEAD"}:
+            await _reply(
+                scope, send, HTTPStatus.METHOD_NOT_ALLOWED, {"detail": "only GET and HEAD"}
+            )
+            return
+        provider = self._provider
+        if provider is None:  # an empty one is false
+            provider = scope.get("state", {}).get(STATE_KEY)
+        await _reply(scope, send, *self._answer(_path(scope), provider))
+
+    def _answer(self, path: str, provider: Provider | None) -> tuple[int, object]:
+        """Return status and body."""
+        raise NotImplementedError
+
+
+class StatisticsApp(_ReadOnlyApp):
+    """Shows what generators know about themselves, as CosId's actuator does.
+
+    ``GET /`` gives all of them by name, ``GET /{name}`` one; a slash in a name may be written as it
+    is or as ``%2F``.  An unknown name is a 404, and a provider that is not open a 503.
+    """
+
+    def _answer(self, path: str, provider: Provider | None) -> tuple[int, object]:
+        try:
+            found = provider if provider is not None else default_provider()
+        except NotOpenError as error:
+            return 503, {"detail": str(error)}
+        if path in {"", "/"}:
+            return 200, found.statistics()
+        whole = path.removeprefix("/")
+        name = whole.removesuffix("/")  # Litestar adds one to the paths below a mount
+        for each in (whole, name):
+            with suppress(KeyError):
+                return 200, found[each].statistics().as_tree()
+        return 404, {"detail": f"no generator is named {name!r}"}
+
+
+class HealthApp(_ReadOnlyApp):
+    """Tells whether ids can be had, by 200 or 503, at whatever path; see `check_health`."""
+
+    def _answer(
+        self,
+        path: str,  # noqa: ARG002 - it answers wherever it stands
+        provider: Provider | None,
+    ) -> tuple[int, object]:
+        health = check_health(provider)
+        return (200 if health.healthy else 503), health.as_tree()
+
+
+def _path(scope: _Scope) -> str:
+    """Return the path below where it is mounted; the server has decoded it."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "").rstrip("/")
+    return path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
+
+
+async def _reply(scope: _Scope, send: _Send, status: int, body: object) -> None:
+    text = json.dumps(body).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(text)),
+        (b"cache-control", b"no-store"),
+    ]
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers.append((b"allow", b"GET, HEAD"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else text})

@@ -1,0 +1,127 @@
+"""Ids in Litestar: a plugin with lifespan, dependency, answer to errors, statistics and health."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from litestar import Litestar, Response, asgi
+from litestar.datastructures import State  # noqa: TC002 - Litestar reads the annotations
+from litestar.di import Provide
+from litestar.exceptions import ServiceUnavailableException, responses
+from litestar.plugins import InitPlugin
+from litestar.types import Receive, Scope, Send  # noqa: TC002 - as State
+
+from .. import generator_named
+from ..abc import SHARE
+from ..errors import CosIdError, NotOpenError
+from ._source import RETRY_AFTER, STATE_KEY, opened
+from .asgi import HealthApp, StatisticsApp
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from litestar.config.app import AppConfig
+    from litestar.connection import Request
+    from litestar.handlers import ASGIRouteHandler
+
+    from ._source import Source
+
+__all__ = ("CosIdPlugin", "generator")
+
+
+class CosIdPlugin(InitPlugin):
+    """Has a provider open while a Litestar application serves.
+
+    Handlers get it as the dependency ``ids``, and single generators by `generator`.  A request that
+    gets no id for now (a `CosIdError` that is ``retryable``) is answered with 503 and
+    ``Retry-After``, and any other `CosIdError` with 500 like an unexpected error.
+
+    Args:
+        source: a provider that is not open yet; or a function that returns one, or any asynchronous
+            context manager of one, and is called at each start.
+        dependency: the name of the provider's dependency.
+        statistics: the path of a `StatisticsApp`; none by default.
+        health: the path of a `HealthApp`; none by default.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        dependency: str = "ids",
+        statistics: str | None = None,
+        health: str | None = None,
+    ) -> None:
+        self._source = source
+        self._dependency = dependency
+        self._statistics = statistics
+        self._health = health
+
+    def on_app_init(self, app_config: AppConfig) -> AppConfig:
+        """Add everything to an application's settings; called by Litestar."""
+        config: Any = app_config  # its types are known in part only
+        config.lifespan.append(self._opened)
+        config.dependencies.setdefault(self._dependency, Provide(_provider))
+        config.exception_handlers.setdefault(CosIdError, _no_id)
+        if self._statistics is not None:
+            config.route_handlers.append(_mounted(self._statistics, StatisticsApp()))
+        if self._health is not None:
+            config.route_handlers.append(_mounted(self._health, HealthApp()))
+        return app_config
+
+    @asynccontextmanager
+    async def _opened(self, app: Litestar) -> AsyncGenerator[None]:
+        async with opened(self._source) as provider:
+            app.state[STATE_KEY] = provider
+            try:
+                yield
+            finally:
+                del app.state[STATE_KEY]
+
+
+def generator(name: str = SHARE) -> Provide:
+    """Return a dependency that gives a generator by its name.
+
+    It goes into the ``dependencies`` of a handler, a router or the application::
+
+        @post("/orders", dependencies={"orders": generator("order")})
+        async def create_order(orders: NamedDependency[IdGenerator]) -> dict[str, int]: ...
+
+    Args:
+        name: the generator's; ``__share__`` by default.
+    """
+
+    async def dependency(state: State) -> Any:  # noqa: ANN401 - the handler says which kind
+        return generator_named(name, await _provider(state))
+
+    return Provide(dependency)
+
+
+async def _provider(state: State) -> Any:  # noqa: ANN401 - as above
+    found = state.get(STATE_KEY)
+    if found is None:
+        raise NotOpenError("the provider of CosIdPlugin (does the application's lifespan run?)")
+    return found
+
+
+def _mounted(path: str, app: StatisticsApp | HealthApp) -> ASGIRouteHandler:
+    @asgi(path, is_mount=True, copy_scope=True)
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        own = {**scope, "state": dict(scope["litestar_app"].state)}  # Litestar's is not the ASGI's
+        await app(own, receive, send)  # type: ignore[arg-type]
+
+    return serve
+
+
+def _no_id(request: Request[Any, Any, Any], error: CosIdError) -> Response[Any]:
+    known: Any = responses  # as above
+    answer: Response[Any]
+    if error.retryable:
+        busy = ServiceUnavailableException("no id just now", headers={"Retry-After": RETRY_AFTER})
+        answer = known.create_exception_response(request, busy)
+    elif request.app.debug:  # as Litestar answers what nobody handles
+        answer = known.create_debug_response(request, error)
+    else:
+        answer = known.create_exception_response(request, error)
+    return answer

@@ -1,0 +1,125 @@
+"""The application of docs/howto/litestar.md, served by uvicorn and asked over real HTTP."""
+
+from __future__ import annotations
+
+import logging
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from litestar import Litestar, get
+from litestar.di import NamedDependency
+from litestar.params import FromPath
+
+import aiocosid
+from aiocosid.abc import IdGenerator, Provider
+from aiocosid.errors import CosIdError, MachineIdLostError, SegmentUnavailableError
+from aiocosid.integrations.litestar import CosIdPlugin, generator
+from tests.docs._blocks import ROOT, blocks
+
+from ._web import StartError, serve
+
+pytestmark = [pytest.mark.integration]
+
+PAGE = ROOT / "docs" / "howto" / "litestar.md"
+FILES = {block.title: block.source for block in blocks(PAGE) if block.title}
+
+
+@pytest.fixture(autouse=True)
+def _logging() -> Iterator[None]:
+    """Litestar sets the root logger up for itself; the other tests need theirs."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    """Serve the page's application on a file."""
+    monkeypatch.setenv("IDS_URL", f"sqlite:///{tmp_path}/ids.db")
+    (tmp_path / "shop.py").write_text(FILES["shop.py"])
+    with serve(runpy.run_path(str(tmp_path / "shop.py"))["app"]) as client:
+        yield client
+
+
+def test_the_application_gives_ids_and_tells_about_them(client: httpx.Client) -> None:
+    assert [client.post("/orders").json() for _ in range(3)] == [{"id": str(n)} for n in (1, 2, 3)]
+    assert client.get("/generators").json() == ["order"]
+    assert client.get("/ids/order").json()["name"] == "order"
+    for path in ("/ids", "/ids/"):
+        assert set(client.get(path).json()) == {"order"}
+    missing = client.get("/ids/invoice")
+    assert (missing.status_code, missing.json()["detail"]) == (
+        404,
+        "no generator is named 'invoice'",
+    )
+    health = client.get("/health")
+    assert (health.status_code, health.json()["status"]) == (200, "up")
+    assert client.head("/health").status_code == 200
+    assert client.post("/health").status_code == 405
+
+
+def test_names_and_errors_and_another_dependency(namespace: str) -> None:
+    """What the page does not show."""
+    errors: dict[str, CosIdError] = {
+        "starved": SegmentUnavailableError("shop.order", waited=5, reason="secret"),
+        "lost": MachineIdLostError("shop", 7, reason="secret"),
+    }
+
+    @get("/fail/{kind:str}")
+    async def fail(kind: FromPath[str]) -> None:
+        raise errors[kind]
+
+    @get("/share", dependencies={"share": generator()})
+    async def share(share: NamedDependency[aiocosid.SnowflakeId]) -> str:
+        return str(await share.next_id())
+
+    @get("/missing", dependencies={"gone": generator("gone")})
+    async def missing(gone: NamedDependency[IdGenerator]) -> None: ...
+
+    @get("/default")
+    async def default(cosid: NamedDependency[Provider]) -> bool:
+        return aiocosid.default_provider() is cosid
+
+    ids = aiocosid.connect("memory://", namespace=namespace)
+
+    async def open_all(_app: Litestar) -> None:
+        await ids.snowflake()
+        await ids.segment_chain("order/2026")
+
+    app = Litestar(
+        [fail, share, missing, default],
+        plugins=[CosIdPlugin(ids, dependency="cosid", statistics="/ids")],
+        on_startup=[open_all],
+    )
+    with serve(app) as client:
+        starved, lost = client.get("/fail/starved"), client.get("/fail/lost")
+        assert (starved.status_code, starved.headers["retry-after"]) == (503, "1")
+        assert starved.json() == {"status_code": 503, "detail": "no id just now"}
+        assert (lost.status_code, client.get("/missing").status_code) == (500, 500)
+        assert "secret" not in starved.text + lost.text
+        assert int(client.get("/share").text) > 2**53
+        assert client.get("/default").json() is True
+        for path in ("/ids/order%2F2026", "/ids/order/2026"):
+            assert client.get(path).json()["name"] == "order/2026"
+        assert client.get("/health").status_code == 404
+        with aiocosid.use_provider(aiocosid.connect("memory://")):  # its own one comes first
+            assert set(client.get("/ids").json()) == {"__share__", "order/2026"}
+    assert "aiocosid" not in app.state
+    with pytest.raises(aiocosid.NotOpenError):
+        aiocosid.default_provider()
+
+
+def test_it_does_not_start_without_its_provider() -> None:
+    """Nor does it leave anything behind."""
+
+    def refuse() -> aiocosid.IdProvider:
+        raise aiocosid.StoreUnavailableError("redis", "nobody there")
+
+    app = Litestar(plugins=[CosIdPlugin(refuse)])
+    with pytest.raises(StartError), serve(app):
+        pass

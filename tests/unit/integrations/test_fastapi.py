@@ -1,0 +1,170 @@
+"""Dependencies: found, missing, and put in their place by a test; without a server."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from fastapi import Depends, FastAPI, WebSocket
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
+
+import aiocosid
+from aiocosid.abc import IdGenerator
+from aiocosid.errors import (
+    CosIdError,
+    InvalidArgumentError,
+    NotOpenError,
+    SegmentUnavailableError,
+    WouldBlock,
+)
+from aiocosid.integrations.asgi import HealthApp, StatisticsApp
+from aiocosid.integrations.fastapi import Ids, generator, handle_errors, lifespan
+from aiocosid.integrations.starlette import generator_of, provider_of
+
+from ._kit import client
+
+pytestmark = pytest.mark.asyncio
+
+Orders = Annotated[IdGenerator, Depends(generator("order"))]
+
+
+def shop(error: CosIdError | None = None, **options: Any) -> FastAPI:
+    app = FastAPI(**options)
+    handle_errors(app)
+
+    @app.get("/order")
+    async def order(orders: Orders) -> int:
+        if error is not None:
+            raise error
+        return await orders.next_id()
+
+    @app.get("/names")
+    async def names(ids: Ids) -> list[str]:
+        return sorted(ids)
+
+    return app
+
+
+async def test_without_the_lifespan_the_error_says_so() -> None:
+    async with client(shop()) as http:
+        with pytest.raises(NotOpenError, match=r"lifespan=lifespan\(\.\.\.\)"):
+            await http.get("/order")
+
+
+async def test_the_default_provider_will_do(namespace: str) -> None:
+    async with aiocosid.connect("memory://", namespace=namespace) as ids, client(shop()) as http:
+        await ids.segment_chain("order")
+        with aiocosid.use_provider(ids):
+            assert (await http.get("/order")).json() == 1
+            assert (await http.get("/names")).json() == ["order"]
+
+
+async def test_a_generator_that_is_not_there_is_named() -> None:
+    async with aiocosid.connect("memory://") as ids, client(shop()) as http:
+        with aiocosid.use_provider(ids), pytest.raises(InvalidArgumentError, match="'order'"):
+            await http.get("/order")
+
+
+async def test_a_test_puts_another_generator_in_its_place() -> None:
+    app = shop()
+    store = aiocosid.open_store("memory://").segment_distributor(name="fake", offset=41)
+    async with aiocosid.SegmentId(store) as fake, client(app) as http:
+        app.dependency_overrides[generator("order")] = lambda: fake
+        assert (await http.get("/order")).json() == 42
+
+
+async def test_an_error_is_an_invitation_or_the_servers_own() -> None:
+    starved = SegmentUnavailableError("shop.order", waited=5, reason="password of app at 10.0.0.7")
+    async with client(shop(starved)) as http, aiocosid.connect("memory://") as ids:
+        await ids.segment_chain("order")
+        with aiocosid.use_provider(ids):
+            reply = await http.get("/order")
+    assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+    assert reply.json() == {"detail": "no id just now"}
+    lost = aiocosid.MachineIdLostError("shop", 7, reason="gone")
+    async with aiocosid.connect("memory://") as ids:
+        await ids.segment_chain("order")
+        with aiocosid.use_provider(ids):
+            async with client(shop(lost)) as http:
+                with pytest.raises(aiocosid.MachineIdLostError):  # as the server sees it
+                    await http.get("/order")
+            async with client(shop(lost), raise_app_exceptions=False) as http:
+                assert (await http.get("/order")).status_code == 500
+
+
+async def test_a_web_socket_gets_no_http_answer() -> None:
+    app = shop()
+
+    @app.websocket("/ids")
+    async def serve(_socket: WebSocket, _orders: Orders) -> None:
+        raise WouldBlock
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(_message: Any) -> None: ...
+
+    scope = {"type": "websocket", "path": "/ids", "headers": [], "query_string": b"", "state": {}}
+    async with aiocosid.connect("memory://") as ids:
+        await ids.segment_chain("order")
+        with pytest.raises(WouldBlock), aiocosid.use_provider(ids):
+            await app(scope, receive, send)
+
+
+async def test_openapi_knows_nothing_of_dependencies() -> None:
+    for path in shop().openapi()["paths"].values():
+        assert "parameters" not in path["get"]
+
+
+async def test_a_lifespan_opens_closes_and_opens_again() -> None:
+    opened = 0
+
+    def make() -> aiocosid.IdProvider:
+        nonlocal opened
+        opened += 1
+        return aiocosid.connect("memory://")
+
+    for source, times in ((aiocosid.connect("memory://"), 0), (make, 2)):
+        entered = lifespan(source)
+        for _ in range(2):
+            async with entered(FastAPI()) as state:
+                provider: aiocosid.IdProvider = state["aiocosid"]
+                assert aiocosid.default_provider() is provider
+                await provider.segment_chain("order")
+            with pytest.raises(NotOpenError):
+                aiocosid.default_provider()
+            with pytest.raises(aiocosid.ClosedError):
+                await provider.segment_chain("order")
+        assert opened == times
+
+
+async def test_starlette_finds_it_in_the_state_of_the_request() -> None:
+    async def order(request: Request) -> JSONResponse:
+        assert generator_of(request, "order") is provider_of(request)["order"]
+        return JSONResponse(await generator_of(request, "order").next_id())
+
+    routes = [
+        Route("/order", order),
+        Route("/health", HealthApp()),
+        Mount("/ids", StatisticsApp()),
+        Mount("/sub", Starlette(routes=[Route("/order", order), Mount("/ids", StatisticsApp())])),
+    ]
+    app = Starlette(routes=routes)
+
+    async with lifespan(aiocosid.connect("memory://"))(app) as state:
+
+        async def served(scope: Any, receive: Any, send: Any) -> None:
+            await app({**scope, "state": dict(state)}, receive, send)
+
+        await state["aiocosid"].segment_chain("order")
+        async with client(served) as http, aiocosid.connect("memory://") as other:
+            with aiocosid.use_provider(other):  # the request's own one comes first
+                for path in ("/order", "/sub/order"):
+                    assert (await http.get(path)).status_code == 200
+                for path in ("/ids/order", "/sub/ids/order"):
+                    assert (await http.get(path)).json()["name"] == "order"
+                assert set((await http.get("/sub/ids/")).json()) == {"order"}
+                assert set((await http.get("/health")).json()["generators"]) == {"order"}
