@@ -278,7 +278,7 @@ class SyncIdGenerator(Generic[T]):
         batch = self._learn(generator)
         ids = await _ids(generator, max(batch, missing), missing)
         piece = iter(cast("list[T]", ids))
-        if not self._is_ahead and len(ids) > missing:
+        if batch > 1 and not self._is_ahead:
             self._timer = asyncio.create_task(_grow_old(piece))
         return piece
 

@@ -232,6 +232,8 @@ class Session(Generic[T]):
             raise ClosedError(self.label) if self._is_closed else self.lost() from None
         if isinstance(error, CosIdError):
             raise error.again()  # several threads may wait for the same
+        if error is not None and not isinstance(error, Exception):
+            raise self.lost() from error  # it has ended the loop, and is not for this thread
         return future.result()
 
     def close(self) -> None:

@@ -23,9 +23,9 @@ R = TypeVar("R")
 
 
 class _Steps:
-    """Whether one is under way; a thread of the parent's cannot hold it in a forked child."""
+    """The lock; in a forked child a new one, since a thread of the parent's may have held it."""
 
-    __slots__ = ("__weakref__", "busy", "lock")
+    __slots__ = ("__weakref__", "lock")
 
     def __init__(self) -> None:
         self._forget()
@@ -33,7 +33,6 @@ class _Steps:
 
     def _forget(self) -> None:
         self.lock = threading.RLock()
-        self.busy = False
 
 
 _steps: Final = _Steps()
@@ -47,13 +46,11 @@ def undivided(func: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(func)
     def step(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _steps.lock:
-            if _steps.busy:
-                raise WouldBlock
-            try:
-                _steps.busy = True
-                return func(*args, **kwargs)
-            finally:  # no calls: a handler may raise in each
-                _steps.busy = False
+        lock = _steps.lock
+        # What `threading.Condition` asks a lock, too.
+        if lock._is_owned():  # type: ignore[attr-defined]  # not in its stubs
+            raise WouldBlock
+        with lock:
+            return func(*args, **kwargs)
 
     return step
