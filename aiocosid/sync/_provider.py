@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from .._default import generator_named
@@ -238,6 +239,8 @@ class SyncIdProvider(SyncProvider[IdProvider]):
             BusyError: the name is in use as another kind of generator, or with another layout.
             InvalidArgumentError: an argument is outside its range.
         """
+        # Here, and not on the background loop in the middle of a fork.
+        import_module("aiocosid.snowflake")
         check_text("name", name)
 
         def find(provider: IdProvider) -> Awaitable[Any]:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from contextvars import Context
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import _fork
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ("LoopThread", "shared_thread")
 
 R = TypeVar("R")
+
+# anyio imports it at its first use.  On the background loop that may be in the middle of a fork,
+# and the child would wait for the import of a thread that it does not have.
+import_module("anyio._backends._asyncio")
 
 
 class LoopThread:
