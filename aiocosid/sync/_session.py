@@ -6,6 +6,8 @@ import asyncio
 import atexit
 import logging
 from concurrent.futures import CancelledError
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -279,3 +281,12 @@ def _close_all() -> None:
     for thread in {thread for *_, thread in left if thread is not None}:
         thread.stop()
         thread.join(max(0.0, min(JOIN_TIMEOUT, deadline - SYSTEM_CLOCK.monotonic())))
+    if _fork.abandoned:  # in a forked child
+        _keep_for_ever(_fork.abandoned)
+
+
+def _keep_for_ever(thing: object) -> None:
+    """Keep it from being destroyed with its module, when half of what destructors call is gone."""
+    with suppress(ImportError):  # some builds of Python have no ctypes
+        ctypes = import_module("ctypes")
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

@@ -28,11 +28,11 @@ PYTHON = (sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning")
 BUSY = "threads"
 
 
-def run(scenario: str, url: str, folder: Path, *options: str) -> None:
+def run(scenario: str, url: str, folder: Path) -> None:
     """Run one to its end; its docstring is in _sync_forks."""
     program = ["-m", "tests.integration._sync_forks", scenario, url, str(folder)]
     done = subprocess.run(
-        [*PYTHON, *options, *program],
+        [*PYTHON, *program],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -49,5 +49,4 @@ def test_sqlite(scenario: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scenario", ["in hand", BUSY])
 def test_a_server(scenario: str, valkey: ValkeyServer, tmp_path: Path) -> None:
-    # redis-py warns in the child, at its end, of the parent's connections.
-    run(scenario, valkey.url, tmp_path, "-W", "ignore::ResourceWarning")
+    run(scenario, valkey.url, tmp_path)
