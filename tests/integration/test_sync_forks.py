@@ -23,10 +23,6 @@ ROOT = Path(__file__).parents[2]
 # Python 3.12 and later warn of a fork in a process that has threads, which is the point here.
 PYTHON = (sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning")
 
-# A child that is forked in the middle of a SQLite statement finds the file locked for ever: SQLite
-# keeps its locks in memory, too.
-BUSY = "threads"
-
 
 def run(scenario: str, url: str, folder: Path) -> None:
     """Run one to its end; its docstring is in _sync_forks."""
@@ -42,11 +38,23 @@ def run(scenario: str, url: str, folder: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("scenario", sorted(SCENARIOS.keys() - {BUSY}))
+@pytest.mark.parametrize("scenario", ["in hand", "step", "stuck"])
 def test_sqlite(scenario: str, tmp_path: Path) -> None:
     run(scenario, f"sqlite:///{tmp_path}/ids.db", tmp_path)
 
 
-@pytest.mark.parametrize("scenario", ["in hand", BUSY])
+def test_while_threads_take_ids(valkey: ValkeyServer, tmp_path: Path) -> None:
+    """Not on SQLite: it keeps its locks in the memory that a child inherits."""
+    run("threads", valkey.url, tmp_path)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 def test_a_server(scenario: str, valkey: ValkeyServer, tmp_path: Path) -> None:
     run(scenario, valkey.url, tmp_path)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("scenario", ["pool", "grandchildren"])
+def test_more_processes(scenario: str, tmp_path: Path) -> None:
+    run(scenario, f"sqlite:///{tmp_path}/ids.db", tmp_path)

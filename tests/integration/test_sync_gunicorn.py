@@ -55,8 +55,10 @@ async def app(scope, receive, send):
 
 @pytest.mark.parametrize(
     ("source", "options"),
-    [(WSGI, ("--threads", "4")), (ASGI, ("--worker-class", "asgi"))],
-    ids=["wsgi", "asgi"],
+    [
+        pytest.param(WSGI, ("--threads", "4"), id="wsgi"),
+        pytest.param(ASGI, ("--worker-class", "asgi"), id="asgi", marks=pytest.mark.stress),
+    ],
 )
 def test_workers_of_a_preloaded_application(
     source: str, options: tuple[str, ...], valkey: ValkeyServer, namespace: str, tmp_path: Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from operator import length_hint
@@ -201,7 +201,7 @@ def test_wrong_arguments_are_named_at_once(make: Make) -> None:
     wrong: tuple[Callable[[], object], ...] = (
         lambda: make(Store(), batch=0),
         lambda: make(Store(), timeout=0),
-        lambda: sync.SyncIdGenerator(aiocosid.SegmentChainId(Store())),  # type: ignore[arg-type]
+        lambda: sync.SyncIdGenerator(aiocosid.SegmentChainId(Store())),  # type: ignore[call-overload]
         lambda: sync.SyncProvider(aiocosid.connect("memory://")),  # type: ignore[arg-type]
         lambda: sync.connect("nowhere://"),
         lambda: sync.connect("memory://", timeout=-1),
@@ -322,7 +322,8 @@ def test_closing_fails_whoever_waits(make: Make) -> None:
 
 def test_one_thread_serves_all_and_ends_with_the_last(make: Make) -> None:
     one, two = make(Store()), make(Store())
-    one.open(), two.open()
+    one.open()
+    two.open()
     threads = [each for each in threading.enumerate() if "aiocosid" in each.name]
     assert len(threads) == 1
     one.close()
@@ -336,7 +337,7 @@ def test_what_is_made_is_entered_and_left_by_one_task() -> None:
     said: list[Any] = []
 
     @asynccontextmanager
-    async def orders() -> Any:
+    async def orders() -> AsyncIterator[aiocosid.SegmentChainId]:
         said.append(asyncio.current_task())
         async with (
             asyncio.timeout(None),
@@ -355,7 +356,7 @@ def test_what_making_raises_is_raised_to_the_caller() -> None:
     failures = [KeyError("odd"), KeyError("odder")]
 
     @asynccontextmanager
-    async def broken() -> Any:
+    async def broken() -> AsyncIterator[aiocosid.SegmentChainId]:
         if failures:
             raise failures.pop()
         async with aiocosid.SegmentChainId(Store()) as generator:
@@ -464,7 +465,8 @@ def test_whoever_interrupts_takes_no_id_twice(make: Make) -> None:
                 if generator is orders:
                     ids.append(new_id)
 
-    orders.open(), others.open()
+    orders.open()
+    others.open()
     for _ in range(20):
         with interrupted(sync, "line", handler):
             ids += [orders.next_id(), *orders.next_ids(4)]
@@ -505,11 +507,12 @@ def test_a_provider_gives_the_same_object_for_the_same_name() -> None:
         orders = ids.segment_chain("order", step=10)
         assert ids.segment_chain("order", step=10, safe_distance=3) is orders
         assert ids["order"] is orders
-        for other in (
+        others: tuple[Callable[[], object], ...] = (
             lambda: ids.segment_chain("order"),
             lambda: ids.segment("order", step=10),
             lambda: ids.snowflake("order"),
-        ):
+        )
+        for other in others:
             with pytest.raises(BusyError, match="in use as SegmentChainId with step 10"):
                 other()
         assert orders.next_id() == 1
@@ -527,7 +530,7 @@ def test_a_provider_gives_the_same_object_for_the_same_name() -> None:
 
 def test_any_provider_will_do() -> None:
     @asynccontextmanager
-    async def shop() -> Any:
+    async def shop() -> AsyncIterator[aiocosid.IdProvider]:
         async with aiocosid.connect("memory://", namespace="sync-any") as ids:
             await ids.segment_chain("order")
             yield ids
