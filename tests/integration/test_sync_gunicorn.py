@@ -89,7 +89,7 @@ def test_workers_of_a_preloaded_application(
         client = httpx.Client(headers={"Connection": "close"})
         with client, ThreadPoolExecutor(8) as pool:
             for _ in range(20):
-                found += pool.map(lambda _: client.get(base).text, range(30))
+                found += [reply.text for reply in pool.map(client.get, [base] * 30)]
                 if len({each.split()[0] for each in found}) == 2:
                     break
         server.send_signal(signal.SIGTERM)

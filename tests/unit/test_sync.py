@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from operator import length_hint
 from typing import Any
 
@@ -28,6 +28,7 @@ from aiocosid.errors import (
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.sync._generator import _grow_old
 from aiocosid.testing import ManualClock, settle
+from tests.script import run_python
 
 from ._interrupted import interrupted
 
@@ -155,7 +156,6 @@ def test_a_running_loop_is_not_blocked(make: Make) -> None:
 
     async def main() -> None:
         for call in (
-            lambda: [orders.next_id() for _ in range(5)],
             lambda: orders.next_ids(50),
             fresh.next_id,
             fresh.open,
@@ -266,7 +266,11 @@ def test_a_batch_of_snowflakes_is_used_within_its_age() -> None:
         timer = flakes._timer
         assert isinstance(timer, asyncio.Task)
         done = threading.Event()
-        timer.get_loop().call_soon_threadsafe(timer.add_done_callback, lambda _: done.set())
+
+        def has_ended(_: object) -> None:
+            done.set()
+
+        timer.get_loop().call_soon_threadsafe(timer.add_done_callback, has_ended)
         assert done.wait(10)
         assert in_hand(flakes) == 0
         assert flakes.next_id() > ids[-1]
@@ -337,7 +341,7 @@ def test_what_is_made_is_entered_and_left_by_one_task() -> None:
     said: list[Any] = []
 
     @asynccontextmanager
-    async def orders() -> AsyncIterator[aiocosid.SegmentChainId]:
+    async def orders() -> AsyncGenerator[aiocosid.SegmentChainId]:
         said.append(asyncio.current_task())
         async with (
             asyncio.timeout(None),
@@ -356,7 +360,7 @@ def test_what_making_raises_is_raised_to_the_caller() -> None:
     failures = [KeyError("odd"), KeyError("odder")]
 
     @asynccontextmanager
-    async def broken() -> AsyncIterator[aiocosid.SegmentChainId]:
+    async def broken() -> AsyncGenerator[aiocosid.SegmentChainId]:
         if failures:
             raise failures.pop()
         async with aiocosid.SegmentChainId(Store()) as generator:
@@ -474,6 +478,63 @@ def test_whoever_interrupts_takes_no_id_twice(make: Make) -> None:
     assert refused
 
 
+def test_whoever_interrupts_the_opening_opens_nothing_twice(make: Make) -> None:
+    """At the k-th line of the first call, for every k."""
+    left, made = 0, 0
+
+    def make_one() -> aiocosid.SegmentChainId:
+        nonlocal made
+        made += 1
+        return aiocosid.SegmentChainId(Store())
+
+    def handler() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            with suppress(WouldBlock):
+                ids.append(orders.next_id_nowait())
+
+    keeper = make(Store())  # else each round would start a thread
+    keeper.open()
+    for k in range(1, 200):
+        ids: list[int] = []
+        left, made = k, 0
+        orders = sync.SyncIdGenerator(make_one)
+        with interrupted(sync, "line", handler):
+            ids.append(orders.next_id())
+        assert made == 1
+        assert len(set(ids)) == len(ids)
+        orders.close()
+    assert left > 0, "there are more lines than that"
+
+
+def test_a_batch_that_died_with_its_loop_is_asked_for_again(make: Make) -> None:
+    orders = make(Store(), batch=2)
+    orders.open()
+    thread = orders._session._thread
+    assert thread is not None
+    orders._flight = Future()  # the loop died before it began with it
+    thread.stop()
+    thread.join(10)
+    assert orders.next_id() > 0
+
+
+def test_nothing_is_imported_on_the_background_loop() -> None:
+    """A fork in the middle of that would leave the child with an import that never ends."""
+    code = """
+import json, sys
+from aiocosid import sync
+ids = sync.connect("memory://")
+ids.segment_chain("order")
+ids.snowflake("flake")
+before = set(sys.modules)
+ids["order"].next_id(), ids["flake"].next_id()
+ids.close()
+print(json.dumps(sorted(name for name in set(sys.modules) - before if "io" in name)))
+"""
+    assert run_python(code) == []
+
+
 def test_ctrl_c_leaves_gaps_at_most(make: Make) -> None:
     """Raised wherever one of our functions is called."""
     orders = make(Store(), batch=3)
@@ -530,7 +591,7 @@ def test_a_provider_gives_the_same_object_for_the_same_name() -> None:
 
 def test_any_provider_will_do() -> None:
     @asynccontextmanager
-    async def shop() -> AsyncIterator[aiocosid.IdProvider]:
+    async def shop() -> AsyncGenerator[aiocosid.IdProvider]:
         async with aiocosid.connect("memory://", namespace="sync-any") as ids:
             await ids.segment_chain("order")
             yield ids
