@@ -95,7 +95,7 @@ DEFERRED = {
 }
 
 # Rooms that show a user how to do it: they get by with what a user may import.
-OUTSIDERS = {"integrations", "server", "cli", "sync"}
+OUTSIDERS = {"integrations", "server", "cli"}
 
 PURE = (
     "_dates.py",

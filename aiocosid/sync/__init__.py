@@ -1,0 +1,14 @@
+"""The same generators for threads and synchronous code: scripts, Celery tasks, Django's views.
+
+The generators themselves live on one event loop in a thread of its own, which is started at the
+first use and ends when the last one is closed, at the latest with the process.
+"""
+
+from __future__ import annotations
+
+from ._generator import SyncIdGenerator as SyncIdGenerator
+from ._provider import SyncIdProvider as SyncIdProvider
+from ._provider import SyncProvider as SyncProvider
+from ._provider import connect as connect
+
+__all__ = ("SyncIdGenerator", "SyncIdProvider", "SyncProvider", "connect")

@@ -1,0 +1,379 @@
+"""The generator for threads: ids in hand, and the way to the background loop for more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from itertools import islice
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast, overload
+
+from .. import _fork
+from .._clock import SYSTEM_CLOCK
+from .._listing import MAX_BATCH
+from .._loop import running_loop
+from ..abc._ids import check_integer, check_seconds
+from ..errors import CosIdError, IdOverflowError, InvalidArgumentError, WouldBlock
+from ..segment import SegmentChainId, SegmentId
+from ..segment._segment import FOREVER
+from ._session import Session, refuse_on_a_loop
+from ._steps import undivided
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from concurrent.futures import Future
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from ..abc import AnyGenerator, Clock, IdGenerator, Statistics, TextIdGenerator
+
+__all__ = ("DEFAULT_TIMEOUT", "SyncIdGenerator", "check_make")
+
+R = TypeVar("R")
+T = TypeVar("T", bound=int | str)
+
+DEFAULT_TIMEOUT: Final = 10.0  # seconds; above the generators' own 5, whose errors say more
+DEFAULT_BATCH: Final = 1000  # ids, where a step is not smaller
+AGE_LIMIT: Final = 0.1  # seconds that an id which tells a time may lie in hand
+
+EMPTY: Final[Iterator[Any]] = iter(())
+
+AWAIT: Final = "await the asynchronous generator's there"
+
+
+def check_make(make: object, what: str) -> None:
+    """Raise unless it is a function, as far as one can tell."""
+    if not callable(make):
+        raise InvalidArgumentError("make", make, expected=f"a function that returns {what}")
+
+
+class SyncIdGenerator(Generic[T]):
+    """A generator for threads and synchronous code, with ids in hand that need no other thread.
+
+    It may be shared by any number of threads.  It is opened at the first use, unless it is opened
+    before by `open` or ``with``; closed by `close`, or with the process; and opened anew in a
+    forked child, where nothing that the parent had in hand is used.
+
+    Each thread gets rising ids.  While an event loop runs in a thread, no call waits there: ids in
+    hand are handed out, and otherwise `WouldBlock` says so.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_asked_batch",
+        "_batch",
+        "_find",
+        "_flight",
+        "_is_ahead",
+        "_owns_session",
+        "_piece",
+        "_session",
+        "_timer",
+    )
+
+    @overload
+    def __init__(
+        self: SyncIdGenerator[int],
+        make: Callable[[], AbstractAsyncContextManager[IdGenerator]],
+        *,
+        batch: int | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: SyncIdGenerator[str],
+        make: Callable[[], AbstractAsyncContextManager[TextIdGenerator]],
+        *,
+        batch: int | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        make: Callable[[], AbstractAsyncContextManager[AnyGenerator]],
+        *,
+        batch: int | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        """Describe a generator; nothing is made or opened yet.
+
+        Args:
+            make: returns a generator that is not open yet, of any kind; or any other asynchronous
+                context manager that gives one, as a function under `asynccontextmanager` returns
+                it.  It is called on the background loop, and again in a forked child: what is
+                inherited from the parent should not be used in it.
+            batch: ids taken at once.  By default the step, 1000 at most, for a `SegmentChainId` or
+                `SegmentId` without ``ttl``, which is asked for the next batch before the last one
+                is used up; and 1 for any other kind, so that an id is made when it is asked for.
+                A larger batch of those is thrown away after 0.1 seconds.
+            timeout: seconds that a call waits at most, also for the opening.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        check_make(make, "a generator")
+        check_seconds("timeout", timeout)
+        session = Session(make, label="SyncIdGenerator", timeout=timeout)
+        self._describe(session, _itself, batch)
+        self._owns_session = True
+
+    @classmethod
+    def _of(
+        cls,
+        session: Session[Any],
+        find: Callable[[Any], Awaitable[AnyGenerator]],
+        batch: int | None,
+    ) -> Self:
+        """Return the handle of a generator that a provider opens and closes."""
+        made = cls.__new__(cls)
+        made._describe(session, find, batch)
+        made._owns_session = False
+        return made
+
+    def _describe(
+        self,
+        session: Session[Any],
+        find: Callable[[Any], Awaitable[AnyGenerator]],
+        batch: int | None,
+    ) -> None:
+        if batch is not None:
+            check_integer("batch", batch, at_least=1, at_most=MAX_BATCH)
+        self._session = session
+        self._find = find
+        self._asked_batch = batch
+        self._flight: Future[Iterator[T]] | None = None  # the next batch
+        self._timer: object = None  # of the last batch that grows old
+        self._drop()
+        session.holders.add(self)
+        _fork.watch(self)
+
+    def _forget(self) -> None:
+        if self._flight is not None:
+            _fork.abandoned.append(self._flight)
+        self._drop()
+
+    def _drop(self) -> None:
+        self._piece: Iterator[T] = EMPTY
+        self._flight = None
+        self._batch: int | None = self._asked_batch  # None until the kind is known
+        self._is_ahead = False  # the next batch is asked for when the last one is put in hand
+
+    # Taking ids.
+
+    def next_id(self) -> T:
+        """Return the next id; waits for the background loop if none is in hand.
+
+        Raises:
+            WouldBlock: none is in hand, and an event loop runs in this thread; or a signal handler
+                asks in the middle of another call.
+            SegmentUnavailableError: none came within the timeout.
+            ClosedError: it was closed, also while this call waited.
+            CosIdError: what opening the generator, or its own `next_id`, raises.
+        """
+        for new_id in self._piece:
+            return new_id
+        return self._bring(1)[0]
+
+    def next_ids(self, n: int) -> list[T]:
+        """Return exactly ``n`` ids in rising order, 1 to 10 million, all or nothing.
+
+        Raises:
+            InvalidArgumentError: ``n`` is no integer or outside of its range.
+            CosIdError: as `next_id`.
+        """
+        check_integer("n", n, at_least=1, at_most=MAX_BATCH)
+        return self._bring(n)
+
+    def next_id_nowait(self) -> T:
+        """Return the next id if one is in hand.
+
+        Raises:
+            WouldBlock: none is; more have been asked for, except of a kind that keeps none.
+            ClosedError: it was closed.
+        """
+        for new_id in self._piece:
+            return new_id
+        taken: list[T] = []
+        if self._batch == 1:
+            self._session.check_open()
+            raise WouldBlock
+        if self._serve(taken, 1) is not None:
+            raise WouldBlock
+        return taken[0]
+
+    def _bring(self, n: int) -> list[T]:
+        """Take ids in hand, and wait for those that are missing."""
+        taken: list[T] = []
+        deadline = SYSTEM_CLOCK.monotonic() + self._session.timeout
+        is_first = True
+        if self._batch is None and running_loop() is None:
+            self._wait(self._learn)
+        while self._batch != 1:
+            missing = self._serve(taken, n)
+            if missing is None:
+                return taken
+            flight, is_ours = missing
+            refuse_on_a_loop("waiting for an id", AWAIT)
+            try:
+                self._session.outcome(flight, deadline)
+            except CosIdError:
+                # What was sent for somebody else may have failed before we came.
+                if is_ours or not is_first or not flight.done():
+                    raise
+            is_first = False
+        refuse_on_a_loop("waiting for an id", AWAIT)
+        return taken + self._fetch_now(n - len(taken), deadline)
+
+    def _fetch_now(self, n: int, deadline: float) -> list[T]:
+        """Take ids from a generator of which none are kept in hand."""
+        flight: Future[Iterator[T]] = self._session.start(lambda value: self._fetch(value, n))
+        try:
+            piece = self._session.outcome(flight, deadline)
+            return list(piece)
+        except BaseException:
+            flight.cancel()
+            raise
+
+    @undivided
+    def _serve(self, taken: list[T], n: int) -> tuple[Future[Iterator[T]], bool] | None:
+        """Take what is in hand, up to ``n`` in all.
+
+        Returns:
+            None if that is enough; else what to wait for, and whether it was sent for this call.
+        """
+        taken += islice(self._piece, n - len(taken))
+        flight = self._flight
+        if len(taken) < n and flight is not None:
+            if flight.done():
+                self._flight = None  # first: who is interrupted from here on leaves a gap
+                self._land(flight, taken, n)
+            elif not self._session.is_alive:
+                self._flight = None
+        if len(taken) == n:
+            return None
+        is_ours = self._flight is None
+        return self._order(n - len(taken)), is_ours
+
+    def _land(self, flight: Future[Iterator[T]], taken: list[T], n: int) -> None:
+        if flight.cancelled() or flight.exception() is not None:
+            return
+        piece = flight.result()
+        taken += islice(piece, n - len(taken))
+        self._piece = piece
+        if self._is_ahead and len(taken) == n:
+            with suppress(CosIdError):  # whoever needs it will ask again
+                self._order(1)
+
+    def _order(self, missing: int) -> Future[Iterator[T]]:
+        if self._flight is None:
+            self._flight = self._session.submit(lambda value: self._fetch(value, missing))
+        return self._flight
+
+    # On the background loop.
+
+    async def _fetch(self, value: object, missing: int) -> Iterator[T]:
+        generator = await self._find(value)
+        batch = self._learn(generator)
+        ids = await _ids(generator, max(batch, missing), missing)
+        piece = iter(cast("list[T]", ids))
+        if batch > 1 and not self._is_ahead:
+            self._timer = asyncio.create_task(_grow_old(piece))
+        return piece
+
+    def _learn(self, generator: AnyGenerator) -> int:
+        """Choose how many ids are taken at once, and whether ahead of their use."""
+        step = _step(generator)
+        batch = self._asked_batch or min(step, DEFAULT_BATCH)
+        self._is_ahead = step > 1 and batch > 1
+        self._batch = batch
+        return batch
+
+    # Looking inside, opening and closing.
+
+    def statistics(self) -> Statistics:
+        """Return a frozen picture of the generator; ids in hand here count as handed out there.
+
+        Raises:
+            CosIdError: as `next_id`.
+        """
+        refuse_on_a_loop("statistics()", AWAIT)
+        return self._wait(lambda generator: generator.statistics())
+
+    def open(self) -> None:
+        """Open it now, also after it was closed; returns when it can hand out ids.
+
+        Raises:
+            WouldBlock: an event loop runs in this thread.
+            CosIdError: as `next_id`.
+        """
+        refuse_on_a_loop("open()", "use the asynchronous generator there")
+        if self._owns_session:
+            self._session.allow()
+        self._wait(self._learn)
+        if self._is_ahead:
+            undivided(self._order)(1)
+
+    def close(self) -> None:
+        """Close it; what is in hand is a gap.  Idempotent, and from any thread.
+
+        Whoever waits gets `ClosedError`.  A generator of a provider's is closed with the provider:
+        this throws away what is in hand, and no more.
+
+        Raises:
+            WouldBlock: an event loop runs in this thread.
+        """
+        if self._owns_session:
+            self._session.close()
+        else:
+            undivided(self._drop)()
+
+    def _wait(self, look: Callable[[AnyGenerator], R]) -> R:
+        async def work(value: object) -> R:
+            return look(await self._find(value))
+
+        return self._session.call(work)
+
+    def __enter__(self) -> Self:
+        """Open it."""
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Say what it is and how many ids are in hand."""
+        return f"<{self._session.label} in_hand={length_hint(self._piece)}>"
+
+
+async def _itself(value: AnyGenerator) -> AnyGenerator:
+    return value
+
+
+async def _ids(generator: AnyGenerator, n: int, missing: int) -> list[int] | list[str]:
+    try:
+        return await generator.next_ids(n)
+    except IdOverflowError:
+        if n == missing:
+            raise
+        return await generator.next_ids(missing)  # the last ones are less than a batch
+
+
+def _step(generator: AnyGenerator) -> int:
+    """Return the ids of a segment if they may lie in hand for as long as nobody needs them."""
+    if isinstance(generator, SegmentChainId | SegmentId) and generator._options.ttl == FOREVER:
+        return generator.statistics().step
+    return 1
+
+
+async def _grow_old(piece: Iterator[Any], clock: Clock = SYSTEM_CLOCK) -> None:
+    await clock.sleep(AGE_LIMIT)
+    deque(piece, 0)  # whoever holds it finds it used up

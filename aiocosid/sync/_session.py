@@ -1,0 +1,292 @@
+"""What is open on the background loop: entered and left by one task there."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from weakref import WeakSet
+
+from .. import _fork
+from .._clock import SYSTEM_CLOCK
+from .._loop import running_loop
+from ..errors import ClosedError, CosIdError, SegmentUnavailableError, WouldBlock
+from ._steps import undivided
+from ._thread import LoopThread, shared_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from concurrent.futures import Future
+    from contextlib import AbstractAsyncContextManager
+
+__all__ = ("Session", "refuse_on_a_loop")
+
+logger = logging.getLogger("aiocosid")
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+EXIT_TIMEOUT: Final = 5.0  # seconds that the end of the process may wait for us
+JOIN_TIMEOUT: Final = 1.0  # seconds for a loop to end, once there is nothing open on it
+
+_sessions: Final[set[Session[Any]]] = set()  # those that have a thread
+
+
+class _Holder(Protocol):
+    def _drop(self) -> None:
+        """Throw away the ids in hand; part of a step."""
+
+
+def refuse_on_a_loop(what: str, instead: str) -> None:
+    """Raise WouldBlock if the calling thread runs an event loop, which must not be blocked."""
+    if running_loop() is not None:
+        error = WouldBlock()
+        sentence = f"{what} would block the event loop that runs in this thread"
+        error.args = (f"{sentence}; {instead}, or call it in another thread",)
+        raise error
+
+
+class _Life(Generic[T]):
+    """One opening of a session, on one loop; all of it happens there."""
+
+    __slots__ = ("_ending", "_error", "_make", "_opened", "_task", "_value", "is_over")
+
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+        self._make = make
+        self._opened = asyncio.Event()
+        self._ending = asyncio.Event()
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self.is_over = False
+
+    async def live(self) -> None:
+        """Open, stay and close.  In one task, as task groups and cancel scopes ask for."""
+        self._task = asyncio.current_task()
+        try:
+            async with self._make() as value:
+                self._value = value
+                self._opened.set()
+                await self._ending.wait()
+        except BaseException as error:
+            self._error = self._error or error
+            if self._opened.is_set() or not isinstance(error, Exception):
+                raise
+        finally:
+            self.is_over = True
+            self._opened.set()
+
+    async def do(self, work: Callable[[T], Awaitable[R]]) -> R:
+        """Wait until it is open, and do something with what is."""
+        await self._opened.wait()
+        if self._error is not None:
+            error = self._error
+            raise error.again() if isinstance(error, CosIdError) else error
+        return await work(self._value)  # type: ignore[arg-type]  # it is open
+
+    async def end(self, label: str) -> None:
+        """Close, or give up opening; raises what closing does."""
+        task = self._task
+        self._ending.set()
+        if task is None or task.done():
+            return
+        if not self._opened.is_set():
+            self._error = ClosedError(label)
+            task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+
+
+class Session(Generic[T]):
+    """Something that is open on the background loop from the first need on, until it is closed.
+
+    In a forked child it is opened anew, at the first need there.
+
+    Attributes:
+        timeout: seconds that each wait may take.
+        holders: who has ids in hand, to be thrown away when it is closed.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_closing",
+        "_is_closed",
+        "_life",
+        "_make",
+        "_thread",
+        "holders",
+        "label",
+        "timeout",
+    )
+
+    def __init__(
+        self,
+        make: Callable[[], AbstractAsyncContextManager[T]],
+        *,
+        label: str,
+        timeout: float,
+    ) -> None:
+        self._make = make
+        self._life: _Life[T] | None = None
+        self._thread: LoopThread | None = None
+        self._is_closed = False
+        self._closing: Future[None] | None = None
+        self.holders: WeakSet[_Holder] = WeakSet()
+        self.label = label
+        self.timeout = timeout
+        _fork.watch(self)
+
+    def _forget(self) -> None:
+        if self._life is not None:
+            _fork.abandoned.append(self._life)
+        self._life = self._thread = self._closing = None
+        _sessions.discard(self)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether what was submitted may still be done."""
+        return self._thread is not None and self._thread.is_alive
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` if it was closed."""
+        if self._is_closed:
+            raise ClosedError(self.label)
+
+    # Parts of a step.
+
+    def submit(self, work: Callable[[T], Awaitable[R]]) -> Future[R]:
+        """Have something done on the loop with what is open there; never waits.
+
+        Raises:
+            ClosedError: it was closed.
+            UnsupportedRuntimeError: no loop can be started.
+            SegmentUnavailableError: the loop has just died; the next call starts another one.
+        """
+        self.check_open()
+        thread = self._thread
+        if thread is None or not thread.is_alive:
+            thread = self._thread = shared_thread()
+            thread.users += 1
+            self._life = None
+            _sessions.add(self)
+        if self._life is None or self._life.is_over:
+            self._life = _Life(self._make)
+            thread.submit(self._life.live)
+        life = self._life
+        future = thread.submit(lambda: life.do(work))
+        if future is None:
+            raise self.lost()
+        return future
+
+    def _leave(self) -> tuple[Future[None] | None, LoopThread | None]:
+        life, thread = self._life, self._thread
+        self._life = self._thread = None
+        self._is_closed = True
+        _sessions.discard(self)
+        for holder in tuple(self.holders):
+            holder._drop()
+        if life is not None and thread is not None:
+            self._closing = thread.submit(lambda: life.end(self.label))
+        return self._closing, thread
+
+    def lost(self) -> SegmentUnavailableError:
+        """Return the error of a call whose loop has died."""
+        return SegmentUnavailableError(self.label, waited=0, reason="its event loop has ended")
+
+    # For threads.
+
+    @undivided
+    def start(self, work: Callable[[T], Awaitable[R]]) -> Future[R]:
+        """Do the same as `submit`, as a step of its own."""
+        return self.submit(work)
+
+    @undivided
+    def allow(self) -> None:
+        """Let it be opened again after it was closed."""
+        self._is_closed = False
+        self._closing = None
+
+    def call(self, work: Callable[[T], Awaitable[R]]) -> R:
+        """Have something done on the loop, and wait for it as long as the timeout."""
+        deadline = SYSTEM_CLOCK.monotonic() + self.timeout
+        return self.outcome(self.start(work), deadline)
+
+    def outcome(self, future: Future[R], deadline: float) -> R:
+        """Wait for what was submitted, until a moment of the monotonic clock.
+
+        Raises:
+            SegmentUnavailableError: the time is over, or the loop has died.
+            ClosedError: it was closed meanwhile.
+        """
+        left = deadline - SYSTEM_CLOCK.monotonic()
+        try:
+            error = future.exception(max(0.0, left))
+        except TimeoutError:
+            raise SegmentUnavailableError(
+                self.label, waited=self.timeout, reason="that is the timeout of the waiting thread"
+            ) from None
+        except CancelledError:
+            raise ClosedError(self.label) if self._is_closed else self.lost() from None
+        if isinstance(error, CosIdError):
+            raise error.again()  # several threads may wait for the same
+        if error is not None and not isinstance(error, Exception):
+            raise self.lost() from error  # it has ended the loop, and is not for this thread
+        return future.result()
+
+    def close(self) -> None:
+        """Close what is open, and wait for it as long as the timeout; idempotent."""
+        refuse_on_a_loop(f"close() of {self.label}", "close the asynchronous object itself")
+        deadline = SYSTEM_CLOCK.monotonic() + self.timeout
+        future, thread = undivided(self._leave)()
+        try:
+            if future is not None:
+                self._await_end(future, deadline)
+        finally:
+            if thread is not None and _let_go(thread):
+                thread.join(JOIN_TIMEOUT)
+
+    def _await_end(self, future: Future[None], deadline: float) -> None:
+        try:
+            self.outcome(future, deadline)
+        except SegmentUnavailableError:
+            logger.warning("%s did not close within %g s", self.label, self.timeout)
+        except ClosedError:
+            return  # the loop died, and everything on it
+
+
+@undivided
+def _let_go(thread: LoopThread) -> bool:
+    thread.users -= 1
+    if thread.users == 0:
+        thread.stop()
+    return thread.users == 0
+
+
+@atexit.register
+def _close_all() -> None:
+    """Give back what can be given back in a few seconds, and let the process end."""
+    deadline = SYSTEM_CLOCK.monotonic() + EXIT_TIMEOUT
+    left = [(each, *undivided(each._leave)()) for each in tuple(_sessions)]
+    for session, future, _ in left:
+        try:
+            if future is not None:
+                session.outcome(future, deadline)
+        except Exception as error:  # noqa: BLE001 - nobody is there to catch it
+            logger.warning("%s could not be closed at the end: %s", session.label, error)
+    for thread in {thread for *_, thread in left if thread is not None}:
+        thread.stop()
+        thread.join(max(0.0, min(JOIN_TIMEOUT, deadline - SYSTEM_CLOCK.monotonic())))
+    if _fork.abandoned:  # in a forked child
+        _keep_for_ever(_fork.abandoned)
+
+
+def _keep_for_ever(thing: object) -> None:
+    """Keep it from being destroyed with its module, when half of what destructors call is gone."""
+    with suppress(ImportError):  # some builds of Python have no ctypes
+        ctypes = import_module("ctypes")
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

@@ -1,0 +1,56 @@
+"""Short steps of the whole room: one thread at a time, and nobody in the middle of one.
+
+A lock alone is not enough: Python runs signal handlers and finalizers between any two lines, and
+those that ask for an id in the middle of a step are in the thread that holds the lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import wraps
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from .. import _fork
+from ..errors import WouldBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("undivided",)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Steps:
+    """The lock; in a forked child a new one, since a thread of the parent's may have held it."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self._forget()
+        _fork.watch(self)
+
+    def _forget(self) -> None:
+        self.lock = threading.RLock()
+
+
+_steps: Final = _Steps()
+
+
+def undivided(func: Callable[P, R]) -> Callable[P, R]:
+    """Run it as a step, which waits for nothing but other steps.
+
+    Raises WouldBlock to who comes in the middle of one in the same thread.
+    """
+
+    @wraps(func)
+    def step(*args: P.args, **kwargs: P.kwargs) -> R:
+        lock = _steps.lock
+        # What `threading.Condition` asks a lock, too.
+        if lock._is_owned():  # type: ignore[attr-defined]  # not in its stubs
+            raise WouldBlock
+        with lock:
+            return func(*args, **kwargs)
+
+    return step

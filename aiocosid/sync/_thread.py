@@ -1,0 +1,116 @@
+"""The background loop: one for the whole process, for as long as somebody uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from contextvars import Context
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .. import _fork
+from ..errors import UnsupportedRuntimeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from concurrent.futures import Future
+
+__all__ = ("LoopThread", "shared_thread")
+
+R = TypeVar("R")
+
+# anyio imports it at its first use.  On the background loop that may be in the middle of a fork,
+# and the child would wait for the import of a thread that it does not have.
+import_module("anyio._backends._asyncio")
+
+
+class LoopThread:
+    """An event loop in a daemon thread, which ends with its last user.
+
+    Python waits at its end for all threads but daemons, and only then runs what `atexit` knows.
+    So a program's other threads may use ids until they end, and the loop is closed after them.
+
+    Attributes:
+        users: how many there are.
+    """
+
+    __slots__ = ("_ended", "_loop", "_stop", "_thread", "users")
+
+    def __init__(self) -> None:
+        if not getattr(sys, "_is_gil_enabled", lambda: True)():
+            raise UnsupportedRuntimeError("a free-threaded build; ids are taken under the GIL")
+        self.users = 0
+        self._ended = False
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="aiocosid sync", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._loop.close()
+            raise UnsupportedRuntimeError(f"no thread for an event loop: {error}") from error
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                try:
+                    runner.run(self._wait())
+                finally:
+                    self._ended = True
+        finally:
+            self._ended = True
+
+    async def _wait(self) -> None:
+        await self._stop.wait()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether work can still be given to it."""
+        return self._thread.is_alive() and not self._ended
+
+    def submit(self, func: Callable[[], Coroutine[Any, Any, R]]) -> Future[R] | None:
+        """Start a coroutine on the loop; None if the loop has just died."""
+        work = func()
+        try:
+            # In a context of its own: what lives on here is not part of the caller's request.
+            return Context().run(asyncio.run_coroutine_threadsafe, work, self._loop)
+        except RuntimeError:  # the loop is closed
+            work.close()
+            return None
+
+    def stop(self) -> None:
+        """Have the loop end, and whatever still runs there cancelled; never waits."""
+        self._ended = True
+        try:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        except RuntimeError:  # it is closed
+            return
+
+    def join(self, timeout: float) -> None:
+        """Wait for the thread's end, at most ``timeout`` seconds."""
+        self._thread.join(timeout)
+
+
+class _Shared:
+    __slots__ = ("__weakref__", "thread")
+
+    def __init__(self) -> None:
+        self.thread: LoopThread | None = None
+        _fork.watch(self)
+
+    def _forget(self) -> None:
+        # Nothing of it may be destroyed here: that would reach into the parent's loop.
+        if self.thread is not None:
+            _fork.abandoned.append(self.thread)
+        self.thread = None
+
+
+_shared = _Shared()
+
+
+def shared_thread() -> LoopThread:
+    """Return the process's loop thread, started if there is none; part of a step."""
+    if _shared.thread is None or not _shared.thread.is_alive:
+        _shared.thread = LoopThread()
+    return _shared.thread

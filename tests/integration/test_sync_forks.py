@@ -1,0 +1,60 @@
+"""Threads and forks: each process has ids of its own, whenever it was forked, and ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+if not hasattr(os, "fork"):
+    pytest.skip("this system has no fork", allow_module_level=True)
+
+from tests.servers import ValkeyServer
+
+from ._sync_forks import SCENARIOS
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+
+# Python 3.12 and later warn of a fork in a process that has threads, which is the point here.
+PYTHON = (sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning")
+
+
+def run(scenario: str, url: str, folder: Path) -> None:
+    """Run one to its end; its docstring is in _sync_forks."""
+    program = ["-m", "tests.integration._sync_forks", scenario, url, str(folder)]
+    done = subprocess.run(
+        [*PYTHON, *program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("scenario", ["in hand", "step", "stuck"])
+def test_sqlite(scenario: str, tmp_path: Path) -> None:
+    run(scenario, f"sqlite:///{tmp_path}/ids.db", tmp_path)
+
+
+def test_while_threads_take_ids(valkey: ValkeyServer, tmp_path: Path) -> None:
+    """Not on SQLite: it keeps its locks in the memory that a child inherits."""
+    run("threads", valkey.url, tmp_path)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
+def test_a_server(scenario: str, valkey: ValkeyServer, tmp_path: Path) -> None:
+    run(scenario, valkey.url, tmp_path)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("scenario", ["pool", "grandchildren"])
+def test_more_processes(scenario: str, tmp_path: Path) -> None:
+    run(scenario, f"sqlite:///{tmp_path}/ids.db", tmp_path)

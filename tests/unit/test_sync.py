@@ -1,0 +1,602 @@
+"""Generators for threads: what is in hand, what is waited for, and who may wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from operator import length_hint
+from typing import Any
+
+import pytest
+
+import aiocosid
+from aiocosid import sync
+from aiocosid.abc import IdSegmentDistributor
+from aiocosid.errors import (
+    BusyError,
+    ClosedError,
+    IdOverflowError,
+    InvalidArgumentError,
+    SegmentUnavailableError,
+    StoreAuthenticationError,
+    StoreUnavailableError,
+    WouldBlock,
+)
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.sync._generator import _grow_old
+from aiocosid.testing import ManualClock, settle
+from tests.script import run_python
+
+from ._interrupted import interrupted
+
+
+class Store(IdSegmentDistributor):
+    """A counter that can be held and broken from another thread."""
+
+    def __init__(self, *, step: int = 100) -> None:
+        super().__init__(name="order", step=step)
+        self.max_id = 0
+        self.error: Exception | None = None
+        self.arrived = threading.Event()
+        self._gate: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def next_max_id(self, step: int) -> int:
+        self._loop = asyncio.get_running_loop()
+        if self._gate is not None:
+            self.arrived.set()
+            await self._gate.wait()
+        if self.error is not None:
+            raise self.error
+        self.max_id += step
+        return self.max_id
+
+    def hold(self) -> None:
+        self.arrived.clear()
+        self._gate = asyncio.Event()
+
+    def let_go(self) -> None:
+        assert self._gate is not None
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._gate.set)
+        self._gate = None
+
+
+Make = Callable[..., sync.SyncIdGenerator[int]]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """What makes a SyncIdGenerator on a store, closed at the end, with no thread left."""
+    made: list[sync.SyncIdGenerator[int]] = []
+
+    def of(store: Store, *, batch: int | None = None, timeout: float = 10, **options: Any) -> Any:
+        generator = sync.SyncIdGenerator(
+            lambda: aiocosid.SegmentChainId(store, **options), batch=batch, timeout=timeout
+        )
+        made.append(generator)
+        return generator
+
+    yield of
+    for generator in made:
+        generator.close()
+    assert [each.name for each in threading.enumerate() if "aiocosid" in each.name] == []
+
+
+def in_thread(call: Callable[[], Any]) -> Future[Any]:
+    """Start a call in another thread; its future."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - for who waits
+            future.set_exception(error)
+
+    threading.Thread(target=run).start()
+    return future
+
+
+def in_hand(generator: sync.SyncIdGenerator[Any]) -> int:
+    return length_hint(generator._piece)
+
+
+# Taking ids.
+
+
+def test_ids_rise_whichever_way_they_are_asked_for(make: Make) -> None:
+    orders = make(Store())
+    ids = [orders.next_id(), *orders.next_ids(5), orders.next_id(), *orders.next_ids(350)]
+    ids += [orders.next_id(), orders.next_id_nowait()]
+    assert ids == sorted(set(ids))
+    assert len(ids) == 359
+    assert in_hand(orders) > 0
+
+
+def test_many_threads_share_one_generator(make: Make) -> None:
+    orders = make(Store(), batch=50)
+
+    def take(n: int) -> list[int]:
+        ids = [orders.next_id() for _ in range(2000)]
+        return [*ids, *orders.next_ids(60 * n + 1)]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(take, range(8)))
+    assert all(ids == sorted(ids) for ids in found)
+    assert len({new_id for ids in found for new_id in ids}) == sum(map(len, found))
+
+
+def test_the_next_batch_comes_before_it_is_needed(make: Make) -> None:
+    orders = make(Store(), batch=10)
+    orders.next_id()
+    flight = orders._flight
+    assert flight is not None
+    flight.result(10)
+    assert [orders.next_id_nowait() for _ in range(19)] == list(range(2, 21))
+
+
+def test_what_is_in_hand_needs_no_loop(make: Make) -> None:
+    store = Store()
+    orders = make(store)
+    orders.next_id()
+
+    async def main() -> int:
+        return orders.next_id()
+
+    assert asyncio.run(main()) == 2
+
+
+def test_a_running_loop_is_not_blocked(make: Make) -> None:
+    """There the call says what to do instead, and has more brought for the next one."""
+    orders, fresh = make(Store(), batch=2), make(Store())
+    ids = orders.next_ids(2)
+
+    async def main() -> None:
+        for call in (
+            lambda: orders.next_ids(50),
+            fresh.next_id,
+            fresh.open,
+            fresh.close,
+            fresh.statistics,
+        ):
+            with pytest.raises(WouldBlock, match="would block the event loop"):
+                call()
+
+    asyncio.run(main())
+    flight = fresh._flight
+    assert flight is not None
+    flight.result(10)
+    assert fresh.next_id_nowait() == 1
+    assert orders.next_id() > max(ids)
+
+
+def test_nowait_never_waits(make: Make) -> None:
+    store = Store()
+    orders = make(store)
+    store.hold()
+    with pytest.raises(WouldBlock):
+        orders.next_id_nowait()
+    assert store.arrived.wait(10)
+    store.let_go()
+    assert orders.next_id() == 1
+    assert orders.next_id_nowait() == 2
+
+
+def test_the_last_ids_are_handed_out_too(make: Make) -> None:
+    orders = make(Store(), max_id=250)
+    assert [*orders.next_ids(160), *(orders.next_id() for _ in range(90))] == list(range(1, 251))
+    with pytest.raises(IdOverflowError):
+        orders.next_id()
+
+
+def test_wrong_arguments_are_named_at_once(make: Make) -> None:
+    orders = make(Store())
+    for n in (0, -1, True, 2.0, 10**8):
+        with pytest.raises(InvalidArgumentError, match="n is"):
+            orders.next_ids(n)  # type: ignore[arg-type]  # the point
+    ids = sync.connect("memory://")
+    wrong: tuple[Callable[[], object], ...] = (
+        lambda: make(Store(), batch=0),
+        lambda: make(Store(), timeout=0),
+        lambda: sync.SyncIdGenerator(aiocosid.SegmentChainId(Store())),  # type: ignore[call-overload]
+        lambda: sync.SyncProvider(aiocosid.connect("memory://")),  # type: ignore[arg-type]
+        lambda: sync.connect("nowhere://"),
+        lambda: sync.connect("memory://", timeout=-1),
+        lambda: ids.segment_chain("order", step=0),
+        lambda: ids.segment_chain("order", safe_distance=-1),
+        lambda: ids.segment("order", ttl=0),
+        lambda: ids.segment("order", batch=-1),
+        lambda: ids.snowflake(""),
+    )
+    for call in wrong:
+        with pytest.raises(InvalidArgumentError):
+            call()
+
+
+# How many are in hand.
+
+
+def test_each_kind_has_its_batch() -> None:
+    """Ids that tell a time, or stand in the store's order, are made when they are asked for."""
+    with sync.connect("memory://", namespace="sync-batches") as ids:
+        for generator, ahead in (
+            (ids.segment_chain("chain"), 999),
+            (ids.segment_chain("small", step=10), 9),
+            (ids.segment("segment"), 999),
+            (ids.segment_chain("given", batch=30), 29),
+            (ids.segment("store order", step=1), 0),
+            (ids.segment("ttl", ttl=60), 0),
+            (ids.snowflake("flake"), 0),
+        ):
+            first = generator.next_id()
+            assert in_hand(generator) == ahead, generator
+            assert first < generator.next_id() < generator.next_ids(3)[0]
+            assert in_hand(generator) == max(0, ahead - 4)
+        with pytest.raises(WouldBlock):
+            ids["flake"].next_id_nowait()
+
+
+def test_a_kind_that_keeps_none_brings_exactly_what_is_asked_for() -> None:
+    store = Store(step=1)
+    with sync.SyncIdGenerator(lambda: aiocosid.SegmentId(store)) as orders:
+        assert [orders.next_id(), *orders.next_ids(3), orders.next_id()] == [1, 2, 3, 4, 5]
+        assert store.max_id == 5
+
+
+@pytest.mark.asyncio
+async def test_a_batch_that_tells_a_time_grows_old() -> None:
+    clock, piece = ManualClock(), iter([1, 2, 3])
+    task = asyncio.create_task(_grow_old(piece, clock))
+    await settle()
+    assert next(piece) == 1
+    await clock.advance(0.11)
+    await task
+    assert list(piece) == []
+
+
+def test_a_batch_of_snowflakes_is_used_within_its_age() -> None:
+    ids_of = sync.connect("memory://", namespace="sync-age")
+    with ids_of, ids_of.snowflake(batch=50) as flakes:
+        ids = [flakes.next_id(), *flakes.next_ids(60), flakes.next_id()]
+        assert ids == sorted(set(ids))
+        assert flakes._flight is None, "no batch is brought to grow old"
+        timer = flakes._timer
+        assert isinstance(timer, asyncio.Task)
+        done = threading.Event()
+
+        def has_ended(_: object) -> None:
+            done.set()
+
+        timer.get_loop().call_soon_threadsafe(timer.add_done_callback, has_ended)
+        assert done.wait(10)
+        assert in_hand(flakes) == 0
+        assert flakes.next_id() > ids[-1]
+
+
+def test_texts() -> None:
+    machine = MemoryStore().machine_id_distributor(namespace="sync-texts")
+    with sync.SyncIdGenerator(lambda: aiocosid.CosIdGenerator(machine)) as texts:
+        found = [texts.next_id(), *texts.next_ids(2)]
+    assert [type(each) for each in found] == [str, str, str]
+    assert len(set(found)) == 3
+
+
+# Opening and closing.
+
+
+def test_it_is_opened_at_the_first_use_and_closed_once_for_all(make: Make) -> None:
+    store = Store()
+    orders = make(store)
+    assert store.max_id == 0
+    assert orders.next_id() == 1
+    orders.close()
+    orders.close()
+    for call in (orders.next_id, orders.next_id_nowait, lambda: orders.next_ids(2)):
+        with pytest.raises(ClosedError):
+            call()
+    with orders:
+        assert orders.next_id() > 1
+        assert in_hand(orders)
+    assert in_hand(orders) == 0
+    with pytest.raises(ClosedError):
+        orders.statistics()
+
+
+def test_closing_fails_whoever_waits(make: Make) -> None:
+    store = Store()
+    store.hold()
+    opening = make(store, fetch_timeout=0.1)
+    orders = make(other := Store(), batch=2, fetch_timeout=0.1)
+    first = in_thread(opening.next_id)
+    assert store.arrived.wait(10)
+    orders.next_ids(2)
+    other.hold()
+    second = in_thread(lambda: orders.next_ids(1000))
+    assert other.arrived.wait(10)
+    for generator, waiting in ((opening, first), (orders, second)):
+        generator.close()
+        with pytest.raises(ClosedError):
+            waiting.result(10)
+        with pytest.raises(ClosedError):
+            generator.next_id()
+
+
+def test_one_thread_serves_all_and_ends_with_the_last(make: Make) -> None:
+    one, two = make(Store()), make(Store())
+    one.open()
+    two.open()
+    threads = [each for each in threading.enumerate() if "aiocosid" in each.name]
+    assert len(threads) == 1
+    one.close()
+    assert threads[0].is_alive()
+    two.close()
+    assert not threads[0].is_alive()
+
+
+def test_what_is_made_is_entered_and_left_by_one_task() -> None:
+    """So any context manager will do, also one with a task group or a timeout in it."""
+    said: list[Any] = []
+
+    @asynccontextmanager
+    async def orders() -> AsyncGenerator[aiocosid.SegmentChainId]:
+        said.append(asyncio.current_task())
+        async with (
+            asyncio.timeout(None),
+            asyncio.TaskGroup(),
+            aiocosid.connect("memory://", namespace="sync-cm") as ids,
+        ):
+            yield await ids.segment_chain("order")
+        said.append(asyncio.current_task())
+
+    with sync.SyncIdGenerator(orders) as generator:
+        assert generator.next_id() == 1
+    assert said[0] is said[1]
+
+
+def test_what_making_raises_is_raised_to_the_caller() -> None:
+    failures = [KeyError("odd"), KeyError("odder")]
+
+    @asynccontextmanager
+    async def broken() -> AsyncGenerator[aiocosid.SegmentChainId]:
+        if failures:
+            raise failures.pop()
+        async with aiocosid.SegmentChainId(Store()) as generator:
+            yield generator
+
+    generator = sync.SyncIdGenerator(broken)
+    for word in ("odder", "odd"):
+        with pytest.raises(KeyError, match=word):
+            generator.next_id()
+    assert generator.next_id() == 1, "the next call tries again"
+    generator.close()
+
+
+# What goes wrong.
+
+
+def test_an_outage_is_an_error_for_who_needs_ids_and_ends_by_itself(make: Make) -> None:
+    store = Store()
+    orders = make(store, batch=2, wait_timeout=0.05, safe_distance=1)
+    assert orders.next_id() == 1
+    store.error = StoreUnavailableError("store", "it is unplugged")
+    with pytest.raises(SegmentUnavailableError) as caught:
+        [orders.next_id() for _ in range(1000)]
+    assert isinstance(caught.value.__cause__, StoreUnavailableError)
+    store.error = None
+    assert orders.next_id() > 1
+
+
+def test_an_error_from_before_a_call_is_not_its_own(make: Make) -> None:
+    """A batch was brought for nobody, and failed: whoever comes then has another one tried."""
+    store = Store(step=2)
+    orders = make(store, batch=500, wait_timeout=5)
+    orders.open()
+    flight = orders._flight
+    assert flight is not None
+    flight.result(10)
+    store.hold()
+    orders.next_id()
+    assert store.arrived.wait(10)
+    waiting = in_thread(lambda: orders.next_ids(500))
+    store.error = StoreAuthenticationError("store", "a wrong password")  # fails who waits at once
+    flight = orders._flight
+    assert flight is not None
+    store.let_go()
+    assert isinstance(flight.exception(10), SegmentUnavailableError)
+    store.error = None
+    assert len(waiting.result(10)) == 500
+
+
+def test_no_wait_is_longer_than_the_timeout(make: Make) -> None:
+    store = Store()
+    orders = make(store, timeout=0.05)
+    store.hold()
+    for call in (orders.next_id, lambda: orders.next_ids(3), orders.open, orders.statistics):
+        with pytest.raises(SegmentUnavailableError, match=r"within 0\.05 s"):
+            call()
+    store.let_go()
+    orders._session.timeout = 10
+    assert orders.next_id() == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_loop_that_dies_is_replaced(make: Make) -> None:
+    """Ids in hand are still ours; the next batch is brought by another loop."""
+    store = Store()
+    orders = make(store, batch=5)
+    ids = orders.next_ids(2)
+
+    async def stop(_: object) -> None:
+        asyncio.get_running_loop().stop()
+        await asyncio.Event().wait()
+
+    async def leave(_: object) -> None:
+        raise SystemExit
+
+    for die in (stop, leave):
+        thread = orders._session._thread
+        assert thread is not None
+        with pytest.raises(SegmentUnavailableError, match="loop has ended"):
+            orders._session.call(die)
+        thread.join(10)
+        ids += [orders.next_id() for _ in range(10)]
+    assert ids == sorted(set(ids))
+
+
+# Signal handlers and finalizers.
+
+
+def test_whoever_interrupts_takes_no_id_twice(make: Make) -> None:
+    """At every line, as a signal handler does: an id of its own, or WouldBlock, and no dead end."""
+    orders, others = make(Store(), batch=3), make(Store(), batch=3)
+    ids: list[int] = []
+    refused = lines = 0
+
+    def handler() -> None:
+        nonlocal refused, lines
+        lines += 1
+        if lines % 7:  # at another line each time; at all of them it would take all there are
+            return
+        for generator in (orders, others):
+            try:
+                new_id = generator.next_id_nowait()
+            except WouldBlock:
+                refused += 1
+            else:
+                if generator is orders:
+                    ids.append(new_id)
+
+    orders.open()
+    others.open()
+    for _ in range(20):
+        with interrupted(sync, "line", handler):
+            ids += [orders.next_id(), *orders.next_ids(4)]
+    assert len(ids) == len(set(ids))
+    assert refused
+
+
+def test_whoever_interrupts_the_opening_opens_nothing_twice(make: Make) -> None:
+    """At the k-th line of the first call, for every k."""
+    left, made = 0, 0
+
+    def make_one() -> aiocosid.SegmentChainId:
+        nonlocal made
+        made += 1
+        return aiocosid.SegmentChainId(Store())
+
+    def handler() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            with suppress(WouldBlock):
+                ids.append(orders.next_id_nowait())
+
+    keeper = make(Store())  # else each round would start a thread
+    keeper.open()
+    for k in range(1, 200):
+        ids: list[int] = []
+        left, made = k, 0
+        orders = sync.SyncIdGenerator(make_one)
+        with interrupted(sync, "line", handler):
+            ids.append(orders.next_id())
+        assert made == 1
+        assert len(set(ids)) == len(ids)
+        orders.close()
+    assert left > 0, "there are more lines than that"
+
+
+def test_a_batch_that_died_with_its_loop_is_asked_for_again(make: Make) -> None:
+    orders = make(Store(), batch=2)
+    orders.open()
+    thread = orders._session._thread
+    assert thread is not None
+    orders._flight = Future()  # the loop died before it began with it
+    thread.stop()
+    thread.join(10)
+    assert orders.next_id() > 0
+
+
+def test_nothing_is_imported_on_the_background_loop() -> None:
+    """A fork in the middle of that would leave the child with an import that never ends."""
+    code = """
+import json, sys
+from aiocosid import sync
+ids = sync.connect("memory://")
+ids.segment_chain("order")
+ids.snowflake("flake")
+before = set(sys.modules)
+ids["order"].next_id(), ids["flake"].next_id()
+ids.close()
+print(json.dumps(sorted(name for name in set(sys.modules) - before if "io" in name)))
+"""
+    assert run_python(code) == []
+
+
+def test_ctrl_c_leaves_gaps_at_most(make: Make) -> None:
+    """Raised wherever one of our functions is called."""
+    orders = make(Store(), batch=3)
+    ids: list[int] = []
+    left = 0
+
+    def handler() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+
+    for k in range(1, 60):
+        left = k
+        try:
+            with interrupted(sync, "call", handler):
+                ids += orders.next_ids(4)
+                ids.append(orders.next_id())
+        except KeyboardInterrupt:
+            ids.append(orders.next_id())
+    assert left > 0, "there are more calls than that"
+    assert len(ids) == len(set(ids))
+    assert orders.next_id() > max(ids)
+
+
+# Providers.
+
+
+def test_a_provider_gives_the_same_object_for_the_same_name() -> None:
+    with sync.connect("memory://", namespace="sync-provider") as ids:
+        orders = ids.segment_chain("order", step=10)
+        assert ids.segment_chain("order", step=10, safe_distance=3) is orders
+        assert ids["order"] is orders
+        others: tuple[Callable[[], object], ...] = (
+            lambda: ids.segment_chain("order"),
+            lambda: ids.segment("order", step=10),
+            lambda: ids.snowflake("order"),
+        )
+        for other in others:
+            with pytest.raises(BusyError, match="in use as SegmentChainId with step 10"):
+                other()
+        assert orders.next_id() == 1
+        orders.close()
+        assert orders.next_id() > 1, "it is the provider's"
+        assert ids.statistics()["order"]["kind"] == "SegmentChainId"
+        assert orders.statistics().namespace == "sync-provider"
+    for call in (orders.next_id, orders.next_id_nowait, ids.statistics):
+        with pytest.raises(ClosedError):
+            call()
+    ids.open()
+    assert orders.next_id() > 1
+    ids.close()
+
+
+def test_any_provider_will_do() -> None:
+    @asynccontextmanager
+    async def shop() -> AsyncGenerator[aiocosid.IdProvider]:
+        async with aiocosid.connect("memory://", namespace="sync-any") as ids:
+            await ids.segment_chain("order")
+            yield ids
+
+    with sync.SyncProvider(shop) as ids:
+        assert ids["order"].next_id() == 1
+        with pytest.raises(InvalidArgumentError, match="one of 'order'"):
+            ids["bill"].next_id()
