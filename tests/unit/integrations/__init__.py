@@ -1,0 +1,1 @@
+"""Frameworks and libraries, as far as they run in this process."""
