@@ -113,6 +113,10 @@ def test_levels_are_the_users(caplog: pytest.LogCaptureFixture) -> None:
         instrument.on_event(event)
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
     assert len(instrument._written) == 2
+    # The logger's level alone; caplog sets its handler's as well.
+    logging.getLogger("aiocosid.events").setLevel(logging.ERROR)
+    instrument.on_event(WaitTimedOut(**SHOP, waited=5))
+    assert len(caplog.records) == 2
     for pause in (-1, float("inf"), float("nan")):
         with pytest.raises(InvalidArgumentError, match="pause"):
             LoggingInstrument(pause=pause)

@@ -69,6 +69,9 @@ async def test_what_generators_say() -> None:
             found = meters.collected()
             missing = {metric.name for metric in READ} - set(found)
             assert missing <= {"aiocosid.ids.time_left"}  # nobody takes any
+            for metric in READ:
+                shown = found.get(metric.name, metric)
+                assert (shown.unit, shown.description) == (metric.unit, metric.description)
             handed_out = {
                 a["aiocosid.name"]: p.value for a, p in meters.points("aiocosid.ids.handed_out")
             }

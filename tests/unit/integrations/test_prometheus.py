@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 import aiocosid
 from aiocosid.abc import Statistics
@@ -207,6 +207,15 @@ def test_one_registry_takes_them_once(registry: CollectorRegistry) -> None:
         first.close()
     assert generate_latest(registry) == b""
     PrometheusInstrument(registry)
+
+
+def test_a_name_that_is_taken_is_seen_at_once(registry: CollectorRegistry) -> None:
+    """Also one that is only shown at a scrape; the others are taken back."""
+    Gauge("aiocosid_ids_remaining", "Somebody else's", registry=registry)
+    before = generate_latest(registry)
+    with pytest.raises(InvalidArgumentError):
+        PrometheusInstrument(registry)
+    assert generate_latest(registry) == before
 
 
 def test_a_missing_library_names_the_extra() -> None:
