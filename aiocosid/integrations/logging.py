@@ -116,8 +116,8 @@ class LoggingInstrument:
 
     def _left_out(self, event: Event, now: float) -> int | None:
         """Return how many lines like this one were left out; None if it is to be left out too."""
-        kind = type(getattr(event, "error", None))
-        key = (type(event), event.namespace, event.name, kind)
+        error: object = getattr(event, "error", None)
+        key = (type(event), event.namespace, event.name, type(error))
         at, left_out = self._written.get(key, (-self._pause, 0))
         # The record's time is the wall clock's, which may be set back.
         if 0 <= now - at < self._pause:
