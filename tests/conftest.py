@@ -47,7 +47,11 @@ LONG = re.compile(
       /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
     | /test_redis_machine_lives\.py::test_replica_has_the_same\[redis_factory\]
     | /test_redis_machine\.py::(TestManyAtOnce::\w+|test_processes)\[redis_server\]
-    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/reference/cli\.md\]
+    | /test_servers\.py::TestFailover::
+    | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[(sqlite|valkey)\]
+    | /simulation/test_scenarios\.py::test_nothing_is_found_where_nothing_is\[
+    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/
+      (reference/cli|howto/operate|howto/own-distributor)\.md\]
     """,
     re.VERBOSE,
 )
