@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..events import Event
     from ._watched import Generators
 
-    Family = CounterMetricFamily | GaugeMetricFamily
+    _Family = CounterMetricFamily | GaugeMetricFamily
 
 __all__ = ("PrometheusInstrument",)
 
@@ -92,11 +92,11 @@ class _Reader:
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
 
-    def describe(self) -> Iterator[Family]:
+    def describe(self) -> Iterator[_Family]:
         """Say which metrics there will be; the registry refuses them if it has such."""
         return map(_read_family, READ)
 
-    def collect(self) -> Iterator[Family]:
+    def collect(self) -> Iterator[_Family]:
         """Read the statistics."""
         for metric, series in self._watched.read().items():
             family = _read_family(metric)
@@ -112,6 +112,6 @@ def _family(metric: Metric) -> Counter | Histogram:
     return Histogram(name, about, labels, buckets=BUCKETS, registry=None)
 
 
-def _read_family(metric: Metric) -> Family:
+def _read_family(metric: Metric) -> _Family:
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     return kind(metric.prometheus_name, metric.description, labels=metric.labels)
