@@ -78,16 +78,18 @@ class _Watch:
         """Read each generator; one that fails is logged, and left out."""
         for name in tuple(self._generators):
             try:
-                statistics = _innermost(self._generators[name].statistics())
+                outer = self._generators[name].statistics()
             except KeyError:
                 continue  # it is gone since
             except Exception:
                 _logger.exception("%r: no statistics", name)
                 continue
-            for value in readings(statistics):
-                if value.metric is IDS_HANDED_OUT:
-                    yield value._replace(value=self._steady(name, statistics, value.value))
-                else:
+            # What a group says is of the latest call's alone, and no count from call to call.
+            inner, is_grouped = _innermost(outer), hasattr(outer, "group")
+            for value in readings(inner, (outer.namespace, outer.name)):
+                if value.metric is IDS_HANDED_OUT and not is_grouped:
+                    yield value._replace(value=self._steady(name, inner, value.value))
+                elif value.metric.kind != "counter" or not is_grouped:
                     yield value
 
     def _steady(self, name: str, statistics: Statistics, count: float) -> float:
@@ -115,9 +117,8 @@ def _innermost(statistics: Statistics) -> Statistics:
     return statistics
 
 
-def readings(statistics: Statistics) -> Iterator[Value]:
+def readings(statistics: Statistics, where: Where) -> Iterator[Value]:
     """Say what the statistics of one generator read; what is unknown or endless is left out."""
-    where = (statistics.namespace, statistics.name)
     if isinstance(statistics, SegmentStatistics):
         yield from _of_segments(statistics, where)
     elif isinstance(statistics, SnowflakeStatistics):

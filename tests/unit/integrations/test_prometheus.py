@@ -197,6 +197,28 @@ async def test_a_generator_that_cannot_say_spoils_nothing(
     assert {record.getMessage() for record in caplog.records} == {"'name 1': no statistics"}
 
 
+@pytest.mark.asyncio
+async def test_groups_are_one_series(registry: CollectorRegistry) -> None:
+    """Under the generator's own name; the counts of one group after another are no count."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class GroupedStatistics(Statistics):
+        group: str
+        actual: Statistics
+
+    metrics = PrometheusInstrument(registry)
+    inner = replace(await chain_statistics(), name="order@20260116", remaining=6)
+    outer = GroupedStatistics(
+        kind="Grouped", namespace="shop", name="order", group="20260116", actual=inner
+    )
+    with metrics.watch(of(Picture(outer))):
+        text = generate_latest(registry).decode()
+        assert registry.get_sample_value("aiocosid_ids_remaining", ORDER) == 6
+    assert "20260116" not in text
+    assert "aiocosid_ids_handed_out_total{" not in text
+    assert "aiocosid_waits_total{" not in text
+
+
 def test_one_registry_takes_them_once(registry: CollectorRegistry) -> None:
     """A second one leaves nothing behind, and closing makes room for it."""
     with closing(PrometheusInstrument(registry)) as first:
