@@ -6,6 +6,7 @@ a single id.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -16,6 +17,7 @@ __all__ = (
     "FetchFailed",
     "IdsDiscarded",
     "Instrument",
+    "Instruments",
     "MachineIdDistributed",
     "MachineIdGuardFailed",
     "MachineIdGuarded",
@@ -24,6 +26,8 @@ __all__ = (
     "Starved",
     "WaitTimedOut",
 )
+
+_logger = logging.getLogger("aiocosid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,3 +191,25 @@ class Instrument(Protocol):
 
     def on_event(self, event: Event, /) -> None:
         """Take note of one event."""
+
+
+class Instruments:
+    """Several instruments as one; what one of them raises is logged, and the others are told."""
+
+    __slots__ = ("_instruments",)
+
+    def __init__(self, *instruments: Instrument) -> None:
+        """Join instruments.
+
+        Args:
+            *instruments: they are told of an event in this order.
+        """
+        self._instruments = instruments
+
+    def on_event(self, event: Event, /) -> None:
+        """Tell each of them."""
+        for instrument in self._instruments:
+            try:
+                instrument.on_event(event)
+            except Exception:
+                _logger.exception("%r failed", instrument)

@@ -10,6 +10,7 @@ import asyncio
 import importlib.util
 import os
 import random
+import re
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -39,6 +40,22 @@ REQUIRED = os.environ.get("AIOCOSID_REQUIRE_SERVICES") == "1"
 SEED = os.environ.get("AIOCOSID_TEST_SEED", "0")
 HAS_UVLOOP = importlib.util.find_spec("uvloop") is not None
 
+# What nearly repeats another test, or takes long for what it tells: left to ``make stress``.
+# tests/contracts/conftest.py has another such rule.
+LONG = re.compile(
+    r"""
+      /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
+    | /test_redis_machine_lives\.py::test_replica_has_the_same\[redis_factory\]
+    | /test_redis_machine\.py::(TestManyAtOnce::\w+|test_processes)\[redis_server\]
+    | /test_servers\.py::TestFailover::
+    | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[(sqlite|valkey)\]
+    | /simulation/test_scenarios\.py::test_nothing_is_found_where_nothing_is\[
+    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/
+      (reference/cli|howto/operate|howto/own-distributor)\.md\]
+    """,
+    re.VERBOSE,
+)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker of this file."""
@@ -50,6 +67,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header() -> str:
     """Tell what jitter is drawn from."""
     return f"AIOCOSID_TEST_SEED={SEED}"
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to ``make stress`` what is long."""
+    for item in items:
+        if LONG.search(item.nodeid):
+            item.add_marker(pytest.mark.stress)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,4 +1,4 @@
-"""One module a framework or library; each is imported by name and needs what it is named after."""
+"""Frameworks: one module each, imported by name."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ WRONG = "wr0ng-s3cr3t"
 
 
 @pytest.fixture(params=["sqlite", "valkey", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store(aiocosid: Command, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a store, ready for use."""
     match request.param:
         case "sqlite":
@@ -33,9 +33,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
             url = request.getfixturevalue("valkey").url
         case _:
             url = request.getfixturevalue("postgres_database")
-    # The one command that runs as a process for each store.
-    done = run("init", "--store", url)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{url} is ready\n", "")
+    assert aiocosid("init", "--store", url) == Ended(0, f"{url} is ready\n", "")
     return url
 
 
@@ -83,7 +81,9 @@ class TestCommands:
     ) -> None:
         """It leaves counters alone."""
         assert take("order") == [1]
-        assert aiocosid("init", "--store", store).code == 0
+        # The one command that runs as a process for each store.
+        done = run("init", "--store", store)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{store} is ready\n", "")
         assert take("order") == [2]
 
     def test_init_then_inspect(

@@ -1,0 +1,136 @@
+"""Events as log lines."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import fields
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import InvalidArgumentError
+from ..events import (
+    ClockBackwards,
+    DistanceChanged,
+    Event,
+    FetchFailed,
+    IdsDiscarded,
+    MachineIdDistributed,
+    MachineIdGuarded,
+    MachineIdGuardFailed,
+    MachineIdLost,
+    SegmentFetched,
+    Starved,
+    WaitTimedOut,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("LEVELS", "LoggingInstrument")
+
+LEVELS: Final[Mapping[type[Event], int]] = {
+    SegmentFetched: logging.DEBUG,
+    # The logger `aiocosid` has a warning of the first failure already.
+    FetchFailed: logging.INFO,
+    Starved: logging.INFO,
+    DistanceChanged: logging.DEBUG,
+    WaitTimedOut: logging.WARNING,
+    IdsDiscarded: logging.DEBUG,
+    ClockBackwards: logging.WARNING,
+    MachineIdDistributed: logging.DEBUG,
+    MachineIdGuarded: logging.DEBUG,
+    MachineIdGuardFailed: logging.INFO,  # as FetchFailed
+    MachineIdLost: logging.ERROR,
+}
+"""The level of each event's line."""
+
+
+class LoggingInstrument:
+    """An `aiocosid.Instrument` that writes a line for each event.
+
+    ``shop.order: fetch failed error='redis: ...' attempt=2 took=0.004``.  A record has an attribute
+    ``aiocosid``, a dict of the event's name and its facts, for handlers that write JSON.
+
+    Above the level DEBUG a line that is like an earlier one (event, namespace, name, kind of error)
+    is left out for some seconds; the next one says how many were.
+    """
+
+    __slots__ = ("_levels", "_logger", "_pause", "_written")
+
+    def __init__(
+        self,
+        logger: logging.Logger | None = None,
+        *,
+        levels: Mapping[type[Event], int] | None = None,
+        pause: float = 10.0,
+    ) -> None:
+        """Choose what is written.
+
+        Args:
+            logger: where to; the logger ``aiocosid.events`` by default.
+            levels: of events that are to have another level than in `LEVELS`.
+            pause: seconds between two lines that are alike; 0 writes them all.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        if not isfinite(pause) or pause < 0:
+            raise InvalidArgumentError("pause", pause, expected="a finite time of at least 0")
+        self._logger: Final = logger or logging.getLogger("aiocosid.events")
+        self._levels: Final = {**LEVELS, **(levels or {})}
+        self._pause: Final = pause
+        # When a line like it was written, and how many were left out since.
+        self._written: Final[dict[tuple[object, ...], tuple[float, int]]] = {}
+
+    def on_event(self, event: Event, /) -> None:
+        """Write the line of an event, or leave it out."""
+        level = self._levels.get(type(event), logging.DEBUG)
+        if not self._logger.isEnabledFor(level):
+            return
+        record = self._record(level, event)
+        if level > logging.DEBUG:
+            left_out = self._left_out(event, record.created)
+            if left_out is None:
+                return
+            if left_out:
+                record.msg += f" ({left_out} more like it were left out)"
+                record.__dict__["aiocosid"]["left_out"] = left_out
+        self._logger.handle(record)
+
+    def _record(self, level: int, event: Event) -> logging.LogRecord:
+        facts = {each.name: _plain(getattr(event, each.name)) for each in fields(event)}
+        words = _words(type(event).__name__)
+        told = "".join(f" {k}={v!r}" for k, v in facts.items() if k not in {"namespace", "name"})
+        return self._logger.makeRecord(
+            self._logger.name,
+            level,
+            __file__,
+            0,
+            f"{event.namespace}.{event.name}: {words}{told}",
+            (),
+            None,
+            "on_event",
+            {"aiocosid": {"event": type(event).__name__, **facts}},
+        )
+
+    def _left_out(self, event: Event, now: float) -> int | None:
+        """Return how many lines like this one were left out; None if it is to be left out too."""
+        error: object = getattr(event, "error", None)
+        key = (type(event), event.namespace, event.name, type(error))
+        at, left_out = self._written.get(key, (-self._pause, 0))
+        # The record's time is the wall clock's, which may be set back.
+        if 0 <= now - at < self._pause:
+            self._written[key] = (at, left_out + 1)
+            return None
+        self._written[key] = (now, 0)
+        return left_out
+
+
+def _words(name: str) -> str:
+    """Return ``SegmentFetched`` as ``segment fetched``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+
+
+def _plain(fact: Any) -> Any:  # noqa: ANN401 - whatever an event tells
+    return f"{type(fact).__name__}: {fact}" if isinstance(fact, Exception) else fact

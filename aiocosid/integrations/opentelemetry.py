@@ -1,0 +1,92 @@
+"""Metrics for OpenTelemetry.  Requires the ``opentelemetry`` extra."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ..errors import MissingExtraError
+from ._metrics import BUCKETS, MEASURED, READ, Metric, Where, measurements
+from ._watched import Watched
+
+try:
+    from opentelemetry.metrics import Counter, Histogram, Meter, Observation, get_meter
+except ModuleNotFoundError as _exc:
+    raise MissingExtraError("opentelemetry", extra="opentelemetry") from _exc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from opentelemetry.metrics import CallbackOptions, MeterProvider
+
+    from ..events import Event
+    from ._watched import Generators
+
+__all__ = ("OpenTelemetryInstrument",)
+
+
+class OpenTelemetryInstrument:
+    """An `aiocosid.Instrument` that measures events, and reads statistics at each collection.
+
+    One serves any number of providers, event loops and threads; docs/reference/metrics.md lists its
+    metrics.  A meter keeps what was made on it: make one instrument and keep it.  The SDK's locks
+    are not re-entrant: a signal handler or finalizer must not take ids itself while there is one.
+    """
+
+    __slots__ = ("_instruments", "_watched")
+
+    def __init__(self, meter_provider: MeterProvider | None = None) -> None:
+        """Create the metrics on a meter named ``aiocosid``.
+
+        Args:
+            meter_provider: whose; the global one by default.
+        """
+        meter = get_meter("aiocosid", meter_provider=meter_provider)
+        self._watched: Final = Watched()
+        self._instruments: Final = {metric: _instrument(meter, metric) for metric in MEASURED}
+        for metric in READ:
+            _observe(meter, metric, self._watched)
+
+    def on_event(self, event: Event, /) -> None:
+        """Measure an event."""
+        for metric, value, where in measurements(event):
+            instrument, attributes = self._instruments[metric], _attributes(metric, where)
+            if isinstance(instrument, Counter):
+                instrument.add(value, attributes)
+            else:
+                instrument.record(value, attributes)
+
+    def watch(self, generators: Generators) -> AbstractContextManager[None]:
+        """Read the statistics of generators at each collection, for the length of a ``with`` block.
+
+        Args:
+            generators: a provider, whose generators may come and go; or a mapping of generators.
+        """
+        return self._watched.watch(generators)
+
+
+def _attributes(metric: Metric, where: Where) -> dict[str, str]:
+    return dict(zip(metric.attributes, where, strict=True))
+
+
+def _instrument(meter: Meter, metric: Metric) -> Counter | Histogram:
+    named = {"name": metric.name, "unit": metric.unit, "description": metric.description}
+    if metric.kind == "counter":
+        return meter.create_counter(**named)
+    return meter.create_histogram(**named, explicit_bucket_boundaries_advisory=BUCKETS)
+
+
+def _observe(meter: Meter, metric: Metric, watched: Watched) -> None:
+    callbacks = [partial(_observations, metric, watched)]
+    create = (
+        meter.create_observable_counter
+        if metric.kind == "counter"
+        else meter.create_observable_gauge
+    )
+    create(metric.name, callbacks, metric.unit, metric.description)
+
+
+def _observations(metric: Metric, watched: Watched, _: CallbackOptions) -> Iterator[Observation]:
+    for where, value in watched.read().get(metric, {}).items():
+        yield Observation(value, _attributes(metric, where))

@@ -1,0 +1,250 @@
+"""Metrics in a registry of prometheus_client; their page, their dashboard and their alerts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+import aiocosid
+from aiocosid.abc import Statistics
+from aiocosid.errors import InvalidArgumentError
+from aiocosid.integrations.prometheus import PrometheusInstrument
+from aiocosid.segment import SegmentStatistics
+from aiocosid.snowflake import SnowflakeStatistics
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.testing import ManualClock
+
+from ._told import EVENTS, Picture, starved
+
+ORDER = {"aiocosid_namespace": "shop", "aiocosid_name": "order"}
+SHOP = {"aiocosid_namespace": "shop"}
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+def test_what_events_add(registry: CollectorRegistry) -> None:
+    metrics = PrometheusInstrument(registry)
+    for event in (*EVENTS, *EVENTS):
+        metrics.on_event(event)
+    failed = {"error_type": "StoreUnavailableError"}
+    for name, labels, value in [
+        ("fetch_duration_seconds_count", ORDER, 2),
+        ("fetch_duration_seconds_sum", ORDER, 0.008),
+        ("fetch_duration_seconds_bucket", {**ORDER, "le": "0.0025"}, 0),
+        ("fetch_duration_seconds_bucket", {**ORDER, "le": "0.005"}, 2),
+        ("fetch_failures_total", {**ORDER, **failed}, 2),
+        ("ids_fetched_total", ORDER, 4000),
+        ("ids_discarded_total", {**ORDER, "aiocosid_reason": "cancelled"}, 14),
+        ("starvations_total", ORDER, 2),
+        ("wait_timeouts_total", ORDER, 2),
+        ("clock_backwards_seconds_sum", ORDER, 0.06),
+        ("machine_guard_duration_seconds_sum", SHOP, 0.004),
+        ("machine_guard_failures_total", {**SHOP, **failed}, 2),
+        ("machine_distributions_total", SHOP, 2),
+        ("machine_losses_total", SHOP, 2),
+    ]:
+        assert registry.get_sample_value(f"aiocosid_{name}", labels) == value, name
+    assert b"10.0.0.1" not in generate_latest(registry)  # another one in each process
+
+
+def test_counters_for_alerts_begin_at_zero(registry: CollectorRegistry) -> None:
+    """A server sees no increase in a series that begins at 1."""
+    metrics = PrometheusInstrument(registry)
+    for event in EVENTS:
+        if type(event).__name__ in {"SegmentFetched", "MachineIdDistributed"}:
+            metrics.on_event(event)
+    assert registry.get_sample_value("aiocosid_starvations_total", ORDER) == 0
+    assert registry.get_sample_value("aiocosid_wait_timeouts_total", ORDER) == 0
+    assert registry.get_sample_value("aiocosid_machine_losses_total", SHOP) == 0
+
+
+@pytest.mark.asyncio
+async def test_what_a_chain_and_a_snowflake_say(registry: CollectorRegistry) -> None:
+    """Statistics are there while their provider is watched, and gone afterwards."""
+    clock = ManualClock(wall_ms=1_770_000_000_000)
+    metrics = PrometheusInstrument(registry)
+
+    def read(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"aiocosid_{name}", {**SHOP, **labels})
+
+    async with aiocosid.connect(MemoryStore(), namespace="shop", clock=clock) as ids:
+        with metrics.watch(ids):
+            orders = await ids.segment_chain("order", step=10)
+            events = await ids.snowflake("event")
+            await orders.next_ids(15)
+            await events.next_ids(3)
+            seen = orders.statistics()
+            assert read("ids_handed_out_total", aiocosid_name="order") == 15
+            assert read("ids_remaining", aiocosid_name="order") == seen.remaining
+            assert read("prefetch_distance", aiocosid_name="order") == seen.prefetch_distance
+            assert read("callers_waiting", aiocosid_name="order") == 0
+            waited = {"aiocosid_name": "order", "aiocosid_cause": "segment"}
+            assert read("waits_total", **waited) == seen.waits
+            assert read("ids_time_left_seconds", aiocosid_name="order") is None  # nobody takes any
+            assert read("ids_handed_out_total", aiocosid_name="event") == 3
+            assert read("machine_id", aiocosid_name="event") == 0
+            left = read("machine_lease_left_seconds", aiocosid_name="event")
+            assert left is not None
+            assert left > 60
+            mark = read("machine_mark_timestamp_seconds", aiocosid_name="event")
+            assert mark is not None
+            assert 1_770_000_000 + 30 <= mark <= 1_770_000_000 + 90
+            for cause in ("tick", "clock", "lease"):
+                labels = {"aiocosid_name": "event", "aiocosid_cause": cause}
+                assert read("waits_total", **labels) == 0
+        assert read("ids_remaining", aiocosid_name="order") is None
+
+
+@pytest.mark.asyncio
+async def test_a_chain_that_starves(registry: CollectorRegistry) -> None:
+    metrics = PrometheusInstrument(registry)
+    async with starved(metrics) as chain:
+        with metrics.watch({"mine": chain}):
+            assert registry.get_sample_value("aiocosid_starvations_total", ORDER) == 1
+            assert registry.get_sample_value("aiocosid_prefetch_distance", ORDER) == 4
+            assert registry.get_sample_value("aiocosid_fetch_duration_seconds_sum", ORDER) == 1.0
+            waits = {**ORDER, "aiocosid_cause": "segment"}
+            assert registry.get_sample_value("aiocosid_waits_total", waits) == 1
+
+
+async def chain_statistics() -> SegmentStatistics:
+    async with aiocosid.connect(MemoryStore(), namespace="shop") as ids:
+        return (await ids.segment_chain("order", step=10)).statistics()
+
+
+async def snowflake_statistics() -> SnowflakeStatistics:
+    async with aiocosid.connect(MemoryStore(), namespace="shop") as ids:
+        return (await ids.snowflake("order")).statistics()
+
+
+def of(*pictures: Any) -> dict[str, Any]:
+    return {f"name {at}": picture for at, picture in enumerate(pictures)}
+
+
+@pytest.mark.asyncio
+async def test_two_generators_of_one_name_are_one_series(registry: CollectorRegistry) -> None:
+    """Two series with the same labels would spoil the scrape."""
+    metrics = PrometheusInstrument(registry)
+    one = replace(await chain_statistics(), ids_handed_out=3, remaining=5, seconds_left=2.0)
+    two = replace(one, ids_handed_out=4, seconds_left=1.0, prefetch_distance=8)
+    held = await snowflake_statistics()
+    own = replace(held, machine=replace(held.machine, seconds_left=float("inf"), mark_ms=-1))
+    with metrics.watch(of(Picture(one))), metrics.watch(of(Picture(two))):
+        text = generate_latest(registry).decode()
+        assert text.count("\naiocosid_ids_remaining{") == 1
+        for name, value in (
+            ("ids_handed_out_total", 7),
+            ("ids_remaining", 10),
+            ("ids_time_left_seconds", 1),
+            ("prefetch_distance", 8),
+        ):
+            assert registry.get_sample_value(f"aiocosid_{name}", ORDER) == value
+    with metrics.watch(of(Picture(replace(own, machine_id=None)))):
+        text = generate_latest(registry).decode()
+        assert "aiocosid_callers_waiting{" in text
+        for name in ("machine_lease_left_seconds", "machine_mark_timestamp_seconds", "machine_id"):
+            assert f"aiocosid_{name}{{" not in text
+
+
+@pytest.mark.asyncio
+async def test_a_count_steps_back_only_when_it_begins_anew(registry: CollectorRegistry) -> None:
+    """A thread may read in the middle of a step; the server would take a dip for a start at 0."""
+    metrics = PrometheusInstrument(registry)
+    chain = replace(await chain_statistics(), fetches=4, ids_handed_out=900)
+    flake = replace(await snowflake_statistics(), ids_handed_out=900)
+    anew = replace(flake.machine, term=flake.machine.term + 1)
+    for first, dip, opened_anew in (
+        (chain, replace(chain, ids_handed_out=890), replace(chain, fetches=1, ids_handed_out=2)),
+        (
+            flake,
+            replace(flake, ids_handed_out=890),
+            replace(flake, machine=anew, ids_handed_out=2),
+        ),
+    ):
+        picture, seen = Picture(first), []
+        with metrics.watch(of(picture)):
+            for shown in (first, dip, opened_anew):
+                picture.shown = shown
+                seen.append(registry.get_sample_value("aiocosid_ids_handed_out_total", ORDER))
+        assert seen == [900, 900, 2]
+
+
+@pytest.mark.asyncio
+async def test_a_generator_that_cannot_say_spoils_nothing(
+    registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that is gone, one that fails, and one beneath a conversion."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class TextStatistics(Statistics):
+        actual: Statistics
+
+    metrics = PrometheusInstrument(registry)
+    inner = replace(await chain_statistics(), remaining=6)
+    outer = Picture(TextStatistics(kind="Text", namespace="shop", name="order", actual=inner))
+    gone, broken = Picture(KeyError("gone")), Picture(ZeroDivisionError())
+    with metrics.watch(of(gone, broken, outer)):
+        assert registry.get_sample_value("aiocosid_ids_remaining", ORDER) == 6
+    assert {record.getMessage() for record in caplog.records} == {"'name 1': no statistics"}
+
+
+@pytest.mark.asyncio
+async def test_groups_are_one_series(registry: CollectorRegistry) -> None:
+    """Under the generator's own name; the counts of one group after another are no count."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class GroupedStatistics(Statistics):
+        group: str
+        actual: Statistics
+
+    metrics = PrometheusInstrument(registry)
+    inner = replace(await chain_statistics(), name="order@20260116", remaining=6)
+    outer = GroupedStatistics(
+        kind="Grouped", namespace="shop", name="order", group="20260116", actual=inner
+    )
+    with metrics.watch(of(Picture(outer))):
+        text = generate_latest(registry).decode()
+        assert registry.get_sample_value("aiocosid_ids_remaining", ORDER) == 6
+    assert "20260116" not in text
+    assert "aiocosid_ids_handed_out_total{" not in text
+    assert "aiocosid_waits_total{" not in text
+
+
+def test_one_registry_takes_them_once(registry: CollectorRegistry) -> None:
+    """A second one leaves nothing behind, and closing makes room for it."""
+    with closing(PrometheusInstrument(registry)) as first:
+        before = generate_latest(registry)
+        with pytest.raises(InvalidArgumentError, match="share its PrometheusInstrument"):
+            PrometheusInstrument(registry)
+        assert generate_latest(registry) == before
+        first.close()
+    assert generate_latest(registry) == b""
+    PrometheusInstrument(registry)
+
+
+def test_a_name_that_is_taken_is_seen_at_once(registry: CollectorRegistry) -> None:
+    """Also one that is only shown at a scrape; the others are taken back."""
+    Gauge("aiocosid_ids_remaining", "Somebody else's", registry=registry)
+    before = generate_latest(registry)
+    with pytest.raises(InvalidArgumentError):
+        PrometheusInstrument(registry)
+    assert generate_latest(registry) == before
+
+
+def test_a_missing_library_names_the_extra() -> None:
+    for library, module in (("prometheus_client", "prometheus"), ("opentelemetry",) * 2):
+        code = f"import sys; sys.modules[{library!r}] = None; import aiocosid.integrations.{module}"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
+        )
+        assert f"MissingExtraError: {library} is not installed" in done.stderr
+        assert f"pip install 'aiocosid[{module}]'" in done.stderr
