@@ -123,15 +123,15 @@ class GroupedSegmentId(OpenGroups, IdGenerator):
         if begin <= self._read_ns() < until:
             for new_id in group.generator._piece:
                 return GroupedId(new_id, group.key)
-        self._check_usable()
-        group = self._group()
-        return GroupedId(group.generator.next_id_nowait(), group.key)
+        group = self._enter()
+        try:
+            return GroupedId(group.generator.next_id_nowait(), group.key)
+        finally:
+            self._leave(group)
 
     async def next_ids(self, n: int) -> list[GroupedId]:  # type: ignore[override]  # the caller's own list  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return exactly ``n`` ids of one group; see `aiocosid.abc.IdGenerator.next_ids`."""
-        self._check_usable()
-        process, group = _fork.generation, self._group()
-        group.callers += 1
+        process, group = _fork.generation, self._enter()
         try:
             ids = await _labelled(await group.generator.next_ids(n), group)
         finally:
@@ -140,9 +140,7 @@ class GroupedSegmentId(OpenGroups, IdGenerator):
         return ids
 
     async def _next_id_slow(self) -> GroupedId:
-        self._check_usable()
-        group = self._group()
-        group.callers += 1
+        group = self._enter()
         try:
             new_id = await group.generator.next_id()
         finally:

@@ -95,11 +95,21 @@ class OpenGroups(Component):
 
     # Groups.
 
-    def _group(self) -> Group:
-        """Return the group of the call that is being made; opens it if it is not open.
+    def _enter(self) -> Group:
+        """Return the group of the call that is being made, with one caller more.
 
-        No await: all calls of one moment line up in the same group, in their order.
+        It is opened if it is not open.  No await: all calls of one moment line up in the same
+        group, in their order.
         """
+        self._check_usable()
+        while True:
+            group = self._group()
+            group.callers += 1
+            if self._groups.get(group.key) is group:
+                return group
+            group.callers -= 1  # a signal handler has had it given up a moment ago
+
+    def _group(self) -> Group:
         begin, until, period = self._present()
         key = self.group_by.key_in(period)
         group = self._groups.get(key)
@@ -232,8 +242,7 @@ class OpenGroups(Component):
         if isinstance(self._store, Store):
             await self._store.aopen()
         if self.group_by.is_by_date_alone:  # else there may be no key before somebody calls
-            group = self._group()
-            group.callers += 1
+            group = self._enter()
             try:
                 await group.generator._first_ids()
             finally:
