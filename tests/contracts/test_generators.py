@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 
+from aiocosid._text_generator import StringIdGenerator
 from aiocosid.abc import IdSegmentDistributor, Store
+from aiocosid.converter import PrefixIdConverter, ToStringIdConverter
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
-from aiocosid.snowflake import COSID_MS, COSID_S, SnowflakeId, SnowflakeLayout
+from aiocosid.snowflake import COSID_MS, COSID_S, CosIdGenerator, SnowflakeId, SnowflakeLayout
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     IdGeneratorContract,
     MakeGenerator,
     ManualClock,
+    TextIdGeneratorContract,
     WrappedDistributor,
 )
 
@@ -92,6 +95,8 @@ class TestMemoryGenerators(MemoryGenerators):
     pass
 
 
+CONVERTER = PrefixIdConverter("no-", ToStringIdConverter())
+
 LAYOUTS = {
     "cosid-ms": COSID_MS,
     "cosid-s": COSID_S,
@@ -149,7 +154,7 @@ class Grouped(IdGeneratorContract):
         )
 
 
-@pytest.mark.asyncio
+@pytest.mark.asyncio(loop_factories=["asyncio"])
 class TestGrouped(Grouped):
     ids_per_worker = 500
 
@@ -160,6 +165,43 @@ class TestGrouped(Grouped):
     @pytest.fixture
     def make_generator(self, store: Store, namespace: str) -> MakeGenerator:
         return self.maker(store, GroupBy.day(zone="UTC"), namespace)
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestStrings(TextIdGeneratorContract):
+    """Ids of a chain, in decimal: such texts do not sort, but are read back."""
+
+    step = 7
+    ids_per_worker = 1000
+
+    def number(self, text: str) -> int:
+        return CONVERTER.as_int(text)
+
+    @pytest.fixture
+    def make_generator(self, namespace: str) -> MakeGenerator:
+        store = MemoryStore()
+        described: dict[str, Any] = {"namespace": namespace, "name": "order", "step": self.step}
+        return self.numbered(
+            lambda: StringIdGenerator(
+                SegmentChainId(store.segment_distributor(**described)), CONVERTER
+            )
+        )
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestCosIds(TextIdGeneratorContract):
+    """Texts of 15 characters, which sort."""
+
+    ids_per_worker = 500
+    # Seconds of writing; tests/unit/snowflake/test_cosid_generator.py counts turns as well.
+    test_a_greedy_consumer_lets_others_run = None  # type: ignore[assignment]
+
+    @pytest.fixture
+    def make_generator(self, namespace: str) -> MakeGenerator:
+        store = MemoryStore()
+        return self.numbered(
+            lambda: CosIdGenerator(store.machine_id_distributor(namespace=namespace), name="order")
+        )
 
 
 # The last ones: anyio's plugin marks the functions, which all classes here share.

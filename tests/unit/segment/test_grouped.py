@@ -218,7 +218,7 @@ async def test_an_idle_generator_costs_nothing(clock: ManualClock) -> None:
 
 
 async def test_the_longest_unused_group_is_dropped(clock: ManualClock) -> None:
-    """Above the bound; when it comes again it goes on above its ids.  All that is kept is bounded."""
+    """Above the bound; when it comes again it goes on above its ids.  All of it is bounded."""
     present = "a"
     store = MemoryStore()
     async with grouped(
