@@ -11,7 +11,6 @@ from .._listing import MAX_BATCH
 from .._turns import TurnLine
 from ..abc import Statistics
 from ..abc._ids import check_integer, check_text
-from ..errors import ForkedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,9 +99,8 @@ class LocalGenerator(Component):
         self._renew()
 
     def _stop(self, reason: CosIdError) -> None:
+        del reason  # who waits for a turn finds it
         self._budget = NONE
-        if not isinstance(reason, ForkedError):
-            self._turns.release()
 
     async def _drain(self) -> None:
         """Nothing is under way."""

@@ -249,7 +249,6 @@ class OpenGroups(Component):
                 self._leave(group)
 
     def _stop(self, reason: CosIdError) -> None:
-        self._window = SHUT
         for group in tuple(self._groups.values()):
             self._retire_group(group, reason)
             self._ending.add(group.generator)

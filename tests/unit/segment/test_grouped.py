@@ -61,9 +61,11 @@ class Distributors:
         self.memory = MemoryStore()
         self.wrapper = wrapper
         self.made: dict[str, Any] = {}
+        self.every: list[Any] = []
 
     def __call__(self, **about: Any) -> IdSegmentDistributor:
         made = self.made[about["name"]] = self.wrapper(self.memory.segment_distributor(**about))
+        self.every.append(made)
         return made  # type: ignore[no-any-return]  # of any wrapper
 
 
@@ -170,15 +172,16 @@ async def test_callers_of_a_new_day_line_up_in_their_order(clock: ManualClock) -
 
 async def test_a_clock_that_steps_back_over_midnight(clock: ManualClock) -> None:
     """The older group goes on above all that it has handed out; then the newer one does."""
+    ids: dict[str, list[int]] = {FRIDAY: [], SATURDAY: []}
     async with grouped(MemoryStore(), clock) as orders:
-        ids = [await orders.next_id()]
-        for wall_ms in (MIDNIGHT, MIDNIGHT - 1, MIDNIGHT + 1, MIDNIGHT - 10_000):
-            clock.set_wall_ms(wall_ms)
-            ids += [await orders.next_id(), *await orders.next_ids(3)]
-    for day in (FRIDAY, SATURDAY):
-        numbers = [int(each) for each in ids if each.group == day]
+        for wall_ms in (-10_000, 0, -1, 1, -10_000, 0):
+            clock.set_wall_ms(MIDNIGHT + wall_ms)
+            for new_id in (await orders.next_id(), *await orders.next_ids(3)):
+                assert new_id.group == (FRIDAY if wall_ms < 0 else SATURDAY)
+                ids[new_id.group].append(int(new_id))
+    for numbers in ids.values():
         assert numbers == sorted(set(numbers))
-    assert {each.group for each in ids} == {FRIDAY, SATURDAY}
+        assert len(numbers) == 12
 
 
 # Memory.
@@ -301,6 +304,36 @@ async def test_closing_fails_who_waits_and_ends_every_task(clock: ManualClock) -
             orders.next_id_nowait()
 
 
+async def test_closing_waits_for_the_call_of_a_dropped_group(clock: ManualClock) -> None:
+    """A call that was sent is not torn, although nobody wants its group any more."""
+    present = "a"
+    stores = Distributors(GatedDistributor)
+    group_by = GroupBy.key(lambda: present)
+    async with anyio.create_task_group() as group:
+        orders = grouped(stores, clock, group_by=group_by, max_groups=1)
+        await orders.__aenter__()
+        first = Call(group, orders.next_id)
+        await settle()
+        gate = stores.made["order@a"]
+        gate.let_through()
+        await settle()
+        assert first.result == 1
+        await orders.next_ids(15)
+        await settle()
+        assert gate.held == 1  # fetched ahead
+        present = "b"
+        with pytest.raises(WouldBlock):
+            orders.next_id_nowait()
+        stores.made["order@b"].open()
+        closing = Call(group, orders.aclose)
+        await settle()
+        assert (gate.held, closing.is_done) == (1, False)
+        gate.open()
+        await settle()
+        assert closing.is_done
+    assert (gate.closed > 0, tasks()) == (True, [])
+
+
 async def test_it_lives_in_anothers_root(clock: ManualClock) -> None:
     """As in a provider: all groups' tasks run in the one root, and end with it."""
     store = MemoryStore()
@@ -405,7 +438,8 @@ async def test_a_handler_at_any_line_gets_no_id_that_another_gets(clock: ManualC
 
     for wrapper in (WrappedDistributor, lambda inner: inner):
         for group_by in (DAY, GroupBy.day(zone="UTC", within=lambda: present)):
-            gen = grouped(Distributors(wrapper), clock, group_by=group_by, max_groups=2)
+            stores = Distributors(wrapper)
+            gen = grouped(stores, clock, group_by=group_by, max_groups=2)
             ids, left = [], 0
             async with gen:
                 with _interrupted.interrupted(aiocosid.segment, "line", handler):
@@ -418,3 +452,5 @@ async def test_a_handler_at_any_line_gets_no_id_that_another_gets(clock: ManualC
                         await asyncio.sleep(0)
                 assert gen.statistics().open_groups <= 3
             assert len({(each.group, int(each)) for each in ids}) == len(ids)
+            if wrapper is WrappedDistributor:  # no group was lost sight of
+                assert [each for each in stores.every if each.opened > each.closed] == []
