@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -181,3 +182,27 @@ async def test_a_handler_at_any_line_gets_no_number_that_another_gets() -> None:
         assert len(taken) > 100
         assert len(set(numbers)) == len(numbers)
         assert ids == sorted(ids)
+
+
+async def test_what_ends_between_two_lines_has_ended() -> None:
+    """As when a signal handler forks: no budget is renewed after that."""
+    for nth in range(25):
+        gen, left = CounterId(), nth
+
+        def handler(gen: CounterId = gen) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                gen._retire(ClosedError("it"))
+
+        async with gen:
+            with (
+                suppress(ClosedError),
+                _interrupted.interrupted(aiocosid.generators, "line", handler),
+            ):
+                await gen.next_ids(10_000)
+                gen.next_id_nowait()
+                await gen.next_id()
+            if left <= 0 < nth:
+                with pytest.raises(ClosedError):
+                    gen.next_id_nowait()

@@ -153,6 +153,19 @@ async def test_a_call_that_waits_over_midnight_is_of_the_day_before(clock: Manua
         await orders.aclose()
 
 
+async def test_a_batch_cancelled_while_it_is_made_is_a_gap(clock: ManualClock) -> None:
+    """A long one gives the loop turns; its ids are counted as given up then."""
+    async with grouped(MemoryStore(), clock, step=10_000, kind="segment") as orders:
+        await orders.next_id()
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await orders.next_ids(5000)
+        assert await orders.next_id() == 5002
+        actual = orders.statistics().actual
+        assert actual is not None
+        assert (actual.ids_discarded, actual.ids_handed_out) == (5000, 2)
+
+
 async def test_callers_of_a_new_day_line_up_in_their_order(clock: ManualClock) -> None:
     """All of them wait for one call to the store, and none opens the group again."""
     stores = Distributors(GatedDistributor)
