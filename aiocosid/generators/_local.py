@@ -35,8 +35,6 @@ class LocalGenerator(Component):
 
     __slots__ = ("__weakref__", "_budget", "_turns", "name", "namespace")
 
-    close_timeout = 1.0
-
     _stretch: ClassVar[int]
     """Ids between two turns of the event loop, about a millisecond."""
 
@@ -47,6 +45,11 @@ class LocalGenerator(Component):
         self.name = name
         super().__init__(clock)
         self._reset()
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take; there is nothing to wait for."""
+        return 1.0
 
     def _reset(self) -> None:
         self._budget = NONE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -77,7 +76,7 @@ class OpenGroups(Component):
         self._step = step
         self._kind = kind
         self._max_groups = max_groups
-        self._options = {**options, "clock": clock}
+        self._options: dict[str, Any] = {**options, "clock": clock}
         self._floors: OrderedDict[str, int] = OrderedDict()  # of groups that are gone
         self._timeout = self._generator(None, name).close_timeout  # raises for bad arguments
         super().__init__(clock)
@@ -166,8 +165,10 @@ class OpenGroups(Component):
 
     def _freshen(self, group: Group) -> None:
         """Make it the last one to be given up."""
-        with suppress(KeyError):  # a signal handler has had it given up
+        try:  # no suppress(), which takes longer than the rest
             self._groups.move_to_end(group.key)
+        except KeyError:  # a signal handler has had it given up
+            return
 
     def _trim(self, kept: Group) -> None:
         """Give up old groups: two at most, since one is opened at a time."""

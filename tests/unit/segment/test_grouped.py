@@ -69,11 +69,14 @@ class Distributors:
         return made  # type: ignore[no-any-return]  # of any wrapper
 
 
+def as_it_is(inner: IdSegmentDistributor) -> IdSegmentDistributor:
+    return inner
+
+
 def grouped(store: Any, clock: ManualClock, **options: Any) -> GroupedSegmentId:
     """A generator of daily numbers, in segments of ten."""
-    return GroupedSegmentId(
-        store, clock=clock, **{"name": "order", "group_by": DAY, "step": 10, **options}
-    )
+    usual: dict[str, Any] = {"name": "order", "group_by": DAY, "step": 10}
+    return GroupedSegmentId(store, clock=clock, **{**usual, **options})
 
 
 def read(*ids: GroupedId) -> list[tuple[str, int]]:
@@ -449,7 +452,7 @@ async def test_a_handler_at_any_line_gets_no_id_that_another_gets(clock: ManualC
             with suppress(WouldBlock):
                 ids.append(gen.next_id_nowait())
 
-    for wrapper in (WrappedDistributor, lambda inner: inner):
+    for wrapper in (WrappedDistributor, as_it_is):
         for group_by in (DAY, GroupBy.day(zone="UTC", within=lambda: present)):
             stores = Distributors(wrapper)
             gen = grouped(stores, clock, group_by=group_by, max_groups=2)
