@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +35,8 @@ from .. import _interrupted
 
 pytestmark = pytest.mark.asyncio
 
+VECTORS = Path(__file__).parents[2] / "vectors" / "segment.json"
+
 
 def chain(offset: int = 0, step: int = 10) -> SegmentChainId:
     store = MemoryStore()
@@ -54,6 +58,22 @@ async def test_an_int32_is_never_exceeded() -> None:
                 gen.next_id_nowait()
             with pytest.raises(IdOverflowError):
                 await gen.next_ids(2)
+
+
+async def test_an_int32_generator_counts_as_cosids() -> None:
+    """The vectors of CosId's own (tests/vectors/segment.json)."""
+    vectors = json.loads(VECTORS.read_text())["vectors"]
+    chosen = [each for each in vectors if each["op"] == "integer_id.sequence"]
+    assert chosen
+    for vector in chosen:
+        args = vector["args"]
+        async with IntegerIdGenerator(chain(args["offset"], args["step"])) as gen:
+            for due in vector["result"]:
+                if isinstance(due, int):
+                    assert await gen.next_id() == due
+                else:
+                    with pytest.raises(IdOverflowError):
+                        await gen.next_id()
 
 
 async def test_a_batch_over_the_limit_is_refused_as_a_whole() -> None:
