@@ -15,12 +15,19 @@ import pytest
 from aiocosid._text_generator import StringIdGenerator
 from aiocosid.abc import IdSegmentDistributor, Store
 from aiocosid.converter import PrefixIdConverter, ToStringIdConverter
-from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.generators import (
+    CounterId,
+    IntegerIdGenerator,
+    UncertaintyIdGenerator,
+    Uuid7Id,
+)
+from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from aiocosid.snowflake import COSID_MS, COSID_S, CosIdGenerator, SnowflakeId, SnowflakeLayout
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     IdGeneratorContract,
     MakeGenerator,
+    ManualClock,
     TextIdGeneratorContract,
     WrappedDistributor,
 )
@@ -136,6 +143,36 @@ class TestMemorySnowflakes(MemorySnowflakes):
     pass
 
 
+class Grouped(IdGeneratorContract):
+    """On a day that does not end: the ids of two days rise each for themselves."""
+
+    ids_per_worker = 1000
+
+    def maker(self, store: Store, group_by: GroupBy, namespace: str) -> MakeGenerator:
+        clock = ManualClock()
+        return lambda: GroupedSegmentId(
+            store,
+            namespace=namespace,
+            name="order",
+            group_by=group_by,
+            step=self.step,
+            clock=clock,
+        )
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestGrouped(Grouped):
+    ids_per_worker = 500
+
+    @pytest.fixture
+    def backend(self, request: pytest.FixtureRequest) -> Backend:
+        return STORES["sqlite"](request)
+
+    @pytest.fixture
+    def make_generator(self, store: Store, namespace: str) -> MakeGenerator:
+        return self.maker(store, GroupBy.day(zone="UTC"), namespace)
+
+
 @pytest.mark.asyncio(loop_factories=["asyncio"])
 class TestStrings(TextIdGeneratorContract):
     """Ids of a chain, in decimal: such texts do not sort, but are read back."""
@@ -173,6 +210,62 @@ class TestCosIds(TextIdGeneratorContract):
         )
 
 
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestIntegers(IdGeneratorContract):
+    step = 7
+    ids_per_worker = 500
+
+    @pytest.fixture
+    def make_generator(self, namespace: str) -> MakeGenerator:
+        store = MemoryStore()
+        described: dict[str, Any] = {"namespace": namespace, "name": "order", "step": self.step}
+        return lambda: IntegerIdGenerator(SegmentChainId(store.segment_distributor(**described)))
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestUncertain(IdGeneratorContract):
+    step = 7
+    ids_per_worker = 500
+
+    @pytest.fixture
+    def make_generator(self, namespace: str) -> MakeGenerator:
+        store = MemoryStore()
+        described: dict[str, Any] = {"namespace": namespace, "name": "order", "step": self.step}
+        return lambda: UncertaintyIdGenerator(
+            SegmentChainId(store.segment_distributor(**described)), 20
+        )
+
+
+class Counters(IdGeneratorContract):
+    """Each one counts for itself."""
+
+    ids_per_worker = 500
+    test_two_generators_are_disjoint = None  # type: ignore[assignment]
+    test_closing_in_any_order = None  # type: ignore[assignment]
+
+    @pytest.fixture
+    def make_generator(self) -> MakeGenerator:
+        return CounterId
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestCounters(Counters):
+    pass
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestUuids(TextIdGeneratorContract):
+    """Of version 7, which sort."""
+
+    ids_per_worker = 200
+    # Seconds of writing; the counters count turns.
+    test_a_greedy_consumer_lets_others_run = None  # type: ignore[assignment]
+
+    @pytest.fixture
+    def make_generator(self) -> MakeGenerator:
+        return self.numbered(Uuid7Id)
+
+
 # The last ones: anyio's plugin marks the functions, which all classes here share.
 
 
@@ -185,6 +278,24 @@ class TestMemoryGeneratorsOnTrio(MemoryGenerators):
 
 @pytest.mark.anyio
 class TestMemorySnowflakesOnTrio(MemorySnowflakes):
+    @pytest.fixture
+    def anyio_backend(self) -> tuple[str, dict[str, Any]]:
+        return "trio", {}
+
+
+@pytest.mark.anyio
+class TestMemoryGroupedOnTrio(Grouped):
+    @pytest.fixture
+    def anyio_backend(self) -> tuple[str, dict[str, Any]]:
+        return "trio", {}
+
+    @pytest.fixture
+    def make_generator(self, namespace: str) -> MakeGenerator:
+        return self.maker(MemoryStore(), GroupBy.key(lambda: "shop-7"), namespace)
+
+
+@pytest.mark.anyio
+class TestCountersOnTrio(Counters):
     @pytest.fixture
     def anyio_backend(self) -> tuple[str, dict[str, Any]]:
         return "trio", {}

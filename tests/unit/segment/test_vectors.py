@@ -31,7 +31,7 @@ JAVA_FOREVER = 2**63 - 1
 
 LATER = {
     "string_segment_id.sequence",  # ids as text
-    "integer_id.sequence",  # 32 bits; `max_id` is ours
+    "integer_id.sequence",  # 32 bits: tests/unit/generators
 }
 JAVAS_OWN = {
     "id_segment.to_string",  # the text of a Java object
