@@ -45,6 +45,8 @@ from .events import Instrument as Instrument
 from .provider import IdProvider as IdProvider
 from .provider import connect as connect
 from .provider import open_store as open_store
+from .segment import GroupBy as GroupBy
+from .segment import GroupedSegmentId as GroupedSegmentId
 from .segment import IdSegment as IdSegment
 from .segment import SegmentChainId as SegmentChainId
 from .segment import SegmentId as SegmentId
@@ -67,6 +69,8 @@ __all__ = (
     "CosIdError",
     "CosIdGenerator",
     "ForkedError",
+    "GroupBy",
+    "GroupedSegmentId",
     "IdOverflowError",
     "IdProvider",
     "IdSegment",

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from . import _fork
+from ._inner_life import InnerLife
 from .abc import IdConverter, IdGenerator, Statistics, TextIdGenerator
 from .errors import ForkedError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
-
-    from anyio.abc import TaskStatus
 
 __all__ = ("StringIdGenerator", "StringStatistics", "WritingGenerator")
 
 G = TypeVar("G", bound=IdGenerator)
 
 
-class WritingGenerator(TextIdGenerator, Generic[G]):
-    """Has the life of the generator inside of it; a subclass says how ids are written."""
+class WritingGenerator(InnerLife, TextIdGenerator, Generic[G]):
+    """Writes the ids of the generator inside of it; a subclass says how."""
 
     __slots__ = ("__weakref__", "_inner")
 
@@ -50,41 +47,6 @@ class WritingGenerator(TextIdGenerator, Generic[G]):
         if process != _fork.generation:
             raise ForkedError(repr(self))
         return texts
-
-    async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Open in the calling task, and stay until closed or cancelled."""
-        await self._inner.run(task_status=_Stand(task_status, self))
-
-    async def aclose(self) -> None:
-        """Close; see `aiocosid.abc.IdGenerator.aclose`."""
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        """Open; returns when it can hand out ids."""
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        await self._inner.__aexit__(exc_type, exc_value, traceback)
-
-
-class _Stand:
-    """Tells the task group about the generator instead of the one inside of it."""
-
-    def __init__(self, status: TaskStatus[Any], generator: TextIdGenerator) -> None:
-        self._status = status
-        self._generator = generator
-
-    def started(self, value: object = None) -> None:
-        """Pass it on."""
-        del value
-        self._status.started(self._generator)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

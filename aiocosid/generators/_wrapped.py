@@ -1,19 +1,13 @@
-"""What the generators around another one share: its life."""
+"""What the generators around another one share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
-import anyio
-
+from .._inner_life import InnerLife
 from ..abc import IdGenerator, Statistics
 from ..errors import IdOverflowError, InvalidArgumentError
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from anyio.abc import TaskStatus
 
 __all__ = ("WrappedGenerator", "WrappedStatistics")
 
@@ -33,7 +27,7 @@ class WrappedStatistics(Statistics):
         return {"kind": self.kind, "actual": self.actual.as_tree()}
 
 
-class WrappedGenerator(IdGenerator):
+class WrappedGenerator(InnerLife, IdGenerator):
     """Opens and closes with the generator inside of it; a subclass changes or checks its ids."""
 
     __slots__ = ("__weakref__", "_inner")
@@ -50,28 +44,6 @@ class WrappedGenerator(IdGenerator):
             kind=type(self).__name__, namespace=actual.namespace, name=actual.name, actual=actual
         )
 
-    async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Open in the calling task, and stay until closed or cancelled."""
-        await self._inner.run(task_status=_Stand(task_status, self))
-
-    async def aclose(self) -> None:
-        """Close; see `aiocosid.abc.IdGenerator.aclose`."""
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        """Open; returns when it can hand out ids."""
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        await self._inner.__aexit__(exc_type, exc_value, traceback)
-
     def __repr__(self) -> str:
         """Say what is inside."""
         return f"<{type(self).__name__} on {self._inner!r}>"
@@ -79,16 +51,3 @@ class WrappedGenerator(IdGenerator):
     def _overflow(self, limit: int) -> IdOverflowError:
         actual = self._inner.statistics()
         return IdOverflowError(f"{actual.namespace}.{actual.name}", limit=limit)
-
-
-class _Stand:
-    """Tells the task group about the generator instead of the one inside of it."""
-
-    def __init__(self, status: TaskStatus[Any], generator: IdGenerator) -> None:
-        self._status = status
-        self._generator = generator
-
-    def started(self, value: object = None) -> None:
-        """Pass it on."""
-        del value
-        self._status.started(self._generator)

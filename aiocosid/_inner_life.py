@@ -1,0 +1,57 @@
+"""The life of a generator around another one: that of the one inside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from anyio.abc import TaskStatus
+
+__all__ = ("InnerLife",)
+
+
+class InnerLife:
+    """Opens and closes with the generator inside of it."""
+
+    __slots__ = ()
+
+    _inner: Any  # a generator; a subclass says of which kind
+
+    async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Open in the calling task, and stay until closed or cancelled."""
+        await self._inner.run(task_status=_Stand(task_status, self))
+
+    async def aclose(self) -> None:
+        """Close; see `aiocosid.abc.IdGenerator.aclose`."""
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        """Open; returns when it can hand out ids."""
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self._inner.__aexit__(exc_type, exc_value, traceback)
+
+
+class _Stand:
+    """Tells the task group about the generator instead of the one inside of it."""
+
+    def __init__(self, status: TaskStatus[Any], generator: InnerLife) -> None:
+        self._status = status
+        self._generator = generator
+
+    def started(self, value: object = None) -> None:
+        """Pass it on."""
+        del value
+        self._status.started(self._generator)
