@@ -35,7 +35,7 @@ class WrappedGenerator(InnerLife, IdGenerator):
     def __init__(self, generator: IdGenerator) -> None:
         if not isinstance(generator, IdGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             raise InvalidArgumentError("generator", generator, expected="an IdGenerator")
-        self._inner = generator
+        self._inner: IdGenerator = generator
 
     def statistics(self) -> WrappedStatistics:
         """Return a frozen picture of both; cheap, and never waits."""
