@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -122,7 +123,8 @@ class CosIdGenerator(TextIdGenerator):
 
     def statistics(self) -> SnowflakeStatistics:
         """Return a frozen picture of the generator; cheap, and never waits."""
-        return self._inner.statistics()
+        kind, converter = type(self).__name__, self.text.as_tree()
+        return replace(self._inner.statistics(), kind=kind, converter=converter)
 
     async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
         """Open in the calling task, and stay until closed or cancelled."""
