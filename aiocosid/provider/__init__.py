@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ._id_provider import IdProvider as IdProvider
 from ._id_provider import connect as connect
-from ._options import SegmentChainOptions as SegmentChainOptions
-from ._options import SegmentIdOptions as SegmentIdOptions
-from ._options import SnowflakeOptions as SnowflakeOptions
+from .._provider_options import SegmentChainOptions as SegmentChainOptions
+from .._provider_options import SegmentIdOptions as SegmentIdOptions
+from .._provider_options import SnowflakeOptions as SnowflakeOptions
 from ._stores import open_store as open_store
 
 __all__ = (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..machine import MachineIdLease
     from ..segment._generator import SegmentGenerator
     from ..snowflake import CosIdGenerator, CosIdText, SnowflakeId, SnowflakeLayout
-    from ._options import SegmentChainOptions, SegmentIdOptions, SnowflakeOptions
+    from .._provider_options import SegmentChainOptions, SegmentIdOptions, SnowflakeOptions
 
 __all__ = ("IdProvider", "connect")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from ..events import Instrument
+    from .events import Instrument
 
 __all__ = ("SegmentChainOptions", "SegmentIdOptions", "SnowflakeOptions")
 
