@@ -9,6 +9,7 @@ from ._ids import DEFAULT_NAMESPACE as DEFAULT_NAMESPACE
 from ._ids import DEFAULT_STEP as DEFAULT_STEP
 from ._ids import MAX_ID as MAX_ID
 from ._ids import Clock as Clock
+from ._ids import GroupedId as GroupedId
 from ._ids import IdGenerator as IdGenerator
 from ._ids import IdSegmentDistributor as IdSegmentDistributor
 from ._ids import Statistics as Statistics
@@ -36,6 +37,7 @@ __all__ = (
     "AnyGenerator",
     "Clock",
     "Counter",
+    "GroupedId",
     "IdConverter",
     "IdGenerator",
     "IdSegmentDistributor",

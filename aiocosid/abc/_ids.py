@@ -22,6 +22,7 @@ __all__ = (
     "DEFAULT_STEP",
     "MAX_ID",
     "Clock",
+    "GroupedId",
     "IdGenerator",
     "IdSegmentDistributor",
     "Statistics",
@@ -116,6 +117,28 @@ def _plain(value: object) -> object:
     if isinstance(value, float) and not isfinite(value):
         return None
     return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+class GroupedId(int):
+    """An id that knows its group, so that a number and its prefix cannot come from two periods.
+
+    Otherwise an `int` as any other: equal to, sorted with and written as its number.
+
+    Attributes:
+        group: the group that the number was counted in, such as ``20260116``.
+    """
+
+    group: str
+
+    def __new__(cls, value: int, group: str) -> Self:
+        """Make an id of a number and its group."""
+        self = super().__new__(cls, value)
+        self.group = group
+        return self
+
+    def __getnewargs__(self) -> tuple[int, str]:  # type: ignore[override]  # for pickle and copy
+        """Return what `__new__` takes."""
+        return int(self), self.group
 
 
 class IdGenerator(ABC):

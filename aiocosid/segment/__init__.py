@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from ._group import GroupedStatistics as GroupedStatistics
+from ._group import MakeDistributor as MakeDistributor
+from ._grouped import GroupedSegmentId as GroupedSegmentId
+from ._groups import GroupBy as GroupBy
 from ._pace import MAX_DISTANCE as MAX_DISTANCE
 from ._pace import MAX_IDS_AHEAD as MAX_IDS_AHEAD
 from ._segment import FOREVER as FOREVER
@@ -14,7 +18,11 @@ __all__ = (
     "FOREVER",
     "MAX_DISTANCE",
     "MAX_IDS_AHEAD",
+    "GroupBy",
+    "GroupedSegmentId",
+    "GroupedStatistics",
     "IdSegment",
+    "MakeDistributor",
     "SegmentChainId",
     "SegmentId",
     "SegmentStatistics",

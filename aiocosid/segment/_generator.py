@@ -285,6 +285,10 @@ class SegmentGenerator(Supply, IdGenerator):
 
     async def _start(self) -> None:
         await self._distributor.aopen()
+        await self._first_ids()
+
+    async def _first_ids(self) -> None:
+        """Wait for the first segment, if opening has to bring one."""
         if not self._opens_with_ids():
             self._order()  # for who has lined up meanwhile
             return

@@ -89,6 +89,7 @@ OUTSIDERS = {"integrations", "server", "cli", "sync"}
 PURE = (
     "_dates.py",
     "segment/_segment.py",
+    "segment/_groups.py",
     "segment/_chain.py",
     "segment/_pace.py",
     "_waiters.py",

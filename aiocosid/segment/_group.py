@@ -1,0 +1,137 @@
+"""What a grouped generator keeps of each group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+
+from ..abc import IdSegmentDistributor, Statistics
+from ..errors import WouldBlock
+from ._segment_chain_id import SegmentChainId
+from ._segment_id import SegmentId
+
+if TYPE_CHECKING:
+    from ..events import Event, Instrument
+    from ._statistics import SegmentStatistics
+
+__all__ = (
+    "KINDS",
+    "Group",
+    "GroupDistributor",
+    "GroupedStatistics",
+    "MakeDistributor",
+    "SegmentKind",
+    "UnderOneName",
+)
+
+SegmentKind: TypeAlias = Literal["chain", "segment"]
+"""Which generator a group has: `SegmentChainId` or `SegmentId`."""
+
+KINDS: Final[dict[str, type[SegmentChainId | SegmentId]]] = {
+    "chain": SegmentChainId,
+    "segment": SegmentId,
+}
+
+
+class MakeDistributor(Protocol):
+    """Makes the distributor of one counter: a class of distributors, or a ``partial`` of one."""
+
+    def __call__(
+        self, *, namespace: str, name: str, offset: int, step: int
+    ) -> IdSegmentDistributor:
+        """Return a distributor; nothing is sent yet."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedStatistics(Statistics):
+    """A picture of a `GroupedSegmentId` at one moment.
+
+    Attributes:
+        group: the group of the latest call; None before the first one.
+        open_groups: groups that are held in memory.
+        dropped_groups: groups that were given up since it was opened: of ended periods, and the
+            longest unused above ``max_groups``.
+        actual: the generator of the latest call's group.
+    """
+
+    group: str | None
+    open_groups: int
+    dropped_groups: int
+    actual: SegmentStatistics | None
+
+    def as_tree(self) -> dict[str, Any]:
+        """Return the picture as CosId's actuator shows it, the group's generator as ``actual``."""
+        tree = Statistics.as_tree(self)  # super() knows the class before it had slots
+        return {**tree, "actual": self.actual and self.actual.as_tree()}
+
+
+class Group:
+    """One group that is open.
+
+    Attributes:
+        key: its key.
+        period: the text of the period that it belongs to; empty without dates.
+        generator: hands out its ids.
+        callers: calls that may be suspended in it; it is not given up under them.
+    """
+
+    __slots__ = ("callers", "generator", "key", "period")
+
+    def __init__(self, key: str, period: str, generator: SegmentChainId | SegmentId) -> None:
+        self.key = key
+        self.period = period
+        self.generator = generator
+        self.callers = 0
+
+
+class GroupDistributor(IdSegmentDistributor):
+    """A group's distributor, opened with its first call: a group is there without an await."""
+
+    __slots__ = ("_inner", "_is_open")
+
+    def __init__(
+        self,
+        inner: IdSegmentDistributor | None,
+        *,
+        namespace: str,
+        name: str,
+        offset: int,
+        step: int,
+    ) -> None:
+        super().__init__(namespace=namespace, name=name, offset=offset, step=step)
+        self._inner = inner or self  # without one it is for checking arguments alone
+        self._is_open = False
+
+    @property
+    def store(self) -> str:  # type: ignore[override]  # the inner one's
+        """The kind of store, for error messages."""
+        return self._inner.store
+
+    async def next_max_id(self, step: int) -> int:
+        if not self._is_open:
+            await self._inner.aopen()
+            self._is_open = True
+        return await self._inner.next_max_id(step)
+
+    def next_max_id_nowait(self, step: int) -> int:
+        if not self._is_open:
+            raise WouldBlock
+        return self._inner.next_max_id_nowait(step)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class UnderOneName:
+    """Passes events on under the generator's name: no metric is to have a series for each day."""
+
+    __slots__ = ("_instrument", "_name")
+
+    def __init__(self, instrument: Instrument, name: str) -> None:
+        self._instrument = instrument
+        self._name = name
+
+    def on_event(self, event: Event) -> None:
+        """Pass an event on."""
+        self._instrument.on_event(replace(event, name=self._name))

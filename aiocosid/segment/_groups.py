@@ -1,0 +1,176 @@
+"""Which group an id belongs to: a year, a month, a day, or any key.  Pure."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
+
+from .._dates import UNITS, DatePattern, moment_of, resolve_zone
+from ..abc._ids import check_text
+from ..errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import tzinfo
+
+__all__ = ("GroupBy",)
+
+Period: TypeAlias = Literal["year", "month", "day"]
+
+SAMPLE: Final = tuple(datetime(2027, 1, 1) + timedelta(days) for days in range(365 + 366))  # noqa: DTZ001 - local
+"""Every day of two years, one of them a leap year: two periods with one text are found here."""
+
+
+class GroupBy:
+    """Says which group an id belongs to: its counter starts anew with each group.
+
+    The keys of dates are CosId's, so that Java nodes count on the same counters.
+    """
+
+    __slots__ = ("_function", "_pattern", "_period", "_zone")
+
+    def __init__(
+        self,
+        period: Period | None,
+        pattern: DatePattern | None,
+        zone: tzinfo | None,
+        function: Callable[[], str] | None,
+    ) -> None:
+        """Use `year`, `month`, `day` or `key`."""
+        if function is not None and not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
+            expected = "a function that returns a text"  # type: ignore[unreachable]  # a user's mistake
+            raise InvalidArgumentError("function", function, expected=expected)
+        self._period = period
+        self._pattern = pattern
+        self._zone = zone
+        self._function = function
+
+    @classmethod
+    def year(
+        cls,
+        *,
+        zone: tzinfo | str,
+        pattern: str = "yyyy",
+        within: Callable[[], str] | None = None,
+    ) -> Self:
+        """Group by year; see `day`."""
+        return cls._by_date("year", pattern, zone, within)
+
+    @classmethod
+    def month(
+        cls,
+        *,
+        zone: tzinfo | str,
+        pattern: str = "yyyyMM",
+        within: Callable[[], str] | None = None,
+    ) -> Self:
+        """Group by month; see `day`."""
+        return cls._by_date("month", pattern, zone, within)
+
+    @classmethod
+    def day(
+        cls,
+        *,
+        zone: tzinfo | str,
+        pattern: str = "yyyyMMdd",
+        within: Callable[[], str] | None = None,
+    ) -> Self:
+        """Group by day.
+
+        Args:
+            zone: whose midnight it is: a tzinfo, ``"UTC"``, an offset as ``"+08:00"``, or a name.
+                All processes on one counter have to use the same one.
+            pattern: how the key is written, in Java's letters.  With ``yy`` keys come again after
+                a hundred years, and the counters go on then.
+            within: returns a key besides, such as a shop's: ``shop-7-20260116``; see `key`.
+
+        Raises:
+            InvalidArgumentError: there is no such zone; the pattern gives two periods the same
+                key, so that the counter would run on instead of restarting; or it changes within
+                a period; or, with ``within``, its texts differ in length.
+        """
+        return cls._by_date("day", pattern, zone, within)
+
+    @classmethod
+    def key(cls, function: Callable[[], str]) -> Self:
+        """Group by any key.
+
+        Args:
+            function: returns the key of the call that is being made; not empty, without NUL.  It
+                is called for each id or batch, in the task of the caller, so that a context
+                variable's ``get`` does.  What it raises comes out of the call.
+        """
+        return cls(None, None, None, function)
+
+    @classmethod
+    def _by_date(
+        cls, period: Period, pattern: str, zone: tzinfo | str, within: Callable[[], str] | None
+    ) -> Self:
+        checked = DatePattern(pattern)
+        _check_pattern(period, checked)
+        if within is not None and checked.width is None:
+            expected = "of one width, as with MM and dd; else two keys may make the same one"
+            raise InvalidArgumentError("pattern", pattern, expected=expected)
+        return cls(period, checked, resolve_zone(zone), within)
+
+    @property
+    def is_by_date_alone(self) -> bool:
+        """Whether the clock alone decides."""
+        return self._function is None
+
+    def key_at(self, now_ms: int) -> str:
+        """Return the key of a call that is made at a unix time in milliseconds.
+
+        Raises:
+            InvalidArgumentError: the function returned no text, an empty one, or one with NUL.
+        """
+        return self.key_in(self.period_at(now_ms))
+
+    def period_at(self, now_ms: int) -> str:
+        """Return the text of the period that a unix time in milliseconds lies in.
+
+        It changes with a full second of UTC only.  Empty without dates.
+        """
+        if self._pattern is None or self._zone is None:
+            return ""
+        return self._pattern.format(moment_of(now_ms, self._zone))
+
+    def key_in(self, period: str) -> str:
+        """Return the key of the call that is being made, in a period that `period_at` returned.
+
+        Raises:
+            InvalidArgumentError: as `key_at`.
+        """
+        if self._function is None:
+            return period
+        key = self._function()
+        check_text("group", key)
+        return f"{key}-{period}" if period else key
+
+    def __repr__(self) -> str:
+        """Show what it groups by."""
+        parts = [] if self._pattern is None else [f"zone={str(self._zone)!r}"]
+        if self._pattern is not None:
+            parts.append(f"pattern={self._pattern.pattern!r}")
+        if self._function is not None:
+            parts.append(getattr(self._function, "__qualname__", repr(self._function)))
+        return f"{type(self).__name__}.{self._period or 'key'}({', '.join(parts)})"
+
+
+def _check_pattern(period: Period, pattern: DatePattern) -> None:
+    """Raise unless each period has one text, and no other period has the same."""
+    finer = UNITS[UNITS.index(period) + 1 :]
+    if pattern.finest in finer:
+        expected = f"without fields shorter than a {period}, within which its text would change"
+        raise InvalidArgumentError("pattern", pattern.pattern, expected=expected)
+    periods: dict[str, date] = {}
+    for first in SAMPLE:
+        if (period == "year" and first.month > 1) or (period != "day" and first.day > 1):
+            continue
+        other = periods.setdefault(pattern.format(first), first)
+        if other is not first:
+            expected = (
+                f"one that tells all {period}s apart: {other:%Y-%m-%d} and {first:%Y-%m-%d} have "
+                "the same text, and the counter would run on instead of restarting"
+            )
+            raise InvalidArgumentError("pattern", pattern.pattern, expected=expected)
