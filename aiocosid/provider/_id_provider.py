@@ -8,7 +8,7 @@ import anyio
 
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, SHARE, Store
 from ..errors import BusyError
-from ..segment import SegmentChainId, SegmentId
+from ..segment import GroupedSegmentId, SegmentChainId, SegmentId
 from ..segment._stock import Stock
 from ._hosting import Hosting, component_of
 from ._stores import open_store
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from ..abc import AnyGenerator, Clock, InstanceId
     from ..events import Instrument
     from ..machine import MachineIdLease
+    from ..segment import GroupBy
     from ..segment._generator import SegmentGenerator
+    from ..segment._group import SegmentKind
     from ..snowflake import CosIdGenerator, CosIdText, SnowflakeId, SnowflakeLayout
     from .._provider_options import SegmentChainOptions, SegmentIdOptions, SnowflakeOptions
 
@@ -156,6 +158,46 @@ class IdProvider(Hosting):
             CosIdError: as for `segment_chain`.
         """
         return await self._segments(SegmentId, name, step, offset, options)
+
+    async def grouped(
+        self,
+        name: str,
+        *,
+        group_by: GroupBy,
+        step: int = DEFAULT_STEP,
+        offset: int = 0,
+        kind: SegmentKind = "chain",
+        **options: Unpack[SegmentChainOptions],
+    ) -> GroupedSegmentId:
+        """Return the open `GroupedSegmentId` of this name; it is made by the first call.
+
+        Args:
+            name: the generator's name; its counters are called ``{name}@{group}``.
+            group_by: ``GroupBy.day(zone="Europe/Berlin")``, or another.
+            step: ids per segment.
+            offset: where a new counter starts.
+            kind: ``"chain"`` or ``"segment"``: what hands out the ids of one group.
+            **options: as for that kind.
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, with another step or group.
+            CosIdError: as for `segment_chain`.
+        """
+
+        def make() -> GroupedSegmentId:
+            return GroupedSegmentId(
+                self._store,
+                namespace=self.namespace,
+                name=name,
+                group_by=group_by,
+                offset=offset,
+                step=step,
+                kind=kind,
+                clock=self._clock,
+                **self._told(options),
+            )
+
+        return await self._generator(GroupedSegmentId, name, make()._detail, make)
 
     async def snowflake(
         self,

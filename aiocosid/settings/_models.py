@@ -41,11 +41,13 @@ class DatePrefixSettings(Section):
         pattern: Java's letters.
         delimiter: between date and text.
         zone: whose date; there is no default that two hosts would share.
+        before_prefix: whether it is put on before the fixed prefix is, and so stands behind it.
     """
 
     pattern: str = "yyMMdd"
     delimiter: str = "-"
     zone: str
+    before_prefix: Flag = True
 
 
 class GroupPrefixSettings(Section):
@@ -53,9 +55,11 @@ class GroupPrefixSettings(Section):
 
     Attributes:
         delimiter: between group and text.
+        before_prefix: whether it is put on before the fixed prefix is, and so stands behind it.
     """
 
     delimiter: str = "-"
+    before_prefix: Flag = True
 
 
 class ConverterSettings(Section):
@@ -71,7 +75,7 @@ class ConverterSettings(Section):
         inner: opaque: what writes the number that the key has made.
         prefix: a text in front of everything.
         suffix: a text behind everything.
-        group_prefix: true, or a table.
+        group_prefix: a table, which may be empty.
         date_prefix: a table.
     """
 

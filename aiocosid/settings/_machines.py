@@ -1,0 +1,156 @@
+"""Where machine ids come from: one lease for each store and namespace."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from ..abc import InstanceId
+from ..errors import InvalidArgumentError
+from ..machine import (
+    MachineIdLease,
+    ManualMachineIdDistributor,
+    StatefulSetMachineIdDistributor,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..abc import Clock, MachineIdDistributor, Store
+    from ..events import Instrument
+    from ._build import Planned
+    from ._models import MachineSettings, Settings
+
+__all__ = ("Machines",)
+
+BY_HAND: Final = {"interval", "worker", "worker_bits", "state_dir"}
+
+TAKES: Final[dict[str, set[str]]] = {
+    "store": {"instance_id", "stable", "safe_guard", "interval"},
+    "manual": {"machine_id", "instance_id", "stable", *BY_HAND},
+    "stateful-set": {"hostname", *BY_HAND},
+}
+"""The keys of each source; those of the lease go with all of them."""
+
+ONLY_SOME: Final = set[str]().union(*TAKES.values())
+
+REHEARSAL_POD: Final = "pod-0"
+
+
+class Machines:
+    """Makes leases; nothing is asked for.
+
+    Attributes:
+        leases: those that were made.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        note: Callable[[tuple[str, ...], str], None],
+        *,
+        instrument: Instrument | None,
+        clock: Clock | None,
+        rehearsal: bool,
+    ) -> None:
+        self.leases: list[MachineIdLease] = []
+        self._settings = settings
+        self._note = note
+        self._instrument = instrument
+        self._clock = clock
+        self._rehearsal = rehearsal
+        self._made: dict[tuple[int, str], tuple[MachineIdLease, Planned]] = {}
+        self._is_refused = False
+
+    def lease(self, planned: Planned, store: Store | None, bits: int) -> MachineIdLease | None:
+        """Return the lease that a generator is to use; None if there can be none, which is noted."""
+        key = id(store), planned.namespace
+        if key not in self._made:
+            distributor = self._distributor(store, planned.namespace)
+            if distributor is None:
+                return None
+            lease = self._lease(distributor, bits)
+            if lease is None:
+                return None
+            self._made[key] = lease, planned
+            self.leases.append(lease)
+        lease, other = self._made[key]
+        if lease.bits == bits:
+            return lease
+        reason = f"takes machine ids of {bits} bits in namespace {planned.namespace!r}, where "
+        remedy = "give it a namespace of its own, or a layout of that width"
+        where = ".".join(other.path)
+        self._note(planned.path, f"{reason}{where} takes some of {lease.bits} bits; {remedy}")
+        return None
+
+    def _distributor(self, store: Store | None, namespace: str) -> MachineIdDistributor | None:
+        machine = self._settings.machine
+        if self._is_refused or not self._fits(machine):
+            self._is_refused = True  # told once, not for every generator
+            return None
+        try:
+            return self._make(machine, store, namespace)
+        except InvalidArgumentError as error:
+            self._refuse(error)
+            return None
+
+    def _lease(self, distributor: MachineIdDistributor, bits: int) -> MachineIdLease | None:
+        machine = self._settings.machine
+        patience = machine.broken_threshold
+        try:
+            return MachineIdLease(
+                distributor,
+                bits=bits,
+                on_lost=machine.on_lost,
+                peer_safe_guard=machine.peer_safe_guard,
+                lead=machine.lead,
+                broken_threshold=None if patience == float("inf") else patience,
+                start_timeout=machine.start_timeout,
+                call_timeout=machine.call_timeout,
+                close_timeout=self._settings.close_timeout,
+                instrument=self._instrument,
+                clock=self._clock,
+            )
+        except InvalidArgumentError as error:
+            self._refuse(error)
+            return None
+
+    def _refuse(self, error: InvalidArgumentError) -> None:
+        known = type(self._settings.machine).model_fields
+        self._is_refused = True
+        self._note(
+            ("machine", error.argument) if error.argument in known else ("machine",), str(error)
+        )
+
+    def _fits(self, machine: MachineSettings) -> bool:
+        """Note keys that do not go with the source."""
+        own, fits = TAKES[machine.source], True
+        for key in sorted(machine.model_fields_set & (ONLY_SOME - own)):
+            sources = " or ".join(f"'{name}'" for name, keys in TAKES.items() if key in keys)
+            self._note(("machine", key), f"goes with source = {sources}")
+            fits = False
+        if machine.source == "manual" and machine.machine_id is None:
+            self._note(("machine", "machine_id"), "is missing; source = 'manual' needs it")
+            fits = False
+        return fits
+
+    def _make(
+        self, machine: MachineSettings, store: Store | None, namespace: str
+    ) -> MachineIdDistributor:
+        own = TAKES[machine.source] - {"instance_id", "stable"}
+        told: dict[str, Any] = {
+            key: value for key in own if (value := getattr(machine, key)) is not None
+        }
+        told["namespace"] = namespace
+        if machine.instance_id is not None:
+            told["instance_id"] = InstanceId(machine.instance_id, stable=machine.stable)
+        elif machine.stable:
+            expected = "given with instance_id: an instance that nobody else is never comes back"
+            raise InvalidArgumentError("stable", machine.stable, expected=expected)
+        if store is not None:
+            return store.machine_id_distributor(**told)
+        if machine.source == "manual":
+            return ManualMachineIdDistributor(**told)
+        if self._rehearsal and "HOSTNAME" not in os.environ:
+            told.setdefault("hostname", REHEARSAL_POD)
+        return StatefulSetMachineIdDistributor(**told)

@@ -1,0 +1,90 @@
+"""Finds the line of a key in a TOML file.  Pure.
+
+No parser of TOML that is kept up tells lines.  A file that `tomllib` has read is well-formed, so
+that a scan for headers, keys and the ends of values is enough.  A key within an inline table has
+the line of its key, which is TOML's own rule for inline tables.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ("lines_of", "nearest")
+
+TOKEN: Final = re.compile(
+    r"""
+      (?P<text>  \"{3}(?:\\.|[^\\])*?\"{3,5} | '{3}.*?'{3,5}
+               | "(?:\\.|[^"\\\n])*" | '[^'\n]*' )
+    | (?P<comment> \#[^\n]* )
+    | (?P<end> \n )
+    | (?P<space> [^\S\n]+ )
+    | (?P<sign> [\[\]{}=.,] )
+    | (?P<bare> [^\s\[\]{}=.,"'\#]+ )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+Path = tuple[str, ...]
+
+
+def lines_of(text: str) -> dict[Path, int]:
+    """Return the line of each table and key of a well-formed file."""
+    found: dict[Path, int] = {}
+    table: Path = ()
+    for line, tokens in _statements(text):
+        if tokens[0][1] == "[" and tokens[0][0] == "sign":
+            table = _key(tokens)
+            path = table
+        else:
+            path = table + _key(tokens)
+        for depth in range(1, len(path)):
+            found.setdefault(path[:depth], line)
+        found[path] = line
+    return found
+
+
+def nearest(lines: dict[Path, int], path: Path) -> int | None:
+    """Return the line of a key, or of the closest table around it; None if there is none."""
+    while path:
+        if path in lines:
+            return lines[path]
+        path = path[:-1]
+    return None
+
+
+def _statements(text: str) -> Iterator[tuple[int, list[tuple[str, str]]]]:
+    """Yield each header and each key with its value, and the line where it begins."""
+    line, depth, begun = 1, 0, 1
+    tokens: list[tuple[str, str]] = []
+    for match in TOKEN.finditer(text):
+        kind, token = str(match.lastgroup), match[0]
+        if kind == "end" and depth == 0 and tokens:
+            yield begun, tokens
+            tokens = []
+        elif kind in {"text", "sign", "bare"}:
+            if not tokens:
+                begun = line
+            tokens.append((kind, token))
+            if kind == "sign":
+                depth += (token in "[{") - (token in "]}")
+        line += token.count("\n")
+    if tokens:
+        yield begun, tokens
+
+
+def _key(tokens: Sequence[tuple[str, str]]) -> Path:
+    """Return the dotted key of a header or an assignment."""
+    parts: list[str] = []
+    for kind, token in tokens:
+        if (kind, token) == ("sign", "="):
+            break
+        if kind == "bare":
+            parts.append(token)
+        elif kind == "text":
+            parts.append(tomllib.loads(f"key = {token}")["key"])
+    return tuple(parts)
