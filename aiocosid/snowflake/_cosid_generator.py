@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final
 
-import anyio
-from anyio.lowlevel import checkpoint
-
-from .. import _fork
 from .._clock import SYSTEM_CLOCK
 from .._dates import moment_of
-from ..abc import TextIdGenerator
+from .._text_generator import WritingGenerator
 from ..errors import InvalidArgumentError
 from ._cosid_state import RADIX62, CosIdFriendlyText, CosIdState
 from ._snowflake_id import SnowflakeId
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import tzinfo
-    from types import TracebackType
-
-    from anyio.abc import TaskStatus
 
     from ..abc import Clock, MachineIdDistributor
     from ..events import Instrument
@@ -31,14 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ("CosIdGenerator",)
 
-WRITE_STRETCH: Final = 200
-"""Texts between two turns of the event loop, about a millisecond."""
-
 ZONE_YEARS: Final = 100  # a rule for summer time shows every year; the latest set dates are of 2087
 ZONE_STEP_DAYS: Final = 20  # the shortest summer time but one break of it, Morocco's, is longer
 
 
-class CosIdGenerator(TextIdGenerator):
+class CosIdGenerator(WritingGenerator[SnowflakeId]):
     """Text ids of 44 bits of time, 20 of machine id and 16 of sequence: CosIdGenerator's.
 
     It has the contract of every generator, for text.  Radix 62 and 36 sort as they were made.
@@ -47,7 +38,9 @@ class CosIdGenerator(TextIdGenerator):
         text: how the ids are written, and read back with ``text.as_state(id)``.
     """
 
-    __slots__ = ("__weakref__", "_inner", "text")
+    __slots__ = ("text",)
+
+    _stretch = 200
 
     def __init__(
         self,
@@ -84,34 +77,24 @@ class CosIdGenerator(TextIdGenerator):
         if isinstance(text, CosIdFriendlyText):
             _check_zone(text, (clock or SYSTEM_CLOCK).now_ms())
         self.text = text
-        self._inner = SnowflakeId(
-            machine,
-            name=name,
-            layout=text.layout,
-            broken_threshold=broken_threshold,
-            max_forward_jump=max_forward_jump,
-            sequence_reset_threshold=sequence_reset_threshold,
-            wait_timeout=wait_timeout,
-            close_timeout=close_timeout,
-            instrument=instrument,
-            clock=clock,
+        super().__init__(
+            SnowflakeId(
+                machine,
+                name=name,
+                layout=text.layout,
+                broken_threshold=broken_threshold,
+                max_forward_jump=max_forward_jump,
+                sequence_reset_threshold=sequence_reset_threshold,
+                wait_timeout=wait_timeout,
+                close_timeout=close_timeout,
+                instrument=instrument,
+                clock=clock,
+            )
         )
 
     async def next_id(self) -> str:
         """Return the next id as text; see `SnowflakeId.next_id`."""
         return self._written(await self._inner.next_id())
-
-    async def next_ids(self, n: int) -> list[str]:
-        """Return exactly ``n`` ids as text; see `SnowflakeId.next_ids`."""
-        process = _fork.generation
-        packed = await self._inner.next_ids(n)
-        texts: list[str] = []
-        for start in range(0, n, WRITE_STRETCH):
-            if start:
-                await checkpoint()
-            texts += map(self._written, packed[start : start + WRITE_STRETCH])
-        self._inner._check_process(process)
-        return texts
 
     def next_id_nowait(self) -> str:
         """Return the next id as text if it can be stamped now; raises `WouldBlock` otherwise."""
@@ -126,28 +109,6 @@ class CosIdGenerator(TextIdGenerator):
         kind, converter = type(self).__name__, self.text.as_tree()
         return replace(self._inner.statistics(), kind=kind, converter=converter)
 
-    async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Open in the calling task, and stay until closed or cancelled."""
-        await self._inner.run(task_status=_Stand(task_status, self))
-
-    async def aclose(self) -> None:
-        """Close; see `aiocosid.abc.IdGenerator.aclose`."""
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        """Open; returns when it can hand out ids."""
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        await self._inner.aclose()
-
     def __repr__(self) -> str:
         """Say what it writes and on what."""
         return f"<{type(self).__name__} {self.text!r} on {self._inner!r}>"
@@ -158,6 +119,9 @@ class CosIdGenerator(TextIdGenerator):
         machine_id = packed >> layout.sequence_bits & layout.machine_count - 1
         timestamp = packed >> layout.sequence_bits + layout.machine_bits
         return CosIdState(timestamp, machine_id, sequence)
+
+    def _texts(self, ids: Iterable[int]) -> list[str]:
+        return list(map(self._written, ids))
 
     def _written(self, packed: int) -> str:
         return self.text.as_text(self._state(packed))
@@ -185,16 +149,3 @@ def _offsets(zone: tzinfo, now_ms: int) -> set[timedelta | None]:
     except OverflowError:
         pass  # past the year 9999
     return offsets
-
-
-class _Stand:
-    """Tells the task group about the generator instead of the one inside of it."""
-
-    def __init__(self, status: TaskStatus[Any], generator: CosIdGenerator) -> None:
-        self._status = status
-        self._generator = generator
-
-    def started(self, value: object = None) -> None:
-        """Pass it on."""
-        del value
-        self._status.started(self._generator)

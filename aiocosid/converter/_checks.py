@@ -1,0 +1,54 @@
+"""What every converter asks of its arguments and of an id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..abc import MAX_ID, IdConverter
+from ..errors import InvalidArgumentError, InvalidIdError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("are_plain", "check_affix", "check_converter", "check_flag", "check_id", "text_of")
+
+
+def check_id(new_id: object, *, at_most: int = MAX_ID, remedy: str = "") -> None:
+    """Raise unless it is an id from 0 to a limit; ``remedy`` says where a higher one has a text."""
+    # bool is an int to isinstance; an id it is not.
+    if isinstance(new_id, int) and not isinstance(new_id, bool) and 0 <= new_id <= at_most:
+        return
+    expected = f"an integer from 0 to {at_most}"
+    if remedy and isinstance(new_id, int) and at_most < new_id <= MAX_ID:
+        expected += f"; {remedy}"
+    raise InvalidIdError("id", new_id, expected=expected)
+
+
+def are_plain(ids: Sequence[int], *, at_most: int = MAX_ID) -> bool:
+    """Tell, fast, whether all of them are an `int` from 0 to a limit; False if there is none."""
+    return set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) <= at_most
+
+
+def text_of(text: object) -> str:
+    """Return what is to be read; raise unless it is a text."""
+    if not isinstance(text, str):
+        raise InvalidIdError("id", text, expected="a text")
+    return text
+
+
+def check_converter(inner: object) -> None:
+    """Raise unless it is a converter."""
+    if not isinstance(inner, IdConverter):
+        raise InvalidArgumentError("inner", inner, expected="an IdConverter")
+
+
+def check_affix(argument: str, value: object) -> None:
+    """Raise unless it is a text; it may be empty."""
+    if not isinstance(value, str):
+        raise InvalidArgumentError(argument, value, expected="a text")
+
+
+def check_flag(argument: str, value: object) -> None:
+    """Raise unless it is True or False."""
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(argument, value, expected="True or False")

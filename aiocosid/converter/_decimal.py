@@ -1,0 +1,126 @@
+"""Decimal texts, and numbers that JavaScript reads exactly.  Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ..abc import MAX_ID, IdConverter
+from ..abc._ids import check_integer
+from ..errors import InvalidIdError
+from ._checks import are_plain, check_converter, check_flag, check_id, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ("JavaScriptSafeIdConverter", "ToStringIdConverter")
+
+DECIMAL: Final = re.compile(r"(-?)0*([0-9]{1,19})")  # 2^63 has 19 digits
+WIDEST: Final = 255
+
+JAVASCRIPT_MAX_SAFE_ID: Final = 2**53 - 1
+"""``Number.MAX_SAFE_INTEGER``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToStringIdConverter(IdConverter):
+    """Writes ids in decimal, with zeros in front if asked for.  CosId's ToStringIdConverter.
+
+    An id with more digits is written whole.  Texts with and without the zeros are read.  Negative
+    numbers, which no generator makes, have a text where no zeros would stand before the sign.
+
+    Attributes:
+        pad_start: whether zeros fill a text up to ``char_size``; texts of up to that many digits
+            then sort like ids.
+        char_size: characters to fill up to, 0 to 255.
+    """
+
+    pad_start: bool = False
+    char_size: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        check_flag("pad_start", self.pad_start)
+        check_integer("char_size", self.char_size, at_least=0, at_most=WIDEST)
+
+    def as_str(self, new_id: int, /) -> str:
+        """Return the text of an id."""
+        if type(new_id) is not int or not 0 <= new_id <= MAX_ID:
+            self._check(new_id)
+        text = str(int(new_id))
+        return text.rjust(self.char_size, "0") if self.pad_start else text
+
+    def convert_many(self, ids: Iterable[int], /) -> list[str]:
+        """Return the texts of many ids; faster for each than `as_str`."""
+        ids = list(ids)
+        if not are_plain(ids):
+            return list(map(self.as_str, ids))  # it names the first one that is wrong
+        if not self.pad_start:
+            return list(map(str, ids))
+        width = self.char_size
+        return [str(each).rjust(width, "0") for each in ids]
+
+    def as_int(self, text: str, /) -> int:
+        """Return the id of a text of decimal digits; CosId reads ``+1`` and full-width ones too."""
+        found = DECIMAL.fullmatch(text_of(text))
+        number = int(found[1] + found[2]) if found else 0
+        if found is None or not -MAX_ID - 1 <= number <= MAX_ID or (number == 0 and found[1]):
+            expected = f"the decimal digits of a number of at most {MAX_ID}"
+            raise InvalidIdError("id", text, expected=expected)
+        return number
+
+    def as_tree(self) -> dict[str, Any]:
+        """Return kind and padding."""
+        return {
+            "kind": type(self).__name__,
+            "padStart": self.pad_start,
+            "charSize": self.char_size,
+        }
+
+    def _check(self, new_id: object) -> None:
+        negative = isinstance(new_id, int) and -MAX_ID - 1 <= new_id < 0
+        if not negative or (self.pad_start and len(str(new_id)) < self.char_size):
+            check_id(new_id)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaScriptSafeIdConverter(IdConverter):
+    """Refuses ids that JavaScript would round, those above 2^53-1, and leaves the rest to another.
+
+    Attributes:
+        inner: writes and reads the ids that are safe.
+    """
+
+    inner: IdConverter = ToStringIdConverter()
+
+    def __post_init__(self) -> None:
+        """Check the converter."""
+        check_converter(self.inner)
+
+    def as_str(self, new_id: int, /) -> str:
+        """Return the text of an id from 0 to 2^53-1."""
+        self._check(new_id)
+        return self.inner.as_str(new_id)
+
+    def convert_many(self, ids: Iterable[int], /) -> list[str]:
+        """Return the texts of many ids."""
+        ids = list(ids)
+        if not are_plain(ids, at_most=JAVASCRIPT_MAX_SAFE_ID):
+            for each in ids:
+                self._check(each)
+        return self.inner.convert_many(ids)
+
+    def as_int(self, text: str, /) -> int:
+        """Return the id of a text, from 0 to 2^53-1."""
+        number = self.inner.as_int(text)
+        self._check(number)
+        return number
+
+    def as_tree(self) -> dict[str, Any]:
+        """Return kind and the converter inside."""
+        return {"kind": type(self).__name__, "actual": self.inner.as_tree()}
+
+    def _check(self, new_id: int) -> None:
+        remedy = "take a layout as 'javascript-safe-ms', or give JavaScript the id as text"
+        check_id(new_id, at_most=JAVASCRIPT_MAX_SAFE_ID, remedy=remedy)

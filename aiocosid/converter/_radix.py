@@ -1,0 +1,182 @@
+"""Radix 62 and 36: CosId's RadixIdConverter.  Pure.
+
+Digits are written two at a time, from a table of all pairs, which each radix makes once.
+"""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..abc import MAX_ID, IdConverter
+from ..abc._ids import check_integer
+from ..errors import InvalidIdError
+from ._checks import are_plain, check_flag, check_id, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ("Radix36IdConverter", "Radix62IdConverter", "RadixIdConverter")
+
+PAIRS = 7  # hold every id in radix 32 and above
+LOW = 4  # digits in which neighbouring ids differ
+
+
+@cache
+def _pairs_of(digits: str) -> tuple[str, ...]:
+    return tuple(one + two for one in digits for two in digits)
+
+
+@cache
+def _values_of(digits: str) -> dict[str, int]:
+    return {digit: value for value, digit in enumerate(digits)}
+
+
+@dataclass(frozen=True, slots=True)
+class RadixIdConverter(IdConverter):
+    """Writes ids with the digits of its class, of which there are 32 to 62.
+
+    Attributes:
+        pad_start: whether zeros fill a text up to ``char_size``; then texts sort like ids.
+        char_size: the most characters that a text has.
+        max_id: the highest id that has a text.
+    """
+
+    digits: ClassVar[str]
+    most: ClassVar[int]
+
+    pad_start: bool = True
+    char_size: int = 0
+    max_id: int = field(init=False, repr=False, compare=False)
+    _pairs: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the settings, and make the table."""
+        check_flag("pad_start", self.pad_start)
+        check_integer("char_size", self.char_size, at_least=1, at_most=self.most)
+        max_id = min(len(self.digits) ** self.char_size - 1, MAX_ID)
+        object.__setattr__(self, "max_id", max_id)
+        object.__setattr__(self, "_pairs", _pairs_of(self.digits))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the table out of a pickle."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self) if each.init)
+
+    def as_str(self, new_id: int, /) -> str:
+        """Return the text of an id from 0 to `max_id`."""
+        if type(new_id) is not int or not 0 <= new_id <= self.max_id:
+            self._check(new_id)
+        pairs = self._pairs
+        square = len(pairs)
+        fourth = square * square
+        rest, low = divmod(new_id, fourth)
+        high, middle = divmod(rest, fourth)
+        text = (
+            f"{pairs[high // fourth]}{pairs[high // square % square]}{pairs[high % square]}"
+            f"{pairs[middle // square]}{pairs[middle % square]}"
+            f"{pairs[low // square]}{pairs[low % square]}"
+        )
+        return text[-self.char_size :] if self.pad_start else text.lstrip("0") or "0"
+
+    def convert_many(self, ids: Iterable[int], /) -> list[str]:
+        """Return the texts of many ids; faster for each than `as_str`."""
+        ids = list(ids)
+        if self.char_size < LOW or not are_plain(ids, at_most=self.max_id):
+            return list(map(self.as_str, ids))  # it names the first one that is wrong
+        texts = self._written(ids)
+        return texts if self.pad_start else [text.lstrip("0") or "0" for text in texts]
+
+    def _written(self, ids: list[int]) -> list[str]:
+        """Return texts of at least `LOW` digits, padded; neighbours share their upper digits."""
+        pairs = self._pairs
+        square = len(pairs)
+        fourth = square * square
+        skipped = 2 * PAIRS - self.char_size
+        known, upper = -1, ""
+        texts: list[str] = []
+        append = texts.append
+        for each in ids:
+            rest, low = divmod(each, fourth)
+            if rest != known:
+                known = rest
+                high, middle = divmod(rest, fourth)
+                upper = (
+                    f"{pairs[high // fourth]}{pairs[high // square % square]}{pairs[high % square]}"
+                    f"{pairs[middle // square]}{pairs[middle % square]}"
+                )[skipped:]
+            append(f"{upper}{pairs[low // square]}{pairs[low % square]}")
+        return texts
+
+    def as_int(self, text: str, /) -> int:
+        """Return the id of a text, padded or not."""
+        values, radix, number = _values_of(self.digits), len(self.digits), 0
+        if not 0 < len(text_of(text)) <= self.char_size:
+            raise self._refusal(text)
+        try:
+            for digit in text:
+                number = number * radix + values[digit]
+        except KeyError:
+            raise self._refusal(text) from None
+        if number > self.max_id:  # more than int64 holds
+            raise self._refusal(text)
+        return number
+
+    def as_tree(self) -> dict[str, Any]:
+        """Return CosId's figures; its ``maxId`` is the first id that does not fit, up to int64."""
+        return {
+            "kind": type(self).__name__,
+            "radix": len(self.digits),
+            "charSize": self.char_size,
+            "padStart": self.pad_start,
+            "maxId": min(len(self.digits) ** self.char_size, MAX_ID),
+        }
+
+    def _check(self, new_id: object) -> None:
+        remedy = f"char_size is {self.char_size}, and may be up to {self.most}"
+        check_id(new_id, at_most=self.max_id, remedy=remedy)
+
+    def _refusal(self, text: str) -> InvalidIdError:
+        expected = (
+            f"a text of 1 to {self.char_size} of the digits {self.digits}, "
+            f"and an id of at most {self.max_id}"
+        )
+        return InvalidIdError("id", text, expected=expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Radix62IdConverter(RadixIdConverter):
+    """Writes ids with ``0-9A-Za-z``: 11 characters hold every id.  CosId's Radix62IdConverter.
+
+    Padded texts sort like ids, by the order of ASCII; a database's collation may have another.
+    Texts without padding are read as well.
+
+    Attributes:
+        pad_start: whether zeros fill a text up to ``char_size``.
+        char_size: the most characters that a text has, 1 to 11.
+        max_id: the highest id that has a text: 62 to the power of ``char_size`` less 1, or 2^63-1.
+    """
+
+    digits: ClassVar[str] = string.digits + string.ascii_uppercase + string.ascii_lowercase
+    most: ClassVar[int] = 11
+
+    char_size: int = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Radix36IdConverter(RadixIdConverter):
+    """Writes ids with ``0-9A-Z``: 13 characters hold every id.  CosId's Radix36IdConverter.
+
+    Padded texts sort like ids.  Texts without padding are read as well, small letters are not.
+
+    Attributes:
+        pad_start: whether zeros fill a text up to ``char_size``.
+        char_size: the most characters that a text has, 1 to 13.
+        max_id: the highest id that has a text: 36 to the power of ``char_size`` less 1, or 2^63-1.
+    """
+
+    digits: ClassVar[str] = string.digits + string.ascii_uppercase
+    most: ClassVar[int] = 13
+
+    char_size: int = 13

@@ -1,0 +1,371 @@
+"""What holds for every converter, and what is each one's own."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiocosid.abc import MAX_ID, GroupedId, IdConverter
+from aiocosid.converter import (
+    CrockfordIdConverter,
+    DatePrefix,
+    DatePrefixIdConverter,
+    GroupedPrefixIdConverter,
+    GroupPrefix,
+    JavaScriptSafeIdConverter,
+    OpaqueIdConverter,
+    PrefixIdConverter,
+    Radix36IdConverter,
+    Radix62IdConverter,
+    SnowflakeFriendlyIdConverter,
+    SuffixIdConverter,
+    ToStringIdConverter,
+    compose,
+)
+from aiocosid.errors import InvalidArgumentError, InvalidIdError, MissingExtraError
+from aiocosid.snowflake import COSID_MS, FriendlyText
+from aiocosid.testing import ManualClock
+
+KEY = bytes(range(32))
+PLAIN = ToStringIdConverter()
+
+
+def dated(
+    pattern: str = "yyMMdd", delimiter: str = "-", zone: str = "UTC", **options: Any
+) -> DatePrefixIdConverter:
+    options.setdefault("clock", ManualClock())
+    return DatePrefixIdConverter(pattern, PLAIN, delimiter, zone=zone, **options)
+
+
+ALL: dict[str, tuple[IdConverter, int, bool]] = {  # with the highest id, and whether texts sort
+    "to-string": (PLAIN, MAX_ID, False),
+    "to-string padded": (ToStringIdConverter(True, 19), MAX_ID, True),
+    "62": (Radix62IdConverter(), MAX_ID, True),
+    "62 short": (Radix62IdConverter(True, 6), 62**6 - 1, True),
+    "62 tiny": (Radix62IdConverter(True, 2), 62**2 - 1, True),
+    "62 unpadded": (Radix62IdConverter(False), MAX_ID, False),
+    "36": (Radix36IdConverter(), MAX_ID, True),
+    "36 unpadded": (Radix36IdConverter(False, 12), 36**12 - 1, False),
+    "crockford": (CrockfordIdConverter(), MAX_ID, True),
+    "crockford plain": (CrockfordIdConverter(check=False), MAX_ID, True),
+    "crockford unpadded": (CrockfordIdConverter(False, 8), 32**8 - 1, False),
+    "javascript": (JavaScriptSafeIdConverter(), 2**53 - 1, False),
+    "prefix": (PrefixIdConverter("o-", Radix62IdConverter()), MAX_ID, True),
+    "suffix": (SuffixIdConverter("-o", Radix36IdConverter()), MAX_ID, True),
+    "date": (DatePrefixIdConverter("yyMd", PLAIN, zone="UTC"), MAX_ID, False),
+    "friendly": (
+        SnowflakeFriendlyIdConverter(FriendlyText(COSID_MS, zone="UTC", pad=True)),
+        COSID_MS.compose(COSID_MS.last_tick, 1023, 4095),
+        True,
+    ),
+    "opaque": (OpaqueIdConverter(KEY), MAX_ID, False),
+    "composed": (compose(Radix62IdConverter(), prefix="a", suffix="z"), MAX_ID, True),
+}
+NO_IDS: tuple[Any, ...] = (True, False, 1.0, "1", None, b"1", -(2**63) - 1)
+NO_TEXTS: tuple[Any, ...] = ("", "\0", " ", "é", "\ud800", "-", "9" * 5000, None, 1, b"1")
+
+
+@given(st.integers(0, MAX_ID), st.integers(0, MAX_ID), st.integers(0, 70))
+@settings(max_examples=60, deadline=None)
+def test_round_trip_and_order(one: int, other: int, bits: int) -> None:
+    """Every id comes back, texts of different ids differ, and they sort where that is promised."""
+    other = min(one + 1, MAX_ID) if bits > 63 else other >> bits
+    for name, (converter, highest, sorts) in ALL.items():
+        ids = sorted({one % (highest + 1), other % (highest + 1), 0, highest})
+        texts = converter.convert_many(ids)
+        assert texts == [converter.as_str(each) for each in ids], name
+        assert [converter.as_int(text) for text in texts] == ids, name
+        assert len(set(texts)) == len(ids), name
+        if sorts:
+            assert texts == sorted(texts), name
+
+
+def test_none_truncates_or_takes_what_is_no_id() -> None:
+    """Above its limit, negative, a bool or no int at all: refused by all calls, alone and not."""
+    for name, (converter, highest, _) in ALL.items():
+        for wrong in (*NO_IDS, highest + 1, MAX_ID + 1, -2 if converter is not PLAIN else 2**70):
+            if name in {"date", "to-string padded"} and wrong == -2:
+                continue  # decimal: a sign with nothing before it is readable
+            with pytest.raises(InvalidIdError):
+                converter.as_str(wrong)
+            with pytest.raises(InvalidIdError):
+                converter.convert_many([1, wrong])
+        assert converter.convert_many([]) == []
+        assert converter.convert_many(iter([1])) == [converter.as_str(1)]
+
+
+@given(st.text("0129AHIOUZaouz*~$=_-+ \uff11é", max_size=20))
+@settings(max_examples=60, deadline=None)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """What is read has a text that is read as the same id; the rest is one kind of error."""
+    for name, (converter, highest, _) in ALL.items():
+        try:
+            read = converter.as_int(text)
+        except InvalidIdError:
+            continue
+        assert read <= highest, name
+        assert converter.as_int(converter.as_str(read)) == read, name
+
+
+def test_what_is_no_text_is_refused() -> None:
+    for converter, _, _ in ALL.values():
+        for wrong in NO_TEXTS:
+            with pytest.raises(InvalidIdError):
+                converter.as_int(wrong)
+
+
+def test_they_are_values() -> None:
+    """Equal and hashed by their settings, shown with them, unchangeable, copied and pickled."""
+    assert Radix62IdConverter() == Radix62IdConverter(True, 11) != Radix62IdConverter(False)
+    assert len({Radix62IdConverter(char_size=5), Radix36IdConverter(char_size=5)}) == 2
+    assert len({converter for converter, _, _ in ALL.values()}) == len(ALL)
+    for name, (converter, _, _) in ALL.items():
+        assert copy.deepcopy(converter) == copy.copy(converter) == converter, name
+        assert type(converter).__name__ in repr(converter)
+        assert "pairs" not in repr(converter)
+        json.dumps(converter.as_tree())
+        with pytest.raises(AttributeError):
+            setattr(converter, str(re.findall(r"(\w+)=", repr(converter))[0]), PLAIN)
+        if name != "opaque":
+            packed = pickle.dumps(converter)
+            assert len(packed) < 2000, name
+            again = pickle.loads(packed)  # noqa: S301 - our own
+            assert again == converter, name
+            assert again.as_str(5)[-2:] == converter.as_str(5)[-2:]
+
+
+def test_trees_are_the_actuators() -> None:
+    """CosId's names of settings, nested as its converters are."""
+    chain = compose(
+        ToStringIdConverter(True, 6),
+        prefix="a",
+        suffix="z",
+        group_prefix=GroupPrefix(delimiter="."),
+        date_prefix=DatePrefix(zone="UTC"),
+    )
+    decimal = {"kind": "ToStringIdConverter", "padStart": True, "charSize": 6}
+    group = {"kind": "GroupedPrefixIdConverter", "delimiter": ".", "actual": decimal}
+    date = {
+        "kind": "DatePrefixIdConverter",
+        "pattern": "yyMMdd",
+        "delimiter": "-",
+        "actual": group,
+    }
+    prefix = {"kind": "PrefixIdConverter", "prefix": "a", "actual": date}
+    assert chain.as_tree() == {"kind": "SuffixIdConverter", "suffix": "z", "actual": prefix}
+    assert Radix62IdConverter(False, 3).as_tree() == {
+        "kind": "Radix62IdConverter",
+        "radix": 62,
+        "charSize": 3,
+        "padStart": False,
+        "maxId": 238328,
+    }
+    assert CrockfordIdConverter().as_tree()["check"] is True
+    assert JavaScriptSafeIdConverter().as_tree()["actual"] == PLAIN.as_tree()
+    assert ALL["friendly"][0].as_tree() == {
+        "kind": "SnowflakeFriendlyIdConverter",
+        "padStart": True,
+    }
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Radix62IdConverter(True, 12),
+        lambda: Radix62IdConverter(True, 0),
+        lambda: Radix36IdConverter(True, 14),
+        lambda: Radix62IdConverter("no"),  # type: ignore[arg-type]
+        lambda: ToStringIdConverter(True, -1),
+        lambda: ToStringIdConverter(True, 10**9),
+        lambda: CrockfordIdConverter(check=1),  # type: ignore[arg-type]
+        lambda: PrefixIdConverter(None, PLAIN),  # type: ignore[arg-type]
+        lambda: PrefixIdConverter("a", "b"),  # type: ignore[arg-type]
+        lambda: SuffixIdConverter(1, PLAIN),  # type: ignore[arg-type]
+        lambda: GroupedPrefixIdConverter(PLAIN, None),  # type: ignore[arg-type]
+        lambda: JavaScriptSafeIdConverter(None),  # type: ignore[arg-type]
+        lambda: dated("yyyyMMMdd"),
+        lambda: dated(zone="Mars/Olympus"),
+        lambda: dated("yyMd", ""),
+        lambda: dated("yyMd", "0"),
+    ],
+)
+def test_bad_settings(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidArgumentError):
+        make()
+
+
+def test_errors_say_the_limit_and_the_way_out() -> None:
+    with pytest.raises(InvalidIdError, match="0 to 3843; char_size is 2, and may be up to 11"):
+        Radix62IdConverter(True, 2).as_str(3844)
+    with pytest.raises(InvalidIdError, match="9007199254740991; take a layout"):
+        JavaScriptSafeIdConverter().as_str(2**53)
+    with pytest.raises(InvalidIdError, match="1 to 11 of the digits 0123"):
+        Radix62IdConverter().as_int("zzzzzzzzzzz")
+
+
+# Groups.
+
+
+def test_a_group_travels_with_its_id() -> None:
+    converter = GroupedPrefixIdConverter(ToStringIdConverter(True, 6))
+    new_id = GroupedId(42, "20260116")
+    assert converter.as_str(new_id) == "20260116-000042"
+    assert converter.convert_many([new_id, GroupedId(1, "x")]) == ["20260116-000042", "x-000001"]
+    read = compose(converter, prefix="no").as_int("no20260116-000042")
+    assert isinstance(read, GroupedId)
+    assert (read, read.group) == (42, "20260116")
+    with pytest.raises(InvalidIdError, match="a plain id has no group"):
+        converter.as_str(42)
+
+
+def test_a_text_with_two_splits_is_refused() -> None:
+    converter = GroupedPrefixIdConverter(PLAIN)
+    assert converter.as_int("2026-01-5").group == "2026-01"
+    with pytest.raises(InvalidIdError, match="several ways"):
+        converter.as_int("2026--5")
+    with pytest.raises(InvalidIdError, match="in no way"):
+        converter.as_int("5")
+    with pytest.raises(InvalidIdError, match="in no way"):
+        converter.as_int("-" * 100_000 + "5")
+    with pytest.raises(InvalidIdError, match="without one"):
+        GroupedPrefixIdConverter(PLAIN, "").as_int("205")
+
+
+def test_a_grouped_id_is_an_int_that_is_copied_with_its_group() -> None:
+    new_id = GroupedId(7, "a")
+    assert (new_id, hash(new_id), repr(new_id), f"{new_id}") == (7, hash(7), "7", "7")
+    again = pickle.loads(pickle.dumps(new_id))  # noqa: S301 - our own
+    for each in (copy.copy(new_id), copy.deepcopy(new_id), again):
+        assert (type(each), each, each.group) == (GroupedId, 7, "a")
+
+
+# Dates.
+
+
+@pytest.mark.asyncio
+async def test_the_date_is_of_the_conversion() -> None:
+    clock = ManualClock(wall_ms=1_768_607_999_000)  # 2026-01-16T23:59:59Z
+    utc, tokyo = dated(clock=clock), dated(clock=clock, zone="Asia/Tokyo")
+    assert (utc.as_str(42), tokyo.as_str(42)) == ("260116-42", "260117-42")
+    await clock.advance(1)
+    assert utc.convert_many([42, 43]) == ["260117-42", "260117-43"]
+    assert utc.as_int("991231-42") == 42
+
+
+def test_a_date_is_read_before_it_is_dropped() -> None:
+    """Any date of the pattern, and nothing else."""
+    for pattern in ("yyyyMMddHHmmssSSS", "yyyy-MM-dd", "uuuuDDD", "yy'w'MM", "yyyy''M.d", "H:m:s"):
+        converter = dated(pattern, "_")
+        for ms in range(0, 10**13, 777_777_777_777):
+            text = dated(pattern, "_", clock=ManualClock(wall_ms=ms)).as_str(5)
+            assert converter.as_int(text) == 5, text
+    for text in ("261316-5", "260132-5", "2601165", "26011-5", "xxxxxx-5", "260116-", "260116--x"):
+        with pytest.raises(InvalidIdError):
+            dated().as_int(text)
+    with pytest.raises(InvalidIdError):
+        dated("yyyyDDD").as_int("2026367-5")
+
+
+# Composition.
+
+
+def test_composition_is_in_cosids_order() -> None:
+    """Prefix, date, group, id, suffix; what is not before the prefix stands in front of it."""
+    new_id = GroupedId(5, "G")
+    seen = set[str]()
+    for group_first in (True, False):
+        for date_first in (True, False):
+            chain = compose(
+                PLAIN,
+                prefix="P",
+                suffix="S",
+                group_prefix=GroupPrefix(before_prefix=group_first),
+                date_prefix=DatePrefix(zone="UTC", pattern="'D'", before_prefix=date_first),
+            )
+            text = chain.as_str(new_id)
+            assert chain.as_int(text) == 5
+            seen.add(text)
+    assert seen == {"PD-G-5S", "D-PG-5S", "G-PD-5S", "D-G-P5S"}
+    assert compose(PLAIN) is PLAIN
+
+
+# Crockford.
+
+
+def test_crockford_as_people_write_it() -> None:
+    converter = CrockfordIdConverter()
+    assert converter.as_str(1234) == "000000000016JD"
+    assert CrockfordIdConverter(False, check=False).as_str(32**4 + 1) == "10001"
+    for text in ("16JD", "16jd", "i6-jd", "L6JD", "o0-1-6j-d", "00000000000016JD"[-14:]):
+        assert converter.as_int(text) == 1234, text
+    for text in ("16JE", "16J", "61JD", "1U6JD", "16J\u0130", "D", "-" * 70 + "16JD"):
+        with pytest.raises(InvalidIdError):
+            converter.as_int(text)
+    assert {converter.as_str(each)[-1] for each in range(37)} == set(
+        "0123456789ABCDEFGHJKMNPQRSTVWXYZ*~$=U"
+    )
+
+
+@given(
+    st.integers(0, MAX_ID), st.integers(0, 12), st.sampled_from("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
+)
+@settings(max_examples=100, deadline=None)
+def test_the_check_symbol_finds_typing_errors(number: int, at: int, digit: str) -> None:
+    """Every wrong digit, and every two neighbours that are swapped."""
+    converter = CrockfordIdConverter()
+    text = converter.as_str(number)
+    wrong = text[:at] + digit + text[at + 1 :]
+    swapped = text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+    for each in {wrong, swapped} - {text}:
+        with pytest.raises(InvalidIdError):
+            converter.as_int(each)
+
+
+# Without cryptography.
+
+
+def test_without_its_library_opaque_names_the_extra() -> None:
+    code = (
+        "import sys; sys.modules['cryptography'] = None\n"
+        "from aiocosid.converter import OpaqueIdConverter\n"
+        "from aiocosid.errors import MissingExtraError\n"
+        "try: OpaqueIdConverter(bytes(16))\n"
+        "except MissingExtraError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "aiocosid[opaque]" in done.stdout
+    assert issubclass(MissingExtraError, ImportError)
+
+
+def test_converters_work_in_many_threads() -> None:
+    """They share a cipher and tables, and nothing else."""
+    converter = OpaqueIdConverter(KEY)
+    due = [converter.as_str(each) for each in range(300)]
+    wrong = list[object]()
+
+    def work() -> None:
+        if [converter.as_str(each) for each in range(300)] != due:
+            wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert wrong == []
