@@ -1,0 +1,186 @@
+"""Sharding by time, as CosId's ``IntervalTimeline`` has it.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from .._dates import DatePattern
+from ..abc._ids import check_integer
+from ..errors import InvalidArgumentError
+from ._keys import StandardTimeKey, TimeKey
+from ._range import Ordered, ShardRange
+from ._sharding import MAX_NODES, Sharding, check_prefix
+from ._steps import Months, ShardUnit, Spans, check_unit, steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("IntervalTimeline",)
+
+K = TypeVar("K", bound=Ordered)
+
+DAY: Final = timedelta(days=1)
+
+SECONDS: Final = {"hours": 3600, "minutes": 60, "seconds": 1}
+
+MAX_AMOUNT: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class IntervalTimeline(Sharding[K]):
+    """An interval of local time that is cut into equal pieces, each with a node of its own.
+
+    The first piece begins at the begin of the unit that holds the interval's lower end, and each
+    further one `amount` units later.  A piece's name is the prefix and its begin, written by the
+    pattern.
+
+    Attributes:
+        effective: the local times that there are nodes for: two ends, datetimes without a zone.
+        unit: "years", "months", "days", "hours", "minutes" or "seconds".
+        amount: how many units a piece is long, at least 1; 1,000,000 pieces at most.
+        logic_name_prefix: what the names of the nodes begin with.
+        suffix_pattern: how a piece's begin is written, in Java's letters; no two may be equal.
+        key: which local time a key stands for; by default keys are local times themselves.
+    """
+
+    effective: ShardRange[datetime]
+    unit: ShardUnit
+    amount: int = 1
+    _: KW_ONLY
+    logic_name_prefix: str
+    suffix_pattern: str
+    key: TimeKey[K] = field(default_factory=StandardTimeKey)
+    _nodes: tuple[str, ...] = field(init=False, compare=False)
+    _steps: Months | Spans = field(init=False, compare=False)
+    _first: datetime = field(init=False, compare=False)
+    _last: datetime = field(init=False, compare=False)
+    # What `exact` looks into: by the seconds since an anchor, or by the day if these are 0.
+    _is_local: bool = field(init=False, compare=False)
+    _anchor: datetime = field(init=False, compare=False)
+    _seconds: int = field(init=False, compare=False)
+    _table: tuple[str, ...] = field(init=False, compare=False)
+    _last_index: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Name the nodes; raise `InvalidArgumentError` if an argument does not fit."""
+        check_prefix(self.logic_name_prefix)
+        check_unit("unit", self.unit)
+        check_integer("amount", self.amount, at_least=1, at_most=MAX_AMOUNT)
+        if not isinstance(self.key, TimeKey):
+            raise InvalidArgumentError("key", self.key, expected="a TimeKey")
+        pattern = DatePattern(self.suffix_pattern, argument="suffix_pattern")
+        first, last = _closed(self.effective)
+        cut = steps(first, self.unit, self.amount)
+        count = cut.offset(last) + 1
+        if count > MAX_NODES:
+            expected = f"at most {MAX_NODES} pieces long; {self.amount} {self.unit} make {count}"
+            raise InvalidArgumentError("effective", str(self.effective), expected=expected)
+        begins = [cut.begin(offset) for offset in range(count)]
+        nodes = tuple(self.logic_name_prefix + pattern.format(begin) for begin in begins)
+        self._check_names(nodes, begins)
+        self._put(_nodes=nodes, _steps=cut, _first=first, _last=last)
+        self._put_table(begins)
+
+    def _put_table(self, begins: Sequence[datetime]) -> None:
+        """Set what `exact` looks into.
+
+        Units of days and longer have a table by the day: one step, where months are to be reckoned.
+        """
+        seconds = SECONDS.get(self.unit, 0) * self.amount
+        anchor, table = begins[0], self._nodes
+        if not seconds:
+            anchor = self._first.replace(hour=0, minute=0, second=0, microsecond=0)
+            ends = [*(begin - anchor for begin in begins[1:]), self._last - anchor + DAY]
+            days, by_day = 0, list[str]()
+            for node, end in zip(self._nodes, ends, strict=True):
+                by_day += [node] * (end.days - days)
+                days = end.days
+            table = tuple(by_day)
+        is_local = type(self.key) is StandardTimeKey
+        self._put(_is_local=is_local, _anchor=anchor, _seconds=seconds, _table=table)
+        self._put(_last_index=len(table) - 1)
+
+    def _put(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def effective_nodes(self) -> tuple[str, ...]:
+        """The names of all nodes, the earliest first."""
+        return self._nodes
+
+    def exact(self, value: K, /) -> str:
+        """Return the name of the node that holds a key.
+
+        Raises:
+            InvalidArgumentError: its local time lies outside the interval, or it is no key.
+            InvalidIdError: it is no id of a `SnowflakeTimeKey`'s layout.
+        """
+        at: Any = value if self._is_local else self.key.local_time(value)
+        try:
+            gap = at - self._anchor
+        except TypeError:  # no datetime, or one with a zone
+            at = self.key.local_time(value)
+            gap = at - self._anchor
+        seconds = self._seconds
+        index = (gap.days * 86_400 + gap.seconds) // seconds if seconds else gap.days
+        # Of what lies at the ends a part may be outside of the interval.
+        if 0 < index < self._last_index or self._first <= at <= self._last:
+            node: str = self._table[index]
+            return node
+        expected = f"of a time in {self.effective}"
+        if at is not value:
+            expected += f"; it is of {at.isoformat()}"
+        raise InvalidArgumentError("value", value, expected=expected)
+
+    def range(self, values: ShardRange[K], /) -> tuple[str, ...]:
+        """Return the names of the nodes that may hold a key of a range, the earliest first.
+
+        What lies outside the interval has no node.  If moments end in an hour that comes twice,
+        when clocks are put back, the node next to it may be named as well.
+
+        Raises:
+            InvalidArgumentError: an end is no key.
+            InvalidIdError: an end is no text of a `SnowflakeTimeKey`'s converter.
+        """
+        span = self.key.local_span(values)
+        if span is None:
+            return ()
+        first = self._first if span[0] is None else max(span[0], self._first)
+        last = self._last if span[1] is None else min(span[1], self._last)
+        if first > last:
+            return ()
+        return self._nodes[self._steps.offset(first) : self._steps.offset(last) + 1]
+
+    def _check_names(self, nodes: tuple[str, ...], begins: Sequence[datetime]) -> None:
+        """Raise `InvalidArgumentError` if two nodes have one name."""
+        seen = dict[str, datetime]()
+        for node, begin in zip(nodes, begins, strict=True):
+            if (earlier := seen.setdefault(node, begin)) is not begin:
+                times = f"{earlier.isoformat()} and {begin.isoformat()}"
+                expected = f"another name for each piece; {times} are both {node!r}"
+                raise InvalidArgumentError("suffix_pattern", self.suffix_pattern, expected=expected)
+
+    def __repr__(self) -> str:
+        """Show the names' shape, the pieces, and the interval."""
+        names = f"{self.logic_name_prefix}{self.suffix_pattern}"
+        pieces = f"{len(self._nodes)} x {self.amount} {self.unit}"
+        return f"<IntervalTimeline {names} {pieces} in {self.effective} by {self.key!r}>"
+
+
+def _closed(effective: object) -> tuple[datetime, datetime]:
+    """Return the first and the last time of an interval, to the microsecond."""
+    if not isinstance(effective, ShardRange):
+        expected = "a ShardRange, as ShardRange.closed_open(begin, end)"
+        raise InvalidArgumentError("effective", effective, expected=expected)
+    ends: tuple[object, object] = (effective.lower, effective.upper)
+    if not all(isinstance(end, datetime) and end.tzinfo is None for end in ends):
+        expected = "of two ends, each a datetime without a zone: it is local time"
+        raise InvalidArgumentError("effective", str(effective), expected=expected)
+    span = StandardTimeKey().local_span(effective)
+    if span is None or span[0] is None or span[1] is None or span[0] > span[1]:
+        expected = "an interval that is not empty"
+        raise InvalidArgumentError("effective", str(effective), expected=expected)
+    return span[0], span[1]

@@ -1,0 +1,226 @@
+"""Which local time a key stands for: CosId's ``LocalDateTimeConvertor``.  Pure.
+
+A timeline is cut by local time, the date and time that clocks on a wall show, so every key that
+names a moment, not a local time, is read in a zone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, Union
+
+from .._dates import moment_of, resolve_zone
+from ..errors import InvalidArgumentError
+from ._range import Ordered
+from ._text_key import DateTextReader
+
+if TYPE_CHECKING:
+    from ..abc import IdConverter
+    from ..snowflake import SnowflakeLayout
+    from ._range import ShardRange
+
+__all__ = (
+    "DATETIME_PATTERN",
+    "LocalSpan",
+    "SnowflakeTimeKey",
+    "StandardTimeKey",
+    "TimeKey",
+    "TimeValue",
+)
+
+DATETIME_PATTERN: Final = "yyyy-MM-dd HH:mm:ss"
+"""ShardingSphere's ``DEFAULT_DATE_TIME_PATTERN``."""
+
+K = TypeVar("K", bound=Ordered)
+
+TimeValue: TypeAlias = Union[datetime, date, int, str]  # noqa: UP007 - read at run time
+"""What a `StandardTimeKey` reads."""
+
+LocalSpan: TypeAlias = "tuple[datetime | None, datetime | None]"
+"""The first and the last local time of a range, both of them in it; None where it has no end."""
+
+
+class TimeKey(ABC, Generic[K]):
+    """Tells which local time a key stands for.  Write one of your own with `local_time` alone."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def local_time(self, value: K, /) -> datetime:
+        """Return the local time of a key, without a zone.
+
+        Raises:
+            InvalidArgumentError: it is no key.
+        """
+
+    def local_span(self, values: ShardRange[K], /) -> LocalSpan | None:
+        """Return the first and the last local time of a range of keys; None if it is empty.
+
+        Here an open end counts as a closed one, since several keys may stand for one time.
+        """
+        return (
+            None if values.lower is None else self.local_time(values.lower),
+            None if values.upper is None else self.local_time(values.upper),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StandardTimeKey(TimeKey[Any]):
+    """Keys that are dates, times, timestamps, or text.
+
+    * A naive datetime is the local time itself, a date is its midnight.
+    * An aware datetime and a timestamp are told in `zone`.  Two that name one moment stand for one
+      local time, whatever zone they are written in; CosId takes the fields as they are written.
+    * Text is read by `pattern`; a field that the pattern does not have is the first.
+
+    Attributes:
+        zone: a tzinfo, a name as "Asia/Shanghai", or an offset as "+08:00"; without one, aware
+            datetimes and timestamps are refused.
+        timestamp_unit: of integers, "ms" or "s" since 1970-01-01T00:00Z.
+        pattern: of text, in Java's letters.
+    """
+
+    zone: tzinfo | str | None = None
+    timestamp_unit: Literal["ms", "s"] = "ms"
+    pattern: str = DATETIME_PATTERN
+    _reader: DateTextReader = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidArgumentError` if an argument is unknown."""
+        if self.zone is not None:
+            object.__setattr__(self, "zone", resolve_zone(self.zone))
+        if self.timestamp_unit not in ("ms", "s"):
+            expected = "'ms' or 's'"
+            raise InvalidArgumentError("timestamp_unit", self.timestamp_unit, expected=expected)
+        object.__setattr__(self, "_reader", DateTextReader(self.pattern))
+
+    def local_time(self, value: TimeValue, /) -> datetime:
+        """Return the local time of a key.
+
+        Raises:
+            InvalidArgumentError: it is of another type, needs a zone and there is none, its text
+                is not the pattern's, or its time lies outside the years 1 to 9999.
+        """
+        if type(value) is datetime and value.tzinfo is None:
+            return value
+        moment = self._read(value)
+        return moment if moment.tzinfo is None else self._told(value, moment).replace(tzinfo=None)
+
+    def local_span(self, values: ShardRange[Any], /) -> LocalSpan | None:
+        """Return the first and the last local time of a range of keys; None if it is empty."""
+        try:
+            return (
+                self._end(values.lower, timedelta.resolution * values.lower_open, upper=False),
+                self._end(values.upper, -timedelta.resolution * values.upper_open, upper=True),
+            )
+        except OverflowError:
+            return None  # after the last time there is, or before the first
+
+    def _end(self, value: TimeValue | None, step: timedelta, *, upper: bool) -> datetime | None:
+        if value is None:
+            return None
+        moment = self._read(value)
+        if moment.tzinfo is None:
+            return moment + step
+        return outermost(self._told(value, moment.astimezone(UTC) + step), upper=upper)
+
+    def _read(self, value: TimeValue) -> datetime:
+        """Return a local time without a zone, or a moment with one."""
+        if isinstance(value, datetime):
+            return value
+        if isinstance(value, date):
+            return datetime.combine(value, time.min)
+        if isinstance(value, str):
+            return self._reader.read("value", value)
+        if type(value) is not int:
+            expected = "a datetime, a date, an integer timestamp, or text"
+            raise InvalidArgumentError("value", value, expected=expected)
+        try:
+            return moment_of(value * (1000 if self.timestamp_unit == "s" else 1))
+        except OverflowError:
+            expected = f"a timestamp in {self.timestamp_unit}, of a year from 1 to 9999"
+            raise InvalidArgumentError("value", value, expected=expected) from None
+
+    def _told(self, value: TimeValue, moment: datetime) -> datetime:
+        """Return a moment in the zone."""
+        if not isinstance(self.zone, tzinfo):
+            expected = "a local time, since the key has no zone; give StandardTimeKey one"
+            raise InvalidArgumentError("value", value, expected=expected)
+        try:
+            return moment.astimezone(self.zone)
+        except OverflowError:
+            expected = "in a year from 1 to 9999"
+            raise InvalidArgumentError("value", value, expected=expected) from None
+
+
+@dataclass(frozen=True, slots=True)
+class SnowflakeTimeKey(TimeKey[Any]):
+    """Keys that are Snowflake ids, as integers or as text.
+
+    Attributes:
+        layout: of the ids.
+        zone: in which their time is told: a tzinfo, a name, or an offset as "+08:00".
+        converter: reads text, CosId's is a Radix62IdConverter of 11 characters; without one, text
+            is refused.
+    """
+
+    layout: SnowflakeLayout
+    zone: tzinfo | str
+    converter: IdConverter | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidArgumentError` if there is no such zone."""
+        object.__setattr__(self, "zone", resolve_zone(self.zone))
+
+    def local_time(self, value: int | str, /) -> datetime:
+        """Return the local time of an id's tick.
+
+        Raises:
+            InvalidIdError: it is no id of the layout, or no text of the converter.
+            InvalidArgumentError: it is text, and there is no converter.
+        """
+        return self._told(self._id(value)).replace(tzinfo=None)
+
+    def local_span(self, values: ShardRange[Any], /) -> LocalSpan | None:
+        """Return the first and the last local time of a range of ids; None if it is empty.
+
+        Ids are counted, not times: below the first id of a tick lies the tick before.
+        """
+        lower = upper = None
+        if values.lower is not None:
+            lower = max(self._id(values.lower) + values.lower_open, 0)
+        if values.upper is not None:
+            upper = min(self._id(values.upper) - values.upper_open, self.layout.max_id)
+        if (lower or 0) > (self.layout.max_id if upper is None else upper):
+            return None
+        return (
+            None if lower is None else outermost(self._told(lower), upper=False),
+            None if upper is None else outermost(self._told(upper), upper=True),
+        )
+
+    def _id(self, value: int | str) -> int:
+        if type(value) is int:
+            return value
+        if isinstance(value, str) and self.converter is not None:
+            return self.converter.as_int(value)
+        expected = "an integer" if self.converter is None else "an integer or text"
+        raise InvalidArgumentError("value", value, expected=expected)
+
+    def _told(self, snowflake_id: int) -> datetime:
+        return self.layout.parse(snowflake_id, self.zone).timestamp  # type: ignore[arg-type]  # resolved
+
+
+def outermost(at: datetime, *, upper: bool) -> datetime:
+    """Return the local time that ends a range of moments, without its zone.
+
+    When clocks are put back an hour comes twice.  Of moments that end in its second pass the first
+    pass is part, up to its last minute; the other way round for moments that begin in its first.
+    """
+    if at.fold == upper:
+        first, second = at.replace(fold=0).utcoffset(), at.replace(fold=1).utcoffset()
+        if first is not None and second is not None and first > second:
+            back = first - second
+            return at.replace(tzinfo=None) + (back if upper else -back)
+    return at.replace(tzinfo=None)

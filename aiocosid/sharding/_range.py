@@ -1,0 +1,131 @@
+"""What a query asks for: all keys from one end to another.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from ..errors import InvalidArgumentError
+
+__all__ = ("Ordered", "ShardRange")
+
+
+class Ordered(Protocol):
+    """What has an order: numbers, dates, texts."""
+
+    def __lt__(self, other: Any, /) -> bool:  # noqa: ANN401 - of the same type
+        """Tell whether it comes before the other."""
+
+
+K = TypeVar("K", bound=Ordered)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRange(Generic[K]):
+    """The keys from one end to another; an end may be missing, and may belong to it or not.
+
+    The constructors have Guava's names.  If the ends are crossed, no key is in it, as with
+    ``BETWEEN`` in SQL.
+
+    Attributes:
+        lower: the lower end; None if there is none.
+        upper: the upper end; None if there is none.
+        lower_open: whether the lower end itself is left out.
+        upper_open: whether the upper end itself is left out.
+    """
+
+    lower: K | None = None
+    upper: K | None = None
+    lower_open: bool = False
+    upper_open: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidArgumentError` if the ends cannot be compared."""
+        if self.lower is not None and self.upper is not None:
+            try:
+                bool(self.lower < self.upper)
+            except TypeError as error:
+                expected = f"comparable with the lower end, {self.lower!r}"
+                raise InvalidArgumentError("upper", self.upper, expected=expected) from error
+        # No end, one way to write it: equal ranges compare equal.
+        object.__setattr__(self, "lower_open", self.lower_open and self.lower is not None)
+        object.__setattr__(self, "upper_open", self.upper_open and self.upper is not None)
+
+    @classmethod
+    def closed(cls, lower: K, upper: K) -> Self:
+        """Return ``lower <= key <= upper``, SQL's ``BETWEEN``."""
+        return cls(lower, upper)
+
+    @classmethod
+    def closed_open(cls, lower: K, upper: K) -> Self:
+        """Return ``lower <= key < upper``."""
+        return cls(lower, upper, upper_open=True)
+
+    @classmethod
+    def open_closed(cls, lower: K, upper: K) -> Self:
+        """Return ``lower < key <= upper``."""
+        return cls(lower, upper, lower_open=True)
+
+    @classmethod
+    def open(cls, lower: K, upper: K) -> Self:
+        """Return ``lower < key < upper``."""
+        return cls(lower, upper, lower_open=True, upper_open=True)
+
+    @classmethod
+    def at_least(cls, lower: K) -> Self:
+        """Return ``key >= lower``."""
+        return cls(lower=lower)
+
+    @classmethod
+    def greater_than(cls, lower: K) -> Self:
+        """Return ``key > lower``."""
+        return cls(lower=lower, lower_open=True)
+
+    @classmethod
+    def at_most(cls, upper: K) -> Self:
+        """Return ``key <= upper``."""
+        return cls(upper=upper)
+
+    @classmethod
+    def less_than(cls, upper: K) -> Self:
+        """Return ``key < upper``."""
+        return cls(upper=upper, upper_open=True)
+
+    @classmethod
+    def all(cls) -> Self:
+        """Return the range of all keys."""
+        return cls()
+
+    def intersection(self, other: ShardRange[K]) -> ShardRange[K]:
+        """Return the keys that are in both: two conditions with ``AND`` between them."""
+        lower, lower_open = self.lower, self.lower_open
+        if lower is None or (other.lower is not None and lower < other.lower):
+            lower, lower_open = other.lower, other.lower_open
+        elif lower == other.lower:
+            lower_open = lower_open or other.lower_open
+        upper, upper_open = self.upper, self.upper_open
+        if upper is None or (other.upper is not None and other.upper < upper):
+            upper, upper_open = other.upper, other.upper_open
+        elif upper == other.upper:
+            upper_open = upper_open or other.upper_open
+        return ShardRange(lower, upper, lower_open, upper_open)
+
+    def __contains__(self, key: K) -> bool:
+        """Tell whether a key is in it."""
+        above = (
+            self.lower is None or self.lower < key or (not self.lower_open and key == self.lower)
+        )
+        below = (
+            self.upper is None or key < self.upper or (not self.upper_open and key == self.upper)
+        )
+        return above and below
+
+    def __str__(self) -> str:
+        """Write it as mathematicians and Guava do: ``[1..5)``."""
+        lower, upper = (
+            "" if end is None else getattr(end, "isoformat", end.__str__)()
+            for end in (self.lower, self.upper)
+        )
+        left = "(" if self.lower_open or self.lower is None else "["
+        right = ")" if self.upper_open or self.upper is None else "]"
+        return f"{left}{lower}..{upper}{right}"

@@ -1,0 +1,54 @@
+"""The contract of a sharding: which node holds a key, and which hold a range of keys.  Pure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from ..errors import InvalidArgumentError
+from ._range import Ordered
+
+if TYPE_CHECKING:
+    from ._range import ShardRange
+
+__all__ = ("MAX_NODES", "Sharding", "check_prefix")
+
+MAX_NODES: Final = 1_000_000
+"""The names of all nodes are kept: more than that is a mistake in a unit or a divisor."""
+
+K = TypeVar("K", bound=Ordered)
+
+
+class Sharding(ABC, Generic[K]):
+    """Names the nodes, tables or databases, that hold keys.  Never changes, and never waits."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def effective_nodes(self) -> tuple[str, ...]:
+        """The names of all nodes, in their order."""
+
+    @abstractmethod
+    def exact(self, value: K, /) -> str:
+        """Return the name of the node that holds a key.
+
+        Raises:
+            InvalidArgumentError: no node holds it.
+        """
+
+    @abstractmethod
+    def range(self, values: ShardRange[K], /) -> tuple[str, ...]:
+        """Return the names of the nodes that may hold a key of a range, each once, in their order.
+
+        No node is named that cannot hold one, and none if no key is in the range.
+
+        Raises:
+            InvalidArgumentError: an end of it is no key.
+        """
+
+
+def check_prefix(value: object) -> None:
+    """Raise `InvalidArgumentError` unless it is text."""
+    if not isinstance(value, str):
+        raise InvalidArgumentError("logic_name_prefix", value, expected="text, as in 'order_'")

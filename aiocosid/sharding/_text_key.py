@@ -1,0 +1,64 @@
+"""Reads dates and times from texts of one of Java's patterns.  Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from .._dates import STRFTIME, TOKEN, UNITS, VARYING, DatePattern
+from ..errors import InvalidArgumentError
+
+__all__ = ("DateTextReader",)
+
+DIRECTIVES: Final = {java: python for python, java in STRFTIME.items()}
+
+CENTURY: Final = 2000  # Java reads yy as 2000 to 2099
+
+
+class DateTextReader:
+    """Reads the texts that a pattern writes, and no others."""
+
+    __slots__ = ("_format", "pattern")
+
+    def __init__(self, pattern: str, *, argument: str = "pattern") -> None:
+        """Read a pattern; a field that it does not have is the first: the month of ``yyyy`` is 1.
+
+        Raises:
+            InvalidArgumentError: the pattern is unknown, or leaves out a field before its finest.
+        """
+        self.pattern = DatePattern(pattern, argument=argument)
+        tokens = [found[0] for found in TOKEN.finditer(pattern)]
+        self._format = "".join(map(_directive, tokens))
+        fields = self.pattern.fields
+        needed = UNITS[: UNITS.index(fields[-1]) + 1] if fields else UNITS[:1]
+        day_of_year = "%j" in self._format
+        if missing := [u for u in needed if u not in fields and not (day_of_year and u == "month")]:
+            raise InvalidArgumentError(argument, pattern, expected=f"with the {missing[0]}")
+
+    def read(self, argument: str, text: str) -> datetime:
+        """Return the local time of a text.
+
+        Raises:
+            InvalidArgumentError: the pattern does not write it.
+        """
+        try:
+            at = datetime.strptime(text, self._format)  # noqa: DTZ007 - a local time
+            if "%y" in self._format and at.year < CENTURY:
+                at = at.replace(year=at.year + 100)
+            # strptime also takes fields that are too short, and spaces in any number.
+            if self.pattern.format(at) == text:
+                return at
+        except ValueError:
+            pass
+        expected = f"a date and time as {self.pattern.pattern!r} writes it"
+        raise InvalidArgumentError(argument, text, expected=expected)
+
+
+def _directive(token: str) -> str:
+    """Return a part of a pattern as `strptime` has it."""
+    if token[0] == "'":
+        return (token[1:-1].replace("''", "'") or "'").replace("%", "%%")
+    if not token[0].isalpha():
+        return token
+    java = token.replace("u", "y")
+    return DIRECTIVES[VARYING.get(java, java)]

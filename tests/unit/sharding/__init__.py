@@ -1,0 +1,1 @@
+"""Sharding: which node holds a key, and which hold a range of keys."""
