@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.lowlevel import checkpoint
 
+from ..abc import GroupedId
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
@@ -20,7 +22,7 @@ __all__ = ("assert_rising", "assert_unique", "storm", "take_at_once")
 
 def assert_rising(ids: Sequence[int], of: str) -> None:
     """Every id is a positive int above the one before."""
-    assert all(type(each) is int for each in ids), f"{of}: an id is no int"
+    assert all(type(each) in {int, GroupedId} for each in ids), f"{of}: an id is no int"
     assert not ids or ids[0] > 0, f"{of}: the first id is {ids[0]}, not positive"
     for before, after in pairwise(ids):
         assert before < after, f"{of}: {after} came after {before}"

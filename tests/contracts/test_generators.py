@@ -13,10 +13,15 @@ from typing import Any
 import pytest
 
 from aiocosid.abc import IdSegmentDistributor, Store
-from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from aiocosid.snowflake import COSID_MS, COSID_S, SnowflakeId, SnowflakeLayout
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.testing import IdGeneratorContract, MakeGenerator, WrappedDistributor
+from aiocosid.testing import (
+    IdGeneratorContract,
+    MakeGenerator,
+    ManualClock,
+    WrappedDistributor,
+)
 
 from ._stores import STORES, Backend
 
@@ -127,6 +132,36 @@ class TestMemorySnowflakes(MemorySnowflakes):
     pass
 
 
+class Grouped(IdGeneratorContract):
+    """On a day that does not end: the ids of two days rise each for themselves."""
+
+    ids_per_worker = 1000
+
+    def maker(self, store: Store, group_by: GroupBy, namespace: str) -> MakeGenerator:
+        clock = ManualClock()
+        return lambda: GroupedSegmentId(
+            store,
+            namespace=namespace,
+            name="order",
+            group_by=group_by,
+            step=self.step,
+            clock=clock,
+        )
+
+
+@pytest.mark.asyncio
+class TestGrouped(Grouped):
+    ids_per_worker = 500
+
+    @pytest.fixture
+    def backend(self, request: pytest.FixtureRequest) -> Backend:
+        return STORES["sqlite"](request)
+
+    @pytest.fixture
+    def make_generator(self, store: Store, namespace: str) -> MakeGenerator:
+        return self.maker(store, GroupBy.day(zone="UTC"), namespace)
+
+
 # The last ones: anyio's plugin marks the functions, which all classes here share.
 
 
@@ -142,3 +177,14 @@ class TestMemorySnowflakesOnTrio(MemorySnowflakes):
     @pytest.fixture
     def anyio_backend(self) -> tuple[str, dict[str, Any]]:
         return "trio", {}
+
+
+@pytest.mark.anyio
+class TestMemoryGroupedOnTrio(Grouped):
+    @pytest.fixture
+    def anyio_backend(self) -> tuple[str, dict[str, Any]]:
+        return "trio", {}
+
+    @pytest.fixture
+    def make_generator(self, namespace: str) -> MakeGenerator:
+        return self.maker(MemoryStore(), GroupBy.key(lambda: "shop-7"), namespace)
