@@ -16,6 +16,7 @@ from ._stores import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from .._provider_options import SegmentChainOptions, SegmentIdOptions, SnowflakeOptions
     from ..abc import AnyGenerator, Clock, InstanceId
     from ..events import Instrument
     from ..machine import MachineIdLease
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ..segment._generator import SegmentGenerator
     from ..segment._group import SegmentKind
     from ..snowflake import CosIdGenerator, CosIdText, SnowflakeId, SnowflakeLayout
-    from .._provider_options import SegmentChainOptions, SegmentIdOptions, SnowflakeOptions
 
 __all__ = ("IdProvider", "connect")
 

@@ -5,36 +5,36 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from .._clock import SYSTEM_CLOCK
 from .._text_generator import StringIdGenerator
-from ..abc import MAX_ID, SHARE, AnyGenerator
+from ..abc import MAX_ID, SHARE
 from ..errors import CosIdError, InvalidArgumentError
 from ..segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
-from ..snowflake import JAVASCRIPT_MAX_SAFE_ID, CosIdGenerator, SnowflakeId
+from ..snowflake import CosIdGenerator, SnowflakeId
 from ._converters import converter_of
 from ._layouts import check_layout, layout_of, text_of
 from ._machines import Machines
-from ._models import CosIdSettings, GroupedSettings, SegmentSettings, SnowflakeSettings
+from ._models import CosIdSettings, GroupedSettings, SnowflakeSettings
+from ._planned import LIMITS, Planned, example_of
 from ._shardings import sharding_of
 from ._stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator
+    from collections.abc import Collection, Generator
 
-    from ..abc import Clock, IdConverter, IdGenerator
+    from ..abc import Clock
     from ..errors._settings import SettingsProblem
     from ..events import Instrument
     from ..machine import MachineIdLease
     from ..sharding import Sharding
-    from ..snowflake import CosIdText, SnowflakeLayout
-    from ._models import ChainSettings, Settings
+    from ..snowflake import SnowflakeLayout
+    from ._models import Settings
     from ._sources import Given
 
-__all__ = ("LIMITS", "Built", "Builder", "Planned")
-
-LIMITS: Final = {"int32": 2**31 - 1, "javascript": JAVASCRIPT_MAX_SAFE_ID, "int64": MAX_ID}
+__all__ = ("Builder", "Built")
 
 COUNTED: Final = {"wait_timeout", "ttl", "fetch_timeout"}
 PREFETCHED: Final = COUNTED | {"safe_distance", "max_distance", "max_ids_ahead", "quiet_period"}
@@ -42,35 +42,6 @@ PREFETCHED: Final = COUNTED | {"safe_distance", "max_distance", "max_ids_ahead",
 
 class Incomplete(Exception):  # noqa: N818 - no error: the problem is noted already
     """Something that is needed could not be built."""
-
-
-@dataclass(slots=True)
-class Planned:
-    """One generator, built and not opened.
-
-    Attributes:
-        path: its table.
-        name: by which it is asked for.
-        section: its settings.
-        namespace: of its counter or machine id.
-        counter: its name there.
-        store: the store's URL without secrets; empty without a store.
-        generator: what a user gets.
-        layout: of a Snowflake.
-        text: of a CosIdGenerator.
-        converter: how its numbers are written.
-    """
-
-    path: tuple[str, ...]
-    name: str
-    section: Any
-    namespace: str
-    counter: str
-    store: str = ""
-    generator: AnyGenerator | None = None
-    layout: SnowflakeLayout | None = None
-    text: CosIdText | None = None
-    converter: IdConverter | None = None
 
 
 @dataclass(slots=True)
@@ -173,29 +144,52 @@ class Builder:
         except InvalidArgumentError as error:
             key = error.argument.rpartition(".")[2].replace("-", "_")
             at = (*path, key) if key in type(section).model_fields else path
-            self._note(at, str(error))
+            self._note(
+                at, str(error).removeprefix(f"{error.argument} ") if at != path else str(error)
+            )
         except CosIdError as error:
             self._note(path, str(error))
 
     # One generator.
 
     def _complete(self, planned: Planned) -> None:
+        """Build it; each part by itself, so that what is wrong in several is told of all."""
         section = planned.section
-        match section:
-            case SnowflakeSettings():
-                make = self._snowflake(planned, section)
-            case CosIdSettings():
-                make = self._cosid(planned, section)
-            case _:
-                make = self._counted(planned, section)
+        with self._noting((*planned.path, "layout"), getattr(section, "layout", None)):
+            if isinstance(section, SnowflakeSettings):
+                planned.layout = layout_of(section.layout)
+                check_layout(planned.layout, self._clock.now_ms())
+        with self._noting(planned.path, section):
+            self._check(planned)
         at = (*planned.path, "converter")
-        if section.converter is not None and not isinstance(section, CosIdSettings):
-            with self._noting(at, section.converter):
+        with self._noting(at, section.converter):
+            if section.converter is not None and section.kind != "cosid":
                 planned.converter = converter_of(section.converter, planned, partial(self._at, at))
-        generator = make()
+        with self._noting(at, section.converter):
+            planned.example = example_of(planned, self._clock.now_ms())
+        generator = self._made(planned)
         if planned.converter is not None:
             generator = StringIdGenerator(generator, planned.converter)
         planned.generator = generator
+
+    def _check(self, planned: Planned) -> None:
+        section, limit = planned.section, LIMITS[planned.section.limit or "int64"]
+        if isinstance(section, CosIdSettings):
+            for key in ("converter", "limit"):
+                if getattr(section, key) is not None:
+                    self._note((*planned.path, key), "has no place here: text writes the ids")
+            planned.text = text_of(section)
+        elif isinstance(section, SnowflakeSettings):
+            if planned.layout is not None and planned.layout.max_id > limit:
+                about = f"{planned.layout!r} goes up to {planned.layout.max_id}"
+                reason = f"is {section.limit}, which ends at {limit}, but {about}"
+                self._note((*planned.path, "limit"), reason)
+        elif section.max_id is not None and section.max_id > limit:
+            reason = f"is {section.max_id}, above the limit {limit} of {section.limit}"
+            self._note((*planned.path, "max_id"), reason)
+        if isinstance(section, GroupedSettings):
+            pattern = {} if section.pattern is None else {"pattern": section.pattern}
+            planned.group_by = getattr(GroupBy, section.group_by)(zone=section.zone, **pattern)
 
     def _at(self, path: tuple[str, ...], key: str, reason: str) -> None:
         self._note((*path, key), reason)
@@ -211,10 +205,21 @@ class Builder:
         told["close_timeout"] = section.close_timeout or self._settings.close_timeout
         return {**told, "instrument": self._instrument, "clock": self._clock}
 
-    def _counted(self, planned: Planned, section: ChainSettings) -> Callable[[], Any]:
-        is_segment = isinstance(section, SegmentSettings)
-        told = self._common(section, COUNTED if is_segment else PREFETCHED)
-        told["max_id"] = self._max_id(planned, section)
+    def _made(self, planned: Planned) -> Any:  # noqa: ANN401 - of any kind
+        section, name = planned.section, planned.counter
+        if isinstance(section, SnowflakeSettings):
+            layout = planned.layout
+            lease = self._lease(planned, layout)
+            return SnowflakeId(lease, name=name, layout=layout, **self._stamped(section))
+        if isinstance(section, CosIdSettings):
+            lease = self._lease(planned, planned.text and planned.text.layout)
+            return CosIdGenerator(lease, name=name, text=planned.text, **self._stamped(section))
+        return self._counted(planned, section)
+
+    def _counted(self, planned: Planned, section: Any) -> Any:  # noqa: ANN401 - of any kind
+        mode = section.mode if isinstance(section, GroupedSettings) else section.kind
+        told = self._common(section, COUNTED if mode == "segment" else PREFETCHED)
+        told["max_id"] = min(section.max_id or MAX_ID, LIMITS[section.limit or "int64"])
         store = self._store(planned)
         about = {
             "namespace": planned.namespace,
@@ -223,60 +228,32 @@ class Builder:
             "step": section.step,
         }
         if isinstance(section, GroupedSettings):
-            zone = {"zone": section.zone}
-            if section.pattern is not None:
-                zone["pattern"] = section.pattern
-            group_by = getattr(GroupBy, section.group_by)(**zone)
-            if section.mode == "segment":
-                told = {key: told[key] for key in told if key not in PREFETCHED - COUNTED}
-            about |= {"group_by": group_by, "kind": section.mode}
-            return partial(GroupedSegmentId, store, **about, **told)
-        distributor = store.segment_distributor(**about)
-        return partial(SegmentId if is_segment else SegmentChainId, distributor, **told)
-
-    def _max_id(self, planned: Planned, section: ChainSettings) -> int:
-        limit = LIMITS[section.limit or "int64"]
-        if section.max_id is not None and section.max_id > limit:
-            self._note((*planned.path, "max_id"), f"is {section.max_id}, above the limit {limit}")
-        return min(section.max_id or MAX_ID, limit)
-
-    def _snowflake(self, planned: Planned, section: SnowflakeSettings) -> Callable[[], IdGenerator]:
-        at = (*planned.path, "layout")
-        with self._noting(at, section.layout):
-            planned.layout = layout_of(section.layout)
-            check_layout(planned.layout, self._clock.now_ms())
-        layout = planned.layout
-        if layout is None:
-            raise Incomplete
-        limit = LIMITS[section.limit or "int64"]
-        if layout.max_id > limit:
-            reason = f"is {section.limit}, at most {limit}, but ids of {layout!r} go up to "
-            self._note((*planned.path, "limit"), f"{reason}{layout.max_id}")
-        told = self._stamped(section)
-        lease = self._lease(planned, layout.machine_bits)
-        return partial(SnowflakeId, lease, name=planned.counter, layout=layout, **told)
-
-    def _cosid(self, planned: Planned, section: CosIdSettings) -> Callable[[], AnyGenerator]:
-        for key in ("converter", "limit"):
-            if getattr(section, key) is not None:
-                self._note((*planned.path, key), "has no place here: text says how ids are written")
-        text = planned.text = text_of(section)
-        told = self._stamped(section)
-        lease = self._lease(planned, text.layout.machine_bits)
-        return partial(CosIdGenerator, lease, name=planned.counter, text=text, **told)
+            if planned.group_by is None:
+                raise Incomplete
+            about |= {"group_by": planned.group_by, "kind": mode}
+            return GroupedSegmentId(store, **about, **told)
+        kind = SegmentId if mode == "segment" else SegmentChainId
+        return kind(store.segment_distributor(**about), **told)
 
     def _stamped(self, section: SnowflakeSettings | CosIdSettings) -> dict[str, Any]:
         told = self._common(section, {"wait_timeout", "sequence_reset_threshold"})
         for name in ("broken_threshold", "max_forward_jump"):
             value = getattr(section, name)
-            told[name] = None if value is None or value == float("inf") else value
+            told[name] = None if value == inf else value
         return told
 
-    def _lease(self, planned: Planned, bits: int) -> MachineIdLease:
-        store = self._store(planned) if self._settings.machine.source == "store" else None
-        if store is None and planned.section.store is not None:
+    def _lease(self, planned: Planned, layout: SnowflakeLayout | None) -> MachineIdLease:
+        section, store, place = planned.section, None, ""
+        if self._settings.machine.source == "store":
+            store, planned.store = self._stores.of(planned.path, section)
+            place = planned.place = self._stores.place(section)
+            if not place:
+                raise Incomplete
+        elif section.store is not None:
             self._note((*planned.path, "store"), "is not used: the machine id needs no store")
-        lease = self._machines.lease(planned, store, bits)
+        lease = None
+        if layout is not None:
+            lease = self._machines.lease(planned, place, store, layout.machine_bits)
         if lease is None:
             raise Incomplete
         return lease

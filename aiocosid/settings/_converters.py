@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..abc import IdConverter
-    from ._build import Planned
     from ._models import ConverterSettings
+    from ._planned import Planned
 
 __all__ = ("converter_of",)
 
@@ -69,6 +69,7 @@ def converter_of(
     group, date = section.group_prefix, section.date_prefix
     if group is not None and planned.section.kind != "grouped":
         note("group_prefix", f"goes with kind = 'grouped'; ids of {planned.name!r} have no group")
+        group = None
     return compose(
         _base(section, planned),
         prefix=section.prefix,

@@ -31,7 +31,7 @@ def layout_of(section: LayoutSettings) -> SnowflakeLayout:
         raise InvalidArgumentError("name", section.name, expected=expected)
     others = section.model_fields_set - {"name", "epoch"}
     if others:
-        key = sorted(others)[0]
+        key = min(others)
         expected = f"left out: {section.name!r} says how ids are put together"
         raise InvalidArgumentError(key, getattr(section, key), expected=expected)
     layout = LAYOUTS[section.name]

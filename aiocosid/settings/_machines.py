@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ..abc import Clock, MachineIdDistributor, Store
     from ..events import Instrument
-    from ._build import Planned
     from ._models import MachineSettings, Settings
+    from ._planned import Planned
 
 __all__ = ("Machines",)
 
@@ -38,11 +38,7 @@ REHEARSAL_POD: Final = "pod-0"
 
 
 class Machines:
-    """Makes leases; nothing is asked for.
-
-    Attributes:
-        leases: those that were made.
-    """
+    """Makes leases; nothing is asked for."""
 
     def __init__(
         self,
@@ -53,35 +49,48 @@ class Machines:
         clock: Clock | None,
         rehearsal: bool,
     ) -> None:
-        self.leases: list[MachineIdLease] = []
         self._settings = settings
         self._note = note
         self._instrument = instrument
         self._clock = clock
         self._rehearsal = rehearsal
-        self._made: dict[tuple[int, str], tuple[MachineIdLease, Planned]] = {}
+        self._first: dict[tuple[str, str], tuple[int, Planned]] = {}
+        self._made: dict[tuple[str, str], MachineIdLease] = {}
         self._is_refused = False
 
-    def lease(self, planned: Planned, store: Store | None, bits: int) -> MachineIdLease | None:
-        """Return the lease that a generator is to use; None if there can be none, which is noted."""
-        key = id(store), planned.namespace
-        if key not in self._made:
+    def lease(
+        self, planned: Planned, place: str, store: Store | None, bits: int
+    ) -> MachineIdLease | None:
+        """Return the lease that a generator is to use; None if there can be none, which is noted.
+
+        Args:
+            planned: the generator.
+            place: which store it is; empty if the ids come from none.
+            store: the store, if it could be made.
+            bits: the width of its machine ids.
+        """
+        key = place, planned.namespace
+        width, other = self._first.setdefault(key, (bits, planned))
+        if width != bits:
+            remedy = "give it a namespace of its own, or the same width"
+            where = ".".join(other.path)
+            self._note(
+                planned.path,
+                f"takes machine ids of {bits} bits in namespace {planned.namespace!r}, where "
+                f"{where} takes some of {width} bits; {remedy}",
+            )
+            return None
+        if key not in self._made and (store is not None or not place):
             distributor = self._distributor(store, planned.namespace)
-            if distributor is None:
-                return None
-            lease = self._lease(distributor, bits)
-            if lease is None:
-                return None
-            self._made[key] = lease, planned
-            self.leases.append(lease)
-        lease, other = self._made[key]
-        if lease.bits == bits:
-            return lease
-        reason = f"takes machine ids of {bits} bits in namespace {planned.namespace!r}, where "
-        remedy = "give it a namespace of its own, or a layout of that width"
-        where = ".".join(other.path)
-        self._note(planned.path, f"{reason}{where} takes some of {lease.bits} bits; {remedy}")
-        return None
+            lease = None if distributor is None else self._lease(distributor, bits)
+            if lease is not None:
+                self._made[key] = lease
+        return self._made.get(key)
+
+    @property
+    def leases(self) -> list[MachineIdLease]:
+        """Those that were made."""
+        return list(self._made.values())
 
     def _distributor(self, store: Store | None, namespace: str) -> MachineIdDistributor | None:
         machine = self._settings.machine

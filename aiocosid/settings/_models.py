@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP
 from ..abc._ids import MAX_ID
 from ..segment._pace import MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
-from ._sharding import ShardingSettings
+from ._sharding import ShardingSettings  # noqa: TC001 - pydantic reads annotations
 from ._values import Flag, Moment, Seconds, Section, Whole, shorthand
 
 __all__ = (
@@ -318,9 +318,9 @@ class Settings(Section):
 
     namespace: Name = DEFAULT_NAMESPACE
     store: SecretStr | None = None
-    stores: dict[str, SecretStr] = {}
+    stores: dict[str, SecretStr] = Field(default_factory=dict)
     close_timeout: Timeout = 5.0
     machine: MachineSettings = MachineSettings()
     share: GeneratorSettings | None = None
-    generators: dict[str, GeneratorSettings] = {}
-    sharding: dict[str, ShardingSettings] = {}
+    generators: dict[str, GeneratorSettings] = Field(default_factory=dict)
+    sharding: dict[str, ShardingSettings] = Field(default_factory=dict)

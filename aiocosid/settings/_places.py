@@ -62,17 +62,17 @@ def _statements(text: str) -> Iterator[tuple[int, list[tuple[str, str]]]]:
     line, depth, begun = 1, 0, 1
     tokens: list[tuple[str, str]] = []
     for match in TOKEN.finditer(text):
-        kind, token = str(match.lastgroup), match[0]
+        kind, piece = str(match.lastgroup), match[0]
         if kind == "end" and depth == 0 and tokens:
             yield begun, tokens
             tokens = []
         elif kind in {"text", "sign", "bare"}:
             if not tokens:
                 begun = line
-            tokens.append((kind, token))
+            tokens.append((kind, piece))
             if kind == "sign":
-                depth += (token in "[{") - (token in "]}")
-        line += token.count("\n")
+                depth += (piece in "[{") - (piece in "]}")
+        line += piece.count("\n")
     if tokens:
         yield begun, tokens
 
@@ -80,11 +80,11 @@ def _statements(text: str) -> Iterator[tuple[int, list[tuple[str, str]]]]:
 def _key(tokens: Sequence[tuple[str, str]]) -> Path:
     """Return the dotted key of a header or an assignment."""
     parts: list[str] = []
-    for kind, token in tokens:
-        if (kind, token) == ("sign", "="):
+    for kind, piece in tokens:
+        if (kind, piece) == ("sign", "="):
             break
         if kind == "bare":
-            parts.append(token)
+            parts.append(piece)
         elif kind == "text":
-            parts.append(tomllib.loads(f"key = {token}")["key"])
+            parts.append(tomllib.loads(f"key = {piece}")["key"])
     return tuple(parts)

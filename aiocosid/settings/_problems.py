@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from ._models import (
     ChainSettings,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ._sources import Given
     from ._values import Section
 
-__all__ = ("ENTRIES", "SECRET", "explained")
+__all__ = ("ENTRIES", "explained")
 
 KINDS: Final[dict[str, type[Section]]] = {
     "segment": SegmentSettings,
@@ -54,17 +54,19 @@ TABLES: Final[dict[str, type[Section]]] = {
 ENTRIES: Final = ("generators", "sharding", "stores")
 """Tables whose keys are names that the user gives."""
 
+Path: TypeAlias = tuple[str, ...]
+
 SECRET: Final = {"store", "stores", "key"}
 SHOWN: Final = 60  # characters of a value
 
 
-def explained(error: ValidationError, given: Given) -> list[SettingsProblem]:
-    """Return what is wrong, in the order in which pydantic looked."""
+def explained(error: ValidationError, given: Given) -> dict[Path, SettingsProblem]:
+    """Return what is wrong, by place, in the order in which pydantic looked."""
     found = error.errors(include_url=False, include_input=False)
-    return [_problem(dict(each), given) for each in found]
+    return dict(_problem(dict(each), given) for each in found)
 
 
-def _problem(found: Mapping[str, Any], given: Given) -> SettingsProblem:
+def _problem(found: Mapping[str, Any], given: Given) -> tuple[Path, SettingsProblem]:
     path, context = _path(found["loc"], given.data), found.get("ctx", {})
     match found["type"]:
         case "extra_forbidden":
@@ -81,10 +83,10 @@ def _problem(found: Mapping[str, Any], given: Given) -> SettingsProblem:
             reason = "has to be a table"
         case _:
             reason = _shown(path, given.data) + _in_words(str(found["msg"]))
-    return given.problem(path, reason)
+    return path, given.problem(path, reason)
 
 
-def _path(location: tuple[int | str, ...], data: object) -> tuple[str, ...]:
+def _path(location: tuple[int | str, ...], data: object) -> Path:
     """Return the place without the kinds that pydantic puts in between."""
     path: list[str] = []
     may_be_kind = False
@@ -99,12 +101,12 @@ def _path(location: tuple[int | str, ...], data: object) -> tuple[str, ...]:
     return tuple(path)
 
 
-def _known_kinds(path: tuple[str, ...]) -> str:
+def _known_kinds(path: Path) -> str:
     wanted = "type" if path[0] == "sharding" else "kind"
     return ", ".join(f"'{name}'" for name, each in KINDS.items() if wanted in each.model_fields)
 
 
-def _unknown(path: tuple[str, ...], data: object) -> str:
+def _unknown(path: Path, data: object) -> str:
     section = _section(path[:-1], data)
     own = section.model_fields
     known = [(each.alias or name) if "-" in path[-1] else name for name, each in own.items()]
@@ -115,17 +117,19 @@ def _unknown(path: tuple[str, ...], data: object) -> str:
     return f"is no key here; known are {', '.join(sorted(known))}"
 
 
-def _section(path: tuple[str, ...], data: object) -> type[Section]:
+def _section(path: Path, data: object) -> type[Section]:
     section: type[Section] = Settings
     for part in path:
         data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
         table = cast("Mapping[str, Any]", data if isinstance(data, Mapping) else {})
         kind = table.get("kind", table.get("type"))
-        section = TABLES.get(part) or (KINDS.get(kind) if isinstance(kind, str) else None) or section
+        section = (
+            TABLES.get(part) or (KINDS.get(kind) if isinstance(kind, str) else None) or section
+        )
     return section
 
 
-def _shown(path: tuple[str, ...], data: object) -> str:
+def _shown(path: Path, data: object) -> str:
     """Return the value, if it can be no secret."""
     for part in path:
         data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from ..sharding import Sharding
-    from ._build import Planned
+    from ._planned import Planned
     from ._sharding import ShardingSettings
 
 __all__ = ("sharding_of",)

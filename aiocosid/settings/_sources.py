@@ -53,10 +53,13 @@ class Given:
 
     def problem(self, path: tuple[str, ...], reason: str) -> SettingsProblem:
         """Return a problem with its place."""
-        key = ".".join(map(_quoted, path))
         found: object = self.data
-        for part in path:
+        for depth, part in enumerate(path):
+            if isinstance(found, str):
+                path = path[:depth]  # a name in place of the table
+                break
             found = found.get(part) if isinstance(found, Mapping) else None
+        key = ".".join(map(_quoted, path))
         if isinstance(found, EnvironmentText):
             return SettingsProblem(key, reason, PREFIX + DELIMITER.join(path).upper())
         return SettingsProblem(key, reason, self.file, nearest(self.lines, path))
@@ -97,7 +100,12 @@ def _file(path: Path) -> Given:
 class _Environment(EnvSettingsSource):
     """pydantic-settings' reading of the environment, which leaves single values as they are."""
 
-    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+    def decode_complex_value(
+        self,
+        field_name: str,
+        field: FieldInfo,
+        value: Any,  # noqa: ANN401 - theirs
+    ) -> Any:  # noqa: ANN401 - theirs
         decoded = super().decode_complex_value(field_name, field, value)
         return decoded if isinstance(decoded, dict | list) else value
 

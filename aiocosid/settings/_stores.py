@@ -33,14 +33,20 @@ class Stores:
     def of(self, path: tuple[str, ...], section: Any) -> tuple[Store | None, str]:  # noqa: ANN401 - of any kind
         """Return a generator's store, and its URL without secrets; what is wrong is noted."""
         own, default = section.store, self._settings.store
-        if own is None and default is None:
-            example = 'store = "redis://localhost/0"'
-            self._note(path, f"needs a store: write {example} at the top of the file, or here")
-            return None, ""
         if own is not None:
             return self._named((*path, "store"), own.get_secret_value())
-        assert default is not None
-        return self._named(("store",), default.get_secret_value())
+        if default is not None:
+            return self._named(("store",), default.get_secret_value())
+        example = 'store = "redis://localhost/0"'
+        self._note(path, f"needs a store: write {example} at the top of the file, or here")
+        return None, ""
+
+    def place(self, section: Any) -> str:  # noqa: ANN401 - of any kind
+        """Return a generator's URL with all that is secret, to tell stores apart."""
+        found = section.store or self._settings.store
+        text = "" if found is None else str(found.get_secret_value())
+        named = self._settings.stores.get(text)
+        return text if named is None else named.get_secret_value()
 
     def check_unused(self) -> None:
         """Look at the stores that no generator uses, too."""
