@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..errors._settings import SettingsProblem as SettingsProblem
+from . import _extra as _extra
 from ._load import load_settings as load_settings
 from ._models import ChainSettings as ChainSettings
 from ._models import ConverterSettings as ConverterSettings

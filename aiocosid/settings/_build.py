@@ -18,6 +18,7 @@ from ._converters import converter_of
 from ._layouts import check_layout, layout_of, text_of
 from ._machines import Machines
 from ._models import CosIdSettings, GroupedSettings, SnowflakeSettings
+from ._places import placed
 from ._planned import LIMITS, Planned, example_of
 from ._shardings import sharding_of
 from ._stores import Stores
@@ -142,11 +143,7 @@ class Builder:
         except Incomplete:
             pass
         except InvalidArgumentError as error:
-            key = error.argument.rpartition(".")[2].replace("-", "_")
-            at = (*path, key) if key in type(section).model_fields else path
-            self._note(
-                at, str(error).removeprefix(f"{error.argument} ") if at != path else str(error)
-            )
+            self._note(*placed(error, path, section))
         except CosIdError as error:
             self._note(path, str(error))
 
@@ -157,8 +154,9 @@ class Builder:
         section = planned.section
         with self._noting((*planned.path, "layout"), getattr(section, "layout", None)):
             if isinstance(section, SnowflakeSettings):
-                planned.layout = layout_of(section.layout)
-                check_layout(planned.layout, self._clock.now_ms())
+                layout = layout_of(section.layout)
+                check_layout(layout, self._clock.now_ms())
+                planned.layout = layout
         with self._noting(planned.path, section):
             self._check(planned)
         at = (*planned.path, "converter")

@@ -55,7 +55,8 @@ def built(source: Source, **options: Any) -> tuple[Settings, Given, Built]:  # n
     except ValidationError as error:
         found = explained(error, given)
         others = _others(given, found, options)
-        raise InvalidSettingsError(_ordered([*found.values(), *others])) from error
+        cause = None if _may_tell(error) else error
+        raise InvalidSettingsError(_ordered([*found.values(), *others])) from cause
     return settings, given, _built(settings, given, options)
 
 
@@ -92,6 +93,11 @@ def _others(
     )
     builder.build()
     return builder.problems
+
+
+def _may_tell(error: ValidationError) -> bool:
+    """Tell whether pydantic shows a URL: what it takes for a kind, it shows."""
+    return "://" in str(error).replace("https://errors.pydantic.dev", "")
 
 
 def _ordered(problems: Iterable[SettingsProblem]) -> list[SettingsProblem]:

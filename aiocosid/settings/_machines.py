@@ -12,6 +12,7 @@ from ..machine import (
     ManualMachineIdDistributor,
     StatefulSetMachineIdDistributor,
 )
+from ._places import placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,11 +126,8 @@ class Machines:
             return None
 
     def _refuse(self, error: InvalidArgumentError) -> None:
-        known = type(self._settings.machine).model_fields
         self._is_refused = True
-        self._note(
-            ("machine", error.argument) if error.argument in known else ("machine",), str(error)
-        )
+        self._note(*placed(error, ("machine",), self._settings.machine))
 
     def _fits(self, machine: MachineSettings) -> bool:
         """Note keys that do not go with the source."""

@@ -1,4 +1,4 @@
-"""Finds the line of a key in a TOML file.  Pure.
+"""Finds the key that an error is about, and its line in a TOML file.  Pure.
 
 No parser of TOML that is kept up tells lines.  A file that `tomllib` has read is well-formed, so
 that a scan for headers, keys and the ends of values is enough.  A key within an inline table has
@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ("lines_of", "nearest")
+    from pydantic import BaseModel
+
+    from ..errors import InvalidArgumentError
+
+__all__ = ("lines_of", "nearest", "placed")
 
 TOKEN: Final = re.compile(
     r"""
@@ -55,6 +59,18 @@ def nearest(lines: dict[Path, int], path: Path) -> int | None:
             return lines[path]
         path = path[:-1]
     return None
+
+
+def placed(error: InvalidArgumentError, path: Path, section: BaseModel | None) -> tuple[Path, str]:
+    """Return the key of a table that an error is about, or the table, and what it says."""
+    argument = error.argument.rpartition(".")[2].replace("-", "_")
+    for key in () if section is None else type(section).model_fields:
+        if key == argument or key.endswith(f"_{argument}"):
+            reason = str(error).removeprefix(f"{error.argument} ")
+            if error.value is None:
+                reason = reason.replace("is None; ", "is missing; ", 1)
+            return (*path, key), reason
+    return path, str(error)
 
 
 def _statements(text: str) -> Iterator[tuple[int, list[tuple[str, str]]]]:

@@ -10,18 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import InvalidSettingsError, MissingExtraError
+from pydantic import create_model
+from pydantic_settings import BaseSettings, EnvSettingsSource
+from pydantic_settings.exceptions import SettingsError
+
+from ..errors import InvalidSettingsError
 from ..errors._settings import SettingsProblem
 from ._models import Settings
 from ._places import lines_of, nearest
 from ._values import EnvironmentText
-
-try:
-    from pydantic import create_model
-    from pydantic_settings import BaseSettings, EnvSettingsSource
-    from pydantic_settings.exceptions import SettingsError
-except ModuleNotFoundError as _exc:
-    raise MissingExtraError("pydantic-settings", extra="settings") from _exc
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -33,6 +30,9 @@ CONFIG_VARIABLE: Final = "AIOCOSID_CONFIG"
 DELIMITER: Final = "__"
 
 LINE: Final = re.compile(r"at line ([0-9]+)")
+
+SHORT: Final = {"name", "type"}
+"""Keys whose value may stand in place of their table."""
 
 TABLES: Final = ("stores", "machine", "share", "generators", "sharding")
 
@@ -53,16 +53,24 @@ class Given:
 
     def problem(self, path: tuple[str, ...], reason: str) -> SettingsProblem:
         """Return a problem with its place."""
-        found: object = self.data
-        for depth, part in enumerate(path):
-            if isinstance(found, str):
-                path = path[:depth]  # a name in place of the table
-                break
-            found = found.get(part) if isinstance(found, Mapping) else None
+        path, found = self._found(path)
         key = ".".join(map(_quoted, path))
         if isinstance(found, EnvironmentText):
             return SettingsProblem(key, reason, PREFIX + DELIMITER.join(path).upper())
         return SettingsProblem(key, reason, self.file, nearest(self.lines, path))
+
+    def _found(self, path: tuple[str, ...]) -> tuple[tuple[str, ...], object]:
+        """Return the path as it is spelt here, and the value there."""
+        spelt: list[str] = []
+        found: object = self.data
+        for part in path:
+            if isinstance(found, str) and part in SHORT:
+                break  # it stands in place of the table
+            table = cast("Mapping[str, Any]", found if isinstance(found, Mapping) else {})
+            dashed = part.replace("_", "-")
+            spelt.append(dashed if part not in table and dashed in table else part)
+            found = table.get(spelt[-1])
+        return tuple(spelt), found
 
 
 def read(source: object) -> Given:

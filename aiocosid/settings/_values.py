@@ -6,12 +6,7 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from ..errors import MissingExtraError
-
-try:
-    from pydantic import BaseModel, BeforeValidator, ConfigDict
-except ModuleNotFoundError as _exc:
-    raise MissingExtraError("pydantic", extra="settings") from _exc
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 __all__ = ("EnvironmentText", "Flag", "Moment", "Seconds", "Section", "Whole", "shorthand")
 
