@@ -52,7 +52,11 @@ def configure(
 
     found, _, made = built(settings, instrument=instrument, clock=clock)
     return ConfiguredProvider(
-        {name: each.generator for name, each in made.generators.items()},
+        {
+            name: each.generator
+            for name, each in made.generators.items()
+            if each.generator is not None
+        },
         leases=made.leases,
         stores=made.stores,
         sharding=made.shardings,

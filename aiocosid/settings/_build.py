@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ..events import Instrument
     from ..machine import MachineIdLease
     from ..sharding import Sharding
-    from ..snowflake import SnowflakeLayout
     from ._models import Settings
     from ._sources import Given
 
@@ -205,13 +204,12 @@ class Builder:
 
     def _made(self, planned: Planned) -> Any:  # noqa: ANN401 - of any kind
         section, name = planned.section, planned.counter
-        if isinstance(section, SnowflakeSettings):
-            layout = planned.layout
-            lease = self._lease(planned, layout)
-            return SnowflakeId(lease, name=name, layout=layout, **self._stamped(section))
-        if isinstance(section, CosIdSettings):
-            lease = self._lease(planned, planned.text and planned.text.layout)
-            return CosIdGenerator(lease, name=name, text=planned.text, **self._stamped(section))
+        if isinstance(section, SnowflakeSettings | CosIdSettings):
+            lease, told = self._lease(planned), self._stamped(section)
+            if planned.text is not None:
+                return CosIdGenerator(lease, name=name, text=planned.text, **told)
+            if planned.layout is not None:
+                return SnowflakeId(lease, name=name, layout=planned.layout, **told)
         return self._counted(planned, section)
 
     def _counted(self, planned: Planned, section: Any) -> Any:  # noqa: ANN401 - of any kind
@@ -240,7 +238,7 @@ class Builder:
             told[name] = None if value == inf else value
         return told
 
-    def _lease(self, planned: Planned, layout: SnowflakeLayout | None) -> MachineIdLease:
+    def _lease(self, planned: Planned) -> MachineIdLease:
         section, store, place = planned.section, None, ""
         if self._settings.machine.source == "store":
             store, planned.store = self._stores.of(planned.path, section)
@@ -249,9 +247,9 @@ class Builder:
                 raise Incomplete
         elif section.store is not None:
             self._note((*planned.path, "store"), "is not used: the machine id needs no store")
-        lease = None
-        if layout is not None:
-            lease = self._machines.lease(planned, place, store, layout.machine_bits)
+        fields, lease = planned.fields, None
+        if fields is not None:
+            lease = self._machines.lease(planned, place, store, fields.machine_bits)
         if lease is None:
             raise Incomplete
         return lease

@@ -33,7 +33,6 @@ NUMBERS: Final[dict[str, type[Any]]] = {
     "radix62": Radix62IdConverter,
     "radix36": Radix36IdConverter,
     "crockford": CrockfordIdConverter,
-    "javascript-safe": JavaScriptSafeIdConverter,
 }
 TAKES: Final[dict[str, set[str]]] = {
     "to-string": {"pad_start", "char_size"},
@@ -42,7 +41,7 @@ TAKES: Final[dict[str, set[str]]] = {
     "crockford": {"pad_start", "char_size", "check"},
     "friendly": {"zone", "pad_start"},
     "opaque": {"key", "inner"},
-    "javascript-safe": set(),
+    "javascript-safe": {"inner"},
 }
 """The keys of each type; prefixes and suffixes go with all of them."""
 
@@ -84,6 +83,8 @@ def _base(section: ConverterSettings, planned: Planned) -> IdConverter:
         return _friendly(section, planned)
     if section.type == "opaque":
         return _opaque(section)
+    if section.type == "javascript-safe":
+        return JavaScriptSafeIdConverter(NUMBERS[section.inner or "to-string"]())
     told = {key: getattr(section, key) for key in TAKES[section.type]}
     made: IdConverter = NUMBERS[section.type](
         **{key: value for key, value in told.items() if value is not None}

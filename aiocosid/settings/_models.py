@@ -72,7 +72,8 @@ class ConverterSettings(Section):
         check: crockford: whether a check symbol is written.
         zone: friendly: whose local time.
         key: opaque: the secret.
-        inner: opaque: what writes the number that the key has made.
+        inner: opaque: what writes the number that the key has made, radix62 if it is not given;
+            javascript-safe: what writes the number, to-string if it is not given.
         prefix: a text in front of everything.
         suffix: a text behind everything.
         group_prefix: a table, which may be empty.

@@ -104,7 +104,8 @@ def _of_texts(planned: Planned) -> Iterator[Warned]:
 def _highest(planned: Planned) -> int:
     if planned.layout is not None:
         return planned.layout.max_id
-    return int(getattr(planned.section, "max_id", 0) or LIMITS[planned.section.limit or "int64"])
+    limit = LIMITS[planned.section.limit or "int64"]
+    return int(getattr(planned.section, "max_id", None) or limit)
 
 
 def _of_machines(planned: Collection[Planned]) -> Iterator[Warned]:

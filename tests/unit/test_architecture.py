@@ -90,6 +90,7 @@ MAY_IMPORT = {
 }
 DEFERRED = {
     "__main__": {"cli"},
+    "cli": {"settings"},
     "provider": {"machine", "snowflake", "stores", "settings"},
     "settings": {"stores"},
 }

@@ -10,6 +10,7 @@ import pytest
 from aiocosid import errors
 from aiocosid.abc import Counter
 from aiocosid.cli._exit import ExitCode, OutputError, code_of, one_line, redacted, report
+from aiocosid.errors._settings import SettingsProblem
 from tests.command import Command
 
 from ._doubles import ScriptedStore
@@ -19,6 +20,7 @@ STORE_ERRORS = {
     errors.InvalidArgumentError("name", "x", expected="y"): 2,
     errors.NameTooLongError("a.b", limit=100): 2,
     errors.MissingExtraError("redis", extra="redis"): 2,
+    errors.InvalidSettingsError([SettingsProblem("store", "is missing")]): 2,
     errors.StoreUnavailableError("redis", "gone"): 3,
     errors.SegmentUnavailableError("a.b", waited=5.0): 3,
     errors.StoreError("redis", "says no"): 4,
