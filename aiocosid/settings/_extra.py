@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from ..errors import MissingExtraError
 
-try:
-    import pydantic  # noqa: F401 - to see whether it is there
-    import pydantic_settings  # noqa: F401 - as above
-except ModuleNotFoundError as _exc:
-    _package = (_exc.name or "pydantic").partition(".")[0].replace("_", "-")
-    raise MissingExtraError(_package, extra="settings") from _exc
-
 __all__ = ()
+
+for _name in ("pydantic", "pydantic_settings"):
+    try:
+        import_module(_name)
+    except ModuleNotFoundError as _exc:
+        raise MissingExtraError(_name.replace("_", "-"), extra="settings") from _exc

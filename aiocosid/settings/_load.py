@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
 from ..errors import InvalidSettingsError
 from ._build import Builder
 from ._models import Settings
-from ._problems import ENTRIES, explained
+from ._problems import explained
 from ._sources import Given, read
 
 if TYPE_CHECKING:
@@ -76,18 +76,19 @@ def _others(
     Not where what all generators lean on is refused: half of what followed would not be true.
     """
     rest = {
-        key: dict(value) if key in ENTRIES and isinstance(value, dict) else value
+        key: dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
         for key, value in given.data.items()
     }
     broken: set[str] = set()
     for path in found:
-        if len(path) > 1 and path[0] in {"generators", "sharding"}:
-            rest[path[0]].pop(path[1], None)
-            broken.add(path[1])
-        elif path[0] == "share" or path[0] not in Settings.model_fields:
-            rest.pop(path[0], None)
-        else:
-            return []
+        match path:
+            case ("generators" | "sharding" as table, name, *_):
+                rest[table].pop(name, None)
+                broken.add(name)
+            case (key, *_) if key == "share" or key not in Settings.model_fields:
+                rest.pop(key, None)
+            case _:
+                return []
     builder = Builder(
         Settings.model_validate(rest), replace(given, data=rest), broken=broken, **options
     )

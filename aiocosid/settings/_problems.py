@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ._sources import Given
     from ._values import Section
 
-__all__ = ("ENTRIES", "explained")
+__all__ = ("Path", "explained")
 
 KINDS: Final[dict[str, type[Section]]] = {
     "segment": SegmentSettings,

@@ -80,7 +80,7 @@ def read(source: object) -> Given:
         InvalidSettingsError: the file cannot be read, or a variable is not what it has to be.
     """
     if isinstance(source, Mapping):
-        return Given(_copied(cast("Mapping[str, Any]", source)))
+        return Given(dict(cast("Mapping[str, Any]", source)))
     if source is None:
         source = os.environ.get(CONFIG_VARIABLE)
     given = Given({}) if source is None else _file(Path(cast("str", source)))
@@ -114,8 +114,8 @@ class _Environment(EnvSettingsSource):
         field: FieldInfo,
         value: Any,  # noqa: ANN401 - theirs
     ) -> Any:  # noqa: ANN401 - theirs
-        decoded = super().decode_complex_value(field_name, field, value)
-        return decoded if isinstance(decoded, dict | list) else value
+        decoded: object = super().decode_complex_value(field_name, field, value)
+        return cast("object", decoded) if isinstance(decoded, dict | list) else value
 
 
 def _environment() -> dict[str, Any]:
@@ -147,14 +147,13 @@ def _marked(value: object) -> object:
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
-        old = merged.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merged(cast("Mapping[str, Any]", old), value) if both else value
+        old: object = merged.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            tables = cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", value)
+            merged[key] = _merged(*tables)
+        else:
+            merged[key] = value
     return merged
-
-
-def _copied(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    return _merged({}, mapping)
 
 
 def _quoted(part: str) -> str:

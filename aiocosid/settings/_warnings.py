@@ -76,7 +76,7 @@ def _of_step(planned: Planned) -> Iterator[Warned]:
 
 def _rounded(count: float) -> int:
     """Return a number with one digit that counts, at least as high."""
-    size = 10 ** max(0, len(str(int(count))) - 1)
+    size: int = 10 ** max(0, len(str(int(count))) - 1)
     return max(1, -(-int(count) // size) * size)
 
 

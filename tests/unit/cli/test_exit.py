@@ -10,7 +10,6 @@ import pytest
 from aiocosid import errors
 from aiocosid.abc import Counter
 from aiocosid.cli._exit import ExitCode, OutputError, code_of, one_line, redacted, report
-from aiocosid.errors._settings import SettingsProblem
 from tests.command import Command
 
 from ._doubles import ScriptedStore
@@ -20,7 +19,6 @@ STORE_ERRORS = {
     errors.InvalidArgumentError("name", "x", expected="y"): 2,
     errors.NameTooLongError("a.b", limit=100): 2,
     errors.MissingExtraError("redis", extra="redis"): 2,
-    errors.InvalidSettingsError([SettingsProblem("store", "is missing")]): 2,
     errors.StoreUnavailableError("redis", "gone"): 3,
     errors.SegmentUnavailableError("a.b", waited=5.0): 3,
     errors.StoreError("redis", "says no"): 4,
@@ -46,11 +44,13 @@ MISUSE = {
 }
 # What only settings lead to that no command uses.
 SETTINGS = {"ClockTooFarForwardError", "MachineIdLostError"}
+# What check-config ends with, a line for each problem; see test_check_config.
+PROBLEMS = {"InvalidSettingsError"}
 
 
 def test_every_error_has_been_thought_of() -> None:
     """A new error of the library needs a place in the table."""
-    thought_of = {type(error).__name__ for error in STORE_ERRORS} | MISUSE | SETTINGS
+    thought_of = {type(error).__name__ for error in STORE_ERRORS} | MISUSE | SETTINGS | PROBLEMS
     assert thought_of == set(errors.__all__)
 
 
