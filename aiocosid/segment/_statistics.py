@@ -81,8 +81,7 @@ class SegmentStatistics(Statistics):
         offset, max_id, sequence = self.head_offset, self.head_max_id, self.head_sequence
         if offset is None or max_id is None or sequence is None:
             offset = max_id = sequence = NO_SEGMENT
-        # Closed, or without ids in hand: the segment in use has none left to give.
-        sequence = min(sequence, max_id) if self.remaining else max_id
+        sequence = min(sequence, max_id)  # closed: what came after the segment is given up
         is_overflow = sequence >= max_id
         return {
             "fetchTime": self.fetch_time or 0,

@@ -151,6 +151,15 @@ async def test_its_generators_are_the_same_in_every_life(settings: dict[str, Any
     await provider.aclose()
 
 
+async def test_all_of_it_runs_in_one_root(settings: dict[str, Any]) -> None:
+    """Generators and leases start no root of their own."""
+    async with configure(settings):
+        names = [each.get_name() for each in asyncio.all_tasks()]
+    assert [each for each in names if each.startswith("aiocosid ") and " guard " not in each] == [
+        "aiocosid ConfiguredProvider"
+    ]
+
+
 async def test_in_a_task_group_of_the_users(settings: dict[str, Any]) -> None:
     """`run` hosts it in the caller's own task."""
     provider = configure(settings)
@@ -201,6 +210,18 @@ async def test_one_that_cannot_be_opened_is_named(way: str) -> None:
     with pytest.raises(NotOpenError):
         default_provider()
     assert (store.closed, tasks()) == (1, [])
+
+
+async def test_one_that_cannot_be_opened_keeps_nobody_waiting() -> None:
+    """The others are not waited for, however long their stores take."""
+    clock, store = ManualClock(), Wrapping(FailingDistributor)
+    found = chains(store, "slow", "bad", clock=clock)
+    store.made["slow"][0].fail()  # tried again and again, as time goes on
+    store.made["bad"][0].fail(SchemaMissingError("PostgreSQL", table="cosid"))
+    opening = asyncio.ensure_future(ConfiguredProvider(found, clock=clock).__aenter__())
+    await settle()
+    assert opening.done()
+    assert isinstance(opening.exception(), SchemaMissingError)
 
 
 async def test_the_cause_comes_along() -> None:

@@ -275,12 +275,14 @@ def test_no_secret_is_shown(write: Write) -> None:
         f'{head}[share]\nkind = "chain"\nconverter = {{type = "opaque", key = "s3cret"}}\n',
         f'{head}[share]\nkind = "chain"\nconverter = {{type = "radix62", key = "s3cret"}}\n',
         f'{head}[share]\nkind = "chain"\nconverter = {{type = "opaque", key = ["s3cret"]}}\n',
+        f'{head}[share]\nkind = "chain"\nconverter = {{type = "opaque", key = 4711}}\n',
     )
     for text in wrong:
         with pytest.raises(InvalidSettingsError) as caught:
             load_settings(write(text))
         shown = "".join(traceback.format_exception(caught.value))
         assert "s3cret" not in shown, shown
+        assert "4711" not in str(caught.value)
         assert "s3cret" not in repr(caught.value.problems)
     fine = write(f'{head}[share]\nkind = "chain"\n')
     assert "s3cret" not in repr(load_settings(fine)) + repr(check_settings(fine))

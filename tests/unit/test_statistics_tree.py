@@ -9,6 +9,7 @@ import pytest
 
 import aiocosid
 from aiocosid.abc import Statistics
+from aiocosid.segment import IdSegment
 from aiocosid.snowflake import COSID_S, RADIX62, CosIdFriendlyText, CosIdGenerator, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
@@ -101,6 +102,7 @@ async def test_a_chain_shows_the_segment_in_use() -> None:
         await clock.advance(60.5)
         tree = chain.statistics().as_tree()
         assert (tree["isExpired"], tree["isAvailable"]) == (True, False)
+        assert tree["fetchTime"] == AT_MS // 1000  # then, not now
         await chain.next_ids(10)  # a whole segment; the next one is there already
         tree = chain.statistics().as_tree()
         assert (tree["fetchTime"], tree["offset"], tree["maxId"]) == (AT_MS // 1000 + 60, 120, 130)
@@ -108,6 +110,17 @@ async def test_a_chain_shows_the_segment_in_use() -> None:
         await chain.next_id()
     tree = json.loads(json.dumps(chain.statistics().as_tree()))
     assert (tree["offset"], tree["sequence"], tree["isAvailable"]) == (120, 130, False)
+
+
+def test_between_two_segments_it_is_the_next_one() -> None:
+    """The first is used up, and the second waits for the loop's turn to be put in hand."""
+    store = MemoryStore().segment_distributor(namespace="shop", name="order", step=10)
+    chain = aiocosid.SegmentChainId(store)
+    for max_id in (10, 20):
+        chain._chain.link(IdSegment(max_id, 10))
+    chain._chain.cut(10)
+    tree = chain.statistics().as_tree()
+    assert (tree["offset"], tree["sequence"], tree["isAvailable"]) == (10, 10, True)
 
 
 @pytest.mark.asyncio
