@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from .._dates import resolve_zone
-from ..abc._ids import check_integer
 from ..errors import InvalidArgumentError
 from ._interval_timeline import IntervalTimeline
 from ._keys import DATETIME_PATTERN, SnowflakeTimeKey, StandardTimeKey
 from ._mod_cycle import ModCycle
 from ._range import ShardRange
-from ._sharding import MAX_NODES
 from ._steps import check_unit
 from ._text_key import DateTextReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import tzinfo
 
     from ..abc import IdConverter
     from ..snowflake import SnowflakeLayout
     from ._keys import TimeKey
     from ._sharding import Sharding
-    from ._steps import ShardUnit
 
 __all__ = ("SHARDING_PROPERTIES", "sharding_algorithm")
 
@@ -44,7 +39,20 @@ SHARDING_PROPERTIES: Final[Mapping[str, Mapping[str, bool]]] = {
 }
 """The types of `sharding_algorithm`, each with its properties and whether one has to be given."""
 
-TIMESTAMP_UNITS: Final = {"SECOND": "s", "MILLISECOND": "ms"}
+NAMES: Final = {
+    "divisor": "mod",
+    "logic_name_prefix": "logic-name-prefix",
+    "effective": "datetime-lower..datetime-upper",
+    "unit": "datetime-interval-unit",
+    "amount": "datetime-interval-amount",
+    "suffix_pattern": "sharding-suffix-pattern",
+    "zone": "zone-id",
+    "timestamp_unit": "ts-unit",
+    "pattern": "datetime-pattern",
+}
+"""What the arguments of a sharding are called in settings."""
+
+TIMESTAMP_UNITS: Final[dict[str, Literal["ms", "s"]]] = {"SECOND": "s", "MILLISECOND": "ms"}
 
 
 def sharding_algorithm(
@@ -76,15 +84,15 @@ def sharding_algorithm(
         expected = f"one of {', '.join(SHARDING_PROPERTIES)}"
         raise InvalidArgumentError("type", kind, expected=expected)
     _check_names(kind, properties)
-    if kind == "COSID_MOD":
-        divisor = _integer("mod", properties["mod"])
-        return ModCycle(divisor, _text("logic-name-prefix", properties))
-    if kind == "COSID_INTERVAL":
-        return _timeline(properties, _standard_key(properties))
-    if layout is None:
+    if layout is None and kind == "COSID_INTERVAL_SNOWFLAKE":
         raise InvalidArgumentError("layout", layout, expected=f"given, for {kind} reads ids")
-    zone = _zone(properties)
-    return _timeline(properties, SnowflakeTimeKey(layout, zone, converter))
+    try:
+        return _built(kind, dict(properties), layout, converter)
+    except InvalidArgumentError as error:
+        if error.argument not in NAMES:
+            raise
+        expected = str(error).partition("; it has to be ")[2]
+        raise InvalidArgumentError(NAMES[error.argument], error.value, expected=expected) from None
 
 
 def _check_names(kind: str, properties: Mapping[str, object]) -> None:
@@ -98,63 +106,49 @@ def _check_names(kind: str, properties: Mapping[str, object]) -> None:
             raise InvalidArgumentError(name, None, expected=f"given, for {kind} needs it")
 
 
-def _timeline(properties: Mapping[str, object], key: TimeKey[Any]) -> IntervalTimeline[Any]:
+def _built(
+    kind: str,
+    given: dict[str, Any],
+    layout: SnowflakeLayout | None,
+    converter: IdConverter | None,
+) -> Sharding[Any]:
+    """Return the sharding; what a value may be is the sharding's own affair."""
+    if kind == "COSID_MOD":
+        return ModCycle(_integer(given["mod"]), given["logic-name-prefix"])
+    key: TimeKey[Any]
+    if layout is not None and kind == "COSID_INTERVAL_SNOWFLAKE":
+        key = SnowflakeTimeKey(layout, given["zone-id"], converter)
+    else:
+        stamp = given.get("ts-unit", "MILLISECOND")
+        if str(stamp).upper() not in TIMESTAMP_UNITS:
+            expected = f"one of {', '.join(TIMESTAMP_UNITS)}"
+            raise InvalidArgumentError("ts-unit", stamp, expected=expected)
+        key = StandardTimeKey(
+            given.get("zone-id"),
+            TIMESTAMP_UNITS[stamp.upper()],
+            given.get("datetime-pattern", DATETIME_PATTERN),
+        )
+    unit = given["datetime-interval-unit"]
     return IntervalTimeline(
-        ShardRange.closed(_time("datetime-lower", properties), _time("datetime-upper", properties)),
-        _unit("datetime-interval-unit", properties),
-        _integer("datetime-interval-amount", properties.get("datetime-interval-amount", 1)),
-        logic_name_prefix=_text("logic-name-prefix", properties),
-        suffix_pattern=_text("sharding-suffix-pattern", properties),
+        ShardRange.closed(_time("datetime-lower", given), _time("datetime-upper", given)),
+        check_unit("unit", unit.lower() if isinstance(unit, str) else unit),
+        _integer(given.get("datetime-interval-amount", 1)),
+        logic_name_prefix=given["logic-name-prefix"],
+        suffix_pattern=given["sharding-suffix-pattern"],
         key=key,
     )
 
 
-def _standard_key(properties: Mapping[str, object]) -> StandardTimeKey:
-    unit = properties.get("ts-unit", "MILLISECOND")
-    if not isinstance(unit, str) or unit.upper() not in TIMESTAMP_UNITS:
-        expected = f"one of {', '.join(TIMESTAMP_UNITS)}"
-        raise InvalidArgumentError("ts-unit", unit, expected=expected)
-    pattern = properties.get("datetime-pattern", DATETIME_PATTERN)
-    DateTextReader(pattern, argument="datetime-pattern")  # type: ignore[arg-type]  # it looks
-    return StandardTimeKey(
-        _zone(properties) if "zone-id" in properties else None,
-        "s" if unit.upper() == "SECOND" else "ms",
-        pattern,  # type: ignore[arg-type]  # text, as seen just above
-    )
+def _integer(value: Any) -> Any:  # noqa: ANN401 - as it is given
+    """Return the number of a text; what is no number stays as it is, to be refused."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
-def _text(name: str, properties: Mapping[str, object]) -> str:
-    value = properties[name]
-    if not isinstance(value, str):
-        raise InvalidArgumentError(name, value, expected="text")
-    return value
-
-
-def _integer(name: str, value: object) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdecimal():
-        value = int(value)
-    check_integer(name, value, at_least=1, at_most=MAX_NODES)
-    return value  # type: ignore[return-value]  # as seen just above
-
-
-def _time(name: str, properties: Mapping[str, object]) -> datetime:
-    value = properties[name]
+def _time(name: str, given: Mapping[str, object]) -> datetime:
+    value = given[name]
     if isinstance(value, datetime) and value.tzinfo is None:
         return value  # TOML has them
     if not isinstance(value, str):
         expected = f"a local time as {DATETIME_PATTERN!r} writes it"
         raise InvalidArgumentError(name, value, expected=expected)
     return DateTextReader(DATETIME_PATTERN).read(name, value)
-
-
-def _unit(name: str, properties: Mapping[str, object]) -> ShardUnit:
-    value = properties[name]
-    return check_unit(name, value.lower() if isinstance(value, str) else value)
-
-
-def _zone(properties: Mapping[str, object]) -> tzinfo:
-    try:
-        return resolve_zone(properties["zone-id"])
-    except InvalidArgumentError as error:
-        expected = str(error).partition("it has to be ")[2]
-        raise InvalidArgumentError("zone-id", properties["zone-id"], expected=expected) from None

@@ -11,7 +11,7 @@ from ..abc._ids import check_integer
 from ..errors import InvalidArgumentError
 from ._keys import StandardTimeKey, TimeKey
 from ._range import Ordered, ShardRange
-from ._sharding import MAX_NODES, Sharding, check_prefix
+from ._sharding import MAX_NODES, Sharding, check_kind, check_prefix
 from ._steps import Months, ShardUnit, Spans, check_unit, steps
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ SECONDS: Final = {"hours": 3600, "minutes": 60, "seconds": 1}
 MAX_AMOUNT: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)  # no slots: as `ShardRange`
 class IntervalTimeline(Sharding[K]):
     """An interval of local time that is cut into equal pieces, each with a node of its own.
 
@@ -56,20 +56,17 @@ class IntervalTimeline(Sharding[K]):
     _steps: Months | Spans = field(init=False, compare=False)
     _first: datetime = field(init=False, compare=False)
     _last: datetime = field(init=False, compare=False)
-    # What `exact` looks into: by the seconds since an anchor, or by the day if these are 0.
     _is_local: bool = field(init=False, compare=False)
-    _anchor: datetime = field(init=False, compare=False)
-    _seconds: int = field(init=False, compare=False)
-    _table: tuple[str, ...] = field(init=False, compare=False)
-    _last_index: int = field(init=False, compare=False)
+    # What `exact` looks into: a time, the seconds of a step since then or 0 for days, the last
+    # step, and the node of each.  One tuple, since each look at an attribute costs.
+    _table: tuple[datetime, int, int, tuple[str, ...]] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Name the nodes; raise `InvalidArgumentError` if an argument does not fit."""
         check_prefix(self.logic_name_prefix)
         check_unit("unit", self.unit)
         check_integer("amount", self.amount, at_least=1, at_most=MAX_AMOUNT)
-        if not isinstance(self.key, TimeKey):
-            raise InvalidArgumentError("key", self.key, expected="a TimeKey")
+        check_kind("key", self.key, TimeKey, "a TimeKey")
         pattern = DatePattern(self.suffix_pattern, argument="suffix_pattern")
         first, last = _closed(self.effective)
         cut = steps(first, self.unit, self.amount)
@@ -89,7 +86,7 @@ class IntervalTimeline(Sharding[K]):
         Units of days and longer have a table by the day: one step, where months are to be reckoned.
         """
         seconds = SECONDS.get(self.unit, 0) * self.amount
-        anchor, table = begins[0], self._nodes
+        anchor, nodes = begins[0], self._nodes
         if not seconds:
             anchor = self._first.replace(hour=0, minute=0, second=0, microsecond=0)
             ends = [*(begin - anchor for begin in begins[1:]), self._last - anchor + DAY]
@@ -97,10 +94,9 @@ class IntervalTimeline(Sharding[K]):
             for node, end in zip(self._nodes, ends, strict=True):
                 by_day += [node] * (end.days - days)
                 days = end.days
-            table = tuple(by_day)
-        is_local = type(self.key) is StandardTimeKey
-        self._put(_is_local=is_local, _anchor=anchor, _seconds=seconds, _table=table)
-        self._put(_last_index=len(table) - 1)
+            nodes = tuple(by_day)
+        self._put(_table=(anchor, seconds, len(nodes) - 1, nodes))
+        self._put(_is_local=type(self.key) is StandardTimeKey)
 
     def _put(self, **values: object) -> None:
         for name, value in values.items():
@@ -119,17 +115,16 @@ class IntervalTimeline(Sharding[K]):
             InvalidIdError: it is no id of a `SnowflakeTimeKey`'s layout.
         """
         at: Any = value if self._is_local else self.key.local_time(value)
+        anchor, seconds, last, nodes = self._table
         try:
-            gap = at - self._anchor
+            gap: timedelta = at - anchor
         except TypeError:  # no datetime, or one with a zone
             at = self.key.local_time(value)
-            gap = at - self._anchor
-        seconds = self._seconds
+            gap = at - anchor
         index = (gap.days * 86_400 + gap.seconds) // seconds if seconds else gap.days
         # Of what lies at the ends a part may be outside of the interval.
-        if 0 < index < self._last_index or self._first <= at <= self._last:
-            node: str = self._table[index]
-            return node
+        if 0 < index < last or self._first <= at <= self._last:
+            return nodes[index]
         expected = f"of a time in {self.effective}"
         if at is not value:
             expected += f"; it is of {at.isoformat()}"
@@ -170,11 +165,11 @@ class IntervalTimeline(Sharding[K]):
         return f"<IntervalTimeline {names} {pieces} in {self.effective} by {self.key!r}>"
 
 
-def _closed(effective: object) -> tuple[datetime, datetime]:
+def _closed(effective: ShardRange[datetime]) -> tuple[datetime, datetime]:
     """Return the first and the last time of an interval, to the microsecond."""
-    if not isinstance(effective, ShardRange):
-        expected = "a ShardRange, as ShardRange.closed_open(begin, end)"
-        raise InvalidArgumentError("effective", effective, expected=expected)
+    check_kind(
+        "effective", effective, ShardRange, "a ShardRange, as ShardRange.closed_open(begin, end)"
+    )
     ends: tuple[object, object] = (effective.lower, effective.upper)
     if not all(isinstance(end, datetime) and end.tzinfo is None for end in ends):
         expected = "of two ends, each a datetime without a zone: it is local time"

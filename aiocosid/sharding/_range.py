@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import InvalidArgumentError
 
@@ -15,12 +15,14 @@ class Ordered(Protocol):
 
     def __lt__(self, other: Any, /) -> bool:  # noqa: ANN401 - of the same type
         """Tell whether it comes before the other."""
+        raise NotImplementedError
 
 
 K = TypeVar("K", bound=Ordered)
+T = TypeVar("T", bound=Ordered)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: typing tries to set an attribute of ShardRange[int](...)
 class ShardRange(Generic[K]):
     """The keys from one end to another; an end may be missing, and may belong to it or not.
 
@@ -51,50 +53,50 @@ class ShardRange(Generic[K]):
         object.__setattr__(self, "lower_open", self.lower_open and self.lower is not None)
         object.__setattr__(self, "upper_open", self.upper_open and self.upper is not None)
 
-    @classmethod
-    def closed(cls, lower: K, upper: K) -> Self:
+    @staticmethod
+    def closed(lower: T, upper: T) -> ShardRange[T]:
         """Return ``lower <= key <= upper``, SQL's ``BETWEEN``."""
-        return cls(lower, upper)
+        return ShardRange(lower, upper)
 
-    @classmethod
-    def closed_open(cls, lower: K, upper: K) -> Self:
+    @staticmethod
+    def closed_open(lower: T, upper: T) -> ShardRange[T]:
         """Return ``lower <= key < upper``."""
-        return cls(lower, upper, upper_open=True)
+        return ShardRange(lower, upper, upper_open=True)
 
-    @classmethod
-    def open_closed(cls, lower: K, upper: K) -> Self:
+    @staticmethod
+    def open_closed(lower: T, upper: T) -> ShardRange[T]:
         """Return ``lower < key <= upper``."""
-        return cls(lower, upper, lower_open=True)
+        return ShardRange(lower, upper, lower_open=True)
 
-    @classmethod
-    def open(cls, lower: K, upper: K) -> Self:
+    @staticmethod
+    def open(lower: T, upper: T) -> ShardRange[T]:
         """Return ``lower < key < upper``."""
-        return cls(lower, upper, lower_open=True, upper_open=True)
+        return ShardRange(lower, upper, lower_open=True, upper_open=True)
 
-    @classmethod
-    def at_least(cls, lower: K) -> Self:
+    @staticmethod
+    def at_least(lower: T) -> ShardRange[T]:
         """Return ``key >= lower``."""
-        return cls(lower=lower)
+        return ShardRange(lower=lower)
 
-    @classmethod
-    def greater_than(cls, lower: K) -> Self:
+    @staticmethod
+    def greater_than(lower: T) -> ShardRange[T]:
         """Return ``key > lower``."""
-        return cls(lower=lower, lower_open=True)
+        return ShardRange(lower=lower, lower_open=True)
 
-    @classmethod
-    def at_most(cls, upper: K) -> Self:
+    @staticmethod
+    def at_most(upper: T) -> ShardRange[T]:
         """Return ``key <= upper``."""
-        return cls(upper=upper)
+        return ShardRange(upper=upper)
 
-    @classmethod
-    def less_than(cls, upper: K) -> Self:
+    @staticmethod
+    def less_than(upper: T) -> ShardRange[T]:
         """Return ``key < upper``."""
-        return cls(upper=upper, upper_open=True)
+        return ShardRange(upper=upper, upper_open=True)
 
-    @classmethod
-    def all(cls) -> Self:
+    @staticmethod
+    def all() -> ShardRange[Any]:
         """Return the range of all keys."""
-        return cls()
+        return ShardRange()
 
     def intersection(self, other: ShardRange[K]) -> ShardRange[K]:
         """Return the keys that are in both: two conditions with ``AND`` between them."""

@@ -11,7 +11,7 @@ from ._range import Ordered
 if TYPE_CHECKING:
     from ._range import ShardRange
 
-__all__ = ("MAX_NODES", "Sharding", "check_prefix")
+__all__ = ("MAX_NODES", "Sharding", "check_kind", "check_prefix")
 
 MAX_NODES: Final = 1_000_000
 """The names of all nodes are kept: more than that is a mistake in a unit or a divisor."""
@@ -48,7 +48,12 @@ class Sharding(ABC, Generic[K]):
         """
 
 
+def check_kind(argument: str, value: object, kind: type, expected: str) -> None:
+    """Raise `InvalidArgumentError` unless it is of a class."""
+    if not isinstance(value, kind):
+        raise InvalidArgumentError(argument, value, expected=expected)
+
+
 def check_prefix(value: object) -> None:
     """Raise `InvalidArgumentError` unless it is text."""
-    if not isinstance(value, str):
-        raise InvalidArgumentError("logic_name_prefix", value, expected="text, as in 'order_'")
+    check_kind("logic_name_prefix", value, str, "text, as in 'order_'")

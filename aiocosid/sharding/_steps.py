@@ -80,7 +80,7 @@ def steps(lower: datetime, unit: ShardUnit, amount: int) -> Months | Spans:
 
 def check_unit(argument: str, value: object) -> ShardUnit:
     """Return a unit; raise `InvalidArgumentError` if it is none."""
-    if value not in FLOORS:
+    if not isinstance(value, str) or value not in FLOORS:
         expected = f"one of {', '.join(map(repr, FLOORS))}"
         raise InvalidArgumentError(argument, value, expected=expected)
     return value

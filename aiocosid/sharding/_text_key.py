@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from .._dates import STRFTIME, TOKEN, UNITS, VARYING, DatePattern
 from ..errors import InvalidArgumentError
@@ -35,6 +35,10 @@ class DateTextReader:
         if missing := [u for u in needed if u not in fields and not (day_of_year and u == "month")]:
             raise InvalidArgumentError(argument, pattern, expected=f"with the {missing[0]}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the pattern."""
+        return DateTextReader, (self.pattern.pattern,)
+
     def read(self, argument: str, text: str) -> datetime:
         """Return the local time of a text.
 
@@ -57,7 +61,7 @@ class DateTextReader:
 def _directive(token: str) -> str:
     """Return a part of a pattern as `strptime` has it."""
     if token[0] == "'":
-        return (token[1:-1].replace("''", "'") or "'").replace("%", "%%")
+        return token[1:-1].replace("''", "'") or "'"  # no %: a pattern has none
     if not token[0].isalpha():
         return token
     java = token.replace("u", "y")

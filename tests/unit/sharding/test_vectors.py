@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -56,7 +57,7 @@ def load(file: str, op: str) -> list[Any]:
     return chosen
 
 
-def range_of(vector: Any, read: Any = lambda end: end) -> ShardRange[Any]:
+def range_of(vector: Any, read: Callable[[Any], Any] = int) -> ShardRange[Any]:
     lower, upper = vector["lower"], vector["upper"]
     return ShardRange(
         lower and read(lower["value"]),
@@ -147,6 +148,7 @@ def test_mod_cycle_range() -> None:
         if found != vector.get("result"):
             assert "error" in vector or (values.upper == INT64_MIN and values.upper_open)
             first = 0 if values.lower is None else values.lower + values.lower_open
+            assert values.upper is not None
             stop = values.upper + 1 - values.upper_open
             assert found == [f"t_mod_{v % args['divisor']}" for v in range(first, stop)]
             differing += 1
@@ -262,8 +264,7 @@ def key_value(kind: str, value: Any) -> Any:
 def test_standard_keys() -> None:
     for vector in load("sharding_interval", "datetime_convertor.standard"):
         args = vector["args"]
-        unit = "s" if args["is_second_ts"] else "ms"
-        key = StandardTimeKey(args["zone"], unit, args["pattern"])
+        key = StandardTimeKey(args["zone"], "s" if args["is_second_ts"] else "ms", args["pattern"])
         value = key_value(args["value_type"], args["value"])
         if args["value_type"] == "Integer":
             continue  # Java tells 32 bits from 64 and refuses them; Python has one integer

@@ -1,0 +1,108 @@
+"""Shardings from settings, by ShardingSphere's names."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from aiocosid.errors import InvalidArgumentError
+from aiocosid.sharding import (
+    IntervalTimeline,
+    ModCycle,
+    ShardRange,
+    SnowflakeTimeKey,
+    StandardTimeKey,
+    sharding_algorithm,
+)
+from aiocosid.snowflake import COSID_MS
+
+MOD = {"mod": "4", "logic-name-prefix": "t_mod_"}
+
+INTERVAL = {
+    "logic-name-prefix": "t_log_",
+    "datetime-lower": "2021-01-01 00:00:00",
+    "datetime-upper": "2021-12-31 23:59:59",
+    "sharding-suffix-pattern": "yyyyMM",
+    "datetime-interval-unit": "MONTHS",
+}
+
+EFFECTIVE = ShardRange.closed(
+    datetime.fromisoformat("2021-01-01"), datetime.fromisoformat("2021-12-31T23:59:59")
+)
+
+
+def timeline(amount: int, key: Any) -> IntervalTimeline[Any]:
+    return IntervalTimeline(
+        EFFECTIVE,
+        "months",
+        amount,
+        logic_name_prefix="t_log_",
+        suffix_pattern="yyyyMM",
+        key=key,
+    )
+
+
+def test_each_type_is_built_from_its_properties() -> None:
+    assert sharding_algorithm("COSID_MOD", MOD) == ModCycle(4, "t_mod_")
+    assert sharding_algorithm("COSID_MOD", {**MOD, "mod": 4}) == ModCycle(4, "t_mod_")
+    assert sharding_algorithm("COSID_INTERVAL", INTERVAL) == timeline(1, StandardTimeKey())
+    full = {
+        "datetime-lower": EFFECTIVE.lower,
+        "datetime-interval-amount": "3",
+        "datetime-interval-unit": "months",
+        "zone-id": "Asia/Shanghai",
+        "ts-unit": "second",
+        "datetime-pattern": "yyyyMMdd",
+    }
+    key = StandardTimeKey("Asia/Shanghai", "s", "yyyyMMdd")
+    assert sharding_algorithm("COSID_INTERVAL", {**INTERVAL, **full}) == timeline(3, key)
+    snowflake = sharding_algorithm(
+        "COSID_INTERVAL_SNOWFLAKE", {**INTERVAL, "zone-id": "UTC"}, layout=COSID_MS
+    )
+    assert snowflake == timeline(1, SnowflakeTimeKey(COSID_MS, "UTC"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        ("MOD", {}, "type is 'MOD'; it has to be one of COSID_MOD, COSID_INTERVAL"),
+        ("COSID_MOD", {"modd": 4}, "a property of COSID_MOD is 'modd'; it has to be one of mod,"),
+        ("COSID_MOD", {"mod": None}, "mod is None; it has to be given"),
+        ("COSID_MOD", {"mod": "0"}, "mod is 0; it has to be an integer from 1"),
+        ("COSID_MOD", {"mod": "four"}, "mod is 'four'"),
+        ("COSID_MOD", {"mod": True}, "mod is True"),
+        ("COSID_MOD", {"mod": 10**7}, "mod is 10000000"),
+        ("COSID_MOD", {"logic-name-prefix": 5}, "logic-name-prefix is 5; it has to be text"),
+        ("COSID_INTERVAL", {"mod": 4}, "a property of COSID_INTERVAL is 'mod'"),
+        ("COSID_INTERVAL", {"datetime-lower": "2021-01-01"}, "datetime-lower is '2021-01-01'"),
+        ("COSID_INTERVAL", {"datetime-upper": 2021}, "datetime-upper is 2021"),
+        (
+            "COSID_INTERVAL",
+            {"datetime-upper": "2020-01-01 00:00:00"},
+            "upper is .*an interval that is",
+        ),
+        (
+            "COSID_INTERVAL",
+            {"datetime-interval-unit": "WEEKS"},
+            "datetime-interval-unit is 'weeks'",
+        ),
+        ("COSID_INTERVAL", {"datetime-interval-unit": 1}, "datetime-interval-unit is 1"),
+        ("COSID_INTERVAL", {"datetime-interval-amount": "0"}, "datetime-interval-amount is 0"),
+        ("COSID_INTERVAL", {"sharding-suffix-pattern": "YYYYMM"}, "sharding-suffix-pattern is"),
+        ("COSID_INTERVAL", {"sharding-suffix-pattern": "yyyy"}, "sharding-suffix-pattern is"),
+        ("COSID_INTERVAL", {"sharding-suffix-pattern": 7}, "sharding-suffix-pattern is 7"),
+        ("COSID_INTERVAL", {"zone-id": "Moon"}, "zone-id is 'Moon'; it has to be a tzinfo, 'UTC'"),
+        ("COSID_INTERVAL", {"ts-unit": "DAY"}, "ts-unit is 'DAY'"),
+        ("COSID_INTERVAL", {"datetime-pattern": "HH"}, "datetime-pattern is 'HH'"),
+        ("COSID_INTERVAL", {"datetime-pattern": 5}, "datetime-pattern is 5"),
+        ("COSID_INTERVAL_SNOWFLAKE", {"zone-id": "UTC"}, "layout is None; it has to be given"),
+        ("COSID_INTERVAL_SNOWFLAKE", {}, "zone-id is None; it has to be given"),
+        ("COSID_INTERVAL_SNOWFLAKE", {"ts-unit": "SECOND"}, "is 'ts-unit'"),
+    ],
+)
+def test_what_is_wrong_is_named(kind: str, changes: dict[str, Any], message: str) -> None:
+    properties: dict[str, Any] = {**(MOD if "MOD" in kind else INTERVAL), **changes}
+    with pytest.raises(InvalidArgumentError, match=message):
+        sharding_algorithm(kind, properties)

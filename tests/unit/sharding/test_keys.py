@@ -1,0 +1,208 @@
+"""Which local time a key stands for, and which a range of keys."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from aiocosid.errors import InvalidArgumentError, InvalidIdError
+from aiocosid.sharding import (
+    IntervalTimeline,
+    ShardRange,
+    SnowflakeTimeKey,
+    StandardTimeKey,
+    TimeKey,
+)
+from aiocosid.snowflake import COSID_MS, COSID_S, JAVASCRIPT_SAFE_MS
+
+at = datetime.fromisoformat
+
+BERLIN = "Europe/Berlin"  # 2026-10-25: at 03:00 summer time it is 02:00 again
+
+
+def hours(key: TimeKey[Any]) -> IntervalTimeline[Any]:
+    day = ShardRange.closed_open(at("2026-10-25"), at("2026-10-26"))
+    return IntervalTimeline(day, "hours", logic_name_prefix="h", suffix_pattern="HH", key=key)
+
+
+def test_a_key_without_a_zone_takes_local_times_only() -> None:
+    key = StandardTimeKey()
+    assert key.local_time(at("2026-05-06T07:08")) == at("2026-05-06T07:08")
+    assert key.local_time(date.fromisoformat("2026-05-06")) == at("2026-05-06")
+    assert key.local_time("2026-05-06 07:08:09") == at("2026-05-06T07:08:09")
+    for moment in (at("2026-05-06T07:08Z"), 1_780_000_000_000):
+        with pytest.raises(InvalidArgumentError, match="give StandardTimeKey one"):
+            key.local_time(moment)
+
+
+def test_one_moment_is_one_local_time_whatever_zone_it_is_written_in() -> None:
+    key = StandardTimeKey("Asia/Shanghai")
+    for moment in (
+        at("2026-05-06T20:00Z"),
+        at("2026-05-06T22:00+02:00"),
+        at("2026-05-07T04:00+08"),
+    ):
+        assert key.local_time(moment) == at("2026-05-07T04:00")
+    assert key.local_time(1_778_097_600_000) == at("2026-05-07T04:00")
+    assert StandardTimeKey("+08:00", "s").local_time(1_778_097_600) == at("2026-05-07T04:00")
+
+
+def test_what_is_no_key_is_refused() -> None:
+    key: Any = StandardTimeKey("UTC")
+    for value in (None, 1.5, True, b"2026", timedelta(1)):
+        with pytest.raises(InvalidArgumentError, match="a datetime, a date, an integer"):
+            key.local_time(value)
+    for value in (10**18, -(10**18)):
+        with pytest.raises(InvalidArgumentError, match="a timestamp in ms"):
+            key.local_time(value)
+    with pytest.raises(InvalidArgumentError, match="a year from 1 to 9999"):
+        StandardTimeKey("+08:00").local_time(datetime.max.replace(tzinfo=UTC))
+    with pytest.raises(InvalidArgumentError, match="'ms' or 's'"):
+        StandardTimeKey("UTC", "us")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="zone"):
+        StandardTimeKey("Moon/Crater")
+
+
+def test_text_is_read_as_its_pattern_writes_it_and_not_otherwise() -> None:
+    for pattern, text, time in (
+        ("yyyyMMdd", "20260506", "2026-05-06"),
+        ("yyyyMM", "202605", "2026-05-01"),
+        ("yyyy", "2026", "2026-01-01"),
+        ("yyMMdd", "990506", "2099-05-06"),
+        ("yyyyDDD", "2026126", "2026-05-06"),
+        ("yyyy-M-d", "2026-5-6", "2026-05-06"),
+        ("uuuu-MM-dd'T'HH:mm:ss.SSS", "2026-05-06T07:08:09.012", "2026-05-06T07:08:09.012"),
+        ("yyyy'''y'MM", "2026'y05", "2026-05-01"),
+    ):
+        assert StandardTimeKey(pattern=pattern).local_time(text) == at(time)
+    for pattern, text in (
+        ("yyyyMMdd", "2026-05-06"),
+        ("yyyy-MM-dd", "2026-5-6"),
+        ("yyyy-M-d", "2026-05-06"),
+        ("yyyy-MM-dd HH:mm:ss", "2026-05-06  07:08:09"),
+        ("yyyyMMdd", "20260230"),
+        ("yyyyMMdd", "２０２６0506"),  # noqa: RUF001 - full width
+        ("yyyyMMddSSS", "20260506"),
+        ("yyyy", ""),
+    ):
+        if pattern == "yyyyMMddSSS":
+            with pytest.raises(InvalidArgumentError, match="with the hour"):
+                StandardTimeKey(pattern=pattern)
+        else:
+            with pytest.raises(InvalidArgumentError, match="writes it"):
+                StandardTimeKey(pattern=pattern).local_time(text)
+    with pytest.raises(InvalidArgumentError, match="with the year"):
+        StandardTimeKey(pattern="MMdd")
+
+
+def test_an_hour_that_comes_twice_loses_no_node() -> None:
+    """Every moment of a range lies on one of its nodes, although local times run back."""
+    for key in (StandardTimeKey(BERLIN), SnowflakeTimeKey(COSID_S, BERLIN)):
+        found = hours(key)
+        first = at("2026-10-24T22:00Z")  # midnight
+        moments = [first + timedelta(minutes=15) * step for step in range(25 * 4)]
+        keys: list[Any] = list(moments)
+        if isinstance(key, SnowflakeTimeKey):
+            keys = [COSID_S.compose(COSID_S.tick_at(int(m.timestamp() * 1000)), 3, 5) for m in keys]
+        nodes = [found.exact(one) for one in keys]
+        assert len(set(nodes)) == 24
+        for begin in range(6, 20):  # around the two hours
+            for end in range(begin, 20):
+                held = set(nodes[begin : end + 1])
+                assert held <= set(found.range(ShardRange.closed(keys[begin], keys[end])))
+                assert set(nodes[begin + 1 : end]) <= set(
+                    found.range(ShardRange.open(keys[begin], keys[end]))
+                )
+        assert found.range(ShardRange.closed(keys[40], keys[43])) == (nodes[40],)  # no more
+
+
+def test_an_open_end_at_the_turn_of_the_clocks_is_a_microsecond_of_time_off() -> None:
+    """Not of the clock's hands: before the second 02:00 comes the first 02:59."""
+    found = hours(StandardTimeKey(BERLIN))
+    berlin = ZoneInfo(BERLIN)
+    half_past_one = at("2026-10-25T01:30").replace(tzinfo=berlin)
+    second_two = at("2026-10-25T02:00").replace(tzinfo=berlin, fold=1)
+    assert found.range(ShardRange.closed_open(half_past_one, second_two)) == ("h01", "h02")
+
+
+def test_ids_above_the_layouts_last_end_a_range_and_raise_nothing() -> None:
+    found = hours(SnowflakeTimeKey(JAVASCRIPT_SAFE_MS, "UTC"))
+    for last in (JAVASCRIPT_SAFE_MS.max_id, 2**63 - 1):
+        assert found.range(ShardRange.at_most(last)) == found.effective_nodes
+
+
+def test_an_open_end_of_ids_leaves_out_the_id_and_not_its_tick() -> None:
+    """The ids of one tick are many: below an id of the tick lie others of the same one."""
+    months = IntervalTimeline(
+        ShardRange.closed_open(at("2026-01-01"), at("2027-01-01")),
+        "months",
+        logic_name_prefix="",
+        suffix_pattern="MM",
+        key=SnowflakeTimeKey(COSID_MS, "UTC"),
+    )
+    tick = COSID_MS.tick_at(int(at("2026-02-01T00:00Z").timestamp() * 1000))
+    first, second = COSID_MS.compose(tick, 0, 0), COSID_MS.compose(tick, 0, 1)
+    january = COSID_MS.compose(tick - 5, 1, 0)
+    assert months.exact(first) == months.exact(second) == "02"
+    assert months.range(ShardRange.closed_open(january, second)) == ("01", "02")
+    assert months.range(ShardRange.closed_open(january, first)) == ("01",)
+    assert months.range(ShardRange.open(first - 1, second)) == ("02",)
+    assert months.range(ShardRange.closed(january, 2**63 - 1)) == months.effective_nodes
+    assert months.range(ShardRange.at_least(-5)) == months.effective_nodes
+    for nothing in (
+        ShardRange.less_than(0),
+        ShardRange.greater_than(COSID_MS.max_id),
+        ShardRange.open(first, second),
+        ShardRange.closed(second, first),
+    ):
+        assert months.range(nothing) == ()
+    with pytest.raises(InvalidIdError):
+        months.exact(-1)
+    with pytest.raises(InvalidArgumentError, match="an integer"):
+        months.exact("00000000000")
+    with pytest.raises(InvalidArgumentError, match=r"it is of 2019-12-24T16:00:00"):
+        months.exact(0)
+
+
+def test_an_open_end_of_moments_is_a_microsecond_off() -> None:
+    found = hours(StandardTimeKey("UTC"))
+    ten = at("2026-10-25T10:00Z")
+    assert found.range(ShardRange.closed_open(ten, ten + timedelta(hours=1))) == ("h10",)
+    assert found.range(ShardRange.open(ten, ten)) == ()
+    ms = int(ten.timestamp() * 1000)
+    assert found.range(ShardRange.closed_open(ms, ms + 3_600_000)) == ("h10",)
+    assert found.range(ShardRange.less_than("2026-10-25 01:00:00")) == ("h00",)
+
+
+def test_a_key_of_ones_own_needs_one_method() -> None:
+    class Uuid7Key(TimeKey[UUID]):
+        def local_time(self, value: UUID, /) -> datetime:
+            return StandardTimeKey("UTC").local_time(value.int >> 80)
+
+    found = hours(Uuid7Key())
+    ten, eleven = (
+        UUID(int=int(at(f"2026-10-25T{hour}:00Z").timestamp() * 1000) << 80) for hour in (10, 11)
+    )
+    assert found.exact(ten) == "h10"
+    assert found.range(ShardRange.closed_open(ten, eleven)) == ("h10", "h11")
+    assert found.range(ShardRange.at_most(ten)) == tuple(f"h{hour:02}" for hour in range(11))
+
+
+def test_a_key_of_ones_own_may_move_local_times() -> None:
+    class NightShift(TimeKey[datetime]):
+        """The hours after midnight belong to the evening before."""
+
+        def local_time(self, value: datetime, /) -> datetime:
+            return value - timedelta(hours=4)
+
+    assert hours(NightShift()).exact(at("2026-10-25T05:00")) == "h01"
+
+
+def test_keys_are_values() -> None:
+    assert StandardTimeKey(BERLIN) == StandardTimeKey(BERLIN) != StandardTimeKey("UTC")
+    assert SnowflakeTimeKey(COSID_MS, "UTC") == SnowflakeTimeKey(COSID_MS, UTC)
+    assert len({SnowflakeTimeKey(COSID_MS, "UTC"), SnowflakeTimeKey(COSID_S, "UTC")}) == 2
