@@ -26,6 +26,8 @@ LABEL_STRETCH: Final = 2000
 
 MAX_GROUPS: Final = 1000
 
+new_int: Final = int.__new__
+
 
 class GroupedSegmentId(OpenGroups, IdGenerator):
     """Ids from one counter for each group: of a day, of a tenant, of a tenant's day.
@@ -111,7 +113,10 @@ class GroupedSegmentId(OpenGroups, IdGenerator):
         begin, until, group = self._window
         if begin <= self._read_ns() < until:
             for new_id in group.generator._piece:
-                return GroupedId(new_id, group.key)
+                # GroupedId(new_id, group.key), in half the time.
+                grouped_id = new_int(GroupedId, new_id)
+                grouped_id.group = group.key
+                return grouped_id
         return await self._next_id_slow()
 
     def next_id_nowait(self) -> GroupedId:
@@ -123,15 +128,15 @@ class GroupedSegmentId(OpenGroups, IdGenerator):
         if begin <= self._read_ns() < until:
             for new_id in group.generator._piece:
                 return GroupedId(new_id, group.key)
-        self._check_usable()
-        group = self._group()
-        return GroupedId(group.generator.next_id_nowait(), group.key)
+        group = self._enter()
+        try:
+            return GroupedId(group.generator.next_id_nowait(), group.key)
+        finally:
+            self._leave(group)
 
     async def next_ids(self, n: int) -> list[GroupedId]:  # type: ignore[override]  # the caller's own list  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return exactly ``n`` ids of one group; see `aiocosid.abc.IdGenerator.next_ids`."""
-        self._check_usable()
-        process, group = _fork.generation, self._group()
-        group.callers += 1
+        process, group = _fork.generation, self._enter()
         try:
             ids = await _labelled(await group.generator.next_ids(n), group)
         finally:
@@ -140,10 +145,10 @@ class GroupedSegmentId(OpenGroups, IdGenerator):
         return ids
 
     async def _next_id_slow(self) -> GroupedId:
-        self._check_usable()
-        group = self._group()
-        group.callers += 1
+        group = self._enter()
         try:
+            for new_id in group.generator._piece:
+                return GroupedId(new_id, group.key)
             new_id = await group.generator.next_id()
         finally:
             self._leave(group)
@@ -173,13 +178,16 @@ class GroupedSegmentId(OpenGroups, IdGenerator):
 
 async def _labelled(ids: list[int], group: Group) -> list[GroupedId]:
     """Give ids their group, with a turn for the loop between long stretches."""
-    key = group.key
-    labelled = [GroupedId(each, key) for each in ids[:LABEL_STRETCH]]
-    for start in range(LABEL_STRETCH, len(ids), LABEL_STRETCH):
-        try:
-            await checkpoint()
-        except BaseException:
-            group.generator._discard(len(ids), "cancelled")
-            raise
-        labelled += [GroupedId(each, key) for each in ids[start : start + LABEL_STRETCH]]
+    key, labelled = group.key, list[GroupedId]()
+    for start in range(0, len(ids), LABEL_STRETCH):
+        if start:
+            try:
+                await checkpoint()
+            except BaseException:
+                group.generator._discard(len(ids), "cancelled")
+                raise
+        for each in ids[start : start + LABEL_STRETCH]:
+            grouped_id = new_int(GroupedId, each)  # as in next_id
+            grouped_id.group = key
+            labelled.append(grouped_id)
     return labelled

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -77,7 +76,7 @@ class OpenGroups(Component):
         self._step = step
         self._kind = kind
         self._max_groups = max_groups
-        self._options = {**options, "clock": clock}
+        self._options: dict[str, Any] = {**options, "clock": clock}
         self._floors: OrderedDict[str, int] = OrderedDict()  # of groups that are gone
         self._timeout = self._generator(None, name).close_timeout  # raises for bad arguments
         super().__init__(clock)
@@ -95,11 +94,21 @@ class OpenGroups(Component):
 
     # Groups.
 
-    def _group(self) -> Group:
-        """Return the group of the call that is being made; opens it if it is not open.
+    def _enter(self) -> Group:
+        """Return the group of the call that is being made, with one caller more.
 
-        No await: all calls of one moment line up in the same group, in their order.
+        It is opened if it is not open.  No await: all calls of one moment line up in the same
+        group, in their order.
         """
+        self._check_usable()
+        while True:
+            group = self._group()
+            group.callers += 1
+            if self._groups.get(group.key) is group:
+                return group
+            group.callers -= 1  # a signal handler has had it given up a moment ago
+
+    def _group(self) -> Group:
         begin, until, period = self._present()
         key = self.group_by.key_in(period)
         group = self._groups.get(key)
@@ -156,8 +165,10 @@ class OpenGroups(Component):
 
     def _freshen(self, group: Group) -> None:
         """Make it the last one to be given up."""
-        with suppress(KeyError):  # a signal handler has had it given up
+        try:  # no suppress(), which takes longer than the rest
             self._groups.move_to_end(group.key)
+        except KeyError:  # a signal handler has had it given up
+            return
 
     def _trim(self, kept: Group) -> None:
         """Give up old groups: two at most, since one is opened at a time."""
@@ -232,15 +243,13 @@ class OpenGroups(Component):
         if isinstance(self._store, Store):
             await self._store.aopen()
         if self.group_by.is_by_date_alone:  # else there may be no key before somebody calls
-            group = self._group()
-            group.callers += 1
+            group = self._enter()
             try:
                 await group.generator._first_ids()
             finally:
                 self._leave(group)
 
     def _stop(self, reason: CosIdError) -> None:
-        self._window = SHUT
         for group in tuple(self._groups.values()):
             self._retire_group(group, reason)
             self._ending.add(group.generator)

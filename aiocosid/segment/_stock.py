@@ -190,6 +190,8 @@ class Stock(Component):
 
     def _starve(self, *, waiting: bool) -> None:
         """Somebody found the chain dry: keep more ahead from the next landing on."""
+        if not self._fetches:
+            return  # a new group's: nothing has been there yet
         if waiting and not self._starved:
             self._starved = True
             self._starvations += 1

@@ -22,6 +22,8 @@ from ._generator_contract import MakeGenerator as MakeGenerator
 from ._machine_contract import MachineIdDistributorContract as MachineIdDistributorContract
 from ._machine_kit import MakeMachineIdDistributor as MakeMachineIdDistributor
 from ._settle import settle as settle
+from ._text_contract import MakeTextGenerator as MakeTextGenerator
+from ._text_contract import TextIdGeneratorContract as TextIdGeneratorContract
 
 __all__ = (
     "FailingDistributor",
@@ -33,9 +35,11 @@ __all__ = (
     "MakeDistributor",
     "MakeGenerator",
     "MakeMachineIdDistributor",
+    "MakeTextGenerator",
     "ManualClock",
     "RolledBackDistributor",
     "SlowDistributor",
+    "TextIdGeneratorContract",
     "WrappedDistributor",
     "settle",
 )

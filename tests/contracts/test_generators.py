@@ -12,14 +12,23 @@ from typing import Any
 
 import pytest
 
+from aiocosid._text_generator import StringIdGenerator
 from aiocosid.abc import IdSegmentDistributor, Store
+from aiocosid.converter import PrefixIdConverter, ToStringIdConverter
+from aiocosid.generators import (
+    CounterId,
+    IntegerIdGenerator,
+    UncertaintyIdGenerator,
+    Uuid7Id,
+)
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
-from aiocosid.snowflake import COSID_MS, COSID_S, SnowflakeId, SnowflakeLayout
+from aiocosid.snowflake import COSID_MS, COSID_S, CosIdGenerator, SnowflakeId, SnowflakeLayout
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     IdGeneratorContract,
     MakeGenerator,
     ManualClock,
+    TextIdGeneratorContract,
     WrappedDistributor,
 )
 
@@ -92,6 +101,8 @@ class TestMemoryGenerators(MemoryGenerators):
     pass
 
 
+CONVERTER = PrefixIdConverter("no-", ToStringIdConverter())
+
 LAYOUTS = {
     "cosid-ms": COSID_MS,
     "cosid-s": COSID_S,
@@ -149,7 +160,7 @@ class Grouped(IdGeneratorContract):
         )
 
 
-@pytest.mark.asyncio
+@pytest.mark.asyncio(loop_factories=["asyncio"])
 class TestGrouped(Grouped):
     ids_per_worker = 500
 
@@ -160,6 +171,99 @@ class TestGrouped(Grouped):
     @pytest.fixture
     def make_generator(self, store: Store, namespace: str) -> MakeGenerator:
         return self.maker(store, GroupBy.day(zone="UTC"), namespace)
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestStrings(TextIdGeneratorContract):
+    """Ids of a chain, in decimal: such texts do not sort, but are read back."""
+
+    step = 7
+    ids_per_worker = 1000
+
+    def number(self, text: str) -> int:
+        return CONVERTER.as_int(text)
+
+    @pytest.fixture
+    def make_generator(self, namespace: str) -> MakeGenerator:
+        store = MemoryStore()
+        described: dict[str, Any] = {"namespace": namespace, "name": "order", "step": self.step}
+        return self.numbered(
+            lambda: StringIdGenerator(
+                SegmentChainId(store.segment_distributor(**described)), CONVERTER
+            )
+        )
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestCosIds(TextIdGeneratorContract):
+    """Texts of 15 characters, which sort."""
+
+    ids_per_worker = 500
+    # Seconds of writing; tests/unit/snowflake/test_cosid_generator.py counts turns as well.
+    test_a_greedy_consumer_lets_others_run = None  # type: ignore[assignment]
+
+    @pytest.fixture
+    def make_generator(self, namespace: str) -> MakeGenerator:
+        store = MemoryStore()
+        return self.numbered(
+            lambda: CosIdGenerator(store.machine_id_distributor(namespace=namespace), name="order")
+        )
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestIntegers(IdGeneratorContract):
+    step = 7
+    ids_per_worker = 500
+
+    @pytest.fixture
+    def make_generator(self, namespace: str) -> MakeGenerator:
+        store = MemoryStore()
+        described: dict[str, Any] = {"namespace": namespace, "name": "order", "step": self.step}
+        return lambda: IntegerIdGenerator(SegmentChainId(store.segment_distributor(**described)))
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestUncertain(IdGeneratorContract):
+    step = 7
+    ids_per_worker = 500
+
+    @pytest.fixture
+    def make_generator(self, namespace: str) -> MakeGenerator:
+        store = MemoryStore()
+        described: dict[str, Any] = {"namespace": namespace, "name": "order", "step": self.step}
+        return lambda: UncertaintyIdGenerator(
+            SegmentChainId(store.segment_distributor(**described)), 20
+        )
+
+
+class Counters(IdGeneratorContract):
+    """Each one counts for itself."""
+
+    ids_per_worker = 500
+    test_two_generators_are_disjoint = None  # type: ignore[assignment]
+    test_closing_in_any_order = None  # type: ignore[assignment]
+
+    @pytest.fixture
+    def make_generator(self) -> MakeGenerator:
+        return CounterId
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestCounters(Counters):
+    pass
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestUuids(TextIdGeneratorContract):
+    """Of version 7, which sort."""
+
+    ids_per_worker = 200
+    # Seconds of writing; the counters count turns.
+    test_a_greedy_consumer_lets_others_run = None  # type: ignore[assignment]
+
+    @pytest.fixture
+    def make_generator(self) -> MakeGenerator:
+        return self.numbered(Uuid7Id)
 
 
 # The last ones: anyio's plugin marks the functions, which all classes here share.
@@ -188,3 +292,10 @@ class TestMemoryGroupedOnTrio(Grouped):
     @pytest.fixture
     def make_generator(self, namespace: str) -> MakeGenerator:
         return self.maker(MemoryStore(), GroupBy.key(lambda: "shop-7"), namespace)
+
+
+@pytest.mark.anyio
+class TestCountersOnTrio(Counters):
+    @pytest.fixture
+    def anyio_backend(self) -> tuple[str, dict[str, Any]]:
+        return "trio", {}

@@ -25,7 +25,7 @@ from aiocosid import connect
 from aiocosid._fork import generation, watch
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import ClosedError, ForkedError
-from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, settle
 
@@ -237,6 +237,31 @@ async def one_that_cannot_forget() -> None:
         in_child(child)
 
 
+async def groups_belong_to_the_parent() -> None:
+    """In the child every call is refused; opened anew there it shares no id; the parent goes on."""
+    orders = GroupedSegmentId(
+        FileDistributor, name="order", group_by=GroupBy.key(lambda: "a"), step=10
+    )
+    child_ids = FILE.with_suffix(".child")
+    async with orders:
+        ids = [*await orders.next_ids(5)]
+
+        def child() -> None:
+            for call in (orders.next_id_nowait, orders.next_id, partial(orders.next_ids, 1)):
+                assert "GroupedSegmentId" in str(refused(call))
+
+            async def main() -> None:
+                async with orders:
+                    child_ids.write_text(" ".join(map(str, await orders.next_ids(55))))
+
+            asyncio.run(main())
+
+        in_child(child)
+        ids += await orders.next_ids(55)
+    theirs = [int(each) for each in child_ids.read_text().split()]
+    assert len({*ids, *theirs}) == 60 + 55, "parent and child share ids"
+
+
 def memory_counters_are_not_for_the_child() -> None:
     """It would count on from where the parent was: every use is refused, with the way out."""
     store = MemoryStore()
@@ -395,6 +420,7 @@ SCENARIOS: dict[str, Callable[[], object]] = {
     "closed": a_child_of_a_closed_parent,
     "provider": lambda: asyncio.run(a_provider_belongs_to_the_parent()),
     "provider, opened anew": lambda: asyncio.run(a_provider_opened_anew_in_the_child()),
+    "groups": lambda: asyncio.run(groups_belong_to_the_parent()),
     "cannot forget": lambda: asyncio.run(one_that_cannot_forget()),
     "memory": memory_counters_are_not_for_the_child,
     "suspended": lambda: a_coroutine_suspended_across_the_fork("waiting", 0),

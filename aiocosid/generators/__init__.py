@@ -1,0 +1,21 @@
+"""Other generators behind the same contract: narrower ids, blurred ids, counters, UUIDs."""
+
+from __future__ import annotations
+
+from ._counter import CounterId as CounterId
+from ._integer import MAX_INT32 as MAX_INT32
+from ._integer import IntegerIdGenerator as IntegerIdGenerator
+from ._uncertainty import UncertaintyIdGenerator as UncertaintyIdGenerator
+from ._uuid import Uuid4Id as Uuid4Id
+from ._uuid import Uuid7Id as Uuid7Id
+from ._wrapped import WrappedStatistics as WrappedStatistics
+
+__all__ = (
+    "MAX_INT32",
+    "CounterId",
+    "IntegerIdGenerator",
+    "UncertaintyIdGenerator",
+    "Uuid4Id",
+    "Uuid7Id",
+    "WrappedStatistics",
+)

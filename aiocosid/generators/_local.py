@@ -1,0 +1,117 @@
+"""What generators share that need nothing but this process: their life, and turns for the loop."""
+
+from __future__ import annotations
+
+from operator import length_hint
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from .. import _fork
+from .._component import Component
+from .._listing import MAX_BATCH
+from .._turns import TurnLine
+from ..abc import Statistics
+from ..abc._ids import check_integer, check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeVar
+
+    from ..abc import Clock
+    from ..errors import CosIdError
+
+    T = TypeVar("T")
+
+__all__ = ("LocalGenerator",)
+
+NONE: Final[Iterator[int]] = iter(())
+
+
+class LocalGenerator(Component):
+    """Opens at once and holds nothing.  ``for _ in self._budget`` is the leave to make one id.
+
+    The budget of one turn of the event loop: an ``await`` that does not suspend gives it none.  It
+    is empty while the generator is not open, so that the hot path asks nothing else.
+    """
+
+    __slots__ = ("__weakref__", "_budget", "_turns", "name", "namespace")
+
+    _stretch: ClassVar[int]
+    """Ids between two turns of the event loop, about a millisecond."""
+
+    def __init__(self, *, namespace: str, name: str, clock: Clock | None) -> None:
+        check_text("namespace", namespace)
+        check_text("name", name)
+        self.namespace = namespace
+        self.name = name
+        super().__init__(clock)
+        self._reset()
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take; there is nothing to wait for."""
+        return 1.0
+
+    def _reset(self) -> None:
+        self._budget = NONE
+        self._turns = TurnLine()
+
+    def statistics(self) -> Statistics:
+        """Return its name and kind."""
+        return Statistics(kind=type(self).__name__, namespace=self.namespace, name=self.name)
+
+    async def _wait_turn(self) -> None:
+        """Return when one id may be made; the loop has had a turn if one was due."""
+        process, again = _fork.generation, False
+        self._check_usable()
+        while self._is_spent():
+            if await self._turns.wait(self._is_spent, again=again):
+                self._renew()
+            self._check_process(process)
+            self._check_usable()
+            again = True
+
+    def _now(self) -> None:
+        """Take leave to make one id, turn or no turn: the caller cannot be made to wait."""
+        self._check_usable()
+        self._renew()
+
+    def _is_spent(self) -> bool:
+        return not length_hint(self._budget)
+
+    def _renew(self, left: int | None = None) -> None:
+        self._budget = iter(range(self._stretch if left is None else left))
+        if self._unusable is not None:
+            self._budget = NONE  # closed by a signal handler a moment ago
+
+    async def _batch(self, n: int, make: Callable[[int], list[T]]) -> list[T]:
+        """Return ``n`` ids that ``make`` makes in stretches, with turns for the loop."""
+        check_integer("n", n, at_least=1, at_most=MAX_BATCH)
+        made: list[T] = []
+        while len(made) < n:
+            await self._wait_turn()
+            left = length_hint(self._budget)
+            some = min(n - len(made), left)
+            self._renew(left - some)
+            made += make(some)
+        return made
+
+    def _label(self) -> str:
+        return f"{type(self).__name__} {self.namespace}.{self.name}"
+
+    async def _start(self) -> None:
+        self._renew()
+
+    def _stop(self, reason: CosIdError) -> None:
+        del reason  # who waits for a turn finds it
+        self._budget = NONE
+
+    async def _drain(self) -> None:
+        """Nothing is under way."""
+
+    async def _release(self) -> None:
+        """Nothing is held."""
+
+    def __repr__(self) -> str:
+        """Say whether it is open."""
+        state = "open" if self._unusable is None else type(self._unusable).__name__
+        return f"<{self._label()} {state}>"

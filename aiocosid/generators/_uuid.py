@@ -1,0 +1,131 @@
+"""UUIDs behind the generators' contract."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from .. import _fork
+from ..abc import DEFAULT_NAMESPACE, SHARE, TextIdGenerator
+from ..errors import WouldBlock
+from ._local import LocalGenerator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..abc import Clock
+
+__all__ = ("Uuid4Id", "Uuid7Id")
+
+NS_PER_MS: Final = 1_000_000
+
+VARIANT: Final = 0b10 << 62  # of RFC 9562, section 4.1
+VERSION_4: Final = 4 << 76
+VERSION_7: Final = 7 << 76
+
+COUNTER_BITS: Final = 42  # as in Python 3.14; RFC 9562, section 6.2, method 1
+LOW_BITS: Final = 30  # of them behind the variant
+TAIL_BITS: Final = 32
+
+
+class UuidGenerator(LocalGenerator, TextIdGenerator):
+    """Hands out UUIDs as text of 36 characters."""
+
+    __slots__ = ()
+
+    _stretch = 500
+
+    def __init__(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str = SHARE,
+        clock: Clock | None = None,
+    ) -> None:
+        """Describe a generator.
+
+        Args:
+            namespace: for statistics and messages.
+            name: the same.
+            clock: time; the system's by default.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        super().__init__(namespace=namespace, name=name, clock=clock)
+
+    def _new(self) -> str:
+        """Make one."""
+        raise NotImplementedError
+
+    async def next_id(self) -> str:
+        """Return a new UUID; see `aiocosid.abc.IdGenerator.next_id`."""
+        for _ in self._budget:
+            return self._new()
+        await self._wait_turn()
+        return await self.next_id()
+
+    def next_id_nowait(self) -> str:
+        """Return a new UUID; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        for _ in self._budget:
+            return self._new()
+        self._now()
+        return self._new()
+
+    async def next_ids(self, n: int) -> list[str]:
+        """Return exactly ``n`` new UUIDs, 1 to 10 million, all or nothing."""
+        return await self._batch(n, lambda some: [self._new() for _ in range(some)])
+
+
+class Uuid4Id(UuidGenerator):
+    """Random UUIDs, version 4.  CosId's UuidGenerator.  They do not sort as they were made."""
+
+    __slots__ = ()
+
+    def _new(self) -> str:
+        random = secrets.randbits(122)
+        high, low = random >> 62, random & (1 << 62) - 1
+        return _text((high >> 12) << 80 | VERSION_4 | (high & 0xFFF) << 64 | VARIANT | low)
+
+
+class Uuid7Id(UuidGenerator):
+    """UUIDs of version 7, which sort as they were made: RFC 9562, as Python 3.14 makes them.
+
+    48 bits of milliseconds since 1970, a counter of 42 bits that starts at random with each
+    millisecond, 32 random bits.  Within one generator each is above the one before, also after the
+    clock stepped back: the last millisecond is counted on then.
+    """
+
+    __slots__ = ("_busy", "_last", "_made_in", "_read_ns")
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._read_ns: Callable[[], int] = self._clock.wall_reader()
+        self._busy = False
+        process = getattr(self, "_made_in", None)
+        if process != _fork.generation:
+            self._last: int = 0  # in a forked child the parent's would be counted on by both
+            self._made_in = _fork.generation
+
+    def _new(self) -> str:
+        if self._busy:
+            raise WouldBlock  # a signal handler asks between two of these lines
+        self._busy = True
+        try:
+            now_ms = self._read_ns() // NS_PER_MS
+            if now_ms > self._last >> COUNTER_BITS:
+                # The highest bit is free at first, so that the counter has room.
+                self._last = now_ms << COUNTER_BITS | secrets.randbits(COUNTER_BITS - 1)
+            else:
+                self._last += 1  # a full counter carries over to the milliseconds
+            stamp = self._last
+        finally:
+            self._busy = False
+        high, low = stamp >> LOW_BITS, stamp & (1 << LOW_BITS) - 1
+        head = (high >> 12) << 80 | VERSION_7 | (high & 0xFFF) << 64
+        return _text(head | VARIANT | low << TAIL_BITS | secrets.randbits(TAIL_BITS))
+
+
+def _text(number: int) -> str:
+    digits = f"{number:032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

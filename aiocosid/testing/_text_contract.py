@@ -1,0 +1,124 @@
+"""What every generator of texts has to do: all that a generator has, and its ids are text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import anyio
+
+from ..abc import IdGenerator
+from ._generator_contract import IdGeneratorContract
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from anyio.abc import TaskStatus
+
+    from ..abc import Statistics, TextIdGenerator
+    from ._generator_contract import MakeGenerator
+
+__all__ = ("MakeTextGenerator", "TextIdGeneratorContract")
+
+WIDEST = 64  # bytes of a text
+
+
+class MakeTextGenerator(Protocol):
+    """Makes generators that are not open yet; all that one test asks for share one counter."""
+
+    def __call__(self) -> TextIdGenerator:
+        """Return a new generator."""
+        raise NotImplementedError
+
+
+class TextIdGeneratorContract(IdGeneratorContract):
+    """Checks a generator of texts, by the tests of `IdGeneratorContract`.
+
+    The fixture ``make_generator`` comes from `numbered`::
+
+        @pytest.mark.asyncio
+        class TestMyGenerator(TextIdGeneratorContract):
+            @pytest.fixture
+            def make_generator(self) -> MakeGenerator:
+                store = MyStore()
+                return self.numbered(lambda: MyTextGenerator(store, name="order"))
+    """
+
+    def number(self, text: str) -> int:
+        """Return a number above 0 that rises with the ids; override it if your texts do not sort.
+
+        By default it rises as texts sort, of at most 64 bytes.
+        """
+        data = text.encode()
+        assert 0 < len(data) <= WIDEST, f"{text!r} has {len(data)} bytes"
+        return int.from_bytes(data.ljust(WIDEST, b"\0"), "big")
+
+    def numbered(self, make: MakeTextGenerator) -> MakeGenerator:
+        """Return what the contract's tests take: generators of the numbers of texts."""
+        return lambda: _Numbered(make(), self.number)
+
+
+class _Numbered(IdGenerator):
+    """A generator of texts, seen as one of numbers."""
+
+    def __init__(self, generator: TextIdGenerator, number: Callable[[str], int]) -> None:
+        self._generator = generator
+        self._number = number
+
+    @property
+    def described_as(self) -> str:
+        """The kind that its statistics name."""
+        return type(self._generator).__name__
+
+    async def next_id(self) -> int:
+        return self._read(await self._generator.next_id())
+
+    async def next_ids(self, n: int) -> list[int]:
+        texts = await self._generator.next_ids(n)
+        assert type(texts) is list, f"next_ids({n}) returned a {type(texts).__name__}"
+        return [self._read(text) for text in texts]
+
+    def next_id_nowait(self) -> int:
+        return self._read(self._generator.next_id_nowait())
+
+    def statistics(self) -> Statistics:
+        return self._generator.statistics()
+
+    async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
+        await self._generator.run(task_status=_Told(task_status, self))
+
+    async def aclose(self) -> None:
+        await self._generator.aclose()
+
+    async def __aenter__(self) -> Self:
+        opened = await self._generator.__aenter__()
+        assert opened is self._generator, f"__aenter__ returned {opened!r}, not the generator"
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._generator.__aexit__(exc_type, exc_value, traceback)
+
+    def __repr__(self) -> str:
+        return repr(self._generator)
+
+    def _read(self, text: str) -> int:
+        assert type(text) is str, f"an id is a {type(text).__name__}"
+        return self._number(text)
+
+
+class _Told:
+    """Checks that the generator of texts, and nothing inside of it, says that it is ready."""
+
+    def __init__(self, status: TaskStatus[Any], numbered: _Numbered) -> None:
+        self._status = status
+        self._numbered = numbered
+
+    def started(self, value: object = None) -> None:
+        due = self._numbered._generator
+        assert value is due, f"start(run) returned {value!r}, not the generator"
+        self._status.started(self._numbered)

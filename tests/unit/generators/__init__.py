@@ -1,0 +1,1 @@
+"""Tests of the generators that stand around others or on their own."""

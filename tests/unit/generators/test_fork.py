@@ -1,0 +1,81 @@
+"""After a fork a counter stays the parent's, and a UUID generator counts for itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+if not hasattr(os, "fork"):
+    pytest.skip("this system has no fork", allow_module_level=True)
+
+FORKS = """
+import asyncio, os
+from aiocosid.errors import ForkedError
+from aiocosid.generators import CounterId, Uuid4Id, Uuid7Id
+from aiocosid.testing import ManualClock
+
+counter, uuids, randoms = CounterId(), Uuid7Id(clock=ManualClock()), Uuid4Id()
+
+def counted(text):
+    return int(text.replace("-", ""), 16) >> 32
+
+async def main():
+    async with counter, uuids, randoms:
+        await counter.next_id()
+        last = counted(await uuids.next_id())
+        pid = os.fork()
+        if pid:
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            assert await counter.next_id() == 2
+            assert counted(await uuids.next_id()) == last + 1
+            return
+        for each in (counter, uuids, randoms):
+            for call in (each.next_id_nowait, lambda: each.next_id().send(None)):
+                try:
+                    call()
+                except ForkedError:
+                    continue
+                os._exit(3)
+    return last
+
+async def anew(last):
+    try:
+        await counter.__aenter__()
+    except ForkedError as error:
+        assert "count in a store" in str(error)
+    else:
+        os._exit(4)
+    async with uuids:
+        assert counted(await uuids.next_id()) != last + 1
+
+async def child(last):
+    try:
+        await anew(last)
+    except BaseException:
+        os._exit(5)
+    os._exit(0)
+
+last = asyncio.run(main())
+if last is not None:
+    asyncio.run(child(last))
+"""
+
+
+def test_a_forked_child(tmp_path: Path) -> None:
+    """It is refused a counter, for good; a UUID generator opened anew there counts for itself."""
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,143 @@
+"""StringIdGenerator: what it adds to the generator inside; the contract is in tests/contracts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from aiocosid import _fork
+from aiocosid._text_generator import StringIdGenerator
+from aiocosid.abc import IdConverter
+from aiocosid.converter import (
+    JavaScriptSafeIdConverter,
+    PrefixIdConverter,
+    Radix62IdConverter,
+    ToStringIdConverter,
+)
+from aiocosid.errors import ForkedError, InvalidArgumentError, InvalidIdError
+from aiocosid.segment import SegmentChainId
+from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+
+
+def chain(store: MemoryStore | None = None, step: int = 1000, offset: int = 0) -> SegmentChainId:
+    distributor = MemoryIdSegmentDistributor(
+        name="order", offset=offset, step=step, memory=store or MemoryStore()
+    )
+    return SegmentChainId(distributor)
+
+
+@pytest.mark.asyncio
+async def test_ids_are_text() -> None:
+    converter = PrefixIdConverter("no-", ToStringIdConverter())
+    async with StringIdGenerator(chain(), converter) as gen:
+        assert await gen.next_id() == "no-1"
+        assert gen.next_id_nowait() == "no-2"
+        assert await gen.next_ids(3) == ["no-3", "no-4", "no-5"]
+        assert gen.converter.as_int("no-3") == 3
+        assert "PrefixIdConverter" in repr(gen)
+        assert "order" in repr(gen)
+
+
+@pytest.mark.asyncio
+async def test_statistics_are_the_actuators() -> None:
+    """Kind, the generator inside, and the converter; the name is the one inside."""
+    async with StringIdGenerator(chain(), Radix62IdConverter()) as gen:
+        await gen.next_id()
+        seen = gen.statistics()
+        assert (seen.kind, seen.name) == ("StringIdGenerator", "order")
+        tree = json.loads(json.dumps(seen.as_tree()))
+    assert tree.keys() == {"kind", "actual", "converter"}
+    assert tree["kind"] == "StringIdGenerator"
+    assert tree["actual"]["kind"] == "SegmentChainId"
+    assert tree["converter"] == Radix62IdConverter().as_tree()
+
+
+@pytest.mark.asyncio
+async def test_an_id_without_a_text_is_a_gap() -> None:
+    """Alone and in a batch; what comes later is above it."""
+    limit = 2**53 - 3
+    inner = chain(offset=limit, step=10)
+    async with StringIdGenerator(inner, JavaScriptSafeIdConverter()) as gen:
+        assert await gen.next_id() == str(limit + 1)
+        with pytest.raises(InvalidIdError, match="9007199254740991"):
+            await gen.next_ids(3)
+        with pytest.raises(InvalidIdError):
+            gen.next_id_nowait()
+        with pytest.raises(InvalidIdError):
+            await gen.next_id()
+        assert await inner.next_id() == limit + 7
+
+
+@pytest.mark.asyncio
+async def test_the_loop_has_turns_while_a_batch_is_written() -> None:
+    """After every 500 texts at the latest; each is there once and in order."""
+    sizes = list[int]()
+
+    class Sized(ToStringIdConverter):
+        __slots__ = ()
+
+        def convert_many(self, ids: Any, /) -> list[str]:
+            ids = list(ids)
+            sizes.append(len(ids))
+            return super(ToStringIdConverter, self).convert_many(ids)
+
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await checkpoint()
+            turns += 1
+
+    async with (
+        StringIdGenerator(chain(), Sized()) as gen,
+        anyio.create_task_group() as group,
+    ):
+        await gen.next_ids(1)
+        group.start_soon(turn)
+        ids = await gen.next_ids(2001)
+        assert sizes == [1, 500, 500, 500, 500, 1]
+        assert turns >= 3
+        group.cancel_scope.cancel()
+    assert ids == [str(each) for each in range(2, 2003)]
+
+
+@pytest.mark.asyncio
+async def test_a_batch_written_across_a_fork_is_the_parents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The child has the same texts half done, and gets ForkedError instead."""
+
+    def after(turns: int, act: Callable[[], None]) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def run() -> None:
+            for _ in range(turns):
+                await checkpoint()
+            act()
+
+        return run
+
+    async with (
+        StringIdGenerator(chain(step=10_000), ToStringIdConverter()) as gen,
+        anyio.create_task_group() as group,
+    ):
+        fork = after(3, lambda: monkeypatch.setattr(_fork, "generation", _fork.generation + 1))
+        group.start_soon(fork)
+        with pytest.raises(ForkedError, match="StringIdGenerator"):
+            await gen.next_ids(5000)
+        monkeypatch.undo()
+
+
+def test_what_is_no_generator_or_converter_is_refused() -> None:
+    wrong: Any = "no"
+    with pytest.raises(InvalidArgumentError, match="an IdGenerator"):
+        StringIdGenerator(wrong, ToStringIdConverter())
+    with pytest.raises(InvalidArgumentError, match="an IdConverter"):
+        StringIdGenerator(chain(), wrong)
+    with pytest.raises(InvalidArgumentError, match="an IdGenerator"):
+        StringIdGenerator(StringIdGenerator(chain(), ToStringIdConverter()), wrong)  # type: ignore[arg-type]
+    assert issubclass(ToStringIdConverter, IdConverter)
