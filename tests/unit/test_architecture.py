@@ -114,6 +114,7 @@ PURE = (
     "snowflake/_sequencer.py",
     "converter/",
     "sharding/",
+    *("settings/_places.py", "settings/_secrets.py", "settings/_warnings.py"),
 )
 IMPURE_IMPORTS = {
     *("anyio", "asyncio", "logging", "os", "random", "secrets", "socket", "threading", "time"),
