@@ -13,6 +13,7 @@ import typer
 
 from .. import connect
 from ..abc import DEFAULT_NAMESPACE
+from . import _settings
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
 from ._exit import PROGRAM, ExitCode, printable, redacted
 from ._machines import machines
@@ -211,3 +212,4 @@ def _write_measurement(found: Measurement) -> None:
 
 app.add_typer(machines, name="machines")
 register(app)
+_settings.register(app)

@@ -16,6 +16,7 @@ from ..errors import (
     CosIdError,
     IdOverflowError,
     InvalidArgumentError,
+    InvalidSettingsError,
     LayoutExpiredError,
     MachineBitsMismatchError,
     MachineIdInUseError,
@@ -72,7 +73,7 @@ class OutputError(Exception):
 def code_of(error: CosIdError) -> ExitCode:
     """Return the exit code for an error of the library."""
     match error:
-        case InvalidArgumentError() | MissingExtraError():
+        case InvalidArgumentError() | InvalidSettingsError() | MissingExtraError():
             return ExitCode.USAGE
         case IdOverflowError() | LayoutExpiredError() | StoreRolledBackError():
             return ExitCode.USED_UP
@@ -87,7 +88,9 @@ def code_of(error: CosIdError) -> ExitCode:
 
 
 def report(error: Exception) -> int:
-    """Say on standard error what went wrong, in one line, and return the exit code.
+    """Say on standard error what went wrong, and return the exit code.
+
+    It is one line; of settings it is one for each problem.
 
     Raises:
         Exception: ``error`` itself, if it is none that a command may end with: a bug, whose
@@ -95,20 +98,24 @@ def report(error: Exception) -> int:
     """
     match error:
         case CosIdError():
-            code, sentence = int(code_of(error)), str(error)
+            code = int(code_of(error))
+            sentences = [str(error)]
+            if isinstance(error, InvalidSettingsError):
+                sentences = list(map(str, error.problems))
         case OutputError():
             discard_output()
             if error.is_pipe:
                 return ExitCode.PIPE_CLOSED
-            code, sentence = ExitCode.FAILED, str(error)
+            code, sentences = ExitCode.FAILED, [str(error)]
         case _:
             # click's usage errors; their root has a public name in typer from 0.28 on only.
             explain = getattr(error, "format_message", None)
             if explain is None:
                 raise error
-            code, sentence = ExitCode.USAGE, f"{explain()} (see {PROGRAM} --help)"
+            code, sentences = ExitCode.USAGE, [f"{explain()} (see {PROGRAM} --help)"]
     if sys.stderr is not None:  # closed by the caller; print() would take standard output instead
-        print(f"{PROGRAM}: error: {one_line(redacted(sentence))}", file=sys.stderr)  # noqa: T201
+        for sentence in sentences:
+            print(f"{PROGRAM}: error: {one_line(redacted(sentence))}", file=sys.stderr)  # noqa: T201
     return code
 
 

@@ -26,6 +26,7 @@ from ._general import StoreUnavailableError as StoreUnavailableError
 from ._general import UnsupportedRuntimeError as UnsupportedRuntimeError
 from ._general import WouldBlock as WouldBlock
 from ._general import WrongLoopError as WrongLoopError
+from ._settings import InvalidSettingsError as InvalidSettingsError
 from ._snowflake import ClockTooFarForwardError as ClockTooFarForwardError
 from ._snowflake import ClockTooManyBackwardsError as ClockTooManyBackwardsError
 from ._snowflake import CorruptMachineStateError as CorruptMachineStateError
@@ -49,6 +50,7 @@ __all__ = (
     "IdOverflowError",
     "InvalidArgumentError",
     "InvalidIdError",
+    "InvalidSettingsError",
     "LayoutExpiredError",
     "MachineBitsMismatchError",
     "MachineIdInUseError",

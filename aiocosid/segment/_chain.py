@@ -42,14 +42,16 @@ class IdSegmentChain:
 
     Attributes:
         head: the oldest node with ids left, or None when the chain is dry.
+        current: the segment that was last cut from; None before.
         tail: the newest node, or None.
         remaining: ids in all nodes.
     """
 
-    __slots__ = ("head", "remaining", "tail")
+    __slots__ = ("current", "head", "remaining", "tail")
 
     def __init__(self) -> None:
         self.head: ChainNode | None = None
+        self.current: IdSegment | None = None
         self.tail: ChainNode | None = None
         self.remaining = 0
 
@@ -69,6 +71,7 @@ class IdSegmentChain:
         if node is None:
             return None
         first = node.first
+        self.current = node.segment
         size = min(size, node.remaining)
         self._advance(node, size)
         return range(first, first + size), node.segment

@@ -23,6 +23,7 @@ from ._supply import Supply
 
 if TYPE_CHECKING:
     from .._waiters import WaiterQueue
+    from ._segment import IdSegment
 
 __all__ = ("MAX_BATCH", "SegmentGenerator")
 
@@ -346,13 +347,19 @@ class SegmentGenerator(Supply, IdGenerator):
         distributor, pace = self._distributor, self._pace
         remaining = self._left() + self._chain.remaining
         handed_out = self._handed_out()
-        rate = self._meter.rate(self._clock.monotonic(), handed_out)
+        now, wall = self._clock.monotonic(), self._clock.now_ms() / 1000
+        rate = self._meter.rate(now, handed_out)
+        head = self._head()
         return SegmentStatistics(
             kind=type(self).__name__,
             namespace=distributor.namespace,
             name=distributor.name,
             step=distributor.step,
             head_sequence=self._head_sequence(),
+            head_offset=None if head is None else head.offset,
+            head_max_id=None if head is None else head.max_id,
+            fetch_time=None if head is None else int(wall - (now - head.fetched_at)),
+            is_expired=head is not None and head.is_expired(now),
             max_id=self._last_max_id,
             remaining=remaining,
             safe_distance=pace.safe_distance,
@@ -369,6 +376,11 @@ class SegmentGenerator(Supply, IdGenerator):
             seconds_left=remaining / rate if rate > 0 else None,
             last_error=self._last_error,
         )
+
+    def _head(self) -> IdSegment | None:
+        """Return the segment that the next id comes from, or the last one came from."""
+        node = self._chain.head
+        return self._chain.current if self._left() or node is None else node.segment
 
     def _head_sequence(self) -> int | None:
         left = self._left()

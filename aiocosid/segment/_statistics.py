@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ..abc import Statistics
 
 __all__ = ("RateMeter", "SegmentStatistics")
 
 WINDOW: Final = 1.0  # seconds; a rate is taken over one to two windows
+
+NO_SEGMENT: Final = -1  # IdSegment.SEQUENCE_OVERFLOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +21,11 @@ class SegmentStatistics(Statistics):
     Attributes:
         step: ids per segment.
         head_sequence: the id before the next one to be handed out; None before the first fetch.
+        head_offset: the id before the first one of the segment in use; None before the first fetch.
+        head_max_id: the last id of the segment in use; None before the first fetch.
+        fetch_time: when that segment was fetched, unix time in whole seconds as CosId has it; None
+            before the first fetch.
+        is_expired: whether that segment is older than the ttl.
         max_id: the last id reserved so far; None before the first fetch.
         remaining: ids in hand, reserved and not yet handed out.
         safe_distance: segments kept ahead at rest.
@@ -38,6 +45,10 @@ class SegmentStatistics(Statistics):
 
     step: int
     head_sequence: int | None
+    head_offset: int | None
+    head_max_id: int | None
+    fetch_time: int | None
+    is_expired: bool
     max_id: int | None
     remaining: int
     safe_distance: int
@@ -53,6 +64,35 @@ class SegmentStatistics(Statistics):
     rate: float
     seconds_left: float | None
     last_error: Exception | None
+
+    def as_tree(self) -> dict[str, Any]:
+        """Return the picture as CosId's actuator shows a segment, then what it does not show.
+
+        While there is no segment it is CosId's own stand-in: ids of -1, a step of 0, overflow.
+        """
+        ours = Statistics.as_tree(self)  # super() finds no dataclass with slots
+        taken = ("kind", "headSequence", "headOffset", "headMaxId", "fetchTime", "isExpired")
+        for key in taken:
+            del ours[key]
+        ours["lastMaxId"], ours["distributorStep"] = ours.pop("maxId"), ours.pop("step")
+        return {"kind": self.kind, **self._segment(), "actual": None, "converter": None, **ours}
+
+    def _segment(self) -> dict[str, Any]:
+        offset, max_id, sequence = self.head_offset, self.head_max_id, self.head_sequence
+        if offset is None or max_id is None or sequence is None:
+            offset = max_id = sequence = NO_SEGMENT
+        sequence = min(sequence, max_id)  # closed: what came after the segment is given up
+        is_overflow = sequence >= max_id
+        return {
+            "fetchTime": self.fetch_time or 0,
+            "maxId": max_id,
+            "offset": offset,
+            "sequence": sequence,
+            "step": max_id - offset,
+            "isExpired": self.is_expired,
+            "isOverflow": is_overflow,
+            "isAvailable": not (is_overflow or self.is_expired),
+        }
 
 
 class RateMeter:

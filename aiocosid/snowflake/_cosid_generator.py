@@ -106,7 +106,8 @@ class CosIdGenerator(WritingGenerator[SnowflakeId]):
 
     def statistics(self) -> SnowflakeStatistics:
         """Return a frozen picture of the generator; cheap, and never waits."""
-        return replace(self._inner.statistics(), kind=type(self).__name__)
+        kind, converter = type(self).__name__, self.text.as_tree()
+        return replace(self._inner.statistics(), kind=kind, converter=converter)
 
     def __repr__(self) -> str:
         """Say what it writes and on what."""

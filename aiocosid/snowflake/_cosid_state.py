@@ -92,6 +92,10 @@ class CosIdText(ABC):
             InvalidIdError: it is no such text, or a field is not within its bits.
         """
 
+    def as_tree(self) -> dict[str, str | int | bool]:
+        """Return ``kind`` and settings, ready for JSON."""
+        return {"kind": type(self).__name__}
+
     def _checked(self, state: CosIdState, source: object = None) -> CosIdState:
         """Return the state if its fields are within their bits."""
         try:
@@ -157,6 +161,10 @@ class CosIdRadixText(CosIdText):
             fields.append(self._decode(text, at, at + width))
             at += width
         return self._checked(CosIdState(*fields), text)
+
+    def as_tree(self) -> dict[str, str | int | bool]:
+        """Return ``kind``, ``radix`` and ``charSize``."""
+        return {**super().as_tree(), "radix": self.radix, "charSize": self.width}
 
     def _encode(self, number: int, width: int) -> str:
         digits: list[str] = []
@@ -233,6 +241,10 @@ class CosIdFriendlyText(CosIdText):
                 takes, or 1 the later; None refuses.
         """
         return self._checked(CosIdState(*read_friendly(text, self.layout, self.zone, fold)), text)
+
+    def as_tree(self) -> dict[str, str | int | bool]:
+        """Return ``kind``, ``zone`` and ``padStart``."""
+        return {**super().as_tree(), "zone": str(self.zone), "padStart": self.pad}
 
 
 def _digits_of(bits: int, radix: int) -> int:

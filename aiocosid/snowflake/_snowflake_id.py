@@ -186,7 +186,7 @@ class SnowflakeId(Stamper, IdGenerator):
 
     def statistics(self) -> SnowflakeStatistics:
         """Return a frozen picture of the generator; cheap, and never waits."""
-        sequencer = self._sequencer
+        sequencer, layout = self._sequencer, self.layout
         machine = self._lease.statistics()
         machine_id, handed_out, last_ms = None, 0, -1
         if isinstance(sequencer, Sequencer):
@@ -196,7 +196,13 @@ class SnowflakeId(Stamper, IdGenerator):
             kind=type(self).__name__,
             namespace=self._lease.namespace,
             name=self.name,
-            layout=repr(self.layout),
+            layout=repr(layout),
+            epoch_ms=layout.epoch_ms,
+            unit_ms=layout.unit_ms,
+            timestamp_bits=layout.timestamp_bits,
+            machine_bits=layout.machine_bits,
+            sequence_bits=layout.sequence_bits,
+            is_javascript_safe=layout.is_javascript_safe,
             machine_id=machine_id,
             last_timestamp_ms=last_ms,
             ids_handed_out=handed_out,
@@ -205,7 +211,7 @@ class SnowflakeId(Stamper, IdGenerator):
             waits_for_clock=self._waits_for_clock,
             waits_for_lease=self._waits_for_lease,
             longest_backwards=self._longest_backwards,
-            last_instant=self.layout.last_instant_text,
+            last_instant=layout.last_instant_text,
             machine=machine,
         )
 

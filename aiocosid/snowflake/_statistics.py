@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..abc import Statistics
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..machine import MachineIdStatistics
 
 __all__ = ("SnowflakeStatistics",)
@@ -15,10 +17,16 @@ __all__ = ("SnowflakeStatistics",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnowflakeStatistics(Statistics):
-    """A frozen picture of a `SnowflakeId`.
+    """A frozen picture of a `SnowflakeId`, or of the one inside of a `CosIdGenerator`.
 
     Attributes:
         layout: the layout's name, or its bits.
+        epoch_ms: the start of tick 0, unix time in milliseconds.
+        unit_ms: length of a tick in milliseconds.
+        timestamp_bits: width of the time field.
+        machine_bits: width of the machine id.
+        sequence_bits: width of the sequence.
+        is_javascript_safe: whether all ids are at most 2^53-1.
         machine_id: the machine id in use, or None while there is none.
         last_timestamp_ms: the time of the last id, unix time in milliseconds; -1 before the first.
         ids_handed_out: ids of this sequencer, which generators of one name share.
@@ -29,9 +37,16 @@ class SnowflakeStatistics(Statistics):
         longest_backwards: seconds that the clock was behind at most.
         last_instant: the end of the layout, ISO 8601 in UTC.
         machine: the lease.
+        converter: how `CosIdGenerator` writes them; None where ids are numbers.
     """
 
     layout: str
+    epoch_ms: int
+    unit_ms: int
+    timestamp_bits: int
+    machine_bits: int
+    sequence_bits: int
+    is_javascript_safe: bool
     machine_id: int | None
     last_timestamp_ms: int
     ids_handed_out: int
@@ -42,3 +57,29 @@ class SnowflakeStatistics(Statistics):
     longest_backwards: float
     last_instant: str
     machine: MachineIdStatistics
+    converter: Mapping[str, str | int | bool] | None = None
+
+    def as_tree(self) -> dict[str, Any]:
+        """Return the picture as CosId's actuator shows it, then what it does not show.
+
+        ``epoch`` and ``lastTimestamp`` count ticks since 1970, as there: seconds if a tick is one.
+        """
+        ours = Statistics.as_tree(self)  # super() finds no dataclass with slots
+        for key in ("kind", "epochMs", "timestampBits", "machineBits", "sequenceBits"):
+            del ours[key]
+        for key in ("isJavascriptSafe", "machineId", "converter"):
+            del ours[key]
+        last_ms = self.last_timestamp_ms
+        return {
+            "kind": self.kind,
+            "epoch": self.epoch_ms // self.unit_ms,
+            "timestampBit": self.timestamp_bits,
+            "machineBit": self.machine_bits,
+            "sequenceBit": self.sequence_bits,
+            "isSafeJavascript": self.is_javascript_safe,
+            "machineId": self.machine_id,
+            "lastTimestamp": last_ms if last_ms < 0 else last_ms // self.unit_ms,
+            "actual": None,
+            "converter": None if self.converter is None else dict(self.converter),
+            **ours,
+        }

@@ -92,6 +92,7 @@ MAY_IMPORT = {
 }
 DEFERRED = {
     "__main__": {"cli"},
+    "cli": {"settings"},
     "provider": {"machine", "snowflake", "stores", "settings"},
     "settings": {"stores"},
 }
@@ -115,6 +116,7 @@ PURE = (
     "snowflake/_sequencer.py",
     "converter/",
     "sharding/",
+    *("settings/_places.py", "settings/_secrets.py", "settings/_warnings.py"),
 )
 IMPURE_IMPORTS = {
     *("anyio", "asyncio", "logging", "os", "random", "secrets", "socket", "threading", "time"),

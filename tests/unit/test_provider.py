@@ -21,6 +21,7 @@ from aiocosid.errors import (
     StoreRolledBackError,
 )
 from aiocosid.events import Event
+from aiocosid.segment import GroupBy
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
@@ -410,3 +411,28 @@ async def test_an_event_tells_which_generator() -> None:
         ("shop", "a"),
         ("shop", "b"),
     }
+
+
+async def test_grouped_counters_are_named_beside_the_others() -> None:
+    """The same object for the same name; another step or group needs another name."""
+    clock = ManualClock(wall_ms=1_768_521_599_000)  # 2026-01-15T23:59:59Z
+    day, month = GroupBy.day(zone="UTC"), GroupBy.month(zone="UTC")
+    async with connect(MemoryStore(clock=clock), clock=clock) as ids:
+        orders = await ids.grouped("order", group_by=day, step=10)
+        assert await ids.grouped("order", group_by=day, step=10) is orders is ids["order"]
+        with pytest.raises(BusyError, match="another name"):
+            await ids.grouped("order", group_by=day, step=20)
+        with pytest.raises(BusyError):
+            await ids.grouped("order", group_by=day, step=10, kind="segment")
+        with pytest.raises(BusyError):
+            await ids.grouped("order", group_by=month, step=10)
+        assert [(int(each), each.group) for each in await orders.next_ids(2)] == [
+            (1, "20260115"),
+            (2, "20260115"),
+        ]
+        await clock.advance(1)
+        first = await orders.next_id()
+        assert (first, first.group) == (1, "20260116")
+    with pytest.raises(ClosedError):
+        await orders.next_id()
+    assert tasks() == []

@@ -8,7 +8,14 @@ import pytest
 import aiocosid
 from aiocosid.abc import Counter, Store
 from aiocosid.errors import BusyError, ClosedError, MachineBitsMismatchError, StoreError
-from aiocosid.snowflake import COSID_MS, COSID_S, JAVASCRIPT_SAFE_MS, SnowflakeId
+from aiocosid.snowflake import (
+    COSID_MS,
+    COSID_S,
+    JAVASCRIPT_SAFE_MS,
+    RADIX36,
+    RADIX62,
+    SnowflakeId,
+)
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
@@ -116,3 +123,21 @@ async def test_a_store_without_machine_ids_says_so() -> None:
     async with aiocosid.connect(Bare()) as ids:
         with pytest.raises(StoreError, match="no machine ids"):
             await ids.snowflake()
+
+
+async def test_cosid_generators_are_named_beside_the_others() -> None:
+    """The same object for the same name; one width of machine ids for all of a provider."""
+    clock = ManualClock()
+    async with aiocosid.connect(MemoryStore(clock=clock), clock=clock) as ids:
+        token = await ids.cosid()
+        assert await ids.cosid(text=RADIX62) is token is ids["cosid"]
+        assert len(await token.next_id()) == 15
+        with pytest.raises(BusyError, match="another name"):
+            await ids.cosid(text=RADIX36)
+        with pytest.raises(MachineBitsMismatchError):
+            await ids.snowflake()
+        assert len((await ids.cosid("other", text=RADIX36)).next_id_nowait()) == 17
+        assert ids.statistics()["cosid"]["converter"]["radix"] == 62
+    with pytest.raises(ClosedError):
+        await token.next_id()
+    assert tasks() == []

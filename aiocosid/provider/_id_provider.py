@@ -2,84 +2,33 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import anyio
 
-from ._component import Component
-from ._provider_options import SegmentChainOptions as SegmentChainOptions
-from ._provider_options import SegmentIdOptions as SegmentIdOptions
-from ._provider_options import SnowflakeOptions as SnowflakeOptions
-from .abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Store
-from .abc._ids import check_seconds
-from .errors import BusyError, ClosedError, CosIdError, InvalidArgumentError
-from .segment import SegmentChainId, SegmentId
-from .segment._stock import Stock
+from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, SHARE, Store
+from ..errors import BusyError
+from ..segment import GroupedSegmentId, SegmentChainId, SegmentId
+from ..segment._stock import Stock
+from ._hosting import Hosting, component_of
+from ._stores import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
-    from .abc import Clock, InstanceId
-    from .events import Instrument
-    from .machine import MachineIdLease
-    from .segment._generator import SegmentGenerator
-    from .snowflake import SnowflakeId, SnowflakeLayout
+    from .._provider_options import SegmentChainOptions, SegmentIdOptions, SnowflakeOptions
+    from ..abc import AnyGenerator, Clock, InstanceId
+    from ..events import Instrument
+    from ..machine import MachineIdLease
+    from ..segment import GroupBy
+    from ..segment._generator import SegmentGenerator
+    from ..segment._group import SegmentKind
+    from ..snowflake import CosIdGenerator, CosIdText, SnowflakeId, SnowflakeLayout
 
-__all__ = (
-    "IdProvider",
-    "SegmentChainOptions",
-    "SegmentIdOptions",
-    "SnowflakeOptions",
-    "connect",
-    "open_store",
-)
-
-_STORES: Final = {
-    "memory": ("memory", "MemoryStore"),
-    "sqlite": ("sqlite", "SqliteStore"),
-    **dict.fromkeys(
-        (
-            "redis",
-            "rediss",
-            "valkey",
-            "valkeys",
-            "unix",
-            "redis+cluster",
-            "rediss+cluster",
-            "redis+sentinel",
-            "rediss+sentinel",
-        ),
-        ("redis", "RedisStore"),
-    ),
-    **dict.fromkeys(("postgres", "postgresql"), ("postgres", "PostgresStore")),
-}
+__all__ = ("IdProvider", "connect")
 
 _S = TypeVar("_S", bound="SegmentGenerator")
-_G = TypeVar("_G", bound="SegmentGenerator | SnowflakeId")
-
-
-def open_store(url: str) -> Store:
-    """Return the store that a URL names; its module is imported here, and nothing is sent yet.
-
-    Args:
-        url: ``memory://``, ``sqlite:///ids.db``, ``redis://host:6379/0`` (``rediss://`` for TLS,
-            ``unix:///path``, ``redis+cluster://a,b,c``, ``redis+sentinel://a,b,c/service/0``), or
-            ``postgresql://user@host/db``.
-
-    Raises:
-        InvalidArgumentError: the URL names no store, or is malformed.
-        MissingExtraError: the store's driver is not installed.
-    """
-    scheme = str(url).partition(":")[0].lower()
-    if scheme not in _STORES:
-        # Only the scheme: the rest may hold a password.
-        known = ", ".join(f"{name}:" for name in sorted(_STORES))
-        raise InvalidArgumentError("url", f"{scheme}:...", expected=f"one that begins with {known}")
-    module, name = _STORES[scheme]
-    store: type[Any] = getattr(import_module(f"{__package__}.stores.{module}"), name)
-    made: Store = store.from_url(url)
-    return made
+_G = TypeVar("_G", bound="AnyGenerator")
 
 
 def connect(
@@ -117,7 +66,7 @@ def connect(
     )
 
 
-class IdProvider(Component):
+class IdProvider(Hosting):
     """Named generators on one store; the same object for the same name.
 
     All of them run their tasks in the provider's one task group, so that an idle generator costs
@@ -125,10 +74,7 @@ class IdProvider(Component):
     """
 
     __slots__ = (
-        "_asked",
-        "_close_timeout",
         "_floors",
-        "_generators",
         "_instance_id",
         "_instrument",
         "_lease",
@@ -150,23 +96,18 @@ class IdProvider(Component):
         owns_store: bool = False,
     ) -> None:
         """Describe a provider; see `connect`."""
-        check_seconds("close_timeout", close_timeout)
         self.namespace = namespace
-        self._close_timeout = close_timeout
         self._store = store
         self._owns_store = owns_store
         self._instrument = instrument
         self._instance_id = instance_id
         self._lease: MachineIdLease | None = None  # one for all Snowflake generators
-        self._generators: dict[str, SegmentGenerator | SnowflakeId] = {}
         self._opening: dict[str, anyio.Event] = {}
         self._floors: dict[str, int] = {}  # of generators that are gone, by name
-        super().__init__(clock)
+        super().__init__(close_timeout=close_timeout, clock=clock)
 
     def _reset(self) -> None:
-        # They are another loop's, or the parent process's.
-        for name in tuple(self._generators):
-            self._drop(name)
+        self._let_go()  # they are another loop's, or the parent process's
         self._opening = {}
 
     async def segment_chain(
@@ -218,9 +159,49 @@ class IdProvider(Component):
         """
         return await self._segments(SegmentId, name, step, offset, options)
 
+    async def grouped(
+        self,
+        name: str,
+        *,
+        group_by: GroupBy,
+        step: int = DEFAULT_STEP,
+        offset: int = 0,
+        kind: SegmentKind = "chain",
+        **options: Unpack[SegmentChainOptions],
+    ) -> GroupedSegmentId:
+        """Return the open `GroupedSegmentId` of this name; it is made by the first call.
+
+        Args:
+            name: the generator's name; its counters are called ``{name}@{group}``.
+            group_by: ``GroupBy.day(zone="Europe/Berlin")``, or another.
+            step: ids per segment.
+            offset: where a new counter starts.
+            kind: ``"chain"`` or ``"segment"``: what hands out the ids of one group.
+            **options: as for that kind.
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, with another step or group.
+            CosIdError: as for `segment_chain`.
+        """
+
+        def make() -> GroupedSegmentId:
+            return GroupedSegmentId(
+                self._store,
+                namespace=self.namespace,
+                name=name,
+                group_by=group_by,
+                offset=offset,
+                step=step,
+                kind=kind,
+                clock=self._clock,
+                **self._told(options),
+            )
+
+        return await self._generator(GroupedSegmentId, name, make()._detail, make)
+
     async def snowflake(
         self,
-        name: str = "__share__",
+        name: str = SHARE,
         *,
         layout: SnowflakeLayout | None = None,
         **options: Unpack[SnowflakeOptions],
@@ -246,7 +227,7 @@ class IdProvider(Component):
             LayoutExpiredError: the layout has ended.
             ClosedError: the provider is closed.
         """
-        from .snowflake import COSID_MS, SnowflakeId  # who uses segments alone need not wait
+        from ..snowflake import COSID_MS, SnowflakeId  # who uses segments alone need not wait
 
         fields = layout or COSID_MS
 
@@ -256,8 +237,39 @@ class IdProvider(Component):
 
         return await self._generator(SnowflakeId, name, f"layout {fields!r}", make)
 
+    async def cosid(
+        self,
+        name: str = "cosid",
+        *,
+        text: CosIdText | None = None,
+        **options: Unpack[SnowflakeOptions],
+    ) -> CosIdGenerator:
+        """Return the open `CosIdGenerator` of this name; it is made by the first call.
+
+        Its machine id has 20 bits, unless ``text`` says otherwise, and is the provider's one, so
+        that Snowflake generators with other widths take a provider of another namespace.
+
+        Args:
+            name: the generator's name in the provider's namespace; by default CosId's own for it.
+            text: how the ids are written; `RADIX62` if none is given.
+            **options: as for `SnowflakeId`: ``broken_threshold``, ``wait_timeout`` ...
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, or with another text.
+            CosIdError: as for `snowflake`.
+        """
+        from ..snowflake import RADIX62, CosIdGenerator
+
+        written = text or RADIX62
+
+        def make() -> CosIdGenerator:
+            lease, told = self._machine(written.layout.machine_bits), self._told(options)
+            return CosIdGenerator(lease, name=name, text=written, clock=self._clock, **told)
+
+        return await self._generator(CosIdGenerator, name, f"text {written!r}", make)
+
     def _machine(self, bits: int) -> MachineIdLease:
-        from .machine import MachineIdLease
+        from ..machine import MachineIdLease
 
         if self._lease is None or self._lease._is_left_by(bits):
             distributor = self._store.machine_id_distributor(
@@ -272,22 +284,6 @@ class IdProvider(Component):
             )
         self._lease._host = self._root
         return self._lease
-
-    def __getitem__(self, name: str) -> SegmentGenerator | SnowflakeId:
-        """Return the generator of this name, also one that has ended; KeyError if there is none."""
-        return self._generators[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the generators, those that have ended among them."""
-        return iter(tuple(self._generators))
-
-    def __len__(self) -> int:
-        """Count the generators, those that have ended among them."""
-        return len(self._generators)
-
-    def statistics(self) -> dict[str, dict[str, Any]]:
-        """Return a tree ready for JSON, by name, as CosId's actuator shows it; never waits."""
-        return {name: each.statistics().as_tree() for name, each in self._generators.items()}
 
     async def _segments(
         self, kind: type[_S], name: str, step: int, offset: int, options: Mapping[str, Any]
@@ -316,13 +312,14 @@ class IdProvider(Component):
             await opening.wait()  # another task is at it; it ends within its own deadline
             self._check_usable()
         found = self._generators.get(name)
-        if found is None or found._unusable is not None:
+        if found is None or component_of(found)._unusable is not None:
             return await self._opened(name, make)
-        if type(found) is kind and found._detail == detail:
+        in_use = _detail_of(found)
+        if type(found) is kind and in_use == detail:
             return found
         raise BusyError(
             repr(name),
-            reason=f"is in use as {type(found).__name__} with {found._detail}; "
+            reason=f"is in use as {type(found).__name__} with {in_use}; "
             f"{kind.__name__} with {detail} needs another name",
         )
 
@@ -334,7 +331,7 @@ class IdProvider(Component):
         # Among the others at once: a provider that closes now has to close this one too.
         self._generators[name] = made
         try:
-            await made._open(self._root)
+            await component_of(made)._open(self._root)
         except BaseException:
             # While we close, its call is still to be waited for.
             if self._generators.get(name) is made and self._closing is None:
@@ -348,49 +345,26 @@ class IdProvider(Component):
 
     def _drop(self, name: str) -> None:
         """Forget a generator, but not how far it has come: its successor must not go below."""
-        dropped = self._generators.pop(name, None)
+        dropped: object = self._generators.pop(name, None)
         if isinstance(dropped, Stock) and dropped._floor is not None:
             self._floors[name] = dropped._floor
-
-    @property
-    def close_timeout(self) -> float:
-        """Seconds that closing may take."""
-        return self._close_timeout
 
     def _label(self) -> str:
         return f"IdProvider {self.namespace}"
 
-    async def _start(self) -> None:
-        if self._root is not None:
-            self._root.tenants = self._tenants
+    def _leases(self) -> tuple[MachineIdLease, ...]:
+        return () if self._lease is None else (self._lease,)
 
-    def _tenants(self) -> tuple[Component, ...]:
-        lease = () if self._lease is None else (self._lease,)
-        return (self, *self._generators.values(), *lease)
-
-    def _stop(self, reason: CosIdError) -> None:
-        for generator in self._hosted():
-            made = type(reason)(generator._label()) if isinstance(reason, ClosedError) else reason
-            if self._closing is not None:
-                generator._root = None  # else whoever opens it now would close it too, and wait
-            generator._retire(made)
-
-    def _hosted(self) -> list[SegmentGenerator | SnowflakeId]:
-        """List the generators but for those that were closed, and opened anew on their own."""
-        return [each for each in self._generators.values() if not each._owns_root]
-
-    async def _drain(self) -> None:
-        generators = self._hosted()
+    def _let_go(self) -> None:
         for name in tuple(self._generators):
             self._drop(name)
-        # A generator's own close timeout may be longer than ours.
-        with self._clock.move_on_after(self._close_timeout * 2):
-            async with anyio.create_task_group() as group:
-                for generator in generators:
-                    generator._root = None
-                    if generator._has_to_drain:  # a task each would be too many for the idle ones
-                        group.start_soon(generator._drain)
 
     async def _release(self) -> None:
         if self._owns_store:
             await self._store.aclose()
+
+
+def _detail_of(generator: Any) -> str:  # noqa: ANN401 - ours, of any kind
+    """Return what two askers for one name have to agree on."""
+    text = getattr(generator, "text", None)
+    return f"text {text!r}" if text is not None else str(component_of(generator)._detail)

@@ -1,0 +1,84 @@
+"""The command that looks at settings, and opens nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import InvalidSettingsError
+from ._exit import ExitCode, printable
+from ._output import TableFormat, write, write_json, write_table
+
+if TYPE_CHECKING:
+    from ..settings import SettingsReport
+
+__all__ = ("register",)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command()(check_config)
+
+
+def check_config(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE", help="A TOML file; without it the one that AIOCOSID_CONFIG names."
+        ),
+    ] = None,
+    *,
+    strict: Annotated[bool, typer.Option("--strict", help="End with code 1 on warnings.")] = False,
+    form: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+) -> None:
+    """Show what settings would build, and warn of what is perhaps not meant.
+
+    The environment's AIOCOSID_... variables count as they do in the application.  Nothing is
+    opened or sent.
+    """
+    from ..settings import check_settings
+
+    try:
+        report = check_settings(file)
+    except InvalidSettingsError as error:
+        if form is TableFormat.TABLE:
+            raise  # told on standard error, a line for each problem
+        found = [asdict(each) for each in error.problems]
+        write_json({"generators": [], "sharding": [], "warnings": [], "problems": found})
+        raise typer.Exit(ExitCode.USAGE) from None
+    if form is TableFormat.JSON:
+        write_json({**asdict(report), "problems": []})
+    else:
+        _write_report(report)
+    if strict and report.warnings:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _write_report(report: SettingsReport) -> None:
+    if report.generators:
+        columns = ("generator", "kind", "store", "counter", "step", "ends", "converter", "example")
+        rows = [
+            (
+                each.name,
+                each.kind,
+                each.store or "-",
+                each.counter,
+                "-" if each.step is None else str(each.step),
+                each.ends or "-",
+                each.converter or "-",
+                f"{each.example} ({each.length})",
+            )
+            for each in report.generators
+        ]
+        write_table(columns, [tuple(map(printable, row)) for row in rows], left=(0, 1, 2, 3, 6, 7))
+    else:
+        write("no generators\n")
+    for layout in dict.fromkeys(each.layout for each in report.generators if each.layout):
+        names = ", ".join(each.name for each in report.generators if each.layout == layout)
+        write(f"{printable(names)}: {layout.strip('<>')}\n")
+    for each in report.sharding:
+        write(f"sharding {printable(each.name)}: {each.kind}, {each.nodes} nodes\n")
+    for warning in report.warnings:
+        write(f"warning: {printable(str(warning))}\n")

@@ -1,0 +1,112 @@
+"""Generators by name whose tasks run in one root."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+
+from .._component import Component
+from ..abc._ids import check_seconds
+from ..errors import ClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..abc import AnyGenerator, Clock
+    from ..errors import CosIdError
+    from ..machine import MachineIdLease
+
+__all__ = ("Hosting", "component_of")
+
+
+class Hosted(Component):
+    """What every generator of ours is, or wraps.
+
+    Attributes:
+        _detail: what two askers for one name have to agree on.
+        _has_to_drain: whether closing it has to wait for anything.
+    """
+
+    __slots__ = ()
+
+    _detail: str
+    _has_to_drain: bool
+
+
+def component_of(generator: Any) -> Hosted:  # noqa: ANN401 - ours, of any kind
+    """Return what is opened and closed of a generator: itself, or the one that it wraps."""
+    found = generator
+    while not isinstance(found, Component):
+        found = found._inner
+    return cast("Hosted", found)
+
+
+class Hosting(Component):
+    """Holds generators by name; retires, drains and closes them together."""
+
+    __slots__ = ("_close_timeout", "_generators")
+
+    def __init__(self, *, close_timeout: float, clock: Clock | None) -> None:
+        check_seconds("close_timeout", close_timeout)
+        self._close_timeout = close_timeout
+        self._generators: dict[str, AnyGenerator] = {}
+        super().__init__(clock)
+
+    def __getitem__(self, name: str) -> AnyGenerator:
+        """Return the generator of this name, also one that has ended; KeyError if there is none."""
+        return self._generators[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the generators, those that have ended among them."""
+        return iter(tuple(self._generators))
+
+    def __len__(self) -> int:
+        """Count the generators, those that have ended among them."""
+        return len(self._generators)
+
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """Return a tree ready for JSON, by name, as CosId's actuator shows it; never waits."""
+        return {name: each.statistics().as_tree() for name, each in self._generators.items()}
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take."""
+        return self._close_timeout
+
+    def _leases(self) -> tuple[MachineIdLease, ...]:
+        """Return the leases that the generators share."""
+        raise NotImplementedError
+
+    async def _start(self) -> None:
+        if self._root is not None:
+            self._root.tenants = self._tenants
+
+    def _tenants(self) -> tuple[Component, ...]:
+        return (self, *map(component_of, self._generators.values()), *self._leases())
+
+    def _stop(self, reason: CosIdError) -> None:
+        for generator in self._hosted():
+            made = type(reason)(generator._label()) if isinstance(reason, ClosedError) else reason
+            if self._closing is not None:
+                generator._root = None  # else whoever opens it now would close it too, and wait
+            generator._retire(made)
+
+    def _hosted(self) -> list[Hosted]:
+        """List the generators but for those that were closed, and opened anew on their own."""
+        found = map(component_of, self._generators.values())
+        return [each for each in found if not each._owns_root]
+
+    async def _drain(self) -> None:
+        generators = self._hosted()
+        self._let_go()
+        # A generator's own close timeout may be longer than ours.
+        with self._clock.move_on_after(self._close_timeout * 2):
+            async with anyio.create_task_group() as group:
+                for generator in generators:
+                    generator._root = None
+                    if generator._has_to_drain:  # a task each would be too many for the idle ones
+                        group.start_soon(generator._drain)
+
+    def _let_go(self) -> None:
+        """Forget the generators, if they are not to come back."""

@@ -1,0 +1,255 @@
+"""Builds what the settings describe; nothing is opened or sent.  All that does not fit is noted."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from .._clock import SYSTEM_CLOCK
+from .._text_generator import StringIdGenerator
+from ..abc import MAX_ID, SHARE
+from ..errors import CosIdError, InvalidArgumentError
+from ..segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
+from ..snowflake import CosIdGenerator, SnowflakeId
+from ._converters import converter_of
+from ._layouts import check_layout, layout_of, text_of
+from ._machines import Machines
+from ._models import CosIdSettings, GroupedSettings, SnowflakeSettings
+from ._places import placed
+from ._planned import LIMITS, Planned, example_of
+from ._shardings import sharding_of
+from ._stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator
+
+    from ..abc import Clock
+    from ..errors._settings import SettingsProblem
+    from ..events import Instrument
+    from ..machine import MachineIdLease
+    from ..sharding import Sharding
+    from ._models import Settings
+    from ._sources import Given
+
+__all__ = ("Builder", "Built")
+
+COUNTED: Final = {"wait_timeout", "ttl", "fetch_timeout"}
+PREFETCHED: Final = COUNTED | {"safe_distance", "max_distance", "max_ids_ahead", "quiet_period"}
+
+
+class Incomplete(Exception):  # noqa: N818 - no error: the problem is noted already
+    """Something that is needed could not be built."""
+
+
+@dataclass(slots=True)
+class Built:
+    """Everything.
+
+    Attributes:
+        generators: by name.
+        shardings: by name.
+        leases: of machine ids.
+        stores: that have to be closed.
+    """
+
+    generators: dict[str, Planned] = field(default_factory=dict)
+    shardings: dict[str, Sharding[Any]] = field(default_factory=dict)
+    leases: list[MachineIdLease] = field(default_factory=list)
+    stores: list[Any] = field(default_factory=list)
+
+
+class Builder:
+    """Builds, and notes what does not fit.
+
+    Attributes:
+        problems: what did not fit.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        given: Given,
+        *,
+        instrument: Instrument | None = None,
+        clock: Clock | None = None,
+        rehearsal: bool = False,
+        broken: Collection[str] = (),
+    ) -> None:
+        """Look at settings.
+
+        Args:
+            settings: what to build.
+            given: where they came from.
+            instrument: receives the events of all generators.
+            clock: time; the system's by default.
+            rehearsal: whether this process is not the one that will open them.
+            broken: generators that were left out, as something is wrong with them already.
+        """
+        self.problems: list[SettingsProblem] = []
+        self._settings = settings
+        self._given = given
+        self._instrument = instrument
+        self._clock = clock or SYSTEM_CLOCK
+        self._broken = broken
+        self._stores = Stores(settings, self._note)
+        self._machines = Machines(
+            settings, self._note, instrument=instrument, clock=clock, rehearsal=rehearsal
+        )
+
+    def build(self) -> Built:
+        """Build everything that can be built."""
+        built = Built()
+        for path, name, section in self._sections():
+            if name in built.generators:
+                self._note(path, "is the default generator, which [share] describes already")
+                continue
+            planned = self._planned(path, name, section)
+            built.generators[name] = planned
+            with self._noting(path, section):
+                self._complete(planned)
+        for name, sharding in self._settings.sharding.items():
+            path = ("sharding", name)
+            with self._noting(path, sharding):
+                made = sharding_of(sharding, built.generators, self._broken)
+                if made is not None:
+                    built.shardings[name] = made
+        self._stores.check_unused()
+        built.leases = self._machines.leases
+        built.stores = self._stores.opened
+        return built
+
+    def _sections(self) -> Generator[tuple[tuple[str, ...], str, Any]]:
+        if self._settings.share is not None:
+            yield ("share",), SHARE, self._settings.share
+        for name, section in self._settings.generators.items():
+            yield ("generators", name), name, section
+
+    def _planned(self, path: tuple[str, ...], name: str, section: Any) -> Planned:  # noqa: ANN401 - of any kind
+        namespace = section.namespace or self._settings.namespace
+        return Planned(path, name, section, namespace, section.name or name)
+
+    def _note(self, path: tuple[str, ...], reason: str) -> None:
+        self.problems.append(self._given.problem(path, reason))
+
+    @contextmanager
+    def _noting(self, path: tuple[str, ...], section: Any) -> Generator[None]:  # noqa: ANN401 - of any kind
+        """Note what is raised within, at the key that it is about."""
+        try:
+            yield
+        except Incomplete:
+            pass
+        except InvalidArgumentError as error:
+            self._note(*placed(error, path, section))
+        except CosIdError as error:
+            self._note(path, str(error))
+
+    # One generator.
+
+    def _complete(self, planned: Planned) -> None:
+        """Build it; each part by itself, so that what is wrong in several is told of all."""
+        section = planned.section
+        with self._noting((*planned.path, "layout"), getattr(section, "layout", None)):
+            if isinstance(section, SnowflakeSettings):
+                layout = layout_of(section.layout)
+                check_layout(layout, self._clock.now_ms())
+                planned.layout = layout
+        with self._noting(planned.path, section):
+            self._check(planned)
+        at = (*planned.path, "converter")
+        with self._noting(at, section.converter):
+            if section.converter is not None and section.kind != "cosid":
+                planned.converter = converter_of(section.converter, planned, partial(self._at, at))
+        with self._noting(at, section.converter):
+            planned.example = example_of(planned, self._clock.now_ms())
+        generator = self._made(planned)
+        if planned.converter is not None:
+            generator = StringIdGenerator(generator, planned.converter)
+        planned.generator = generator
+
+    def _check(self, planned: Planned) -> None:
+        section, limit = planned.section, LIMITS[planned.section.limit or "int64"]
+        if isinstance(section, CosIdSettings):
+            for key in ("converter", "limit"):
+                if getattr(section, key) is not None:
+                    self._note((*planned.path, key), "has no place here: text writes the ids")
+            planned.text = text_of(section)
+        elif isinstance(section, SnowflakeSettings):
+            if planned.layout is not None and planned.layout.max_id > limit:
+                about = f"{planned.layout!r} goes up to {planned.layout.max_id}"
+                reason = f"is {section.limit}, which ends at {limit}, but {about}"
+                self._note((*planned.path, "limit"), reason)
+        elif section.max_id is not None and section.max_id > limit:
+            reason = f"is {section.max_id}, above the limit {limit} of {section.limit}"
+            self._note((*planned.path, "max_id"), reason)
+        if isinstance(section, GroupedSettings):
+            pattern = {} if section.pattern is None else {"pattern": section.pattern}
+            planned.group_by = getattr(GroupBy, section.group_by)(zone=section.zone, **pattern)
+
+    def _at(self, path: tuple[str, ...], key: str, reason: str) -> None:
+        self._note((*path, key), reason)
+
+    def _store(self, planned: Planned) -> Any:  # noqa: ANN401 - a Store
+        store, planned.store = self._stores.of(planned.path, planned.section)
+        if store is None:
+            raise Incomplete
+        return store
+
+    def _common(self, section: Any, names: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - of any kind
+        told = {name: getattr(section, name) for name in names}
+        told["close_timeout"] = section.close_timeout or self._settings.close_timeout
+        return {**told, "instrument": self._instrument, "clock": self._clock}
+
+    def _made(self, planned: Planned) -> Any:  # noqa: ANN401 - of any kind
+        section, name = planned.section, planned.counter
+        if isinstance(section, SnowflakeSettings | CosIdSettings):
+            lease, told = self._lease(planned), self._stamped(section)
+            if planned.text is not None:
+                return CosIdGenerator(lease, name=name, text=planned.text, **told)
+            if planned.layout is not None:
+                return SnowflakeId(lease, name=name, layout=planned.layout, **told)
+        return self._counted(planned, section)
+
+    def _counted(self, planned: Planned, section: Any) -> Any:  # noqa: ANN401 - of any kind
+        mode = section.mode if isinstance(section, GroupedSettings) else section.kind
+        told = self._common(section, COUNTED if mode == "segment" else PREFETCHED)
+        told["max_id"] = min(section.max_id or MAX_ID, LIMITS[section.limit or "int64"])
+        store = self._store(planned)
+        about = {
+            "namespace": planned.namespace,
+            "name": planned.counter,
+            "offset": section.offset,
+            "step": section.step,
+        }
+        if isinstance(section, GroupedSettings):
+            if planned.group_by is None:
+                raise Incomplete
+            about |= {"group_by": planned.group_by, "kind": mode}
+            return GroupedSegmentId(store, **about, **told)
+        kind = SegmentId if mode == "segment" else SegmentChainId
+        return kind(store.segment_distributor(**about), **told)
+
+    def _stamped(self, section: SnowflakeSettings | CosIdSettings) -> dict[str, Any]:
+        told = self._common(section, {"wait_timeout", "sequence_reset_threshold"})
+        for name in ("broken_threshold", "max_forward_jump"):
+            value = getattr(section, name)
+            told[name] = None if value == inf else value
+        return told
+
+    def _lease(self, planned: Planned) -> MachineIdLease:
+        section, store, place = planned.section, None, ""
+        if self._settings.machine.source == "store":
+            store, planned.store = self._stores.of(planned.path, section)
+            place = planned.place = self._stores.place(section)
+            if not place:
+                raise Incomplete
+        elif section.store is not None:
+            self._note((*planned.path, "store"), "is not used: the machine id needs no store")
+        fields, lease = planned.fields, None
+        if fields is not None:
+            lease = self._machines.lease(planned, place, store, fields.machine_bits)
+        if lease is None:
+            raise Incomplete
+        return lease

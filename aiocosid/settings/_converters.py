@@ -1,0 +1,118 @@
+"""Converters as settings describe them, put together in CosId's order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..converter import (
+    CrockfordIdConverter,
+    DatePrefix,
+    GroupPrefix,
+    JavaScriptSafeIdConverter,
+    OpaqueIdConverter,
+    Radix36IdConverter,
+    Radix62IdConverter,
+    SnowflakeFriendlyIdConverter,
+    ToStringIdConverter,
+    compose,
+)
+from ..errors import InvalidArgumentError
+from ..snowflake import FriendlyText
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..abc import IdConverter
+    from ._models import ConverterSettings
+    from ._planned import Planned
+
+__all__ = ("converter_of",)
+
+NUMBERS: Final[dict[str, type[Any]]] = {
+    "to-string": ToStringIdConverter,
+    "radix62": Radix62IdConverter,
+    "radix36": Radix36IdConverter,
+    "crockford": CrockfordIdConverter,
+}
+TAKES: Final[dict[str, set[str]]] = {
+    "to-string": {"pad_start", "char_size"},
+    "radix62": {"pad_start", "char_size"},
+    "radix36": {"pad_start", "char_size"},
+    "crockford": {"pad_start", "char_size", "check"},
+    "friendly": {"zone", "pad_start"},
+    "opaque": {"key", "inner"},
+    "javascript-safe": {"inner"},
+}
+"""The keys of each type; prefixes and suffixes go with all of them."""
+
+ONLY_SOME: Final = set[str]().union(*TAKES.values())
+
+
+def converter_of(
+    section: ConverterSettings, planned: Planned, note: Callable[[str, str], None]
+) -> IdConverter:
+    """Return a converter.
+
+    Args:
+        section: its settings.
+        planned: whose ids it writes.
+        note: is told, by key, what does not go together.
+
+    Raises:
+        InvalidArgumentError: a value does not fit.
+        MissingExtraError: a library that it needs is not installed.
+    """
+    for key in sorted(section.model_fields_set & (ONLY_SOME - TAKES[section.type])):
+        types = " or ".join(f"'{name}'" for name, keys in TAKES.items() if key in keys)
+        note(key, f"goes with type = {types}")
+    group, date = section.group_prefix, section.date_prefix
+    if group is not None and planned.section.kind != "grouped":
+        note("group_prefix", f"goes with kind = 'grouped'; ids of {planned.name!r} have no group")
+        group = None
+    return compose(
+        _base(section, planned),
+        prefix=section.prefix,
+        suffix=section.suffix,
+        group_prefix=None if group is None else GroupPrefix(**group.model_dump()),
+        date_prefix=None if date is None else DatePrefix(**date.model_dump()),
+    )
+
+
+def _base(section: ConverterSettings, planned: Planned) -> IdConverter:
+    if section.type == "friendly":
+        return _friendly(section, planned)
+    if section.type == "opaque":
+        return _opaque(section)
+    if section.type == "javascript-safe":
+        return JavaScriptSafeIdConverter(NUMBERS[section.inner or "to-string"]())
+    told = {key: getattr(section, key) for key in TAKES[section.type]}
+    made: IdConverter = NUMBERS[section.type](
+        **{key: value for key, value in told.items() if value is not None}
+    )
+    return made
+
+
+def _friendly(section: ConverterSettings, planned: Planned) -> IdConverter:
+    if planned.layout is None:
+        expected = "another one: friendly text shows the time of a Snowflake, and this is none"
+        raise InvalidArgumentError("type", section.type, expected=expected)
+    if section.zone is None:
+        expected = "given for friendly text, as 'UTC' or '+08:00'"
+        raise InvalidArgumentError("zone", None, expected=expected)
+    pad = bool(section.pad_start)
+    return SnowflakeFriendlyIdConverter(FriendlyText(planned.layout, zone=section.zone, pad=pad))
+
+
+def _opaque(section: ConverterSettings) -> IdConverter:
+    if section.key is None:
+        expected = "given for opaque ids: 32, 48 or 64 hexadecimal digits, random and secret"
+        raise InvalidArgumentError("key", None, expected=expected)
+    inner: IdConverter = NUMBERS[section.inner or "radix62"]()
+    try:
+        return OpaqueIdConverter.from_text(section.key.get_secret_value(), inner)
+    except InvalidArgumentError as error:
+        if error.argument != "key":
+            raise
+    # Out of the handler, so that no traceback shows the key as the context.
+    expected = "32, 48 or 64 hexadecimal digits, or base64 of 16, 24 or 32 bytes"
+    raise InvalidArgumentError("key", "***", expected=expected)

@@ -1,0 +1,98 @@
+"""Layouts and CosIdGenerator's texts as settings describe them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from ..errors import InvalidArgumentError
+from ..snowflake import LAYOUTS, CosIdFriendlyText, CosIdRadixText, SnowflakeLayout
+from ..snowflake._calendar import iso_text
+
+if TYPE_CHECKING:
+    from ..snowflake import CosIdText
+    from ._models import CosIdSettings, LayoutSettings
+
+__all__ = ("check_layout", "layout_of", "text_of")
+
+OWN: Final = ("timestamp_bits", "machine_bits", "sequence_bits", "unit", "epoch")
+
+
+def layout_of(section: LayoutSettings) -> SnowflakeLayout:
+    """Return a ready-made layout, with its own epoch or another, or one of the user's bits.
+
+    Raises:
+        InvalidArgumentError: there is none of that name, or the keys do not go together.
+    """
+    if section.name is None:
+        return _made(section)
+    if section.name not in LAYOUTS:
+        expected = f"one of {', '.join(LAYOUTS)}"
+        raise InvalidArgumentError("name", section.name, expected=expected)
+    others = section.model_fields_set - {"name", "epoch"}
+    if others:
+        key = min(others)
+        expected = f"left out: {section.name!r} says how ids are put together"
+        raise InvalidArgumentError(key, getattr(section, key), expected=expected)
+    layout = LAYOUTS[section.name]
+    if section.epoch is None:
+        return layout
+    return SnowflakeLayout(
+        layout.timestamp_bits,
+        layout.machine_bits,
+        layout.sequence_bits,
+        timedelta(milliseconds=layout.unit_ms),
+        section.epoch,
+        region_bits=layout.region_bits,
+        sequence_first=layout.sequence_first,
+        name=layout.name,
+    )
+
+
+def _made(section: LayoutSettings) -> SnowflakeLayout:
+    for key in OWN:
+        if getattr(section, key) is None:
+            expected = f"given, as {', '.join(OWN)} all are, or else name alone"
+            raise InvalidArgumentError(key, None, expected=expected)
+    return SnowflakeLayout(
+        section.timestamp_bits or 0,
+        section.machine_bits or 0,
+        section.sequence_bits or 0,
+        section.unit or "ms",
+        section.epoch,
+        region_bits=section.region_bits or 0,
+        sequence_first=section.sequence_first or False,
+    )
+
+
+def check_layout(layout: SnowflakeLayout, now_ms: int) -> None:
+    """Raise unless ids can be made now."""
+    if now_ms < layout.epoch_ms:
+        expected = f"at or before the wall clock, which says {iso_text(now_ms)}"
+        raise InvalidArgumentError("epoch", iso_text(layout.epoch_ms), expected=expected)
+    if now_ms >= layout.ms_of(layout.last_tick + 1):
+        raise layout._expired()
+
+
+def text_of(section: CosIdSettings) -> CosIdText:
+    """Return how a CosIdGenerator writes.
+
+    Raises:
+        InvalidArgumentError: the keys do not go together, or a width is out of range.
+    """
+    bits = {
+        "timestamp_bits": section.timestamp_bits,
+        "machine_bits": section.machine_bits,
+        "sequence_bits": section.sequence_bits,
+    }
+    if section.text == "friendly":
+        if section.zone is None:
+            expected = "given for friendly text, as 'UTC' or '+08:00'"
+            raise InvalidArgumentError("zone", None, expected=expected)
+        pad = True if section.pad_start is None else section.pad_start
+        return CosIdFriendlyText(zone=section.zone, pad=pad, **bits)
+    for key in ("zone", "pad_start"):
+        if getattr(section, key) is not None:
+            expected = "left out: it goes with text = 'friendly'"
+            raise InvalidArgumentError(key, getattr(section, key), expected=expected)
+    return CosIdRadixText(62 if section.text == "radix62" else 36, **bits)

@@ -1,0 +1,106 @@
+"""From a source to generators that are built and not opened, or to all that is wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import ValidationError
+
+from ..errors import InvalidSettingsError
+from ._build import Builder
+from ._models import Settings
+from ._problems import explained
+from ._sources import Given, read
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from os import PathLike
+
+    from ..errors._settings import SettingsProblem
+    from ._build import Built
+    from ._problems import Path
+
+__all__ = ("Source", "built", "load_settings")
+
+if TYPE_CHECKING:
+    Source = Settings | Mapping[str, Any] | str | PathLike[str] | None
+
+
+def load_settings(source: Source = None) -> Settings:
+    """Return settings from a file, a mapping or the environment; everything is checked.
+
+    Args:
+        source: the path of a TOML file, a mapping of the same shape, or nothing: the file that
+            ``AIOCOSID_CONFIG`` names, if any.  ``AIOCOSID_...`` variables come before a file.
+
+    Raises:
+        InvalidSettingsError: something is wrong; the error tells all of it, with places.
+        MissingExtraError: the extra ``settings`` is not installed.
+    """
+    return built(source)[0]
+
+
+def built(source: Source, **options: Any) -> tuple[Settings, Given, Built]:  # noqa: ANN401 - Builder's
+    """Return settings, where they came from, and what they describe, built and not opened.
+
+    Raises:
+        InvalidSettingsError: as `load_settings`.
+    """
+    if isinstance(source, Settings):
+        return source, Given({}), _built(source, Given({}), options)
+    given = read(source)
+    try:
+        settings = Settings.model_validate(given.data)
+    except ValidationError as error:
+        found = explained(error, given)
+        others = _others(given, found, options)
+        cause = None if _may_tell(error) else error
+        raise InvalidSettingsError(_ordered([*found.values(), *others])) from cause
+    return settings, given, _built(settings, given, options)
+
+
+def _built(settings: Settings, given: Given, options: Mapping[str, Any]) -> Built:
+    builder = Builder(settings, given, **options)
+    made = builder.build()
+    if builder.problems:
+        raise InvalidSettingsError(_ordered(builder.problems))
+    return made
+
+
+def _others(
+    given: Given, found: Collection[Path], options: Mapping[str, Any]
+) -> list[SettingsProblem]:
+    """Return what else is wrong, beside the tables that pydantic has refused.
+
+    Not where what all generators lean on is refused: half of what followed would not be true.
+    """
+    rest = {
+        key: dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
+        for key, value in given.data.items()
+    }
+    broken: set[str] = set()
+    for path in found:
+        match path:
+            case ("generators" | "sharding" as table, name, *_):
+                rest[table].pop(name, None)
+                broken.add(name)
+            case (key, *_) if key == "share" or key not in Settings.model_fields:
+                rest.pop(key, None)
+            case _:
+                return []
+    builder = Builder(
+        Settings.model_validate(rest), replace(given, data=rest), broken=broken, **options
+    )
+    builder.build()
+    return builder.problems
+
+
+def _may_tell(error: ValidationError) -> bool:
+    """Tell whether pydantic shows a URL: what it takes for a kind, it shows."""
+    return "://" in str(error).replace("https://errors.pydantic.dev", "")
+
+
+def _ordered(problems: Iterable[SettingsProblem]) -> list[SettingsProblem]:
+    """Sort by line; what has none comes last, in the order in which it was found."""
+    return sorted(problems, key=lambda each: (each.line is None, each.line or 0))

@@ -1,0 +1,163 @@
+"""Where machine ids come from: one lease for each store and namespace."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from ..abc import InstanceId
+from ..errors import InvalidArgumentError
+from ..machine import (
+    MachineIdLease,
+    ManualMachineIdDistributor,
+    StatefulSetMachineIdDistributor,
+)
+from ._places import placed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..abc import Clock, MachineIdDistributor, Store
+    from ..events import Instrument
+    from ._models import MachineSettings, Settings
+    from ._planned import Planned
+
+__all__ = ("Machines",)
+
+BY_HAND: Final = {"interval", "worker", "worker_bits", "state_dir"}
+
+TAKES: Final[dict[str, set[str]]] = {
+    "store": {"instance_id", "stable", "safe_guard", "interval"},
+    "manual": {"machine_id", "instance_id", "stable", *BY_HAND},
+    "stateful-set": {"hostname", *BY_HAND},
+}
+"""The keys of each source; those of the lease go with all of them."""
+
+ONLY_SOME: Final = set[str]().union(*TAKES.values())
+
+REHEARSAL_POD: Final = "pod-0"
+
+
+class Machines:
+    """Makes leases; nothing is asked for."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        note: Callable[[tuple[str, ...], str], None],
+        *,
+        instrument: Instrument | None,
+        clock: Clock | None,
+        rehearsal: bool,
+    ) -> None:
+        self._settings = settings
+        self._note = note
+        self._instrument = instrument
+        self._clock = clock
+        self._rehearsal = rehearsal
+        self._first: dict[tuple[str, str], tuple[int, Planned]] = {}
+        self._made: dict[tuple[str, str], MachineIdLease] = {}
+        self._is_refused = False
+
+    def lease(
+        self, planned: Planned, place: str, store: Store | None, bits: int
+    ) -> MachineIdLease | None:
+        """Return the lease that a generator is to use; None if there can be none, which is noted.
+
+        Args:
+            planned: the generator.
+            place: which store it is; empty if the ids come from none.
+            store: the store, if it could be made.
+            bits: the width of its machine ids.
+        """
+        key = place, planned.namespace
+        width, other = self._first.setdefault(key, (bits, planned))
+        if width != bits:
+            remedy = "give it a namespace of its own, or the same width"
+            where = ".".join(other.path)
+            self._note(
+                planned.path,
+                f"takes machine ids of {bits} bits in namespace {planned.namespace!r}, where "
+                f"{where} takes some of {width} bits; {remedy}",
+            )
+            return None
+        if key not in self._made and (store is not None or not place):
+            distributor = self._distributor(store, planned.namespace)
+            lease = None if distributor is None else self._lease(distributor, bits)
+            if lease is not None:
+                self._made[key] = lease
+        return self._made.get(key)
+
+    @property
+    def leases(self) -> list[MachineIdLease]:
+        """Those that were made."""
+        return list(self._made.values())
+
+    def _distributor(self, store: Store | None, namespace: str) -> MachineIdDistributor | None:
+        machine = self._settings.machine
+        if self._is_refused or not self._fits(machine):
+            self._is_refused = True  # told once, not for every generator
+            return None
+        try:
+            return self._make(machine, store, namespace)
+        except InvalidArgumentError as error:
+            self._refuse(error)
+            return None
+
+    def _lease(self, distributor: MachineIdDistributor, bits: int) -> MachineIdLease | None:
+        machine = self._settings.machine
+        patience = machine.broken_threshold
+        try:
+            return MachineIdLease(
+                distributor,
+                bits=bits,
+                on_lost=machine.on_lost,
+                peer_safe_guard=machine.peer_safe_guard,
+                lead=machine.lead,
+                broken_threshold=None if patience == float("inf") else patience,
+                start_timeout=machine.start_timeout,
+                call_timeout=machine.call_timeout,
+                close_timeout=self._settings.close_timeout,
+                instrument=self._instrument,
+                clock=self._clock,
+            )
+        except InvalidArgumentError as error:
+            self._refuse(error)
+            return None
+
+    def _refuse(self, error: InvalidArgumentError) -> None:
+        self._is_refused = True
+        self._note(*placed(error, ("machine",), self._settings.machine))
+
+    def _fits(self, machine: MachineSettings) -> bool:
+        """Note keys that do not go with the source."""
+        own, fits = TAKES[machine.source], True
+        for key in sorted(machine.model_fields_set & (ONLY_SOME - own)):
+            sources = " or ".join(f"'{name}'" for name, keys in TAKES.items() if key in keys)
+            self._note(("machine", key), f"goes with source = {sources}")
+            fits = False
+        if machine.source == "manual" and machine.machine_id is None:
+            self._note(("machine", "machine_id"), "is missing; source = 'manual' needs it")
+            fits = False
+        return fits
+
+    def _make(
+        self, machine: MachineSettings, store: Store | None, namespace: str
+    ) -> MachineIdDistributor:
+        own = TAKES[machine.source] - {"instance_id", "stable"}
+        told: dict[str, Any] = {
+            key: value for key in own if (value := getattr(machine, key)) is not None
+        }
+        told["namespace"] = namespace
+        if machine.instance_id is not None:
+            told["instance_id"] = InstanceId(machine.instance_id, stable=machine.stable)
+        elif machine.stable:
+            expected = "given with instance_id: an instance that nobody else is never comes back"
+            raise InvalidArgumentError("stable", machine.stable, expected=expected)
+        if store is not None:
+            return store.machine_id_distributor(**told)
+        if machine.source == "manual":
+            return ManualMachineIdDistributor(**told)
+        if self._rehearsal and "HOSTNAME" not in os.environ:
+            told.setdefault("hostname", REHEARSAL_POD)
+        return StatefulSetMachineIdDistributor(**told)

@@ -1,0 +1,78 @@
+"""One generator of the settings, on its way to being built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ..abc import MAX_ID, GroupedId
+from ..snowflake import JAVASCRIPT_MAX_SAFE_ID, CosIdState
+
+if TYPE_CHECKING:
+    from ..abc import AnyGenerator, IdConverter
+    from ..segment import GroupBy
+    from ..snowflake import CosIdText, SnowflakeLayout
+
+__all__ = ("LIMITS", "Planned", "example_of")
+
+LIMITS: Final = {"int32": 2**31 - 1, "javascript": JAVASCRIPT_MAX_SAFE_ID, "int64": MAX_ID}
+"""The highest number that a reader can hold."""
+
+
+@dataclass(slots=True)
+class Planned:
+    """One generator, built and not opened.
+
+    Attributes:
+        path: its table.
+        name: by which it is asked for.
+        section: its settings.
+        namespace: of its counter or machine id.
+        counter: its name there.
+        store: the store's URL without secrets; empty without a store.
+        place: the store's URL with them, to tell stores apart.
+        generator: what a user gets.
+        layout: of a Snowflake.
+        text: of a CosIdGenerator.
+        group_by: of a grouped one.
+        converter: how its numbers are written.
+        example: an id of now, as its users see it.
+    """
+
+    path: tuple[str, ...]
+    name: str
+    section: Any
+    namespace: str
+    counter: str
+    store: str = ""
+    place: str = field(default="", repr=False)
+    generator: AnyGenerator | None = None
+    layout: SnowflakeLayout | None = None
+    text: CosIdText | None = None
+    group_by: GroupBy | None = None
+    converter: IdConverter | None = None
+    example: str = ""
+
+    @property
+    def fields(self) -> SnowflakeLayout | None:
+        """The widths of a Snowflake or CosIdGenerator."""
+        return self.text.layout if self.text is not None else self.layout
+
+
+def example_of(planned: Planned, now_ms: int) -> str:
+    """Return an id as it may be handed out now: of machine 0, or the first of a counter.
+
+    Raises:
+        InvalidIdError: the converter has no text for it.
+    """
+    if planned.text is not None:
+        return planned.text.as_text(CosIdState(now_ms, 0, 1))
+    if planned.layout is not None:
+        new_id = planned.layout.compose(planned.layout.tick_at(now_ms), 0, 1)
+    elif planned.section.kind in {"snowflake", "cosid"}:
+        return ""  # there is a problem already
+    else:
+        new_id = planned.section.offset + 1
+    if planned.group_by is not None:
+        new_id = GroupedId(new_id, planned.group_by.key_at(now_ms))
+    return str(new_id) if planned.converter is None else planned.converter.as_str(new_id)

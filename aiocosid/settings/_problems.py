@@ -1,0 +1,148 @@
+"""What pydantic found, in plain words, each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from ._models import (
+    ChainSettings,
+    ConverterSettings,
+    CosIdSettings,
+    DatePrefixSettings,
+    GroupedSettings,
+    GroupPrefixSettings,
+    LayoutSettings,
+    MachineSettings,
+    SegmentSettings,
+    Settings,
+    SnowflakeSettings,
+)
+from ._sharding import (
+    IntervalShardingSettings,
+    ModShardingSettings,
+    SnowflakeShardingSettings,
+)
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from ..errors._settings import SettingsProblem
+    from ._sources import Given
+    from ._values import Section
+
+__all__ = ("Path", "explained")
+
+KINDS: Final[dict[str, type[Section]]] = {
+    "segment": SegmentSettings,
+    "chain": ChainSettings,
+    "grouped": GroupedSettings,
+    "snowflake": SnowflakeSettings,
+    "cosid": CosIdSettings,
+    "mod": ModShardingSettings,
+    "interval": IntervalShardingSettings,
+    "interval-snowflake": SnowflakeShardingSettings,
+}
+TABLES: Final[dict[str, type[Section]]] = {
+    "machine": MachineSettings,
+    "converter": ConverterSettings,
+    "layout": LayoutSettings,
+    "group_prefix": GroupPrefixSettings,
+    "date_prefix": DatePrefixSettings,
+}
+ENTRIES: Final = ("generators", "sharding", "stores")
+"""Tables whose keys are names that the user gives."""
+
+Path: TypeAlias = tuple[str, ...]
+
+SECRET: Final = {"store", "stores", "key"}
+SHOWN: Final = 60  # characters of a value
+
+
+def explained(error: ValidationError, given: Given) -> dict[Path, SettingsProblem]:
+    """Return what is wrong, by place, in the order in which pydantic looked."""
+    found = error.errors(include_url=False, include_input=False)
+    return dict(_problem(dict(each), given) for each in found)
+
+
+def _problem(found: Mapping[str, Any], given: Given) -> tuple[Path, SettingsProblem]:
+    path, context = _path(found["loc"], given.data), found.get("ctx", {})
+    match found["type"]:
+        case "extra_forbidden":
+            reason = _unknown(path, given.data)
+        case "missing":
+            reason = "is missing"
+        case "union_tag_not_found":
+            path = (*path, str(context["discriminator"]).strip("'"))
+            reason = f"is missing; it has to be one of {_known_kinds(path)}"
+        case "union_tag_invalid":
+            path = (*path, str(context["discriminator"]).strip("'"))
+            reason = f"{_shown(path, given.data)}it has to be one of {context['expected_tags']}"
+        case "model_type" | "dict_type" | "model_attributes_type":
+            reason = "has to be a table"
+        case _:
+            reason = _shown(path, given.data) + _in_words(str(found["msg"]))
+    return path, given.problem(path, reason)
+
+
+def _path(location: tuple[int | str, ...], data: object) -> Path:
+    """Return the place without the kinds that pydantic puts in between."""
+    path: list[str] = []
+    may_be_kind = False
+    for part in map(str, location):
+        table = cast("Mapping[str, Any]", data if isinstance(data, Mapping) else {})
+        if may_be_kind and part in {table.get("kind"), table.get("type")}:
+            may_be_kind = False
+            continue
+        path.append(part)
+        data = table.get(part)
+        may_be_kind = path[0] == "share" or (path[0] in ENTRIES and len(path) > 1)
+    return tuple(path)
+
+
+def _known_kinds(path: Path) -> str:
+    wanted = "type" if path[0] == "sharding" else "kind"
+    return ", ".join(f"'{name}'" for name, each in KINDS.items() if wanted in each.model_fields)
+
+
+def _unknown(path: Path, data: object) -> str:
+    section = _section(path[:-1], data)
+    own = section.model_fields
+    known = [(each.alias or name) if "-" in path[-1] else name for name, each in own.items()]
+    close = get_close_matches(path[-1].replace("-", "_"), list(own), 1)
+    if close:
+        alias = own[close[0]].alias
+        return f"is no key here; did you mean {alias or close[0]}?"
+    return f"is no key here; known are {', '.join(sorted(known))}"
+
+
+def _section(path: Path, data: object) -> type[Section]:
+    section: type[Section] = Settings
+    for part in path:
+        data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
+        table = cast("Mapping[str, Any]", data if isinstance(data, Mapping) else {})
+        kind = table.get("kind", table.get("type"))
+        section = (
+            TABLES.get(part) or (KINDS.get(kind) if isinstance(kind, str) else None) or section
+        )
+    return section
+
+
+def _shown(path: Path, data: object) -> str:
+    """Return the value, if it can be no secret."""
+    for part in path:
+        data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
+    is_secret = not SECRET.isdisjoint(path) or (isinstance(data, str) and "://" in data)
+    if is_secret or data is None or isinstance(data, Mapping | list):
+        return ""
+    text = repr(str(data) if isinstance(data, str) else data)
+    return f"is {text}; " if len(text) <= SHOWN else ""
+
+
+def _in_words(message: str) -> str:
+    for theirs in ("Input should be", "String should", "Dictionary should"):
+        if message.startswith(theirs):
+            rest = message.removeprefix(theirs).strip()
+            return f"it has to be {rest}" if theirs.endswith("be") else f"it should {rest}"
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,123 @@
+"""What settings would build, and what may be wrong with it although it can be built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .._clock import SYSTEM_CLOCK
+from ..snowflake._calendar import iso_text
+from ._load import built
+from ._warnings import warnings_of
+
+if TYPE_CHECKING:
+    from ..abc import Clock
+    from ..errors._settings import SettingsProblem
+    from ._load import Source
+    from ._planned import Planned
+
+__all__ = ("GeneratorReport", "SettingsReport", "ShardingReport", "check_settings")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratorReport:
+    """One generator that would be built.
+
+    Attributes:
+        name: by which it is asked for.
+        kind: its kind.
+        store: where its counter or machine id lies, without secrets; empty without a store.
+        counter: ``namespace.name``.
+        step: ids per segment; None if it has none.
+        layout: how a Snowflake is put together; empty for others.
+        ends: the start of its last tick, ISO 8601 in UTC; empty for others.
+        converter: the type of what writes its ids; empty for numbers.
+        example: an id of now.
+        length: how many characters the example has.
+    """
+
+    name: str
+    kind: str
+    store: str
+    counter: str
+    step: int | None
+    layout: str
+    ends: str
+    converter: str
+    example: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardingReport:
+    """One sharding that would be built.
+
+    Attributes:
+        name: by which it is asked for.
+        kind: its class.
+        nodes: how many.
+    """
+
+    name: str
+    kind: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsReport:
+    """What would be built.
+
+    Attributes:
+        generators: in the order of the settings.
+        sharding: likewise.
+        warnings: what can be built, and is perhaps not what was meant.
+    """
+
+    generators: tuple[GeneratorReport, ...]
+    sharding: tuple[ShardingReport, ...]
+    warnings: tuple[SettingsProblem, ...]
+
+
+def check_settings(source: Source = None, *, clock: Clock | None = None) -> SettingsReport:
+    """Tell what `configure` would build of the same source; nothing is opened or sent.
+
+    Args:
+        source: as for `configure`.
+        clock: time; the system's by default.
+
+    Raises:
+        InvalidSettingsError: nothing can be built; the error tells all that is wrong.
+        MissingExtraError: the extra ``settings``, or a store's driver, is not installed.
+    """
+    now_ms = (clock or SYSTEM_CLOCK).now_ms()
+    _, given, made = built(source, clock=clock, rehearsal=True)
+    planned = made.generators.values()
+    return SettingsReport(
+        generators=tuple(map(_reported, planned)),
+        sharding=tuple(
+            ShardingReport(name=name, kind=type(each).__name__, nodes=len(each.effective_nodes))
+            for name, each in made.shardings.items()
+        ),
+        warnings=tuple(
+            given.problem(path, reason) for path, reason in warnings_of(planned, now_ms)
+        ),
+    )
+
+
+def _reported(planned: Planned) -> GeneratorReport:
+    fields, section = planned.fields, planned.section
+    writes = (
+        section.text if planned.text is not None else section.converter and section.converter.type
+    )
+    return GeneratorReport(
+        name=planned.name,
+        kind=section.kind,
+        store=planned.store,
+        counter=f"{planned.namespace}.{planned.counter}",
+        step=getattr(section, "step", None),
+        layout="" if fields is None else repr(fields),
+        ends="" if fields is None else iso_text(fields.ms_of(fields.last_tick)),
+        converter=writes or "",
+        example=planned.example,
+        length=len(planned.example),
+    )

@@ -1,0 +1,116 @@
+"""Settings of shardings, under ShardingSphere's names, with dashes or underscores."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from ._values import Section, Whole
+
+__all__ = (
+    "IntervalShardingSettings",
+    "ModShardingSettings",
+    "ShardingSettings",
+    "SnowflakeShardingSettings",
+)
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+Unit: TypeAlias = Annotated[
+    Literal["years", "months", "days", "hours", "minutes", "seconds"], BeforeValidator(_lower)
+]
+LocalTime: TypeAlias = str | datetime
+
+
+class _Sharding(Section):
+    """What all of them have.
+
+    Attributes:
+        logic_name_prefix: in front of every node's name.
+    """
+
+    model_config = ConfigDict(alias_generator=_dashed, populate_by_name=True)
+
+    logic_name_prefix: str
+
+    def properties(self) -> dict[str, Any]:
+        """Return what ShardingSphere would be told."""
+        told = self.model_dump(by_alias=True, exclude={"type", "generator"}, exclude_none=True)
+        return dict(told)
+
+
+class ModShardingSettings(_Sharding):
+    """ShardingSphere's COSID_MOD: by remainder.
+
+    Attributes:
+        mod: how many nodes.
+    """
+
+    type: Literal["mod"]
+    mod: Annotated[Whole, Field(ge=1)]
+
+
+class _Interval(_Sharding):
+    """Nodes that hold a time each.
+
+    Attributes:
+        datetime_lower: the first time, as ``yyyy-MM-dd HH:mm:ss``.
+        datetime_upper: the last time.
+        sharding_suffix_pattern: how a node's time is written, in Java's letters.
+        datetime_interval_unit: the length of a node.
+        datetime_interval_amount: how many of them.
+    """
+
+    datetime_lower: LocalTime
+    datetime_upper: LocalTime
+    sharding_suffix_pattern: str
+    datetime_interval_unit: Unit
+    datetime_interval_amount: Annotated[Whole, Field(ge=1)] = 1
+
+
+class IntervalShardingSettings(_Interval):
+    """ShardingSphere's COSID_INTERVAL: by a date, time or timestamp.
+
+    Attributes:
+        zone_id: in which timestamps are read.
+        ts_unit: of timestamps.
+        datetime_pattern: of keys that are text.
+    """
+
+    type: Literal["interval"]
+    zone_id: str | None = None
+    ts_unit: Annotated[Literal["SECOND", "MILLISECOND"], BeforeValidator(_upper)] | None = None
+    datetime_pattern: str | None = None
+
+
+class SnowflakeShardingSettings(_Interval):
+    """ShardingSphere's COSID_INTERVAL_SNOWFLAKE: by the time in a Snowflake id.
+
+    Attributes:
+        generator: whose ids, as numbers or as that generator's text.
+        zone_id: in which zone their times are.
+    """
+
+    type: Literal["interval-snowflake"]
+    generator: str
+    zone_id: str
+
+
+ShardingSettings: TypeAlias = Annotated[
+    ModShardingSettings | IntervalShardingSettings | SnowflakeShardingSettings,
+    Field(discriminator="type"),
+]
+"""The settings of one sharding; ``type`` says which."""

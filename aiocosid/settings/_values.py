@@ -1,0 +1,76 @@
+"""The types of single values: strict, but for the environment, which knows texts only."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+__all__ = ("EnvironmentText", "Flag", "Moment", "Seconds", "Section", "Whole", "shorthand")
+
+INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}")
+
+WORDS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+class EnvironmentText(str):
+    """A value that an environment variable gave."""
+
+    __slots__ = ()
+
+
+class Section(BaseModel):
+    """A table of settings: unknown keys are refused, and nothing can be changed afterwards."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        hide_input_in_errors=True,  # it may hold a password
+    )
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, EnvironmentText) and INTEGER.fullmatch(value):
+        return int(value)
+    return value
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, EnvironmentText):
+        try:
+            return float(value)
+        except ValueError:
+            pass  # the type's own error says what it has to be
+    return value
+
+
+def _flag(value: object) -> object:
+    return WORDS.get(value.lower(), value) if isinstance(value, EnvironmentText) else value
+
+
+def _moment(value: object) -> object:
+    if isinstance(value, EnvironmentText) and not INTEGER.fullmatch(value):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    return _whole(value)
+
+
+def shorthand(key: str) -> BeforeValidator:
+    """Accept a text where a table is due, as the value of its one most important key."""
+
+    def as_table(value: object) -> object:
+        return {key: value} if isinstance(value, str) else value
+
+    return BeforeValidator(as_table)
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
+Moment = Annotated[Any, BeforeValidator(_moment)]
+"""A time with its offset, or an integer of milliseconds; the layout looks closer."""

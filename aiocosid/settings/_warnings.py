@@ -1,0 +1,121 @@
+"""What can be built, and is perhaps not what was meant.  Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..abc import GroupedId
+from ..errors import InvalidIdError
+from ..snowflake import JAVASCRIPT_MAX_SAFE_ID
+from ._planned import LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from ..snowflake import SnowflakeLayout
+    from ._planned import Planned
+
+__all__ = ("warnings_of",)
+
+YEAR_MS: Final = 365 * 86_400_000
+MS: Final = 1000
+DAY: Final = 86_400  # seconds
+GOOD_FOR: Final = 10  # seconds that a step is to last
+
+Warned = tuple[tuple[str, ...], str]
+
+
+def warnings_of(planned: Collection[Planned], now_ms: int) -> Iterator[Warned]:
+    """Yield what to look at, each with its place."""
+    for each in planned:
+        at = each.path
+        if each.store.startswith("memory:"):
+            yield (
+                at,
+                "is known to one process alone: another one, or its next start, makes the same ids",
+            )
+        if each.fields is not None:
+            yield from _of_layout(each, each.fields, now_ms)
+        elif each.section.rate is not None:
+            yield from _of_step(each)
+        yield from _of_texts(each)
+    yield from _of_machines(planned)
+
+
+def _of_layout(planned: Planned, fields: SnowflakeLayout, now_ms: int) -> Iterator[Warned]:
+    at = (*planned.path, "layout") if planned.text is None else planned.path
+    if fields.ms_of(fields.last_tick + 1) - now_ms < YEAR_MS:
+        yield at, f"ends within a year, at {fields.last_instant_text}: move to another layout"
+    if fields.last_instant is None:
+        unit = "a second" if fields.unit_ms == MS else f"{fields.unit_ms} ms"
+        what = f"{fields.timestamp_bits} bits count ticks of {unit}"
+        yield at, f"lasts beyond the year 9999, as {what}: is the unit the one that was meant?"
+    if planned.text is None and fields.epoch_ms == 0:
+        yield (
+            (*at, "epoch"),
+            "is 1970; CosId takes an epoch of 0 for its own, 1577203200000, in any unit",
+        )
+    rate, most = planned.section.rate, fields.ids_per_tick * MS / fields.unit_ms
+    if rate is not None and rate > most:
+        yield (*planned.path, "rate"), f"is above {most:g} ids a second, all that one machine has"
+
+
+def _of_step(planned: Planned) -> Iterator[Warned]:
+    section, at = planned.section, (*planned.path, "step")
+    step, rate = section.step, section.rate
+    if step < rate:
+        trips, better = rate / step, _rounded(rate * GOOD_FOR)
+        asked = f"the store is asked {trips:.1f} times a second"
+        yield at, f"is {step}: at {rate:g} ids a second {asked}; take {better}"
+    lost = step * (1 + getattr(section, "safe_distance", 0))
+    if lost > rate * DAY:
+        better = _rounded(rate * GOOD_FOR)
+        worth = f"{lost / rate / DAY:.1f} days' worth at {rate:g} a second"
+        yield at, f"is {step}: a restart gives up as many as {lost} ids, {worth}; take {better}"
+
+
+def _rounded(count: float) -> int:
+    """Return a number with one digit that counts, at least as high."""
+    size: int = 10 ** max(0, len(str(int(count))) - 1)
+    return max(1, -(-int(count) // size) * size)
+
+
+def _of_texts(planned: Planned) -> Iterator[Warned]:
+    section, highest = planned.section, _highest(planned)
+    if planned.text is not None:
+        return
+    if planned.converter is None:
+        is_told = section.limit is not None or planned.layout is None
+        if highest > JAVASCRIPT_MAX_SAFE_ID and not is_told:
+            remedy = (
+                "a converter or a layout as javascript-safe-ms, or limit = 'int64' if none reads"
+            )
+            reason = f"makes numbers up to {highest}, which JavaScript rounds; give it {remedy}"
+            yield planned.path, f"{reason} them there"
+        return
+    example: Any = GroupedId(highest, "20260101") if planned.group_by is not None else highest
+    try:
+        planned.converter.as_str(example)
+    except InvalidIdError as error:
+        remedy = "more characters" if planned.layout is not None else "more characters, or a max_id"
+        yield (*planned.path, "converter"), f"does not reach the last id; give it {remedy}: {error}"
+
+
+def _highest(planned: Planned) -> int:
+    if planned.layout is not None:
+        return planned.layout.max_id
+    limit = LIMITS[planned.section.limit or "int64"]
+    return int(getattr(planned.section, "max_id", None) or limit)
+
+
+def _of_machines(planned: Collection[Planned]) -> Iterator[Warned]:
+    """Machine ids of one namespace that come from two stores are the same numbers."""
+    seen: dict[str, Planned] = {}
+    for each in planned:
+        if each.fields is None or not each.store:
+            continue
+        first = seen.setdefault(each.namespace, each)
+        if first.place != each.place:
+            other = f"{'.'.join(first.path)}, in the same namespace {each.namespace!r}"
+            reason = f"takes its machine ids from another store than {other}: both have a machine 0"
+            yield each.path, f"{reason}, and their ids may be equal"

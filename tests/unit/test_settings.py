@@ -1,0 +1,353 @@
+"""Settings: what is accepted, and what is refused with its place; everything at once."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aiocosid.errors import InvalidSettingsError
+from aiocosid.settings import ChainSettings, Settings, check_settings, load_settings
+from aiocosid.settings._places import lines_of
+from aiocosid.settings._secrets import shown_url
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's own environment."""
+    for name in ("AIOCOSID_STORE", "AIOCOSID_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write a file ids.toml in the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def written(text: str) -> Path:
+        path = Path("ids.toml")
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
+
+
+def refused(source: object) -> list[str]:
+    """Return the problems of settings that are refused."""
+    with pytest.raises(InvalidSettingsError) as caught:
+        load_settings(source)  # type: ignore[arg-type]  # anything
+    assert all(str(each) in str(caught.value) for each in caught.value.problems)
+    return [str(each) for each in caught.value.problems]
+
+
+def test_three_lines_are_enough(write: Write) -> None:
+    """A store, a name and a kind; the rest has defaults."""
+    path = write('store = "redis://localhost/0"\n[generators.order]\nkind = "chain"\n')
+    settings = load_settings(path)
+    order = settings.generators["order"]
+    assert isinstance(order, ChainSettings)
+    assert (settings.namespace, order.step, order.safe_distance) == ("cosid", 1000, 2)
+    [seen] = check_settings(str(path)).generators
+    assert (seen.kind, seen.store, seen.counter) == (
+        "chain",
+        "redis://localhost/0",
+        "cosid.order",
+    )
+
+
+WRONG = """\
+store = "redis://:s3cret@localhost/0?sockettimeout=3"
+safe_distance = 3
+
+[generators.order]
+kind = "chain"
+step = "10"
+safe-distance = 3
+
+[generators.bill]
+kind = "chian"
+
+[generators.nothing]
+step = 3
+
+[generators.event]
+kind = "snowflake"
+layout = "cosid_ms"
+
+[generators.second]
+kind = "snowflake"
+layout = { timestamp_bits = 31, machine_bits = 10, sequence_bits = 22, unit = "s", \
+epoch = 1577203200 }
+
+[generators.token]
+kind = "cosid"
+
+[generators.small]
+kind = "snowflake"
+layout = "javascript-safe-ms"
+limit = "int32"
+converter = { type = "radix36", zone = "UTC", group_prefix = {} }
+
+[generators.daily]
+kind = "grouped"
+group_by = "day"
+zone = "Mars"
+
+[sharding.half]
+type = "mod"
+
+[sharding.time]
+type = "interval"
+datetime-lower = 2021-01-01T00:00:00
+datetime-upper = "2031-01-01 00:00:00"
+logic-name-prefix = "t_"
+sharding-suffix-pattern = "%Y%m"
+datetime-interval-unit = "MONTHS"
+
+[machine]
+machine_id = 3
+"""
+
+
+def test_everything_wrong_is_told_at_once(write: Write) -> None:
+    """Keys, types and combinations, each with line and place, in the order of the file."""
+    found = refused(write(WRONG.replace("[machine]\nmachine_id = 3\n", "")))
+    places = [each.split(": ")[:2] for each in found]
+    assert places == [
+        ["ids.toml:1", "store"],
+        ["ids.toml:2", "safe_distance"],
+        ["ids.toml:6", "generators.order.step"],
+        ["ids.toml:7", "generators.order.safe-distance"],
+        ["ids.toml:10", "generators.bill.kind"],
+        ["ids.toml:12", "generators.nothing.kind"],
+        ["ids.toml:17", "generators.event.layout"],
+        ["ids.toml:21", "generators.second.layout.epoch"],
+        ["ids.toml:26", "generators.small"],
+        ["ids.toml:29", "generators.small.limit"],
+        ["ids.toml:30", "generators.small.converter.zone"],
+        ["ids.toml:30", "generators.small.converter.group_prefix"],
+        ["ids.toml:35", "generators.daily.zone"],
+        ["ids.toml:37", "sharding.half.logic-name-prefix"],
+        ["ids.toml:37", "sharding.half.mod"],
+        ["ids.toml:45", "sharding.time.sharding-suffix-pattern"],
+    ]
+    by_place = {each.split(": ")[1]: each for each in found}
+    for place, words in {
+        "store": "without the option 'sockettimeout'",
+        "safe_distance": "is no key here; known are close_timeout, generators",
+        "generators.order.step": "is '10'; it has to be a valid integer",
+        "generators.order.safe-distance": "did you mean safe_distance?",
+        "generators.bill.kind": "is 'chian'; it has to be one of 'segment', 'chain'",
+        "generators.nothing.kind": "is missing; it has to be one of 'segment', 'chain'",
+        "generators.event.layout": "is 'cosid_ms'; it has to be one of cosid-ms",
+        "generators.second.layout.epoch": "in seconds it would be 1577203200000",
+        "generators.small": "of 3 bits in namespace 'cosid', where generators.token takes",
+        "generators.small.limit": "ends at 2147483647",
+        "generators.daily.zone": "is 'Mars'",
+        "sharding.time.sharding-suffix-pattern": "Java's 'yyyyMM'",
+    }.items():
+        assert words in by_place[place], by_place[place]
+
+
+def test_of_the_common_ground_too(write: Write) -> None:
+    """Keys of [machine] that do not go with its source, once and not for each generator."""
+    text = 'store = "memory://"\n[share]\nkind = "snowflake"\n[generators.b]\nkind = "snowflake"\n'
+    [found] = refused(write(f"{text}[machine]\nmachine_id = 3\n"))
+    assert found == "ids.toml:7: machine.machine_id: goes with source = 'manual'"
+    assert refused(write(f'{text}[machine]\nsource = "manual"\n')) == [
+        "ids.toml:6: machine.machine_id: is missing; source = 'manual' needs it"
+    ]
+    [found] = refused(write(f"{text}[machine]\nlead = 900\n"))
+    assert found.startswith("ids.toml:7: machine.lead: is 900.0; it has to be seconds, more than")
+
+
+def test_more_combinations_that_cannot_be(write: Write) -> None:
+    """What each key is fine with, but not beside the others."""
+    head = 'store = "memory://"\n'
+    for line, place, words in (
+        ('kind = "chain"\nsafe_distance = 9\nmax_distance = 3', "safe_distance", "from 1 to 3"),
+        ('kind = "chain"\nfetch_timeout = 9', "fetch_timeout", "at most 5 (wait_timeout)"),
+        ('kind = "chain"\nlimit = "int32"\nmax_id = 4294967296', "max_id", "above the limit"),
+        ('kind = "chain"\nconverter = "friendly"', "converter", "shows the time of a Snowflake"),
+        ('kind = "chain"\nconverter = "opaque"', "converter.key", "given for opaque ids"),
+        ('kind = "cosid"\nconverter = "radix62"', "converter", "text writes the ids"),
+        ('kind = "cosid"\ntext = "friendly"', "zone", "given for friendly text"),
+        ('kind = "cosid"\nzone = "UTC"', "zone", "goes with text = 'friendly'"),
+        ('kind = "snowflake"\nlayout = "uid-generator"', "layout", "ended"),
+        ('kind = "snowflake"\nlayout.epoch = 1', "layout.timestamp_bits", "given, as"),
+        (
+            'kind = "snowflake"\nlayout = {name = "leaf", unit = "ms"}',
+            "layout.unit",
+            "left out: 'leaf'",
+        ),
+        (
+            'kind = "snowflake"\nconverter = {type = "radix62", char_size = 5}',
+            "converter",
+            "id is",
+        ),
+        ('kind = "chain"\nstore = "mian"', "store", "or a name in [stores], which has none"),
+        ('kind = "segment"\nsafe_distance = 3', "safe_distance", "is no key here"),
+        ('kind = "chain"\nstep = true', "step", "has to be a valid integer"),
+        ('kind = "chain"\nttl = inf', "ttl", "has to be a finite number"),
+        ('kind = "chain"\nnamespace = ""', "namespace", "at least 1 character"),
+        ("kind = 3", "kind", "has to be one of"),
+    ):
+        [found] = refused(write(f"{head}[generators.x]\n{line}\n"))
+        assert re.match(rf"ids\.toml:\d+: generators\.x\.{re.escape(place)}: ", found), found
+        assert words in found, found
+    [found] = refused(write("[generators.x]\nkind = 'chain'\n"))
+    assert "generators.x: needs a store: write store = " in found
+    twice = f"{head}[share]\nkind='chain'\n[generators.__share__]\nkind='chain'\n"
+    [found] = refused(write(twice))
+    assert "which [share] describes already" in found
+    [found] = refused(write('stores = "redis://:s3cret@h/0"\n'))
+    assert found == "ids.toml:1: stores: has to be a table"
+
+
+def test_files_that_are_none(write: Write, tmp_path: Path) -> None:
+    """Missing, no TOML, no UTF-8: one problem with the file's name."""
+    [found] = refused("nowhere.toml")
+    assert found.startswith("nowhere.toml: cannot be read: No such file")
+    [found] = refused(write("store = 3\nstep = = 4\n"))
+    assert found.startswith("ids.toml:2: is no TOML: ")
+    (tmp_path / "latin.toml").write_bytes(b'store = "\xe9"')
+    assert refused("latin.toml") == ["latin.toml: is no text in UTF-8"]
+
+
+def test_the_environment_comes_before_the_file(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts become numbers where numbers are due; what is wrong is told with the variable."""
+    path = write('store = "memory://"\n[generators.order]\nkind = "chain"\nstep = 5\n')
+    for name, value in {
+        "AIOCOSID_CONFIG": str(path),
+        "AIOCOSID_STORE": "sqlite:///ids.db",
+        "AIOCOSID_NAMESPACE": "123",
+        "AIOCOSID_GENERATORS__ORDER__STEP": "70",
+        "AIOCOSID_GENERATORS__ORDER__TTL": "1.5",
+        "AIOCOSID_GENERATORS__ORDER__CONVERTER": "radix36",
+        "AIOCOSID_SHARE": '{"kind": "snowflake", "layout": {"name": "leaf"}}',
+        "AIOCOSID_SHARE__CONVERTER__PAD_START": "no",
+    }.items():
+        monkeypatch.setenv(name, value)
+    share, order = check_settings().generators
+    assert (order.store, order.counter, order.step) == ("sqlite:///ids.db", "123.order", 70)
+    assert (share.kind, share.layout[:22], share.length) == (
+        "snowflake",
+        "<SnowflakeLayout leaf ",
+        11,
+    )
+    found = load_settings(path).generators["order"]
+    assert isinstance(found, ChainSettings)
+    assert found.ttl == 1.5
+    # A mapping is told all there is to know.
+    mapped = load_settings(json.loads('{"generators": {}, "namespace": "shop"}'))
+    assert (mapped.namespace, mapped.store) == ("shop", None)
+    monkeypatch.setenv("AIOCOSID_GENERATORS__ORDER__STEP", "many")
+    monkeypatch.setenv("AIOCOSID_GENERATORS__ORDER__STPE", "3")
+    prefix = "AIOCOSID_GENERATORS__ORDER__"
+    assert refused(None) == [
+        f"{prefix}STEP: generators.order.step: is 'many'; it has to be a valid integer",
+        f"{prefix}STPE: generators.order.stpe: is no key here; did you mean step?",
+    ]
+    monkeypatch.setenv("AIOCOSID_GENERATORS", "{")
+    assert refused(None) == ["AIOCOSID_GENERATORS: generators: has to be a table, written in JSON"]
+
+
+def test_no_secret_is_shown(write: Write) -> None:
+    """Passwords and keys: not in problems, tracebacks, reports or settings."""
+    head = 'store = "redis://app:s3cret@h/0?password=s3cret"\n'
+    wrong = (
+        f'{head}[generators.a]\nkind = "redis://:s3cret@h"\n',
+        'store = "redis://app:s3cret@h/0?nonsense=s3cret"\n[share]\nkind = "chain"\n',
+        'store = "oracle://app:s3cret@h"\n[share]\nkind = "chain"\n',
+        'store = "s3cret"\n[share]\nkind = "chain"\n',
+        'store = ["redis://app:s3cret@h/0"]\n',
+        '[stores]\nmain = "redis://app:s3cret@h:port"\n',
+        f'{head}[share]\nkind = "chain"\nconverter = {{type = "opaque", key = "s3cret"}}\n',
+        f'{head}[share]\nkind = "chain"\nconverter = {{type = "radix62", key = "s3cret"}}\n',
+        f'{head}[share]\nkind = "chain"\nconverter = {{type = "opaque", key = ["s3cret"]}}\n',
+        f'{head}[share]\nkind = "chain"\nconverter = {{type = "opaque", key = 4711}}\n',
+    )
+    for text in wrong:
+        with pytest.raises(InvalidSettingsError) as caught:
+            load_settings(write(text))
+        shown = "".join(traceback.format_exception(caught.value))
+        assert "s3cret" not in shown, shown
+        assert "4711" not in str(caught.value)
+        assert "s3cret" not in repr(caught.value.problems)
+    fine = write(f'{head}[share]\nkind = "chain"\n')
+    assert "s3cret" not in repr(load_settings(fine)) + repr(check_settings(fine))
+    for url, shown in {
+        "redis://app:s3cret@h:1/0?password=s3cret": "redis://***@h:1/0",
+        "redis://h/0": "redis://h/0",
+        "sqlite:///a/ids.db": "sqlite:///a/ids.db",
+        "redis://:s3/cret@h": "redis://***",
+        "redis://:s3?cret@h": "redis://***",
+        "redis://[s3cret": "redis://***",
+    }.items():
+        assert shown_url(url) == shown
+
+
+def test_lines_of_every_way_to_write_a_key() -> None:
+    """Comments, quotes and values over several lines are no keys."""
+    text = """\
+# [no] table = "
+a = \"\"\"
+b = 1 \\\"\"\" x
+\"\"\"
+c = '''
+d = 1'''
+e = [
+  1, # ]
+  "]", { f = 1 },
+]
+[t.'u.v'] # x
+"k l".m = { n = 1, o = [2] }
+[t]
+p = '#'
+"""
+    assert lines_of(text) == {
+        ("a",): 2,
+        ("c",): 5,
+        ("e",): 7,
+        ("t",): 13,
+        ("t", "u.v"): 11,
+        ("t", "u.v", "k l"): 12,
+        ("t", "u.v", "k l", "m"): 12,
+        ("t", "p"): 14,
+    }
+    assert lines_of("a = 1\r\n\r\nb = 2\r\n") == {("a",): 1, ("b",): 3}
+    assert lines_of("") == {}
+
+
+def test_settings_can_be_made_in_python() -> None:
+    """Typed objects instead of tables."""
+    settings = Settings.model_validate({"store": "memory://"})
+    assert load_settings(settings) is settings
+    chain = ChainSettings(kind="chain", step=5)
+    made = Settings(store="memory://", generators={"order": chain})  # type: ignore[arg-type]  # a text does
+    [seen] = check_settings(made).generators
+    assert (seen.step, seen.name) == (5, "order")
+
+
+def test_without_the_extra_it_is_named() -> None:
+    """Settings alone ask for pydantic."""
+    code = (
+        "import sys; sys.modules['pydantic'] = None\n"
+        "from aiocosid.provider import configure\n"
+        "try: configure({})\n"
+        "except ImportError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert (done.stderr, "pip install 'aiocosid[settings]'" in done.stdout) == ("", True)

@@ -1,0 +1,48 @@
+"""docs/reference/settings.md tells of every key and default, and of no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from aiocosid import settings
+from aiocosid.settings import LayoutSettings
+from aiocosid.settings._values import Section
+
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text("utf-8")
+ROW: Final = re.compile(r"^\| `([a-z_]+)` \| (?:`([^`]*)`|(required))? ?\|", re.MULTILINE)
+
+
+def sections() -> list[type[Section]]:
+    """Return all tables of settings."""
+    found = [getattr(settings, name) for name in settings.__all__]
+    return [each for each in found if isinstance(each, type) and issubclass(each, Section)]
+
+
+def written(default: Any) -> str:
+    """Return a default as the page has it; nothing for what depends on others."""
+    if isinstance(default, LayoutSettings):
+        default = default.name
+    if default is None or isinstance(default, dict | Section):
+        return ""
+    return str(default).lower() if isinstance(default, bool) else repr(default).replace("'", '"')
+
+
+def test_the_page_has_every_key_with_its_default() -> None:
+    """And none that has gone."""
+    real: set[tuple[str, str]] = set()
+    dashed: set[str] = set()
+    for section in sections():
+        for name, field in section.model_fields.items():
+            if name in {"kind", "type"} and field.is_required():
+                continue
+            default = field.get_default(call_default_factory=True)
+            if field.alias:
+                dashed.add(field.alias)
+            else:
+                real.add((name, "required" if field.is_required() else written(default)))
+    told = {(name, default or required) for name, default, required in ROW.findall(PAGE)}
+    assert told - real == set()
+    assert real - told == set()
+    assert {name for name in dashed if f"`{name}`" not in PAGE} == set()

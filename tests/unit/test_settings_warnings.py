@@ -1,0 +1,128 @@
+"""What `check_settings` tells of settings that can be built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiocosid.settings import check_settings
+from aiocosid.testing import ManualClock
+
+NOW_MS = 1_760_000_000_000  # 2025-10-09
+OWN = {"timestamp_bits": 41, "machine_bits": 10, "sequence_bits": 12, "unit": "ms"}
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's own environment."""
+    monkeypatch.delenv("HOSTNAME", raising=False)
+
+
+def warnings(generators: dict[str, Any], **others: Any) -> dict[str, str]:
+    """Return the warnings by place."""
+    settings = {"store": "sqlite:///ids.db", "generators": generators, **others}
+    found = check_settings(settings, clock=ManualClock(wall_ms=NOW_MS)).warnings
+    return {each.key: each.reason for each in found}
+
+
+def test_what_is_as_it_should_be_is_not_warned_of() -> None:
+    generators = {
+        "order": {"kind": "chain", "rate": 100},
+        "bill": {"kind": "segment", "rate": 100, "converter": "radix62"},
+        "event": {"kind": "snowflake", "converter": "radix62", "rate": 4_000_000},
+        "web": {"kind": "snowflake", "layout": "javascript-safe-ms", "namespace": "web"},
+        "raw": {"kind": "snowflake", "limit": "int64"},
+        "token": {"kind": "cosid", "namespace": "token"},
+        "daily": {
+            "kind": "grouped",
+            "group_by": "day",
+            "zone": "UTC",
+            "converter": {"type": "to-string", "group_prefix": {}, "prefix": "B-"},
+        },
+    }
+    assert warnings(generators) == {}
+
+
+def test_layouts_that_end_or_never_do() -> None:
+    """Unit, epoch and bits that do not fit each other show in the end of the layout."""
+    ends_soon = NOW_MS - 2**41 + 364 * 86_400_000
+    generators = {
+        "soon": {"layout": {**OWN, "epoch": ends_soon + 2**41 - 2**40, "timestamp_bits": 40}},
+        "later": {"layout": {**OWN, "epoch": ends_soon + 2**41 - 2**40 + 2 * 86_400_000}},
+        "never": {"layout": {**OWN, "unit": "s", "epoch": 1_577_203_200_000}},
+        "zero": {"layout": {**OWN, "epoch": 0}},
+    }
+    generators["later"]["layout"]["timestamp_bits"] = 40
+    for each in generators.values():
+        each.update(kind="snowflake", converter="radix62")  # type: ignore[call-overload]
+    found = warnings(generators)
+    assert set(found) == {
+        "generators.soon.layout",
+        "generators.never.layout",
+        "generators.zero.layout.epoch",
+    }
+    assert "ends within a year, at 2026-" in found["generators.soon.layout"]
+    assert "41 bits count ticks of a second" in found["generators.never.layout"]
+    assert "takes an epoch of 0 for its own" in found["generators.zero.layout.epoch"]
+
+
+def test_a_step_against_its_rate() -> None:
+    """Too small: a trip to the store every moment.  Too large: given up with every restart."""
+    found = warnings(
+        {
+            "small": {"kind": "chain", "step": 10, "rate": 45},
+            "enough": {"kind": "chain", "step": 45, "rate": 45},
+            "large": {"kind": "chain", "step": 1_000_000, "rate": 10},
+            "fits": {"kind": "segment", "step": 864_000, "rate": 10},
+            "clock": {"kind": "snowflake", "converter": "radix62", "rate": 5_000_000},
+        }
+    )
+    assert found == {
+        "generators.small.step": "is 10: at 45 ids a second the store is asked 4.5 times a "
+        "second; take 500",
+        "generators.large.step": "is 1000000: a restart gives up as many as 3000000 ids, 3.5 days' "
+        "worth at 10 a second; take 100",
+        "generators.clock.rate": "is above 4.096e+06 ids a second, all that one machine has",
+    }
+
+
+def test_numbers_and_texts_that_do_not_reach() -> None:
+    found = warnings(
+        {
+            "numbers": {"kind": "snowflake"},
+            "short": {"kind": "chain", "converter": {"type": "radix62", "char_size": 6}},
+            "fits": {
+                "kind": "chain",
+                "converter": {"type": "radix62", "char_size": 6},
+                "max_id": 62**6 - 1,
+            },
+            "limited": {"kind": "chain", "limit": "int32", "converter": {"char_size": 6}},
+        }
+    )
+    assert set(found) == {"generators.numbers", "generators.short.converter"}
+    assert "which JavaScript rounds" in found["generators.numbers"]
+    assert "a max_id" in found["generators.short.converter"]
+
+
+def test_stores_that_others_do_not_know() -> None:
+    """Memory, and machine ids of one namespace from two stores."""
+    snowflake = {"kind": "snowflake", "converter": "radix62"}
+    found = warnings(
+        {
+            "a": snowflake,
+            "b": {**snowflake, "store": "other"},
+            "c": {"kind": "chain", "store": "memory://"},
+            "d": {**snowflake, "store": "other", "namespace": "own"},
+        },
+        stores={"other": "sqlite:///other.db"},
+    )
+    assert set(found) == {"generators.b", "generators.c"}
+    assert "another store than generators.a" in found["generators.b"]
+    assert "one process alone" in found["generators.c"]
+
+
+def test_a_pod_is_not_where_the_file_is_checked() -> None:
+    """StatefulSet: no pod's name is needed to look at the settings."""
+    generators = {"a": {"kind": "snowflake", "converter": "radix62"}}
+    assert warnings(generators, machine={"source": "stateful-set"}) == {}
