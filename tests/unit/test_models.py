@@ -258,11 +258,9 @@ async def test_what_is_frozen_is_refused_before_an_id_is_taken(ids: IdProvider) 
     class Pair(NamedTuple):
         id: OrderId = 0
 
-    class ReadOnly:
-        id = property(lambda self: 0)
-        __annotations__: ClassVar = {"id": OrderId}
-
-    kinds: list[Any] = [Frozen, FrozenModel, FrozenField, FrozenStruct, FrozenAttrs, Pair, ReadOnly]
+    marked = {"id": OrderId}
+    read_only = type("R", (), {"id": property(lambda _: 0), "__annotations__": marked})
+    kinds: list[Any] = [Frozen, FrozenModel, FrozenField, FrozenStruct, FrozenAttrs, Pair, read_only]
     for model in kinds:
         with pytest.raises(InvalidArgumentError, match=r"\.id is 'frozen'"):
             await ensure_ids([Order(), model()])
