@@ -354,7 +354,14 @@ async def test_a_factory_may_assign_before_every_flush(engine: AsyncEngine, aske
         session.add_all(orders := [Order() for _ in range(3)])
         with statements(engine) as seen:
             await session.commit()
-        assert sorted(each.id for each in (*marks, *orders)) == [1, 2, 3, 4, 5, 6]
+        assert sorted([*(each.id for each in marks), *(each.id for each in orders)]) == [
+            1,
+            2,
+            3,
+            4,
+            5,
+            6,
+        ]
         assert asked.steps("order") == [6]
         assert not [text for text, _ in seen if "RETURNING" in text]
         assert await session.get(Marked, 1) is marks[0]

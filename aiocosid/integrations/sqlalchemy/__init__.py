@@ -16,8 +16,8 @@ else:
 
 from ._converted import ConvertedId as ConvertedId
 from ._defaults import CosIdDefault as CosIdDefault
+from ._defaults import NamedSyncIds as NamedSyncIds
 from ._defaults import SyncIds as SyncIds
-from ._defaults import SyncProvider as SyncProvider
 from ._defaults import cosid_default as cosid_default
 from ._keys import SegmentPrimaryKey as SegmentPrimaryKey
 from ._keys import SnowflakePrimaryKey as SnowflakePrimaryKey
@@ -28,10 +28,10 @@ from ._sessions import assign_ids_before_flush as assign_ids_before_flush
 __all__ = (
     "ConvertedId",
     "CosIdDefault",
+    "NamedSyncIds",
     "SegmentPrimaryKey",
     "SnowflakePrimaryKey",
     "SyncIds",
-    "SyncProvider",
     "TextPrimaryKey",
     "assign_ids",
     "assign_ids_before_flush",

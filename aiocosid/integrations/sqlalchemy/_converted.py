@@ -73,8 +73,6 @@ class ConvertedId(TypeDecorator[str]):
         """Return the text of a number."""
         return None if value is None else self.converter.as_str(value)
 
-    def coerce_compared_value(self, op: OperatorType | None, value: object) -> TypeEngine[Any]:
+    def coerce_compared_value(self, op: OperatorType | None, value: object) -> TypeEngine[Any]:  # noqa: ARG002
         """Let numbers be numbers."""
-        if isinstance(value, int):
-            return BIGINT
-        return super().coerce_compared_value(op, value)
+        return BIGINT if isinstance(value, int) else self

@@ -15,13 +15,13 @@ from ...models import CosId
 from ._passing import passing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy.engine.default import DefaultExecutionContext
 
     from ...abc import Provider
 
-__all__ = ("CosIdDefault", "SyncIds", "SyncProvider", "cosid_default")
+__all__ = ("CosIdDefault", "NamedSyncIds", "SyncIds", "cosid_default")
 
 
 class SyncIds(Protocol):
@@ -36,15 +36,11 @@ class SyncIds(Protocol):
         raise NotImplementedError
 
 
-class SyncProvider(Protocol):
-    """Named generators for threads."""
+class NamedSyncIds(Protocol):
+    """`SyncIds` by name, as a `SyncProvider` or a dict."""
 
     def __getitem__(self, name: str, /) -> SyncIds:
         """Return the generator of this name; KeyError if there is none."""
-        raise NotImplementedError
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names."""
         raise NotImplementedError
 
 
@@ -58,7 +54,7 @@ class CosIdDefault(CosId):
     """
 
     given: AnyGenerator | SyncIds | None = None
-    provider: Provider | SyncProvider | None = None
+    provider: Provider | NamedSyncIds | None = None
 
     def generator(self, provider: Provider | None = None) -> AnyGenerator:
         """Return the generator; its own provider goes before the one given."""
@@ -96,15 +92,16 @@ class CosIdDefault(CosId):
         if rows > 1:
             return await_only(generator.next_ids(rows))
         try:
-            return (cast("int | str", generator.next_id_nowait()),)
+            new_id: Any = generator.next_id_nowait()
         except WouldBlock:
-            return (cast("int | str", await_only(generator.next_id())),)
+            new_id = await_only(generator.next_id())
+        return (new_id,)
 
 
 def cosid_default(
     source: str | AnyGenerator | SyncIds = SHARE,
     *,
-    provider: Provider | SyncProvider | None = None,
+    provider: Provider | NamedSyncIds | None = None,
 ) -> CosIdDefault:
     """Return a column default that takes ids: ``mapped_column(default=cosid_default("order"))``.
 
