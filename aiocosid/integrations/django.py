@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings  # type: ignore[import-untyped]
+from django.conf import settings
 from django.utils.deconstruct import deconstructible
 
 from ..abc import SHARE, IdGenerator, TextIdGenerator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ("CosIdDefault",)
 
 
-@deconstructible(path="aiocosid.integrations.django.CosIdDefault")  # type: ignore[untyped-decorator]
+@deconstructible(path="aiocosid.integrations.django.CosIdDefault")
 class CosIdDefault:
     """A field's default: ``BigIntegerField(primary_key=True, default=CosIdDefault("order"))``.
 

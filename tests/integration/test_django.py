@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import django  # type: ignore[import-untyped]
+import django
 import pytest
 from asgiref.sync import sync_to_async
 from django.conf import settings
