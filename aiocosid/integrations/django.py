@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.utils.deconstruct import deconstructible
 
 from ..abc import SHARE, IdGenerator, TextIdGenerator
 from ..errors import InvalidArgumentError, WouldBlock
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ("CosIdDefault",)
 
 
-@deconstructible(path="aiocosid.integrations.django.CosIdDefault")
 class CosIdDefault:
     """A field's default: ``BigIntegerField(primary_key=True, default=CosIdDefault("order"))``.
 
@@ -74,6 +72,10 @@ class CosIdDefault:
             raise InvalidArgumentError(place, found, expected=expected)
         next_id: Callable[[], int | str] = found.next_id
         return next_id
+
+    def deconstruct(self) -> tuple[str, tuple[str, ...], dict[str, str]]:
+        """Tell migrations how to write it: class, arguments, keywords."""
+        return "aiocosid.integrations.django.CosIdDefault", (self.name,), {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CosIdDefault) and self.name == other.name

@@ -76,7 +76,7 @@ def _fields(model: type) -> tuple[IdField, ...]:
 def _generator(of: object, field: IdField, provider: Provider | None) -> AnyGenerator:
     found = field.mark.generator(provider)
     kind = TextIdGenerator if field.kind is str else IdGenerator
-    if not isinstance(found, kind):
+    if not isinstance(found, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
         place = f"the generator of {describe(type(of))}.{field.attribute}"
         expected = f"{kind.__name__}, for a field of type {field.kind.__name__}"
         raise InvalidArgumentError(place, found, expected=expected)

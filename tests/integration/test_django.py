@@ -71,13 +71,14 @@ def test_both_kinds_of_views_make_objects_with_ids(order: Any) -> None:
     """By Django's own clients, one of WSGI and one of ASGI."""
 
     async def ask() -> list[int]:
-        client = AsyncClient(headers={"host": "localhost"})
+        client: Any = AsyncClient(headers={"host": "localhost"})
         replies = await asyncio.gather(*(client.post("/orders/async") for _ in range(5)))
         return [reply.json()["id"] for reply in replies]
 
     with override_settings(ALLOWED_HOSTS=["localhost", "testserver"]):
-        ids = [Client().post("/orders").json()["id"], *asyncio.run(ask())]
-        ids += Client().post("/orders/bulk").json()["ids"]
+        client: Any = Client()
+        ids = [client.post("/orders").json()["id"], *asyncio.run(ask())]
+        ids += client.post("/orders/bulk").json()["ids"]
     assert len(set(ids)) == 9
     assert sorted(ids) == sorted(order.objects.values_list("id", flat=True))
 
@@ -142,13 +143,14 @@ def test_a_migration_keeps_the_name(project: None) -> None:
     assert text == "aiocosid.integrations.django.CosIdDefault('order')"
     assert imports == {"import aiocosid.integrations.django"}
     assert CosIdDefault("order") == CosIdDefault("order") != CosIdDefault()
-    field = models.BigIntegerField(default=CosIdDefault("order"))
+    default: Any = CosIdDefault("order")
+    field = models.BigIntegerField(default=default)
     assert field.clone().deconstruct() == field.deconstruct()
 
 
 def test_the_folder_holds_what_the_page_shows(order: Any) -> None:
     """The table is the page's; on SQLite its key is 64 bits."""
     with connection.cursor() as cursor:
-        columns = connection.introspection.get_table_description(cursor, "shop_order")
+        columns: Any = connection.introspection.get_table_description(cursor, "shop_order")
     assert [column.name for column in columns] == ["id", "title"]
     assert Path(settings.DATABASES["default"]["NAME"]).exists()

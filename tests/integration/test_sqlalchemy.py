@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -218,7 +218,7 @@ async def asked() -> AsyncIterator[Asked]:
 
 
 @contextmanager
-def statements(engine: AsyncEngine) -> Iterator[list[tuple[str, bool]]]:
+def statements(engine: AsyncEngine) -> Generator[list[tuple[str, bool]]]:
     """The statements sent, each with whether it was an executemany."""
     seen: list[tuple[str, bool]] = []
 
@@ -508,7 +508,7 @@ async def test_a_mixin_without_a_name_says_so() -> None:
 
     with pytest.raises(InvalidArgumentError, match=r"__cosid__ of .*Vague is None"):
 
-        class Vague(SegmentPrimaryKey, Nameless):
+        class Vague(SegmentPrimaryKey, Nameless):  # pyright: ignore[reportUnusedClass]
             __table__ = Table("vague", Nameless.metadata, Column("n", BigInteger))
 
 

@@ -72,7 +72,7 @@ async def test_a_column_default_works_in_its_own_session(
 
 async def test_ids_before_the_flush(sessions: async_sessionmaker[Any]) -> None:
     """By `ensure_ids`, for a session's new objects, and before every flush."""
-    await ensure_ids(some := [Customer(), Invoice(), Draft()])
+    await ensure_ids(some := list[Any]((Customer(), Invoice(), Draft())))
     assert [each.id for each in some] == [1, 2, 3]
     assign_ids_before_flush(sessions)
     async with sessions() as session:

@@ -260,7 +260,15 @@ async def test_what_is_frozen_is_refused_before_an_id_is_taken(ids: IdProvider) 
 
     marked = {"id": OrderId}
     read_only = type("R", (), {"id": property(lambda _: 0), "__annotations__": marked})
-    kinds: list[Any] = [Frozen, FrozenModel, FrozenField, FrozenStruct, FrozenAttrs, Pair, read_only]
+    kinds: list[Any] = [
+        Frozen,
+        FrozenModel,
+        FrozenField,
+        FrozenStruct,
+        FrozenAttrs,
+        Pair,
+        read_only,
+    ]
     for model in kinds:
         with pytest.raises(InvalidArgumentError, match=r"\.id is 'frozen'"):
             await ensure_ids([Order(), model()])

@@ -58,22 +58,31 @@ class CosIdDefault(CosId):
 
     def generator(self, provider: Provider | None = None) -> AnyGenerator:
         """Return the generator; its own provider goes before the one given."""
-        found = self.provider if self.provider is not None else provider
-        # It may be one for threads; who asks looks at what it is.
-        return cast(
-            "AnyGenerator", self.given or generator_named(self.name, cast("Provider | None", found))
-        )
+        found: Any = self.given  # it may be one for threads; who asks looks at what it is
+        if found is None:
+            found = generator_named(
+                self.name,
+                cast("Provider | None", self.provider if self.provider is not None else provider),
+            )
+        return cast("AnyGenerator", found)
 
     def __call__(self, context: DefaultExecutionContext) -> int | str:
         """Return the id of one row: SQLAlchemy asks once for each row of a statement."""
-        in_hand = vars(context).setdefault("_aiocosid", {})
-        for new_id in in_hand.get(id(self), ()):
-            return cast("int | str", new_id)
+        kept: Any = context  # the ids of the statement's other rows are kept with it
+        try:
+            new_id: int | str = next(kept._aiocosid_ids[id(self)])
+        except (AttributeError, KeyError, StopIteration):
+            new_id = self._first(kept)
+        return new_id
+
+    def _first(self, context: Any) -> int | str:  # noqa: ANN401 - gets an attribute of ours
         try:
             first, *others = self._taken(context, len(context.compiled_parameters))
         except CosIdError as error:
             raise passing(error) from error.__cause__
-        in_hand[id(self)] = iter(others)
+        if others:
+            about: dict[str, dict[int, Any]] = context.__dict__
+            about.setdefault("_aiocosid_ids", {})[id(self)] = iter(others)
         return first
 
     def _taken(self, context: DefaultExecutionContext, rows: int) -> Sequence[int | str]:
@@ -84,7 +93,7 @@ class CosIdDefault(CosId):
                 f"{column}", "INSERT ... SELECT without it", expected=expected
             )
         generator: AnyGenerator | SyncIds = self.generator()
-        if not isinstance(generator, IdGenerator | TextIdGenerator):
+        if not isinstance(generator, IdGenerator | TextIdGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]
             return generator.next_ids(rows) if rows > 1 else (generator.next_id(),)
         if not in_greenlet():
             expected = "a SyncIdGenerator: this Session or Connection is not one of asyncio"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from sqlalchemy import BigInteger, Integer, String
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
@@ -16,8 +16,19 @@ if TYPE_CHECKING:
 
 __all__ = ("BIGINT", "SegmentPrimaryKey", "SnowflakePrimaryKey", "TextPrimaryKey")
 
+_T = TypeVar("_T")
+
 BIGINT: Final = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits everywhere; on SQLite the one type whose primary key is the table itself."""
+
+
+class _Key(declared_attr[_T]):
+    """May be looked at on a mixin itself, of which SQLAlchemy would warn."""
+
+    if not TYPE_CHECKING:
+
+        def __get__(self, instance: object, owner: type) -> Any:  # noqa: ANN401 - as its parent's
+            return self if owner.__module__ == __name__ else super().__get__(instance, owner)
 
 
 class SegmentPrimaryKey:
@@ -29,7 +40,7 @@ class SegmentPrimaryKey:
 
     __cosid__: ClassVar[str | None] = None
 
-    @declared_attr
+    @_Key
     def id(cls) -> Mapped[int]:  # noqa: N805 - SQLAlchemy calls it with the class
         """The primary key."""
         return _key(BIGINT, _name(cls))
@@ -44,7 +55,7 @@ class SnowflakePrimaryKey:
 
     __cosid__: ClassVar[str] = SHARE
 
-    @declared_attr
+    @_Key
     def id(cls) -> Mapped[int]:  # noqa: N805 - as above
         """The primary key."""
         return _key(BIGINT, cls.__cosid__)
@@ -63,7 +74,7 @@ class TextPrimaryKey:
     __cosid__: ClassVar[str | None] = None
     __cosid_length__: ClassVar[int] = 32
 
-    @declared_attr
+    @_Key
     def id(cls) -> Mapped[str]:  # noqa: N805 - as above
         """The primary key."""
         return _key(String(cls.__cosid_length__), _name(cls))
