@@ -139,7 +139,8 @@ def test_the_settings_are_checked_when_an_id_is_needed(order: Any) -> None:
 
 def test_a_migration_keeps_the_name(project: None) -> None:
     """It is written as source, read back equal, and a change of settings is no change of it."""
-    text, imports = MigrationWriter.serialize(CosIdDefault("order"))
+    written: Any = MigrationWriter.serialize(CosIdDefault("order"))
+    text, imports = written
     assert text == "aiocosid.integrations.django.CosIdDefault('order')"
     assert imports == {"import aiocosid.integrations.django"}
     assert CosIdDefault("order") == CosIdDefault("order") != CosIdDefault()

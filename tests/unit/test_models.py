@@ -290,9 +290,11 @@ async def test_a_class_without_an_id_is_a_mistake(ids: IdProvider) -> None:
     class Empty(pydantic.BaseModel):
         title: str = ""
 
-    for wrong in (Unmarked(), [Order(), object()], 7, "text", {"id": 0}, Empty()):
+    for wrong in (Unmarked(), [Order(), object()], 7, "text", {"id": 0}):
         with pytest.raises(InvalidArgumentError, match=r"a field marked CosId$"):
             await ensure_ids(wrong)
+    with pytest.raises(InvalidArgumentError, match=r"objects is <class '.*Empty'>"):
+        await ensure_ids(Empty())  # iterable, but one object
     with pytest.raises(InvalidArgumentError, match=r"cannot be found: id$"):
         await ensure_ids(Hidden("x", Local()))
 
