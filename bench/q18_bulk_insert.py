@@ -9,12 +9,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from sqlalchemy import BigInteger, Identity, Integer, insert
+from sqlalchemy import BigInteger, Integer, insert
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 import aiocosid
-from aiocosid.integrations.sqlalchemy import SegmentPrimaryKey
+from aiocosid.integrations.sqlalchemy import SegmentPrimaryKey, assign_ids
 
 from ._harness import Answer, beside, ratio
 from ._servers import postgres
@@ -23,7 +23,7 @@ N = int(os.environ.get("AIOCOSID_BENCH_ROWS", "10000"))
 PLAIN = "insert(Model), rows"
 ROUNDS = 21
 SLOW_ROUNDS = 5  # of the other ways, where SQLite goes row by row for ids of its own
-BAR = 1.0
+AIM = 1.0
 
 
 class Base(DeclarativeBase):
@@ -40,14 +40,12 @@ class Ours(SegmentPrimaryKey, Base):
 
 
 class Theirs(Base):
-    """Its ids are the database's: IDENTITY on PostgreSQL, the rowid on SQLite."""
+    """Its ids are the database's: BIGSERIAL on PostgreSQL, the rowid on SQLite."""
 
     __tablename__ = "theirs"
 
     id: Mapped[int] = mapped_column(
-        BigInteger().with_variant(Integer(), "sqlite"),
-        Identity(),
-        primary_key=True,
+        BigInteger().with_variant(Integer(), "sqlite"), primary_key=True
     )
     title: Mapped[str]
     amount: Mapped[int]
@@ -81,7 +79,20 @@ async def flush(engine: AsyncEngine, model: type[Base]) -> None:
         await session.commit()
 
 
-WAYS = {PLAIN: bulk, "the same, RETURNING the ids": returning, "add_all": flush}
+async def assigned(engine: AsyncEngine, model: type[Base]) -> None:
+    """Add objects; ours have their ids before the flush."""
+    async with AsyncSession(engine, expire_on_commit=False) as session:
+        session.add_all([model(**row) for row in rows()])
+        await assign_ids(session)
+        await session.commit()
+
+
+WAYS = {
+    PLAIN: bulk,
+    "the same, RETURNING the ids": returning,
+    "add_all": flush,
+    "add_all, assign_ids": assigned,
+}
 
 
 @asynccontextmanager
@@ -122,8 +133,8 @@ async def ask() -> Answer:
     plain = [each for what, each in ratios.items() if what.endswith(PLAIN)]
     return Answer(
         f"{N} rows by SQLAlchemy with our ids, against the database's own",
-        f"aim: a bulk insert takes at most {BAR} of it",
-        max(plain) <= BAR,
+        f"none; the aim is {AIM} for a bulk insert",
+        None,
         f"Ratio {' and '.join(f'{each:.2f}' for each in plain)} (PostgreSQL and SQLite).",
         ("database, way", "the database's, µs/row", "ours, µs/row", "ratio"),
         tuple(
