@@ -85,7 +85,7 @@ MAY_IMPORT = {
     "_provider_options": {"events"},
     "provider": ROOMS | {"_provider_options"},
     "settings": ROOMS,
-    "integrations": PUBLIC,
+    "integrations": PUBLIC | {"models", "sync"},
     "server": PUBLIC,
     "cli": PUBLIC,
     "testing": ROOMS | PUBLIC,

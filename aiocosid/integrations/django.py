@@ -1,0 +1,87 @@
+"""Django: ids as field defaults, in synchronous and asynchronous views alike.
+
+The generators are in the settings, by name::
+
+    import aiocosid.sync
+
+    ids = aiocosid.sync.connect("sqlite:///ids.db", namespace="shop")
+    AIOCOSID = {"order": ids.segment_chain("order")}
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+
+from ..abc import SHARE, IdGenerator, TextIdGenerator
+from ..errors import InvalidArgumentError, WouldBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("CosIdDefault",)
+
+
+class CosIdDefault:
+    """A field's default: ``BigIntegerField(primary_key=True, default=CosIdDefault("order"))``.
+
+    An object has its id as soon as it is made, before it is saved.  Migrations keep the name alone.
+
+    Attributes:
+        name: of a generator in ``settings.AIOCOSID``, a mapping or a `SyncProvider`.
+    """
+
+    def __init__(self, name: str = SHARE) -> None:
+        """Name the generator; it is looked up when an object is made.
+
+        Args:
+            name: the generator's.
+        """
+        self.name = name
+
+    def __call__(self) -> int | str:
+        """Return the id of a new object.
+
+        Raises:
+            InvalidArgumentError: the settings have no generator for threads under this name.
+            WouldBlock: no id is in hand, and the caller is on an event loop's thread, which must
+                not wait.
+            CosIdError: as the generator's ``next_id``.
+        """
+        try:
+            return self._next_id()()
+        except WouldBlock as error:
+            error.args = (
+                (
+                    f"no id of {self.name!r} is in hand, and an event loop runs in this thread; "
+                    "make the object in another one: 'await Model.objects.acreate(...)', or "
+                    "'await sync_to_async(Model)(...)'"
+                ),
+            )
+            raise
+
+    def _next_id(self) -> Callable[[], int | str]:
+        place = f"settings.AIOCOSID[{self.name!r}]"
+        try:
+            found: Any = settings.AIOCOSID[self.name]
+        except (AttributeError, KeyError, TypeError):
+            found = None
+        if found is None or isinstance(found, IdGenerator | TextIdGenerator):
+            expected = "a SyncIdGenerator, as aiocosid.sync.connect(url).segment_chain(name)"
+            raise InvalidArgumentError(place, found, expected=expected)
+        next_id: Callable[[], int | str] = found.next_id
+        return next_id
+
+    def deconstruct(self) -> tuple[str, tuple[str, ...], dict[str, str]]:
+        """Tell migrations how to write it: class, arguments, keywords."""
+        return "aiocosid.integrations.django.CosIdDefault", (self.name,), {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CosIdDefault) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash((CosIdDefault, self.name))
+
+    def __repr__(self) -> str:
+        return f"CosIdDefault({self.name!r})"

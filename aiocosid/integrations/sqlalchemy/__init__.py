@@ -1,0 +1,39 @@
+"""SQLAlchemy 2: ids as column defaults, before the flush, as primary keys and as text.
+
+Our errors come out of a flush or an execute as they are, not inside of a ``StatementError``.
+"""
+
+from __future__ import annotations
+
+from ...errors import MissingExtraError
+
+try:
+    import sqlalchemy.ext.asyncio as _needed
+except ModuleNotFoundError as _exc:
+    raise MissingExtraError("sqlalchemy", extra="sqlalchemy") from _exc
+else:
+    del _needed
+
+from ._converted import ConvertedId as ConvertedId
+from ._defaults import CosIdDefault as CosIdDefault
+from ._defaults import NamedSyncIds as NamedSyncIds
+from ._defaults import SyncIds as SyncIds
+from ._defaults import cosid_default as cosid_default
+from ._keys import SegmentPrimaryKey as SegmentPrimaryKey
+from ._keys import SnowflakePrimaryKey as SnowflakePrimaryKey
+from ._keys import TextPrimaryKey as TextPrimaryKey
+from ._sessions import assign_ids as assign_ids
+from ._sessions import assign_ids_before_flush as assign_ids_before_flush
+
+__all__ = (
+    "ConvertedId",
+    "CosIdDefault",
+    "NamedSyncIds",
+    "SegmentPrimaryKey",
+    "SnowflakePrimaryKey",
+    "SyncIds",
+    "TextPrimaryKey",
+    "assign_ids",
+    "assign_ids_before_flush",
+    "cosid_default",
+)

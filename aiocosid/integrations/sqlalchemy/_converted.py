@@ -1,0 +1,78 @@
+"""Text in Python, a number in the database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger
+from sqlalchemy.types import TypeDecorator
+
+from ...errors import CosIdError, InvalidIdError
+from ._keys import BIGINT
+from ._passing import passing
+
+if TYPE_CHECKING:
+    from sqlalchemy import Dialect
+    from sqlalchemy.sql.operators import OperatorType
+    from sqlalchemy.types import TypeEngine
+
+    from ...abc import IdConverter
+
+__all__ = ("ConvertedId",)
+
+
+class ConvertedId(TypeDecorator[str]):
+    """A column of 64-bit integers whose values are text in Python.
+
+    The database keeps 8 bytes and the order of the numbers; a default for the column is a generator
+    of texts that come from the same converter.  An expression with an ``int`` means the number
+    itself: ``Order.id > 1000``.
+    """
+
+    impl = BigInteger
+    cache_ok = True
+
+    def __init__(self, converter: IdConverter) -> None:
+        """Describe the column.
+
+        Args:
+            converter: writes the texts and reads them.
+        """
+        super().__init__()
+        self.converter = converter
+
+    @property
+    def python_type(self) -> type[str]:
+        """What a value is in Python."""
+        return str
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Return the type in the database."""
+        return dialect.type_descriptor(BIGINT)
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> int | None:  # noqa: ARG002
+        """Return the number of a text.
+
+        Raises:
+            InvalidIdError: the converter does not write such a text.
+        """
+        if value is None:
+            return None
+        try:
+            if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+                raise InvalidIdError("id", value, expected=f"a text of {self.converter!r}")
+            return self.converter.as_int(value)
+        except CosIdError as error:
+            raise passing(error) from error.__cause__
+
+    def process_literal_param(self, value: str | None, dialect: Dialect) -> str:
+        """Return the number of a text as SQL."""
+        return str(self.process_bind_param(value, dialect))
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Return the text of a number."""
+        return None if value is None else self.converter.as_str(value)
+
+    def coerce_compared_value(self, op: OperatorType | None, value: object) -> TypeEngine[Any]:  # noqa: ARG002
+        """Let numbers be numbers."""
+        return BIGINT if isinstance(value, int) else self

@@ -1,0 +1,130 @@
+"""The column default: an id for each row, one batch for each statement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from sqlalchemy.util import await_only
+from sqlalchemy.util.concurrency import in_greenlet
+
+from ... import generator_named
+from ...abc import SHARE, AnyGenerator, IdGenerator, TextIdGenerator
+from ...errors import CosIdError, InvalidArgumentError, WouldBlock
+from ...models import CosId
+from ._passing import passing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.engine.default import DefaultExecutionContext
+
+    from ...abc import Provider
+
+__all__ = ("CosIdDefault", "NamedSyncIds", "SyncIds", "cosid_default")
+
+
+class SyncIds(Protocol):
+    """What hands out ids without ``await``, for a ``Session`` or ``Connection`` in a thread."""
+
+    def next_id(self) -> Any:  # noqa: ANN401 - int or str, as the column
+        """Return the next id."""
+        raise NotImplementedError
+
+    def next_ids(self, n: int, /) -> Sequence[Any]:
+        """Return exactly ``n`` ids."""
+        raise NotImplementedError
+
+
+class NamedSyncIds(Protocol):
+    """`SyncIds` by name, as a `SyncProvider` or a dict."""
+
+    def __getitem__(self, name: str, /) -> SyncIds:
+        """Return the generator of this name; KeyError if there is none."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class CosIdDefault(CosId):
+    """What `cosid_default` returns; it marks the column for `ensure_ids` as well.
+
+    Attributes:
+        given: the generator itself; it needs no name then.
+        provider: where to look for the name.
+    """
+
+    given: AnyGenerator | SyncIds | None = None
+    provider: Provider | NamedSyncIds | None = None
+
+    def generator(self, provider: Provider | None = None) -> AnyGenerator:
+        """Return the generator; its own provider goes before the one given."""
+        found: Any = self.given  # it may be one for threads; who asks looks at what it is
+        if found is None:
+            found = generator_named(
+                self.name,
+                cast("Provider | None", self.provider if self.provider is not None else provider),
+            )
+        return cast("AnyGenerator", found)
+
+    def __call__(self, context: DefaultExecutionContext) -> int | str:
+        """Return the id of one row: SQLAlchemy asks once for each row of a statement."""
+        kept: Any = context  # the ids of the statement's other rows are kept with it
+        try:
+            new_id: int | str = next(kept._aiocosid_ids[id(self)])
+        except (AttributeError, KeyError, StopIteration):
+            new_id = self._first(kept)
+        return new_id
+
+    def _first(self, context: Any) -> int | str:  # noqa: ANN401 - gets an attribute of ours
+        try:
+            first, *others = self._taken(context, len(context.compiled_parameters))
+        except CosIdError as error:
+            raise passing(error) from error.__cause__
+        if others:
+            about: dict[str, dict[int, Any]] = context.__dict__
+            about.setdefault("_aiocosid_ids", {})[id(self)] = iter(others)
+        return first
+
+    def _taken(self, context: DefaultExecutionContext, rows: int) -> Sequence[int | str]:
+        column: object = context.current_column
+        if getattr(getattr(context.compiled, "statement", None), "select", None) is not None:
+            expected = "given: a default is asked for once here, for all rows"
+            raise InvalidArgumentError(
+                f"{column}", "INSERT ... SELECT without it", expected=expected
+            )
+        generator: AnyGenerator | SyncIds = self.generator()
+        if not isinstance(generator, IdGenerator | TextIdGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return generator.next_ids(rows) if rows > 1 else (generator.next_id(),)
+        if not in_greenlet():
+            expected = "a SyncIdGenerator: this Session or Connection is not one of asyncio"
+            raise InvalidArgumentError(f"the generator of {column}", generator, expected=expected)
+        if rows > 1:
+            return await_only(generator.next_ids(rows))
+        try:
+            new_id: Any = generator.next_id_nowait()
+        except WouldBlock:
+            new_id = await_only(generator.next_id())
+        return (new_id,)
+
+
+def cosid_default(
+    source: str | AnyGenerator | SyncIds = SHARE,
+    *,
+    provider: Provider | NamedSyncIds | None = None,
+) -> CosIdDefault:
+    """Return a column default that takes ids: ``mapped_column(default=cosid_default("order"))``.
+
+    With an ``AsyncSession`` or ``AsyncConnection`` an id in hand is taken without waiting, and the
+    generator is awaited otherwise.  A statement with many rows takes all its ids by one
+    ``next_ids(n)``.  The ids of a statement that fails or is cancelled are a gap.
+
+    Without asyncio, in a ``Session`` or ``Connection``, the generator has to be one that needs no
+    ``await``, as `SyncIdGenerator`.
+
+    Args:
+        source: a generator's name, looked up when a row is inserted; or a generator.
+        provider: where to look for the name; the default provider if none is given.
+    """
+    if isinstance(source, str):
+        return CosIdDefault(source, provider=provider)
+    return CosIdDefault(f"<{type(source).__name__}>", given=source)

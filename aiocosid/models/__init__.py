@@ -1,0 +1,10 @@
+"""Ids on models: a mark on the field, and one call that fills what is empty."""
+
+from __future__ import annotations
+
+from ._ensure import ensure_ids as ensure_ids
+from ._fields import CosId as CosId
+from ._fields import IdField as IdField
+from ._fields import id_fields as id_fields
+
+__all__ = ("CosId", "IdField", "ensure_ids", "id_fields")

@@ -1,0 +1,370 @@
+"""Ids on models: which field is the id, what is empty, and one batch for each generator."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gc
+import weakref
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, NewType, TypeVar
+
+import attrs
+import msgspec
+import pydantic
+import pytest
+import pytest_asyncio
+from sqlalchemy import BigInteger
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+import aiocosid
+from aiocosid import CosIdGenerator, IdProvider, SegmentChainId
+from aiocosid.errors import ClosedError, InvalidArgumentError, NotOpenError
+from aiocosid.machine import ManualMachineIdDistributor
+from aiocosid.models import CosId, ensure_ids, id_fields
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.testing import GatedDistributor, settle
+
+T = TypeVar("T")
+OrderId = Annotated[int, CosId("order")]
+Number = NewType("Number", int)
+
+
+@dataclass
+class Order:
+    id: Annotated[int, CosId("order")] = 0
+
+
+@dataclass(slots=True)
+class Slotted:
+    id: Annotated[int | None, CosId("order")] = None
+
+
+@dataclass
+class Late:
+    title: str
+    id: OrderId = dataclasses.field(init=False)
+
+
+@dataclass
+class Special(Order):
+    kind: ClassVar[str] = "special"
+    title: str = ""
+
+
+@dataclass
+class Renamed(Order):
+    id: Annotated[int, CosId("item")] = 0
+
+
+@dataclass
+class Unmarked(Order):
+    id: int = 0
+
+
+@dataclass
+class Entity(Generic[T]):
+    id: Annotated[T, CosId("order")] | None = None
+
+
+@dataclass
+class Named(Entity[T]):
+    pass
+
+
+@dataclass
+class Numbered(Named[int]):
+    id_of_parent: Annotated[int, "no mark of ours"] = 0
+
+
+class Loose(pydantic.BaseModel):
+    id: OrderId | None = None
+
+
+class Strict(pydantic.BaseModel, validate_assignment=True):
+    id: Annotated[int, pydantic.Field(ge=0), CosId("order")] = 0
+
+
+class Document(pydantic.BaseModel, Generic[T]):
+    id: Annotated[T | None, CosId("order")] = None
+
+
+class Struct(msgspec.Struct):
+    id: OrderId = 0
+
+
+@attrs.define
+class Attrs:
+    id: OrderId = 0
+
+
+class Plain:
+    """Anything with an annotation."""
+
+    id: Annotated[Number, CosId("order")]
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Row(Base):
+    __tablename__ = "row"
+
+    id: Mapped[Annotated[int, CosId("order")]] = mapped_column(BigInteger, primary_key=True)
+
+
+MODELS: list[Any] = [
+    *(Order, Slotted, Special, Numbered, Loose, Strict, Document[int], Struct, Attrs, Plain, Row),
+]
+
+
+@pytest_asyncio.fixture
+async def ids() -> AsyncIterator[IdProvider]:
+    """Counters "order" and "item", each from 1 on, as the default provider."""
+    async with aiocosid.connect(MemoryStore()) as ids:
+        await ids.segment_chain("order")
+        await ids.segment_chain("item")
+        with aiocosid.use_provider(ids):
+            yield ids
+
+
+class Texts(dict[str, Any]):
+    """A provider with one generator of texts."""
+
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        return {}
+
+
+@pytest.mark.asyncio
+async def test_every_kind_of_model_gets_its_ids_in_order(ids: IdProvider) -> None:
+    """Dataclasses, pydantic, attrs, msgspec, SQLAlchemy and plain classes, in one batch."""
+    objects = [*(model() for model in MODELS), Late("x")]
+    assert await ensure_ids(objects) == len(objects)
+    assert [each.id for each in objects] == list(range(1, len(objects) + 1))
+
+
+@pytest.mark.asyncio
+async def test_only_empty_ids_are_filled(ids: IdProvider) -> None:
+    """None and what is not positive is empty; an object given twice gets one id."""
+    orders = [Order(7), Order(0), Order(-1), Slotted(None), Slotted(1)]
+    assert await ensure_ids(iter([*orders, orders[1]])) == 3
+    assert orders == [Order(7), Order(1), Order(2), Slotted(3), Slotted(1)]
+    assert await ensure_ids(orders) == 0
+    assert await ensure_ids([]) == 0
+
+
+@pytest.mark.asyncio
+async def test_one_batch_for_each_generator(ids: IdProvider) -> None:
+    """Mixed classes; the nearest definition of a field names its generator."""
+    orders, items = [Order() for _ in range(1500)], [Renamed() for _ in range(3)]
+    assert await ensure_ids([*orders[:700], *items, *orders[700:]]) == 1503
+    assert [each.id for each in orders] == list(range(1, 1501))
+    assert [each.id for each in items] == [1, 2, 3]
+
+
+@pytest.mark.asyncio
+async def test_one_object_needs_no_list(ids: IdProvider) -> None:
+    """Also one that is iterable itself, as pydantic's models are; and another provider."""
+    assert (await ensure_ids(one := Loose()), one.id) == (1, 1)
+    async with aiocosid.connect(MemoryStore()) as other:
+        await other.segment_chain("order")
+        assert (await ensure_ids(two := Order(), other), two.id) == (1, 1)
+
+
+@pytest.mark.asyncio
+async def test_texts_come_from_a_generator_of_texts(ids: IdProvider, tmp_path: Path) -> None:
+    """And a generator of the other type is refused before an id is taken."""
+
+    @dataclass
+    class Ticket:
+        id: Annotated[str, CosId("ticket")] = ""
+
+    @dataclass
+    class Wrong:
+        id: Annotated[str | None, CosId("order")] = None
+
+    async with CosIdGenerator(ManualMachineIdDistributor(1, state_dir=tmp_path)) as tickets:
+        provider = Texts(ticket=tickets, order=tickets)
+        some = [Ticket(), Ticket("kept"), Ticket()]
+        assert await ensure_ids(some, provider) == 2
+        assert some[0].id < some[2].id
+        assert some[1].id == "kept"
+        with pytest.raises(InvalidArgumentError, match=r"Order\.id .* IdGenerator, .*type int"):
+            await ensure_ids(Order(), provider)
+    with pytest.raises(InvalidArgumentError, match=r"Wrong\.id .* TextIdGenerator, .*type str"):
+        await ensure_ids([Order(), Wrong()])
+    assert await ids.segment_chain("order") is ids["order"]
+    assert ids["order"].statistics().ids_handed_out == 0
+
+
+def test_the_wrong_marks_are_refused_with_class_and_fields() -> None:
+    """Two ids, also one of a base; another type; what cannot be assigned to."""
+
+    @dataclass
+    class Two:
+        id: Annotated[int, CosId("order")] = 0
+        number: Annotated[str, CosId("number")] = ""
+
+    @dataclass
+    class Second(Order):
+        number: OrderId = 0
+
+    @dataclass
+    class Double:
+        id: Annotated[OrderId, CosId("item")] = 0
+
+    @dataclass
+    class Amount:
+        id: Annotated[float, CosId("order")] = 0
+
+    @dataclass
+    class Either:
+        id: Annotated[int | str, CosId("order")] = 0
+
+    for model, said in {
+        Two: r"Two is \['id', 'number'\].*one field",
+        Second: r"Second is \['id', 'number'\].*one field",
+        Double: r"Double\.id is \['item', 'order'\]",
+        Amount: r"Amount\.id is <class 'float'>.*int or str",
+        Either: r"Either\.id is .*int or str",
+        Entity: r"Entity\.id is ~T.*int or str",
+    }.items():
+        with pytest.raises(InvalidArgumentError, match=said):
+            id_fields(model)
+
+
+@pytest.mark.asyncio
+async def test_what_is_frozen_is_refused_before_an_id_is_taken(ids: IdProvider) -> None:
+    @dataclass(frozen=True)
+    class Frozen:
+        id: OrderId = 0
+
+    class FrozenModel(pydantic.BaseModel, frozen=True):
+        id: OrderId = 0
+
+    class FrozenField(pydantic.BaseModel):
+        id: Annotated[OrderId, pydantic.Field(frozen=True)] = 0
+
+    class FrozenStruct(msgspec.Struct, frozen=True):
+        id: OrderId = 0
+
+    @attrs.frozen
+    class FrozenAttrs:
+        id: OrderId = 0
+
+    class Pair(NamedTuple):
+        id: OrderId = 0
+
+    marked = {"id": OrderId}
+    read_only = type("R", (), {"id": property(lambda _: 0), "__annotations__": marked})
+    kinds: list[Any] = [
+        Frozen,
+        FrozenModel,
+        FrozenField,
+        FrozenStruct,
+        FrozenAttrs,
+        Pair,
+        read_only,
+    ]
+    for model in kinds:
+        with pytest.raises(InvalidArgumentError, match=r"\.id is 'frozen'"):
+            await ensure_ids([Order(), model()])
+    assert ids["order"].statistics().ids_handed_out == 0
+
+
+@pytest.mark.asyncio
+async def test_a_class_without_an_id_is_a_mistake(ids: IdProvider) -> None:
+    """Forgotten marks would go unnoticed else; what cannot be resolved is named."""
+
+    class Local:
+        pass
+
+    @dataclass
+    class Hidden:
+        title: str
+        id: Annotated[Local, CosId("order")]
+
+    class Empty(pydantic.BaseModel):
+        title: str = ""
+
+    for wrong in (Unmarked(), [Order(), object()], 7, "text", {"id": 0}):
+        with pytest.raises(InvalidArgumentError, match=r"a field marked CosId$"):
+            await ensure_ids(wrong)
+    with pytest.raises(InvalidArgumentError, match=r"objects is <class '.*Empty'>"):
+        await ensure_ids(Empty())  # iterable, but one object
+    with pytest.raises(InvalidArgumentError, match=r"cannot be found: id$"):
+        await ensure_ids(Hidden("x", Local()))
+
+
+@pytest.mark.asyncio
+async def test_the_provider_has_to_be_there_and_know_the_name() -> None:
+    with pytest.raises(NotOpenError, match="use_provider"):
+        await ensure_ids(Order())
+    async with aiocosid.connect(MemoryStore()) as ids:
+        with pytest.raises(InvalidArgumentError, match="'order'"):
+            await ensure_ids(Order(), ids)
+
+
+@pytest.mark.asyncio
+async def test_a_cancelled_call_leaves_all_objects_as_they_were() -> None:
+    """Also those whose generator had answered; what somebody else fills meanwhile stays."""
+    async with aiocosid.connect(MemoryStore()) as others:
+        await others.segment_chain("item")
+        store = MemoryStore().segment_distributor(namespace="n", name="order", offset=0, step=10)
+        gated = GatedDistributor(store)
+        gated.open()
+        async with SegmentChainId(gated) as chain:
+            provider = Texts(order=chain, item=others["item"])
+            objects: list[Any] = [Renamed(), *(Order() for _ in range(100))]
+            gated.close()
+            call = asyncio.create_task(ensure_ids(objects, provider))
+            await settle()
+            call.cancel()
+            await asyncio.wait([call])
+            assert {each.id for each in objects} == {0}
+            call = asyncio.create_task(ensure_ids(objects, provider))
+            await settle()
+            objects[5].id = 4711
+            gated.open()
+            assert await call == 100
+            assert objects[5].id == 4711
+            assert len({each.id for each in objects[1:]}) == 100
+
+
+@pytest.mark.asyncio
+async def test_a_failing_generator_changes_nothing(ids: IdProvider) -> None:
+    """Its error comes through; the ids that another one gave already are a gap."""
+    await ids["item"].aclose()
+    objects = [Order(), Renamed()]
+    with pytest.raises(ClosedError):
+        await ensure_ids(objects)
+    assert [each.id for each in objects] == [0, 0]
+
+
+def test_a_class_is_looked_through_once_and_not_kept() -> None:
+    @dataclass
+    class Gone:
+        id: OrderId = 0
+
+    assert id_fields(Gone) is id_fields(Gone)
+    seen = weakref.ref(Gone)
+    del Gone
+    gc.collect()
+    assert seen() is None
+
+
+def test_other_annotations_do_not_disturb() -> None:
+    @dataclass
+    class Full:
+        limit: ClassVar[int] = 3
+        hint: dataclasses.InitVar[int] = 0
+        parts: list[OrderId] = dataclasses.field(default_factory=list)
+        names: dict[str, Any] = dataclasses.field(default_factory=dict)
+        id: OrderId = 0
+
+    (found,) = id_fields(Full)
+    assert (found.attribute, found.kind, found.mark) == ("id", int, CosId("order"))
+    assert CosId().name == aiocosid.abc.SHARE
