@@ -23,6 +23,7 @@ from .errors import ForkedError as ForkedError
 from .errors import IdOverflowError as IdOverflowError
 from .errors import InvalidArgumentError as InvalidArgumentError
 from .errors import InvalidIdError as InvalidIdError
+from .errors import InvalidSettingsError as InvalidSettingsError
 from .errors import LayoutExpiredError as LayoutExpiredError
 from .errors import MachineBitsMismatchError as MachineBitsMismatchError
 from .errors import MachineIdInUseError as MachineIdInUseError
@@ -42,7 +43,9 @@ from .errors import UnsupportedRuntimeError as UnsupportedRuntimeError
 from .errors import WouldBlock as WouldBlock
 from .errors import WrongLoopError as WrongLoopError
 from .events import Instrument as Instrument
+from .provider import ConfiguredProvider as ConfiguredProvider
 from .provider import IdProvider as IdProvider
+from .provider import configure as configure
 from .provider import connect as connect
 from .provider import open_store as open_store
 from .segment import GroupBy as GroupBy
@@ -55,6 +58,8 @@ from .segment import SegmentStatistics as SegmentStatistics
 if TYPE_CHECKING:
     from ._text_generator import StringIdGenerator as StringIdGenerator
     from .machine import MachineIdLease as MachineIdLease
+    from .models import CosId as CosId
+    from .models import ensure_ids as ensure_ids
     from .snowflake import CosIdGenerator as CosIdGenerator
     from .snowflake import SnowflakeId as SnowflakeId
     from .snowflake import SnowflakeLayout as SnowflakeLayout
@@ -64,8 +69,10 @@ __all__ = (
     "ClockTooFarForwardError",
     "ClockTooManyBackwardsError",
     "ClosedError",
+    "ConfiguredProvider",
     "CorruptCounterError",
     "CorruptMachineStateError",
+    "CosId",
     "CosIdError",
     "CosIdGenerator",
     "ForkedError",
@@ -77,6 +84,7 @@ __all__ = (
     "Instrument",
     "InvalidArgumentError",
     "InvalidIdError",
+    "InvalidSettingsError",
     "LayoutExpiredError",
     "MachineBitsMismatchError",
     "MachineIdInUseError",
@@ -102,8 +110,10 @@ __all__ = (
     "UnsupportedRuntimeError",
     "WouldBlock",
     "WrongLoopError",
+    "configure",
     "connect",
     "default_provider",
+    "ensure_ids",
     "generator_named",
     "open_store",
     "use_provider",
@@ -111,11 +121,13 @@ __all__ = (
 
 # Loaded when they are asked for: who uses segments alone need not wait for them.
 _LATER = {
+    "CosId": "models",
     "CosIdGenerator": "snowflake",
     "MachineIdLease": "machine",
     "SnowflakeId": "snowflake",
     "SnowflakeLayout": "snowflake",
     "StringIdGenerator": "_text_generator",
+    "ensure_ids": "models",
 }
 
 

@@ -71,7 +71,9 @@ async def ask() -> Answer:
                 for name, call in calls.items():
                     times[name].append(await timed(lambda call=call: taken(call)))  # type: ignore[misc]
             ends = {name: await far_end(call) for name, call in calls.items()}
-    ratios = {n: statistics.median(f / t for f, t in zip(floor, times[n], strict=True)) for n in NAMES}
+    ratios = {
+        n: statistics.median(f / t for f, t in zip(floor, times[n], strict=True)) for n in NAMES
+    }
     rates = {n: N / statistics.median(times[n]) for n in NAMES}
     return Answer(
         "Which generator? One task that awaits ids without a pause; the store is Valkey on loopback",

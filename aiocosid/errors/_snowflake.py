@@ -21,7 +21,7 @@ __all__ = (
 
 
 class InvalidIdError(InvalidArgumentError):
-    """A number or text is no id of the layout it is read with."""
+    """A number or text is no id of the layout or converter it is read or written with."""
 
 
 class LayoutExpiredError(CosIdError, OverflowError):
