@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 from aiocosid import SegmentChainId, SegmentId
+from aiocosid.abc import AnyGenerator
 from aiocosid.generators import Uuid4Id, Uuid7Id
 from aiocosid.stores.redis import RedisStore
 
@@ -53,7 +54,7 @@ async def ask() -> Answer:
         async with AsyncExitStack() as opened:
             store = RedisStore.from_url(url)
             opened.push_async_callback(store.aclose)
-            made = (
+            made: tuple[AnyGenerator, ...] = (
                 Uuid4Id(),
                 Uuid7Id(),
                 snowflake(layout=WIDE),
@@ -62,7 +63,8 @@ async def ask() -> Answer:
             )
             calls: dict[str, NextId] = {}
             for name, generator in zip(NAMES, made, strict=True):
-                calls[name] = (await opened.enter_async_context(generator)).next_id
+                await opened.enter_async_context(generator)
+                calls[name] = generator.next_id
                 await taken(calls[name])
             floor: list[float] = []
             times: dict[str, list[float]] = {name: [] for name in NAMES}
@@ -76,7 +78,7 @@ async def ask() -> Answer:
     }
     rates = {n: N / statistics.median(times[n]) for n in NAMES}
     return Answer(
-        "Which generator? One task that awaits ids without a pause; the store is Valkey on loopback",
+        "Which generator? One task awaits ids without a pause; the store is Valkey on loopback",
         "",
         None,
         "Ids a second beside calling `uuid.uuid4()`, and the far end of single awaits.",

@@ -13,16 +13,22 @@ import anyio
 
 import aiocosid
 from aiocosid import (
+    ConfiguredProvider,
     CosIdGenerator,
+    GroupBy,
+    GroupedSegmentId,
     IdSegment,
     MachineIdLease,
     SegmentChainId,
     SegmentId,
     SnowflakeId,
+    StringIdGenerator,
     WouldBlock,
 )
 from aiocosid.abc import (
+    AnyGenerator,
     Clock,
+    GroupedId,
     IdGenerator,
     IdSegmentDistributor,
     InstanceId,
@@ -31,6 +37,7 @@ from aiocosid.abc import (
     MachineIdDistributor,
     Statistics,
 )
+from aiocosid.converter import PrefixIdConverter, Radix62IdConverter
 from aiocosid.events import Event, MachineIdDistributed, MachineIdGuardFailed, MachineIdLost
 from aiocosid.machine import (
     LocalMachineStateStorage,
@@ -41,6 +48,7 @@ from aiocosid.machine import (
     StatefulSetMachineIdDistributor,
     host_port_instance_id,
 )
+from aiocosid.sharding import ModCycle, ShardRange
 from aiocosid.snowflake import (
     COSID_MS,
     LAYOUTS,
@@ -60,6 +68,7 @@ from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryMachineIdDi
 from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresMachineIdDistributor
 from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisMachineIdDistributor
 from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteMachineIdDistributor
+from aiocosid.sync import SyncIdGenerator
 from aiocosid.testing import (
     IdGeneratorContract,
     IdSegmentDistributorContract,
@@ -254,6 +263,25 @@ def layouts(snowflake_id: int) -> type[Warning]:
     assert_type(friendly.as_id(friendly.as_text(snowflake_id)), int)
     assert_type(RADIX36.as_state(RADIX62.as_text(CosIdState(0, 1, 2))), CosIdState)
     return LayoutExpiryWarning
+
+
+async def applications(chain: SegmentChainId, days: GroupedSegmentId) -> None:
+    """Text, groups, settings, threads, shards."""
+    text = StringIdGenerator(chain, PrefixIdConverter("O-", Radix62IdConverter()))
+    assert_type(await text.next_id(), str)
+    assert_type(text.converter.as_int("O-1"), int)
+    assert_type(GroupBy.day(zone="UTC"), GroupBy)
+    assert_type(await days.next_id(), GroupedId)
+    assert_type((await days.next_id()).group, str)
+    async with aiocosid.configure({"store": "memory://"}) as ids:
+        assert_type(ids, ConfiguredProvider)
+        assert_type(ids.share, AnyGenerator)
+    assert_type(await aiocosid.ensure_ids([object()]), int)
+    threads = SyncIdGenerator(lambda: chain)
+    assert_type(threads.next_id(), int)
+    assert_type(SyncIdGenerator(lambda: text).next_ids(2), list[str])
+    assert_type(ModCycle(4, "order_").exact(5), str)
+    assert_type(ModCycle(4, "order_").range(ShardRange.closed(1, 2)), tuple[str, ...])
 
 
 def segment(of: IdSegment) -> None:

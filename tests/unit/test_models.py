@@ -196,8 +196,7 @@ async def test_texts_come_from_a_generator_of_texts(ids: IdProvider, tmp_path: P
             await ensure_ids(Order(), provider)
     with pytest.raises(InvalidArgumentError, match=r"Wrong\.id .* TextIdGenerator, .*type str"):
         await ensure_ids([Order(), Wrong()])
-    assert await ids.segment_chain("order") is ids["order"]
-    assert ids["order"].statistics().ids_handed_out == 0
+    assert (await ids.segment_chain("order")).statistics().ids_handed_out == 0
 
 
 def test_the_wrong_marks_are_refused_with_class_and_fields() -> None:
@@ -272,7 +271,7 @@ async def test_what_is_frozen_is_refused_before_an_id_is_taken(ids: IdProvider) 
     for model in kinds:
         with pytest.raises(InvalidArgumentError, match=r"\.id is 'frozen'"):
             await ensure_ids([Order(), model()])
-    assert ids["order"].statistics().ids_handed_out == 0
+    assert (await ids.segment_chain("order")).statistics().ids_handed_out == 0
 
 
 @pytest.mark.asyncio
