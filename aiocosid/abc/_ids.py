@@ -354,6 +354,11 @@ def check_integer(argument: str, value: object, *, at_least: int, at_most: int =
         )
 
 
+def is_integer(value: object) -> bool:
+    """Tell whether it is an integer, a `GroupedId` among them; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def check_seconds(argument: str, value: object, *, or_zero: bool = False) -> None:
     """Raise `InvalidArgumentError` unless it is a finite time above 0, or 0 as well."""
     fits = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

@@ -11,7 +11,7 @@ from ..abc._ids import check_integer
 from ..errors import InvalidArgumentError
 from ._keys import StandardTimeKey, TimeKey
 from ._range import Ordered, ShardRange
-from ._sharding import MAX_NODES, Sharding, check_kind, check_prefix
+from ._sharding import MAX_NODES, Sharding, check_kind, check_prefix, check_range
 from ._steps import Months, ShardUnit, Spans, check_unit, steps
 
 if TYPE_CHECKING:
@@ -137,9 +137,10 @@ class IntervalTimeline(Sharding[K]):
         when clocks are put back, the node next to it may be named as well.
 
         Raises:
-            InvalidArgumentError: an end is no key.
+            InvalidArgumentError: an end is no key, or it is no range.
             InvalidIdError: an end is no text of a `SnowflakeTimeKey`'s converter.
         """
+        check_range(values)
         span = self.key.local_span(values)
         if span is None:
             return ()

@@ -12,12 +12,14 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, Union
 
 from .._dates import moment_of, resolve_zone
+from ..abc import IdConverter
+from ..abc._ids import is_integer
 from ..errors import InvalidArgumentError
 from ._range import Ordered
+from ._sharding import check_kind
 from ._text_key import DateTextReader
 
 if TYPE_CHECKING:
-    from ..abc import IdConverter
     from ..snowflake import SnowflakeLayout
     from ._range import ShardRange
 
@@ -32,6 +34,8 @@ __all__ = (
 
 DATETIME_PATTERN: Final = "yyyy-MM-dd HH:mm:ss"
 """ShardingSphere's ``DEFAULT_DATE_TIME_PATTERN``."""
+
+EARLIEST, LATEST = datetime.min, datetime.max  # noqa: DTZ901 - local times all through
 
 K = TypeVar("K", bound=Ordered)
 
@@ -109,7 +113,10 @@ class StandardTimeKey(TimeKey[Any]):
         return moment if moment.tzinfo is None else self._told(value, moment).replace(tzinfo=None)
 
     def local_span(self, values: ShardRange[Any], /) -> LocalSpan | None:
-        """Return the first and the last local time of a range of keys; None if it is empty."""
+        """Return the first and the last local time of a range of keys; None if it is empty.
+
+        An end beyond the years 1 to 9999 of the zone, as `datetime.max` may be, counts as none.
+        """
         try:
             return (
                 self._end(values.lower, timedelta.resolution * values.lower_open, upper=False),
@@ -124,7 +131,20 @@ class StandardTimeKey(TimeKey[Any]):
         moment = self._read(value)
         if moment.tzinfo is None:
             return moment + step
-        return outermost(self._told(value, moment.astimezone(UTC) + step), upper=upper)
+        try:
+            moment = moment.astimezone(UTC)
+        except OverflowError:
+            pass  # no step: a closed end holds more
+        else:
+            moment += step
+        try:
+            told = moment.astimezone(self._resolved(value))
+        except OverflowError:
+            is_late = moment.year > 1
+            if is_late == upper:
+                return None  # no local time lies outside of it
+            return LATEST if is_late else EARLIEST
+        return outermost(told, upper=upper)
 
     def _read(self, value: TimeValue) -> datetime:
         """Return a local time without a zone, or a moment with one."""
@@ -134,7 +154,7 @@ class StandardTimeKey(TimeKey[Any]):
             return datetime.combine(value, time.min)
         if isinstance(value, str):
             return self._reader.read("value", value)
-        if type(value) is not int:
+        if not is_integer(value):
             expected = "a datetime, a date, an integer timestamp, or text"
             raise InvalidArgumentError("value", value, expected=expected)
         try:
@@ -145,14 +165,19 @@ class StandardTimeKey(TimeKey[Any]):
 
     def _told(self, value: TimeValue, moment: datetime) -> datetime:
         """Return a moment in the zone."""
-        if not isinstance(self.zone, tzinfo):
-            expected = "a local time, since the key has no zone; give StandardTimeKey one"
-            raise InvalidArgumentError("value", value, expected=expected)
+        zone = self._resolved(value)
         try:
-            return moment.astimezone(self.zone)
+            return moment.astimezone(zone)
         except OverflowError:
             expected = "in a year from 1 to 9999"
             raise InvalidArgumentError("value", value, expected=expected) from None
+
+    def _resolved(self, value: TimeValue) -> tzinfo:
+        """Return the zone."""
+        if not isinstance(self.zone, tzinfo):
+            expected = "a local time, since the key has no zone; give StandardTimeKey one"
+            raise InvalidArgumentError("value", value, expected=expected)
+        return self.zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +196,10 @@ class SnowflakeTimeKey(TimeKey[Any]):
     converter: IdConverter | None = None
 
     def __post_init__(self) -> None:
-        """Raise `InvalidArgumentError` if there is no such zone."""
+        """Raise `InvalidArgumentError` if an argument is no such thing."""
+        _check_layout(self.layout)
+        if self.converter is not None:
+            check_kind("converter", self.converter, IdConverter, "an IdConverter")
         object.__setattr__(self, "zone", resolve_zone(self.zone))
 
     def local_time(self, value: int | str, /) -> datetime:
@@ -201,15 +229,23 @@ class SnowflakeTimeKey(TimeKey[Any]):
         )
 
     def _id(self, value: int | str) -> int:
-        if type(value) is int:
+        if isinstance(value, str):
+            if self.converter is not None:
+                return self.converter.as_int(value)
+        elif is_integer(value):
             return value
-        if isinstance(value, str) and self.converter is not None:
-            return self.converter.as_int(value)
         expected = "an integer" if self.converter is None else "an integer or text"
         raise InvalidArgumentError("value", value, expected=expected)
 
     def _told(self, snowflake_id: int) -> datetime:
         return self.layout.parse(snowflake_id, self.zone).timestamp  # type: ignore[arg-type]  # resolved
+
+
+def _check_layout(layout: object) -> None:
+    """Raise unless it is one; its class is not imported, it brings a room of generators along."""
+    if isinstance(layout, type) or not hasattr(layout, "max_id"):
+        expected = "a SnowflakeLayout, as aiocosid.snowflake.COSID_MS"
+        raise InvalidArgumentError("layout", layout, expected=expected)
 
 
 def outermost(at: datetime, *, upper: bool) -> datetime:

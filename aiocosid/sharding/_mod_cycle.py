@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..abc._ids import check_integer
+from ..abc._ids import check_integer, is_integer
 from ..errors import InvalidArgumentError
-from ._sharding import MAX_NODES, Sharding, check_prefix
+from ._sharding import MAX_NODES, Sharding, check_prefix, check_range
 
 if TYPE_CHECKING:
     from ._range import ShardRange
@@ -48,7 +48,7 @@ class ModCycle(Sharding[int]):
         Raises:
             InvalidArgumentError: the key is no integer.
         """
-        if type(value) is not int:
+        if not is_integer(value):
             raise InvalidArgumentError("value", value, expected="an integer")
         return self._nodes[value % self.divisor]
 
@@ -60,10 +60,11 @@ class ModCycle(Sharding[int]):
         if keys are negative, give it one.
 
         Raises:
-            InvalidArgumentError: an end is no integer.
+            InvalidArgumentError: an end is no integer, or it is no range.
         """
+        check_range(values)
         for end in (values.lower, values.upper):
-            if end is not None and type(end) is not int:
+            if end is not None and not is_integer(end):
                 raise InvalidArgumentError("values", str(values), expected="a range of integers")
         if values.upper is None:
             return self._nodes

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ..errors import InvalidArgumentError
-from ._range import Ordered
+from ._range import Ordered, ShardRange
 
-if TYPE_CHECKING:
-    from ._range import ShardRange
-
-__all__ = ("MAX_NODES", "Sharding", "check_kind", "check_prefix")
+__all__ = ("MAX_NODES", "Sharding", "check_kind", "check_prefix", "check_range")
 
 MAX_NODES: Final = 1_000_000
 """The names of all nodes are kept: more than that is a mistake in a unit or a divisor."""
@@ -57,3 +54,8 @@ def check_kind(argument: str, value: object, kind: type, expected: str) -> None:
 def check_prefix(value: object) -> None:
     """Raise `InvalidArgumentError` unless it is text."""
     check_kind("logic_name_prefix", value, str, "text, as in 'order_'")
+
+
+def check_range(values: object) -> None:
+    """Raise `InvalidArgumentError` unless it is a range."""
+    check_kind("values", values, ShardRange, "a ShardRange, as ShardRange.closed(1, 5)")

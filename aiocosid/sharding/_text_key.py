@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final
 
 from .._dates import STRFTIME, TOKEN, UNITS, VARYING, DatePattern
@@ -24,10 +25,16 @@ class DateTextReader:
         """Read a pattern; a field that it does not have is the first: the month of ``yyyy`` is 1.
 
         Raises:
-            InvalidArgumentError: the pattern is unknown, or leaves out a field before its finest.
+            InvalidArgumentError: the pattern is unknown, leaves out a field before its finest, or
+                has digits right after a field that varies in length: 2026111 as ``yyyyMd`` is of
+                two days.
         """
         self.pattern = DatePattern(pattern, argument=argument)
         tokens = [found[0] for found in TOKEN.finditer(pattern)]
+        for token, following in pairwise(tokens):
+            if token in VARYING and _may_begin_with_digit(following):
+                expected = f"with a sign after {token!r}, which varies in length"
+                raise InvalidArgumentError(argument, pattern, expected=expected)
         self._format = "".join(map(_directive, tokens))
         fields = self.pattern.fields
         needed = UNITS[: UNITS.index(fields[-1]) + 1] if fields else UNITS[:1]
@@ -56,6 +63,11 @@ class DateTextReader:
             pass
         expected = f"a date and time as {self.pattern.pattern!r} writes it"
         raise InvalidArgumentError(argument, text, expected=expected)
+
+
+def _may_begin_with_digit(token: str) -> bool:
+    """Tell whether the text of a part of a pattern may begin with a digit."""
+    return token.isalpha() or token.lstrip("'")[:1].isdigit()
 
 
 def _directive(token: str) -> str:

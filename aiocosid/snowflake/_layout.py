@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Self
 
 from .._dates import LAST_MS, UNIX_EPOCH, moment_of
-from ..abc._ids import check_integer
+from ..abc._ids import check_integer, is_integer
 from ..abc._machine import MAX_MACHINE_BITS
 from ..errors import InvalidArgumentError, InvalidIdError, LayoutExpiredError
 from ._calendar import epoch_ms_of, iso_text, unit_ms_of, unit_text
@@ -293,7 +293,7 @@ class SnowflakeLayout:
             InvalidIdError: it is no integer, negative or too high, or its time is past the year
                 9999.
         """
-        if type(snowflake_id) is not int or not 0 <= snowflake_id <= self.max_id:
+        if not is_integer(snowflake_id) or not 0 <= snowflake_id <= self.max_id:
             raise InvalidIdError("id", snowflake_id, expected=f"an integer from 0 to {self.max_id}")
         timestamp_ms = self.ms_of(snowflake_id >> self._timestamp_shift)
         machine_id = snowflake_id >> self._machine_shift & self.machine_count - 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from aiocosid.abc import GroupedId
 from aiocosid.errors import InvalidArgumentError, InvalidIdError
 from aiocosid.sharding import (
     IntervalTimeline,
@@ -95,6 +96,10 @@ def test_text_is_read_as_its_pattern_writes_it_and_not_otherwise() -> None:
         else:
             with pytest.raises(InvalidArgumentError, match="writes it"):
                 StandardTimeKey(pattern=pattern).local_time(text)
+    for pattern in ("yyyyMd", "yyyyMdd", "yyyyM'1'", "yyyy-D0", "yyyy-MM-dd HHmsSSS"):
+        with pytest.raises(InvalidArgumentError, match=r"with a sign after '[MDm]', which varies"):
+            StandardTimeKey(pattern=pattern)
+    assert StandardTimeKey(pattern="yyyyM'x1'd").local_time("202611x12") == at("2026-11-02")
     with pytest.raises(InvalidArgumentError, match="with the year"):
         StandardTimeKey(pattern="MMdd")
 
@@ -127,6 +132,46 @@ def test_an_open_end_at_the_turn_of_the_clocks_is_a_microsecond_of_time_off() ->
     half_past_one = at("2026-10-25T01:30").replace(tzinfo=berlin)
     second_two = at("2026-10-25T02:00").replace(tzinfo=berlin, fold=1)
     assert found.range(ShardRange.closed_open(half_past_one, second_two)) == ("h01", "h02")
+
+
+def test_ends_that_the_zone_has_no_time_for_are_no_ends() -> None:
+    """`datetime.max` is written for "no end", whatever the zone."""
+    found = hours(StandardTimeKey("Asia/Shanghai"))
+    late, early = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)
+    west, east = timezone(-timedelta(hours=5)), timezone(timedelta(hours=9))
+    ten = at("2026-10-25T10:00+08:00")
+    for end in (late, late.replace(tzinfo=west)):
+        for values in (ShardRange.closed(ten, end), ShardRange.closed_open(ten, end)):
+            assert found.range(values) == found.effective_nodes[10:]
+        assert found.range(ShardRange.at_least(end)) == ()
+    for begin in (early, early.replace(tzinfo=east)):
+        for values in (ShardRange.closed(begin, ten), ShardRange.open_closed(begin, ten)):
+            assert found.range(values) == found.effective_nodes[:11]
+        assert found.range(ShardRange.at_most(begin)) == ()
+    assert hours(StandardTimeKey(west)).range(ShardRange.at_most(early)) == ()
+    # Before the first time there is, and after the last, is nothing.
+    for key, zone in ((StandardTimeKey(), None), (StandardTimeKey("UTC"), UTC)):
+        for nothing in (
+            ShardRange.less_than(datetime.min.replace(tzinfo=zone)),
+            ShardRange.greater_than(datetime.max.replace(tzinfo=zone)),
+        ):
+            assert hours(key).range(nothing) == ()
+
+
+def test_an_id_that_knows_its_group_is_an_integer() -> None:
+    new_id = GroupedId(266300479548424192, "20260116")
+    assert SnowflakeTimeKey(COSID_MS, "UTC").local_time(new_id).year == 2021
+    assert COSID_MS.parse(new_id) == COSID_MS.parse(int(new_id))
+    assert StandardTimeKey("UTC").local_time(GroupedId(0, "")) == at("1970-01-01")
+
+
+def test_a_key_is_made_of_a_layout_and_a_converter() -> None:
+    make: Any = SnowflakeTimeKey
+    for layout in ("cosid-ms", None, type(COSID_MS)):
+        with pytest.raises(InvalidArgumentError, match=r"layout .* a SnowflakeLayout"):
+            make(layout, "UTC")
+    with pytest.raises(InvalidArgumentError, match=r"converter .* an IdConverter"):
+        make(COSID_MS, "UTC", "62")
 
 
 def test_ids_above_the_layouts_last_end_a_range_and_raise_nothing() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aiocosid.abc import GroupedId
 from aiocosid.errors import InvalidArgumentError
 from aiocosid.sharding import IntervalTimeline, ModCycle, ShardRange, StandardTimeKey
 
@@ -100,6 +101,17 @@ def test_a_remainder_wants_integers() -> None:
     for wrong in (ShardRange.at_least("1"), ShardRange.at_most(1.5)):
         with pytest.raises(InvalidArgumentError, match="a range of integers"):
             nodes.range(wrong)
+    both: tuple[Any, ...] = (nodes, months())
+    for nothing in ((1, 2), None, 5):
+        for sharding in both:
+            with pytest.raises(InvalidArgumentError, match="a ShardRange"):
+                sharding.range(nothing)
+
+
+def test_an_id_that_knows_its_group_is_an_integer() -> None:
+    nodes = ModCycle(4, "n")
+    assert nodes.exact(GroupedId(42, "20260116")) == "n2"
+    assert nodes.range(ShardRange.at_most(GroupedId(1, "20260116"))) == ("n0", "n1")
 
 
 # Time.
