@@ -15,7 +15,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import default_provider
-from ..errors import CosIdError, NotOpenError, WouldBlock
+from ..errors import CosIdError, NotOpenError, WouldBlock, WrongLoopError
 from ..machine import MachineIdStatistics
 from ._source import STATE_KEY
 
@@ -75,10 +75,15 @@ def check_health(provider: Provider | None = None) -> Health:
 
     A generator is down when it has ended, when its machine id's lease has run out, or when its
     store fails and no id is in hand.  It is degraded when the store fails and ids are left.
-    One that tells no ids in hand is asked for an id, which is a gap then.
+    One that tells no ids in hand, as a `SnowflakeId`, is asked for an id, which is a gap then.
+
+    Call it on the event loop of the generators: in FastAPI from an ``async def`` route.
 
     Args:
         provider: the process's default one if none is given.
+
+    Raises:
+        WrongLoopError: it is called from another loop or thread.
     """
     try:
         found = provider if provider is not None else default_provider()
@@ -90,9 +95,12 @@ def check_health(provider: Provider | None = None) -> Health:
 def _look_at(generator: AnyGenerator) -> dict[str, Any]:
     error: Exception | None = None
     known: dict[str, Any] = {}
-    has_lease = True
+    ended: CosIdError | None = None
+    has_lease, tells_end = True, False
     for picture in _pictures(generator.statistics()):
         error = error or getattr(picture, "last_error", None)
+        if not tells_end and hasattr(picture, "ended"):
+            tells_end, ended = True, picture.ended
         if isinstance(picture, MachineIdStatistics):
             left = picture.seconds_left
             has_lease = picture.machine_id is not None and left > 0
@@ -100,7 +108,7 @@ def _look_at(generator: AnyGenerator) -> dict[str, Any]:
             known["secondsLeft"] = round(left, 3) if isfinite(left) else None
         elif "remaining" not in known and hasattr(picture, "remaining"):
             known["remaining"] = picture.remaining
-    refused = None if known.get("remaining") else _refusal(generator)
+    refused = ended if tells_end else _refusal(generator)
     is_dry = error is not None and known.get("remaining") == 0
     status = _DOWN if refused or is_dry or not has_lease else _DEGRADED if error else _UP
     return {"status": status, "error": _name(refused or error), **known}
@@ -120,6 +128,8 @@ def _refusal(generator: AnyGenerator) -> CosIdError | None:
         generator.next_id_nowait()
     except WouldBlock:
         return None
+    except WrongLoopError:
+        raise  # the caller's mistake: nothing is known of the generator
     except CosIdError as error:
         return error
     return None

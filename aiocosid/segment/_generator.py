@@ -375,6 +375,7 @@ class SegmentGenerator(Supply, IdGenerator):
             rate=rate,
             seconds_left=remaining / rate if rate > 0 else None,
             last_error=self._last_error,
+            ended=self._ended(),
         )
 
     def _head(self) -> IdSegment | None:

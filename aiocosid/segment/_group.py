@@ -11,6 +11,7 @@ from ._segment_chain_id import SegmentChainId
 from ._segment_id import SegmentId
 
 if TYPE_CHECKING:
+    from ..errors import CosIdError
     from ..events import Event, Instrument
     from ._statistics import SegmentStatistics
 
@@ -53,12 +54,15 @@ class GroupedStatistics(Statistics):
         dropped_groups: groups that were given up since it was opened: of ended periods, and the
             longest unused above ``max_groups``.
         actual: the generator of the latest call's group.
+        ended: why no id comes any more: it was closed, or, if groups are dates alone, the present
+            one has ended; None while it serves.
     """
 
     group: str | None
     open_groups: int
     dropped_groups: int
     actual: SegmentStatistics | None
+    ended: CosIdError | None
 
     def as_tree(self) -> dict[str, Any]:
         """Return the picture as CosId's actuator shows it, the group's generator as ``actual``."""

@@ -17,6 +17,7 @@ from ._open_groups import OpenGroups
 if TYPE_CHECKING:
     from .._provider_options import SegmentChainOptions
     from ..abc import Clock, Store
+    from ..errors import CosIdError
     from ._group import MakeDistributor, SegmentKind
 
 __all__ = ("GroupedSegmentId",)
@@ -167,7 +168,15 @@ class GroupedSegmentId(OpenGroups, IdGenerator):
             open_groups=len(self._groups),
             dropped_groups=self._dropped,
             actual=None if last is None else last.generator.statistics(),
+            ended=self._ended(),
         )
+
+    def _ended(self) -> CosIdError | None:
+        """Return why no id comes any more, if so; of groups of callers the others may serve."""
+        last, is_by_date = self._last, self.group_by.is_by_date_alone
+        if self._unusable is None and is_by_date and last and last.period == self._present()[2]:
+            return last.generator._ended()
+        return self._unusable
 
     def __repr__(self) -> str:
         """Say in which group it is and how many are open."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..abc import Statistics
+
+if TYPE_CHECKING:
+    from ..errors import CosIdError
 
 __all__ = ("RateMeter", "SegmentStatistics")
 
@@ -41,6 +44,8 @@ class SegmentStatistics(Statistics):
         rate: ids a second that callers took lately.
         seconds_left: how long the ids in hand last at that rate; None when nobody takes any.
         last_error: the store's latest error; None after a fetch that succeeded.
+        ended: why no id comes any more: it is not open, the store lost writes, or the ids are used
+            up; None while it serves.
     """
 
     step: int
@@ -64,6 +69,7 @@ class SegmentStatistics(Statistics):
     rate: float
     seconds_left: float | None
     last_error: Exception | None
+    ended: CosIdError | None
 
     def as_tree(self) -> dict[str, Any]:
         """Return the picture as CosId's actuator shows a segment, then what it does not show.

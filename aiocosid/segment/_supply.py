@@ -237,6 +237,11 @@ class Supply(Stock):
             found=found,
         )
 
+    def _ended(self) -> CosIdError | None:
+        """Return why no id comes any more, if so."""
+        is_used_up = self._used_up and not self._chain.remaining + self._left()
+        return self._unusable or (self._overflow() if is_used_up else None)
+
     def _overflow(self) -> CosIdError:
         limit = min(self._options.max_id, MAX_ID)
         return IdOverflowError(self._distributor.namespaced_name, limit=limit)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
 import pytest
 
 import aiocosid
 from aiocosid._text_generator import StringIdGenerator
-from aiocosid.converter import Radix62IdConverter
-from aiocosid.errors import NotOpenError, StoreAuthenticationError, StoreRolledBackError
+from aiocosid.converter import GroupedPrefixIdConverter, Radix62IdConverter, ToStringIdConverter
+from aiocosid.errors import (
+    NotOpenError,
+    StoreAuthenticationError,
+    StoreRolledBackError,
+    WrongLoopError,
+)
 from aiocosid.integrations.asgi import HealthApp, StatisticsApp, check_health
 from aiocosid.machine import ManualMachineIdDistributor
+from aiocosid.segment import GroupBy, GroupedSegmentId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import FailingDistributor, ManualClock, RolledBackDistributor, settle
 
@@ -148,6 +155,42 @@ async def test_a_text_generator_is_as_well_as_what_is_inside() -> None:
 async def test_a_dry_generator_whose_store_answers_is_well() -> None:
     async with aiocosid.SegmentId(counter(step=1)) as one_by_one:
         assert check_health(Shelf(order=one_by_one)).healthy
+
+
+async def test_a_probe_takes_no_number_of_a_segment() -> None:
+    """Also where none is in hand and the store is in this process."""
+    for step in (1, 3):
+        async with aiocosid.SegmentId(counter(step)) as plain:
+            for due in range(1, 8):
+                assert check_health(Shelf(order=plain)).healthy
+                assert await plain.next_id() == due
+    days = GroupedSegmentId(
+        MemoryStore(), name="order", group_by=GroupBy.day(zone="UTC"), step=3, kind="segment"
+    )
+    async with StringIdGenerator(days, GroupedPrefixIdConverter(ToStringIdConverter())) as texts:
+        for due in range(1, 8):
+            assert check_health(Shelf(order=texts)).healthy
+            assert (await texts.next_id()).endswith(f"-{due}")
+
+
+async def test_a_group_that_has_ended_is_down_for_its_day() -> None:
+    clock = ManualClock()
+    days = GroupedSegmentId(
+        MemoryStore(), name="order", group_by=GroupBy.day(zone="UTC"), max_id=3, clock=clock
+    )
+    async with days:
+        await days.next_ids(3)
+        assert check_health(Shelf(order=days)).generators["order"]["error"] == "IdOverflowError"
+        await clock.advance(86_400)
+        assert check_health(Shelf(order=days)).healthy
+    assert check_health(Shelf(order=days)).generators["order"]["error"] == "ClosedError"
+
+
+async def test_from_another_thread_it_is_the_callers_mistake() -> None:
+    async with aiocosid.connect("memory://") as ids:
+        await ids.snowflake("order")
+        with pytest.raises(WrongLoopError):
+            await anyio.to_thread.run_sync(check_health, ids)
 
 
 async def test_a_generator_that_has_ended_is_down() -> None:

@@ -165,6 +165,7 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
             rate=0.0,
             seconds_left=None,
             last_error=None,
+            ended=None,
         )
         store.fail()
         await drain(chain)
