@@ -36,10 +36,10 @@ def text_of(text: object) -> str:
     return text
 
 
-def check_converter(inner: object) -> None:
+def check_converter(inner: object, argument: str = "inner") -> None:
     """Raise unless it is a converter."""
     if not isinstance(inner, IdConverter):
-        raise InvalidArgumentError("inner", inner, expected="an IdConverter")
+        raise InvalidArgumentError(argument, inner, expected="an IdConverter")
 
 
 def check_affix(argument: str, value: object) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ._affix import GroupedPrefixIdConverter, PrefixIdConverter, SuffixIdConverter
+from ._checks import check_affix, check_converter, check_flag
 from ._dated import DatePrefixIdConverter
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ class GroupPrefix:
     delimiter: str = "-"
     before_prefix: bool = True
 
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        check_affix("delimiter", self.delimiter)
+        check_flag("before_prefix", self.before_prefix)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatePrefix:
@@ -44,6 +50,11 @@ class DatePrefix:
     pattern: str = "yyMMdd"
     delimiter: str = "-"
     before_prefix: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the settings; pattern and zone are read by `compose`."""
+        check_affix("delimiter", self.delimiter)
+        check_flag("before_prefix", self.before_prefix)
 
 
 def compose(
@@ -67,8 +78,11 @@ def compose(
         date_prefix: the date of the conversion, if asked for.
 
     Raises:
-        InvalidArgumentError: a text, pattern or zone is no such thing.
+        InvalidArgumentError: a converter, text, flag, pattern or zone is no such thing.
     """
+    check_converter(base, "base")
+    check_affix("prefix", prefix)
+    check_affix("suffix", suffix)
 
     def with_dynamic(inner: IdConverter, *, before_prefix: bool) -> IdConverter:
         if group_prefix is not None and group_prefix.before_prefix is before_prefix:

@@ -38,7 +38,8 @@ class CrockfordIdConverter(IdConverter):
 
     The symbol finds every wrong digit, and every two neighbours that are swapped.  Padded texts
     sort like ids.  Small letters are read too, I and L as 1, O as 0, hyphens are passed over, and
-    zeros at the front may be missing.
+    zeros at the front may be missing.  A hyphen in the place of a digit is a missing digit, which
+    the symbol does not always find.
 
     Attributes:
         pad_start: whether zeros fill a text up to ``char_size``.

@@ -43,9 +43,10 @@ FIELDS: Final = {
 class DatePrefixIdConverter(IdConverter):
     """Writes the date before each id: ``260116-42``.  CosId's DatePrefixIdConverter.
 
-    It is the date of the conversion, as in CosId, and a batch has one for all.  So it may be a
-    later one than the id is of, and a text made twice may differ.  It makes no id unique: numbers
-    that begin anew each day need a `GroupedPrefixIdConverter`.
+    It is the date of the conversion, as in CosId; each call of `convert_many` has one date.  So it
+    may be a later one than the id is of, a text made twice may differ, and a batch of a
+    `StringIdGenerator`, which converts in several calls, may have two dates.  It makes no id
+    unique: numbers that begin anew each day need a `GroupedPrefixIdConverter`.
 
     Attributes:
         pattern: a date pattern of Java, such as ``yyMMdd``.
@@ -113,6 +114,8 @@ class DatePrefixIdConverter(IdConverter):
 
     def as_int(self, text: str, /) -> int:
         """Return the id of a text that starts with a date of the pattern, whichever it is.
+
+        Each field is looked at for itself, so that 30 February is a date too.
 
         CosId drops as many characters as pattern and delimiter have, whatever they are.
         """

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..abc import IdConverter
+from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from ..snowflake import FriendlyText
@@ -27,6 +28,10 @@ class SnowflakeFriendlyIdConverter(IdConverter):
 
     text: FriendlyText
 
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        _check_text(self.text)
+
     def as_str(self, new_id: int, /) -> str:
         """Return the text of an id of the layout."""
         return self.text.as_text(new_id)
@@ -38,3 +43,10 @@ class SnowflakeFriendlyIdConverter(IdConverter):
     def as_tree(self) -> dict[str, Any]:
         """Return kind and padding."""
         return {"kind": type(self).__name__, "padStart": self.text.pad}
+
+
+def _check_text(text: object) -> None:
+    """Raise unless it is one; its class is not imported, it brings a room of generators along."""
+    if isinstance(text, type) or not hasattr(text, "as_text"):
+        expected = "a FriendlyText, as FriendlyText(COSID_MS, zone='UTC')"
+        raise InvalidArgumentError("text", text, expected=expected)

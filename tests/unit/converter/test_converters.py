@@ -199,6 +199,15 @@ def test_trees_are_the_actuators() -> None:
         lambda: dated(zone="Mars/Olympus"),
         lambda: dated("yyMd", ""),
         lambda: dated("yyMd", "0"),
+        lambda: GroupPrefix(before_prefix=1),  # type: ignore[arg-type]
+        lambda: GroupPrefix(delimiter=None),  # type: ignore[arg-type]
+        lambda: DatePrefix(zone="UTC", before_prefix="false"),  # type: ignore[arg-type]
+        lambda: DatePrefix(zone="UTC", delimiter=1),  # type: ignore[arg-type]
+        lambda: compose("x"),  # type: ignore[arg-type]
+        lambda: compose(PLAIN, prefix=None),  # type: ignore[arg-type]
+        lambda: compose(PLAIN, suffix=0),  # type: ignore[arg-type]
+        lambda: SnowflakeFriendlyIdConverter(COSID_MS),  # type: ignore[arg-type]
+        lambda: SnowflakeFriendlyIdConverter(FriendlyText),  # type: ignore[arg-type]
     ],
 )
 def test_bad_settings(make: Callable[[], object]) -> None:
