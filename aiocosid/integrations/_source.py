@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from .. import use_provider
 from ..abc import Provider
+from ..errors import InvalidArgumentError
 
 __all__ = ("RETRY_AFTER", "STATE_KEY", "Source", "opened")
 
@@ -22,10 +23,28 @@ RETRY_AFTER: Final = "1"  # seconds; a generator that starves asks its store aga
 
 @asynccontextmanager
 async def opened(source: Source) -> AsyncGenerator[Provider]:
-    """Have a provider open, as the process's default one too."""
+    """Have a provider open, as the process's default one too.
+
+    Raises:
+        InvalidArgumentError: the source is none, or gives something else.
+    """
     # What `asynccontextmanager` makes can be called as well: it is a decorator.
-    made: AbstractAsyncContextManager[Provider]
-    made = source if isinstance(source, AbstractAsyncContextManager) else source()  # pyright: ignore[reportUnknownVariableType]
+    given: Any = source
+    made: Any = given
+    if not _can_be_entered(given) and callable(given):
+        made = given()
+    if not _can_be_entered(made):
+        if isinstance(made, Coroutine):
+            made.close()  # or Python would warn that nobody awaited it
+        expected = "a provider, as `connect` returns it, or an @asynccontextmanager that yields one"
+        raise InvalidArgumentError("source", given, expected=expected)
     async with made as provider:
+        if not isinstance(provider, Provider):
+            expected = f"a context manager that yields the provider; it gave {provider!r}"
+            raise InvalidArgumentError("source", given, expected=expected)
         with use_provider(provider):
             yield provider
+
+
+def _can_be_entered(source: object) -> bool:
+    return isinstance(source, AbstractAsyncContextManager)

@@ -44,7 +44,9 @@ def generator(name: str = SHARE) -> Callable[[HTTPConnection], Awaitable[AnyGene
 
         OrderIds = Annotated[IdGenerator, Depends(generator("order"))]
 
-        app.dependency_overrides[generator("order")] = lambda: CounterId()
+        async with CounterId() as counted:
+            app.dependency_overrides[generator("order")] = lambda: counted
+            ...  # requests: 1, 2, 3
 
     Args:
         name: the generator's; ``__share__`` by default.

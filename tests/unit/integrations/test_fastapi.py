@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import pytest
@@ -20,6 +22,7 @@ from aiocosid.errors import (
     SegmentUnavailableError,
     WouldBlock,
 )
+from aiocosid.generators import CounterId
 from aiocosid.integrations.asgi import HealthApp, StatisticsApp
 from aiocosid.integrations.fastapi import Ids, generator, handle_errors, lifespan
 from aiocosid.integrations.starlette import generator_of, provider_of
@@ -70,10 +73,9 @@ async def test_a_generator_that_is_not_there_is_named() -> None:
 
 async def test_a_test_puts_another_generator_in_its_place() -> None:
     app = shop()
-    store = aiocosid.open_store("memory://").segment_distributor(name="fake", offset=41)
-    async with aiocosid.SegmentId(store) as fake, client(app) as http:
-        app.dependency_overrides[generator("order")] = lambda: fake
-        assert (await http.get("/order")).json() == 42
+    async with CounterId() as counted, client(app) as http:
+        app.dependency_overrides[generator("order")] = lambda: counted
+        assert [(await http.get("/order")).json() for _ in range(3)] == [1, 2, 3]
 
 
 async def test_an_error_is_an_invitation_or_the_servers_own() -> None:
@@ -139,6 +141,27 @@ async def test_a_lifespan_opens_closes_and_opens_again() -> None:
             with pytest.raises(aiocosid.ClosedError):
                 await provider.segment_chain("order")
         assert opened == times
+
+
+async def test_a_source_that_gives_no_provider_is_refused() -> None:
+    @asynccontextmanager
+    async def forgot() -> AsyncGenerator[None]:
+        yield
+
+    async def coroutine() -> aiocosid.IdProvider:
+        return aiocosid.connect("memory://")
+
+    async def undecorated() -> AsyncIterator[aiocosid.IdProvider]:
+        yield aiocosid.connect("memory://")
+
+    sources: list[Any] = [None, "memory://", forgot, forgot(), coroutine, undecorated]
+    sources += [lambda: None, lambda: "memory://"]
+    for source in sources:
+        with pytest.raises(InvalidArgumentError, match=r"^source is "):
+            async with lifespan(source)(FastAPI()):
+                raise AssertionError
+        with pytest.raises(NotOpenError):
+            aiocosid.default_provider()
 
 
 async def test_starlette_finds_it_in_the_state_of_the_request() -> None:
