@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from ..abc import MAX_ID, IdConverter
-from ..errors import InvalidIdError, MissingExtraError
+from ..errors import InvalidArgumentError, InvalidIdError, MissingExtraError
 
 try:
     from pydantic_core import PydanticCustomError
@@ -89,6 +89,12 @@ class ConvertedId:
     converter: IdConverter
     text_only: bool = False
 
+    def __post_init__(self) -> None:
+        """Raise `InvalidArgumentError` unless there is a converter."""
+        if not isinstance(self.converter, IdConverter):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+            expected = "an IdConverter, as Radix62IdConverter()"  # type: ignore[unreachable]
+            raise InvalidArgumentError("converter", self.converter, expected=expected)
+
     def __get_pydantic_core_schema__(
         self, _source: object, _handler: GetCoreSchemaHandler
     ) -> cs.CoreSchema:
@@ -107,7 +113,7 @@ class ConvertedId:
     def _read(self, value: object, info: cs.ValidationInfo) -> int:
         if isinstance(value, str):
             try:
-                return self.converter.as_int(value)
+                return _checked(value, self.converter.as_int(value))
             except InvalidIdError as error:
                 raise PydanticCustomError("id_text", "{reason}", {"reason": str(error)}) from error
         takes_number = info.mode == "python" and not self.text_only
@@ -118,6 +124,13 @@ class ConvertedId:
             expected = "Input should be an integer from 0 to {most}"
             raise PydanticCustomError("int64", expected, {"most": MAX_ID})
         raise PydanticCustomError("id_text", "Input should be the text of an id")
+
+
+def _checked(text: str, new_id: int) -> int:
+    """Return an id; raise unless it is one: a converter of decimal digits reads a sign too."""
+    if not 0 <= new_id <= MAX_ID:
+        raise InvalidIdError("id", text, expected=f"the text of an id from 0 to {MAX_ID}")
+    return new_id
 
 
 def _described(converter: IdConverter) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from aiocosid.converter import (
     OpaqueIdConverter,
     PrefixIdConverter,
     Radix62IdConverter,
+    ToStringIdConverter,
 )
-from aiocosid.errors import InvalidIdError
+from aiocosid.errors import InvalidArgumentError, InvalidIdError
 from aiocosid.integrations.pydantic import ConvertedId, Int64Str
 
 RADIX = Radix62IdConverter()
@@ -139,6 +140,23 @@ def test_what_the_converter_refuses_is_a_validation_error_in_its_words() -> None
     assert error["type"] == "id_text"
     assert error["msg"] == "id is 'no{thing}'; it has to be four {hexadecimal} digits"
     json.dumps(error)  # FastAPI has to
+
+
+def test_a_sign_makes_no_id() -> None:
+    """ToStringIdConverter reads one, as CosId does."""
+    for inner in (ToStringIdConverter(), GroupedPrefixIdConverter(ToStringIdConverter(), "_")):
+        ids = TypeAdapter[int](Annotated[int, ConvertedId(inner)])
+        for text in ("-5", "20260116_-5"):
+            assert errors(ids, text) == ["id_text"]
+    prefixed = ConvertedId(PrefixIdConverter("o", ToStringIdConverter()))
+    assert errors(TypeAdapter[int](Annotated[int, prefixed]), "o-5") == ["id_text"]
+
+
+def test_it_wants_a_converter() -> None:
+    make: Any = ConvertedId
+    for wrong in ("62", Radix62IdConverter, None):
+        with pytest.raises(InvalidArgumentError, match=r"converter .* an IdConverter"):
+            make(wrong)
 
 
 def test_numbers_may_be_refused_in_python_too() -> None:
