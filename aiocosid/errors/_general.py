@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 __all__ = (
     "BusyError",
@@ -25,6 +25,8 @@ __all__ = (
     "WouldBlock",
     "WrongLoopError",
 )
+
+MOST_SHOWN: Final = 100  # characters of a wrong value: it may be a whole body of a request
 
 _E = TypeVar("_E", bound="CosIdError")
 
@@ -61,11 +63,14 @@ class InvalidArgumentError(CosIdError, ValueError):
 
     Attributes:
         argument: the argument's name.
-        value: what was given.
+        value: what was given; the message shows its first 100 characters.
     """
 
     def __init__(self, argument: str, value: object, *, expected: str) -> None:
-        super().__init__(f"{argument} is {value!r}; it has to be {expected}")
+        shown = repr(value)
+        if len(shown) > MOST_SHOWN:
+            shown = f"{shown[:MOST_SHOWN]}..."
+        super().__init__(f"{argument} is {shown}; it has to be {expected}")
         self.argument = argument
         self.value = value
 

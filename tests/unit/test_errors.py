@@ -174,3 +174,11 @@ def test_facts_are_attributes() -> None:
     assert (too_long.limit, too_long.value) == (100, "cosid.order")
     assert SegmentUnavailableError("x.y", waited=2.5).waited == 2.5
     assert IdOverflowError("x.y", limit=7).limit == 7
+
+
+def test_a_long_value_is_cut_in_the_sentence() -> None:
+    """It may be what a client sent; the facts have it whole."""
+    for value, shown in (("x" * 98, f"'{'x' * 98}'"), ("x" * 5000, f"'{'x' * 99}...")):
+        error = InvalidArgumentError("id", value, expected="short")
+        assert str(error) == f"id is {shown}; it has to be short"
+        assert error.value is value
