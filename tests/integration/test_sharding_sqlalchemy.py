@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -141,6 +142,15 @@ async def check_remainders(
         await session.commit()
     after = await lying(engines)
     assert set.union(*after.values()) == set(new_ids) - {second}
+
+
+async def test_between_symmetric_leaves_no_node_out(router: Any) -> None:
+    """Its ends come in either order; SQLite does not know it."""
+    cycle = ModCycle(3, "orders_")
+    between = sa.select(Order).where(Order.id.between(7, 6, symmetric=True))
+    state = SimpleNamespace(is_insert=False, statement=between, parameters=None)
+    nodes = router(cycle, Order.id).of_statement(state)
+    assert nodes == ["orders_0", "orders_1", "orders_2"]
 
 
 async def test_remainders_on_sqlite(tmp_path: Path, router: Any) -> None:

@@ -21,7 +21,10 @@ from aiocosid.stores.memory import MemoryStore
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 
-class Customer(SQLModel, table=True):
+# Names of its own: SQLModel keeps the tables of a process in one MetaData, those of the pages too.
+
+
+class Client(SQLModel, table=True):
     """A default for the column."""
 
     id: int | None = Field(
@@ -33,7 +36,7 @@ class Customer(SQLModel, table=True):
     name: str = ""
 
 
-class Invoice(SQLModel, table=True):
+class Bill(SQLModel, table=True):
     """A mark, and nothing else."""
 
     id: Annotated[int | None, CosId("customer")] = Field(
@@ -63,22 +66,22 @@ async def test_a_column_default_works_in_its_own_session(
     sessions: async_sessionmaker[Any],
 ) -> None:
     async with sessions() as session:
-        session.add_all(some := [Customer(name="a"), Customer(name="b")])
+        session.add_all(some := [Client(name="a"), Client(name="b")])
         await session.commit()
         assert [each.id for each in some] == [1, 2]
-        await session.exec(insert(Customer), params=[{"name": "c"}, {"name": "d"}])
-        assert (await session.exec(select(Customer.id).order_by("id"))).all() == [1, 2, 3, 4]
+        await session.exec(insert(Client), params=[{"name": "c"}, {"name": "d"}])
+        assert (await session.exec(select(Client.id).order_by("id"))).all() == [1, 2, 3, 4]
 
 
 async def test_ids_before_the_flush(sessions: async_sessionmaker[Any]) -> None:
     """By `ensure_ids`, for a session's new objects, and before every flush."""
-    await ensure_ids(some := list[Any]((Customer(), Invoice(), Draft())))
+    await ensure_ids(some := list[Any]((Client(), Bill(), Draft())))
     assert [each.id for each in some] == [1, 2, 3]
     assign_ids_before_flush(sessions)
     async with sessions() as session:
-        session.add_all([customer := Customer(), *some[:2]])
+        session.add_all([customer := Client(), *some[:2]])
         assert await assign_ids(session) == 1
         assert customer.id == 4
-        session.add(invoice := Invoice())
+        session.add(invoice := Bill())
         await session.commit()
         assert invoice.id == 5
