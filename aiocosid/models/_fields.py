@@ -12,11 +12,11 @@ from ..errors import InvalidArgumentError
 from ._annotations import Unresolved, annotations_of, describe, is_assignable, unwrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..abc import Provider
 
-__all__ = ("CosId", "IdField", "id_fields", "unresolved_fields")
+__all__ = ("CosId", "IdField", "id_fields", "id_fields_of", "unresolved_fields")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,16 @@ def id_fields(model: type) -> tuple[IdField, ...]:
     """
     found = _known.get(model)
     if found is None:
-        found = tuple(_found(model))
-        if not unresolved_fields(model):  # what it names may come to be
+        notes = dict(annotations_of(model))
+        found = tuple(_found(model, notes))
+        if found or Unresolved not in notes.values():  # what it names may come to be
             _known[model] = found
     return found
+
+
+def id_fields_of(objects: Iterable[object]) -> dict[type, tuple[IdField, ...]]:
+    """Return the fields of the classes of some objects; looks through each class once."""
+    return {model: id_fields(model) for model in dict.fromkeys(map(type, objects))}
 
 
 def unresolved_fields(model: type) -> list[str]:
@@ -92,8 +98,8 @@ def unresolved_fields(model: type) -> list[str]:
     return [name for name, note in annotations_of(model) if note is Unresolved]
 
 
-def _found(model: type) -> Iterator[IdField]:
-    marked = {name: found for name, note in annotations_of(model) if (found := _marks(note))}
+def _found(model: type, notes: dict[str, Any]) -> Iterator[IdField]:
+    marked = {name: found for name, note in notes.items() if (found := _marks(note))}
     if len(marked) > 1:
         place = f"CosId on {describe(model)}"
         raise InvalidArgumentError(place, sorted(marked), expected="on one field")
