@@ -12,11 +12,11 @@ from ..errors import InvalidArgumentError
 from ._annotations import Unresolved, annotations_of, describe, is_assignable, unwrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from ..abc import Provider
 
-__all__ = ("CosId", "IdField", "id_fields", "id_fields_of", "unresolved_fields")
+__all__ = ("CosId", "IdField", "id_fields", "unresolved_fields")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,6 @@ def id_fields(model: type) -> tuple[IdField, ...]:
         if found or Unresolved not in notes.values():  # what it names may come to be
             _known[model] = found
     return found
-
-
-def id_fields_of(objects: Iterable[object]) -> dict[type, tuple[IdField, ...]]:
-    """Return the fields of the classes of some objects; looks through each class once."""
-    return {model: id_fields(model) for model in dict.fromkeys(map(type, objects))}
 
 
 def unresolved_fields(model: type) -> list[str]:

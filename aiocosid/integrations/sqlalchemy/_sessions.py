@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import event
 from sqlalchemy.util import await_only
 
-from ...models import ensure_ids
-from ...models._fields import id_fields_of
+from ...models import ensure_ids, id_fields
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
@@ -65,5 +64,5 @@ def assign_ids_before_flush(
 def _with_fields(session: Session) -> list[object]:
     """List the new objects whose class has an id of ours."""
     objects = list(session.new)
-    fields = id_fields_of(objects)
+    fields = {model: id_fields(model) for model in set(map(type, objects))}
     return [each for each in objects if fields[type(each)]]
