@@ -389,7 +389,8 @@ async def test_a_provider_need_not_list_its_names(asked: Asked, tmp_path: Path) 
             return {"order": counter}[name]
 
     counter = Counter()
-    assert cosid_default("order", provider=Lookup()).generator() is counter
+    found: Any = cosid_default("order", provider=Lookup()).generator()
+    assert found is counter
     with pytest.raises(InvalidArgumentError, match=r"name is 'item'"):
         cosid_default("item", provider=Lookup()).generator()
     a, b = cosid_default("order", provider={"order": counter}), cosid_default(counter)
