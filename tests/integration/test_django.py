@@ -56,6 +56,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     connections.close_all()
     sys.modules["shop.settings"].ids.close()
     sys.path.remove(str(folder))
+    for name in [each for each in sys.modules if each.split(".")[0] == "shop"]:
+        del sys.modules[name]  # pages have modules of this name too
     del os.environ["DJANGO_SETTINGS_MODULE"], os.environ["IDS_URL"]
 
 
