@@ -10,15 +10,18 @@ The generators are in the settings, by name::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
+from django.apps import apps
 from django.conf import settings
+from django.core import checks
 
 from ..abc import SHARE, IdGenerator, TextIdGenerator
 from ..errors import InvalidArgumentError, WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = ("CosIdDefault",)
 
@@ -27,6 +30,10 @@ class CosIdDefault:
     """A field's default: ``BigIntegerField(primary_key=True, default=CosIdDefault("order"))``.
 
     An object has its id as soon as it is made, before it is saved.  Migrations keep the name alone.
+
+    Django asks once for all rows that are there when a field is added, and writes the same id into
+    each.  So a field that is neither the primary key nor unique is warned of, by the system check
+    ``aiocosid.W001``.
 
     Attributes:
         name: of a generator in ``settings.AIOCOSID``, a mapping or a `SyncProvider`.
@@ -52,11 +59,14 @@ class CosIdDefault:
         try:
             return self._next_id()()
         except WouldBlock as error:
+            # A provider for threads gives a handle for any name, and knows it when it is open.
+            is_sure = isinstance(settings.AIOCOSID, Mapping)
+            unsure = "" if is_sure else " (unless settings.AIOCOSID has no such generator)"
             error.args = (
                 (
-                    f"no id of {self.name!r} is in hand, and an event loop runs in this thread; "
-                    "make the object in another one: 'await Model.objects.acreate(...)', or "
-                    "'await sync_to_async(Model)(...)'"
+                    f"no id of {self.name!r} is in hand{unsure}, and an event loop runs in this "
+                    "thread; make the object in another one: 'await Model.objects.acreate(...)', "
+                    "or 'await sync_to_async(Model)(...)'"
                 ),
             )
             raise
@@ -85,3 +95,32 @@ class CosIdDefault:
 
     def __repr__(self) -> str:
         return f"CosIdDefault({self.name!r})"
+
+
+def _check_fields(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:  # noqa: ANN401 - Django's
+    """Warn of fields that would get one id for many rows without an error."""
+    configs = cast("Any", apps.get_app_configs() if app_configs is None else app_configs)
+    return [
+        checks.Warning(
+            "CosIdDefault on a field that is neither the primary key nor unique: if the field is "
+            "added to a table with rows, they all get the same id.",
+            hint="Give it unique=True; for rows that are there, see 'Ids in a Django project'.",
+            obj=field,
+            id="aiocosid.W001",
+        )
+        for config in configs
+        for model in config.get_models()
+        for field in _repeatable(model._meta)
+    ]
+
+
+def _repeatable(about: Any) -> Iterator[Any]:  # noqa: ANN401 - a model's Options
+    unique = {constraint.fields for constraint in about.total_unique_constraints}
+    unique |= {(field.name,) for field in getattr(about, "pk_fields", ())}  # of a composite key
+    for field in about.local_fields:
+        is_ours = isinstance(getattr(field, "default", None), CosIdDefault)
+        if is_ours and not field.unique and (field.name,) not in unique:
+            yield field
+
+
+cast("Any", checks).register(_check_fields, checks.Tags.models)

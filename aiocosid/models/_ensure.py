@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from anyio.lowlevel import checkpoint
 
 from ..abc import AnyGenerator, IdGenerator, TextIdGenerator
 from ..errors import InvalidArgumentError
 from ._annotations import describe
+from ._assigned import Assigned
 from ._fields import IdField, id_fields, unresolved_fields
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ __all__ = ("ensure_ids",)
 
 _Places: TypeAlias = list[tuple[object, IdField]]
 
+_STRETCH: Final = 1000  # objects between two turns of the event loop, about a millisecond
+
 
 async def ensure_ids(objects: object, provider: Provider | None = None) -> int:
     """Give an id to each object that has none.
@@ -24,8 +29,9 @@ async def ensure_ids(objects: object, provider: Provider | None = None) -> int:
     An id is empty if it is None, not positive, or an empty text; a row that is in its database
     already is left alone.  There is one ``next_ids(n)`` for each generator, and the ids rise in the
     order of the objects.  Nothing is assigned before all ids are there: a call that fails on the
-    way or is cancelled leaves the objects as they were, and the ids taken for them are a gap.  An
-    object that somebody else fills meanwhile keeps what it got.
+    way or is cancelled leaves the objects as they were, and the ids taken for them are a gap; so
+    does one of whose objects refuses its id, as a validator may: whoever has one already loses it.
+    An object that somebody else fills meanwhile keeps what it got.
 
     Args:
         objects: one object, or an iterable of objects, whose classes may differ.
@@ -36,23 +42,42 @@ async def ensure_ids(objects: object, provider: Provider | None = None) -> int:
 
     Raises:
         InvalidArgumentError: a class has no field marked `CosId`, or a wrong one (see `id_fields`);
-            or the provider has no generator of that name, or one of the other type.
+            or the provider has no generator of that name, or one of the other type; or an object
+            refuses its id.
         NotOpenError: no provider was given, and there is no default one.
         CosIdError: as ``next_ids`` of the generators.
     """
+    taken = [
+        (places, await generator.next_ids(len(places)))
+        for generator, places in (await _wanted(_listed(objects), provider)).items()
+    ]
+    done = Assigned()
+    try:
+        for places, ids in taken:
+            for at, ((each, field), new_id) in enumerate(zip(places, ids, strict=True), 1):
+                if field.is_empty(each):
+                    done.assign(each, field, new_id)
+                if not at % _STRETCH:
+                    await checkpoint()
+    except BaseException:
+        done.take_back()
+        raise
+    return len(done)
+
+
+async def _wanted(objects: list[object], provider: Provider | None) -> dict[AnyGenerator, _Places]:
     wanted: dict[AnyGenerator, _Places] = {}
-    for each in _listed(objects):
-        for field in _fields(type(each)):
+    found: dict[type, tuple[IdField, ...]] = {}
+    for at, each in enumerate(objects, 1):
+        model = type(each)
+        if model not in found:
+            found[model] = _fields(model)
+        for field in found[model]:
             if field.is_empty(each):
                 wanted.setdefault(_generator(each, field, provider), []).append((each, field))
-    taken = [(places, await gen.next_ids(len(places))) for gen, places in wanted.items()]
-    given = 0
-    for places, ids in taken:
-        for (each, field), new_id in zip(places, ids, strict=True):
-            if field.is_empty(each):
-                setattr(each, field.attribute, new_id)
-                given += 1
-    return given
+        if not at % _STRETCH:
+            await checkpoint()
+    return wanted
 
 
 def _listed(objects: object) -> list[object]:

@@ -81,8 +81,9 @@ def id_fields(model: type) -> tuple[IdField, ...]:
     """
     found = _known.get(model)
     if found is None:
-        found = tuple(_found(model))
-        if not unresolved_fields(model):  # what it names may come to be
+        notes = dict(annotations_of(model))
+        found = tuple(_found(model, notes))
+        if found or Unresolved not in notes.values():  # what it names may come to be
             _known[model] = found
     return found
 
@@ -92,8 +93,8 @@ def unresolved_fields(model: type) -> list[str]:
     return [name for name, note in annotations_of(model) if note is Unresolved]
 
 
-def _found(model: type) -> Iterator[IdField]:
-    marked = {name: found for name, note in annotations_of(model) if (found := _marks(note))}
+def _found(model: type, notes: dict[str, Any]) -> Iterator[IdField]:
+    marked = {name: found for name, note in notes.items() if (found := _marks(note))}
     if len(marked) > 1:
         place = f"CosId on {describe(model)}"
         raise InvalidArgumentError(place, sorted(marked), expected="on one field")

@@ -17,10 +17,12 @@ import django
 import pytest
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.core.checks import run_checks
 from django.core.management import call_command
 from django.db import connection, connections, models
 from django.db.migrations.writer import MigrationWriter
 from django.test import AsyncClient, Client, override_settings
+from django.test.utils import isolate_apps
 
 import aiocosid
 import aiocosid.sync
@@ -39,8 +41,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The page's project, on files of its own, with its table made."""
     folder = tmp_path_factory.mktemp("project")
     for block in blocks(PAGE):
-        if block.title:
-            path = folder / block.title
+        path = folder / (block.title or "")
+        if not path.exists() and "migrations" not in path.parts:  # the page changes them later
             path.parent.mkdir(exist_ok=True)
             path.write_text(block.source.replace("app.db", f"{folder}/app.db"))
     sys.path.insert(0, str(folder))
@@ -54,6 +56,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     connections.close_all()
     sys.modules["shop.settings"].ids.close()
     sys.path.remove(str(folder))
+    for name in [each for each in sys.modules if each.split(".")[0] == "shop"]:
+        del sys.modules[name]  # pages have modules of this name too
     del os.environ["DJANGO_SETTINGS_MODULE"], os.environ["IDS_URL"]
 
 
@@ -112,14 +116,24 @@ def test_an_event_loop_is_never_blocked(order: Any) -> None:
     fresh = aiocosid.sync.connect(MemoryStore())
 
     async def make() -> list[int]:
-        with pytest.raises(WouldBlock, match=r"'order' is in hand.*acreate"):
+        with pytest.raises(WouldBlock, match=r"'order' is in hand, and.*acreate"):
             order()
         first = await sync_to_async(order)()
         return [first.id, order().id]
 
+    async def misname() -> None:
+        with pytest.raises(WouldBlock, match=r"'order' is in hand.*AIOCOSID has no such"):
+            order()
+
     with override_settings(AIOCOSID={"order": fresh.segment_chain("order")}):
         assert asyncio.run(make()) == [1, 2]
+    other = aiocosid.sync.connect(MemoryStore())
+    with override_settings(AIOCOSID=other):
+        asyncio.run(misname())
+        with pytest.raises(InvalidArgumentError, match="'order'"):
+            order()
     fresh.close()
+    other.close()
 
 
 def test_the_settings_are_checked_when_an_id_is_needed(order: Any) -> None:
@@ -147,6 +161,26 @@ def test_a_migration_keeps_the_name(project: None) -> None:
     default: Any = CosIdDefault("order")
     field = models.BigIntegerField(default=default)
     assert field.clone().deconstruct() == field.deconstruct()
+
+
+def test_a_field_that_need_not_be_unique_is_warned_of(project: None) -> None:
+    """By a check of Django's: a field added later would give all rows there the same id."""
+
+    def field(**options: Any) -> Any:
+        default: Any = CosIdDefault("order")
+        return models.BigIntegerField(default=default, **options)
+
+    one = models.UniqueConstraint(fields=["c"], name="one_c")
+    some = models.UniqueConstraint(fields=["d"], name="one_d", condition=models.Q(d__gt=7))
+    fields = {"a": field(primary_key=True), "b": field(unique=True), "c": field(), "d": field()}
+    meta = type("Meta", (), {"constraints": [one, some]})
+    with isolate_apps("shop") as shop:
+        type("Numbered", (models.Model,), {"__module__": "shop.models", "Meta": meta, **fields})
+        found = run_checks(app_configs=shop.get_app_configs())
+    assert [(each.id, str(each.obj)) for each in found if str(each.id).startswith("aiocosid")] == [
+        ("aiocosid.W001", "shop.Numbered.d")
+    ]
+    assert not [each for each in run_checks() if str(each.id).startswith("aiocosid")]
 
 
 def test_the_folder_holds_what_the_page_shows(order: Any) -> None:

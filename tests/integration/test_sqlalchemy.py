@@ -18,12 +18,14 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
     create_engine,
     event,
     insert,
     inspect,
     literal,
     select,
+    update,
 )
 from sqlalchemy.exc import StatementError
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
@@ -316,6 +318,85 @@ async def test_an_insert_from_a_select_is_refused(engine: AsyncEngine, asked: As
             await connection.execute(copied)
 
 
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+async def test_inserts_inside_of_a_statement(engine: AsyncEngine, asked: Asked) -> None:
+    """One that copies rows is refused wherever it stands; beside it others get their ids."""
+    refused = pytest.raises(InvalidArgumentError, match=r"ticket\.number is 'INSERT \.\.\. SELECT")
+    async with engine.begin() as connection:
+        await connection.execute(insert(Order), [{"title": "a"}, {"title": "b"}])
+        id_and_note = select(literal("c").concat(Order.title), Order.title)
+        copied = insert(Ticket).from_select(["id", "note"], id_and_note)
+        for statement in (
+            select(copied.returning(Ticket.number).cte()),
+            insert(Order).values(title="x").add_cte(copied.cte()),
+        ):
+            with refused:
+                await connection.execute(statement)
+        one = insert(Order).values(title="x").returning(Order.id).cte()
+        from_one = insert(Item).from_select(["id", "order_id"], select(one.c.id, literal(1)))
+        await connection.execute(from_one)
+        assert (await connection.scalars(select(Item.id))).all() == [3]
+        one = insert(Order).values(title="y").returning(Order.id).cte()
+        renamed = (
+            update(Item).where(Item.id == 3).values(order_id=select(one.c.id).scalar_subquery())
+        )
+        await connection.execute(renamed)
+        assert (await connection.scalars(select(Item.order_id))).all() == [4]
+
+
+async def test_an_update_is_refused(engine: AsyncEngine, asked: Asked) -> None:
+    """SQLAlchemy would ask for one id and write it into every row."""
+    column = Column("a", BigInteger, onupdate=cosid_default("order"))
+    table = Table("changed", MetaData(), column, Column("n", BigInteger))
+    async with engine.begin() as connection:
+        await connection.run_sync(table.metadata.create_all)
+        await connection.execute(table.insert(), [{"n": 1}, {"n": 2}])
+        with pytest.raises(InvalidArgumentError, match=r"onupdate of changed\.a"):
+            await connection.execute(table.update().values(n=3))
+    assert asked.steps("order") == []
+
+
+async def test_numbers_go_into_numbers_and_texts_into_texts(
+    engine: AsyncEngine, asked: Asked
+) -> None:
+    """SQLite would take either; of ours none is taken before the look."""
+    for column_type, default, said in (
+        (BigInteger(), cosid_default("ticket"), "of int, as the column; this one's ids are str"),
+        (String(20), cosid_default("order"), "of str, as the column; this one's ids are int"),
+        (String(20), cosid_default(Counter()), "of str, as the column; this one's ids are int"),
+    ):
+        table = Table("k", MetaData(), Column("k", column_type, default=default), Column("n", Text))
+        async with engine.begin() as connection:
+            await connection.run_sync(table.metadata.create_all)
+            with pytest.raises(InvalidArgumentError, match=rf"the generator of k\.k is .*{said}"):
+                await connection.execute(table.insert(), {"n": "a"})
+    assert (asked.steps("t"), asked.steps("order")) == ([], [])
+
+
+async def test_a_default_may_be_asked_by_itself(
+    sessions: async_sessionmaker[Any], asked: Asked
+) -> None:
+    async with sessions() as session:
+        default: Any = inspect(Order).columns["id"].default
+        assert await session.scalar(default) == 1
+
+
+async def test_a_provider_need_not_list_its_names(asked: Asked, tmp_path: Path) -> None:
+    """Nor be hashable."""
+
+    class Lookup:
+        def __getitem__(self, name: str) -> Counter:
+            return {"order": counter}[name]
+
+    counter = Counter()
+    found: Any = cosid_default("order", provider=Lookup()).generator()
+    assert found is counter
+    with pytest.raises(InvalidArgumentError, match=r"name is 'item'"):
+        cosid_default("item", provider=Lookup()).generator()
+    a, b = cosid_default("order", provider={"order": counter}), cosid_default(counter)
+    assert len({a, b, cosid_default("order", provider={"order": counter})}) == 2
+
+
 @on_both
 async def test_ids_are_there_before_the_flush(
     engine: AsyncEngine, sessions: async_sessionmaker[Any], asked: Asked
@@ -401,8 +482,8 @@ async def test_a_converted_column_is_a_number_in_the_database(
             assert (await session.scalars(select(Public.id).where(where))).all() == ["xff"]
         raw = await session.execute(select(Public.id + 0).order_by(Public.id))
         assert raw.scalars().all() == [1, 255, 256]
-        for wrong in ("ff", 7.5):
-            with pytest.raises(InvalidIdError):
+        for wrong, said in {"ff": "begins with x", 7.5: "a text of", "x0F": "written 'xf'"}.items():
+            with pytest.raises(InvalidIdError, match=said):
                 await session.execute(
                     select(Public).where(Public.id == literal(wrong, Public.id.type))
                 )

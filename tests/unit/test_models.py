@@ -23,7 +23,8 @@ import aiocosid
 from aiocosid import CosIdGenerator, IdProvider, SegmentChainId
 from aiocosid.errors import ClosedError, InvalidArgumentError, NotOpenError
 from aiocosid.machine import ManualMachineIdDistributor
-from aiocosid.models import CosId, ensure_ids, id_fields
+from aiocosid.models import CosId, _fields, ensure_ids, id_fields
+from aiocosid.models._annotations import annotations_of
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, settle
 
@@ -341,6 +342,75 @@ async def test_a_failing_generator_changes_nothing(ids: IdProvider) -> None:
     with pytest.raises(ClosedError):
         await ensure_ids(objects)
     assert [each.id for each in objects] == [0, 0]
+
+
+@pytest.mark.asyncio
+async def test_a_model_that_refuses_its_id_leaves_all_as_they_were(ids: IdProvider) -> None:
+    """Whoever has one already loses it again; what was not set at all is not set then."""
+
+    class Narrow(pydantic.BaseModel, validate_assignment=True):
+        id: Annotated[int, pydantic.Field(gt=0, le=7), CosId("order")] = 0
+
+    plain, late, row, struct = Plain(), Late("x"), Row(), Struct()
+    objects: list[Any] = [plain, late, row, struct, *(Narrow() for _ in range(5))]
+    with pytest.raises(InvalidArgumentError, match=r"Narrow\.id is 8; .*accepts") as caught:
+        await ensure_ids(objects)
+    assert isinstance(caught.value.__cause__, pydantic.ValidationError)
+    assert [each for each in objects if getattr(each, "id", None)] == []
+    assert "id" not in vars(plain) | vars(late) | vars(row)
+    assert not any(each.model_fields_set for each in objects[4:])
+    objects[4:] = [Strict() for _ in range(5)]
+    assert await ensure_ids(objects) == 9
+
+
+@pytest.mark.asyncio
+async def test_the_loop_turns_while_many_objects_get_their_ids(ids: IdProvider) -> None:
+    """While they are looked at and while ids are assigned; a call cancelled there undoes them."""
+    turns: list[tuple[int, bool]] = []
+    orders = [Order() for _ in range(3000)]
+
+    async def count() -> None:
+        while True:
+            turns.append((orders[0].id, orders[-1].id > 0))
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    assert await ensure_ids(orders) == 3000
+    assert len([turn for turn in turns if turn == (0, False)]) >= 3
+    assert len([turn for turn in turns if turn == (1, False)]) >= 2
+
+    orders[:] = [Order() for _ in range(3000)]
+    call = asyncio.create_task(ensure_ids(orders))
+    while not orders[0].id:  # noqa: ASYNC110 - the turn in the middle is to be met
+        await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait([call])
+    counting.cancel()
+    assert call.cancelled()
+    assert {each.id for each in orders} == {0}
+
+
+@pytest.mark.asyncio
+async def test_a_class_with_unknown_names_is_looked_through_once(
+    ids: IdProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as its id is found; without one it is looked at again, as names may come to be."""
+
+    @dataclass
+    class Guest:
+        host: NotYet | None = None  # type: ignore[name-defined]  # noqa: F821
+        id: OrderId = 0
+
+    seen: list[type] = []
+
+    def noting(model: type) -> Any:
+        seen.append(model)
+        return annotations_of(model)
+
+    monkeypatch.setattr(_fields, "annotations_of", noting)
+    assert await ensure_ids([Guest() for _ in range(5)]) == 5
+    assert await ensure_ids([Guest(), Guest()]) == 2
+    assert seen.count(Guest) == 1
 
 
 def test_a_class_is_looked_through_once_and_not_kept() -> None:

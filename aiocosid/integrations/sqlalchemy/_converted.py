@@ -54,16 +54,22 @@ class ConvertedId(TypeDecorator[str]):
         """Return the number of a text.
 
         Raises:
-            InvalidIdError: the converter does not write such a text.
+            InvalidIdError: the converter does not write such a text, though it may read it: two
+                texts of one row would be two objects in a session.
         """
         if value is None:
             return None
         try:
             if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
                 raise InvalidIdError("id", value, expected=f"a text of {self.converter!r}")
-            return self.converter.as_int(value)
+            number = self.converter.as_int(value)
+            written = self.converter.as_str(number)
+            if written != value:
+                expected = f"written {written!r}; see IdConverter.as_str(as_int(text))"
+                raise InvalidIdError("id", value, expected=expected)
         except CosIdError as error:
             raise passing(error) from error.__cause__
+        return number
 
     def process_literal_param(self, value: str | None, dialect: Dialect) -> str:
         """Return the number of a text as SQL."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from sqlalchemy import Insert
+from sqlalchemy.sql import visitors
 from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
@@ -17,6 +19,7 @@ from ._passing import passing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sqlalchemy import Column
     from sqlalchemy.engine.default import DefaultExecutionContext
 
     from ...abc import Provider
@@ -53,17 +56,21 @@ class CosIdDefault(CosId):
         provider: where to look for the name.
     """
 
-    given: AnyGenerator | SyncIds | None = None
-    provider: Provider | NamedSyncIds | None = None
+    given: AnyGenerator | SyncIds | None = field(default=None, hash=False)
+    provider: Provider | NamedSyncIds | None = field(default=None, hash=False)
 
     def generator(self, provider: Provider | None = None) -> AnyGenerator:
         """Return the generator; its own provider goes before the one given."""
         found: Any = self.given  # it may be one for threads; who asks looks at what it is
         if found is None:
-            found = generator_named(
-                self.name,
-                cast("Provider | None", self.provider if self.provider is not None else provider),
+            where = cast(
+                "Provider | None", self.provider if self.provider is not None else provider
             )
+            try:
+                found = generator_named(self.name, where)
+            except KeyError:  # it cannot list its names either
+                expected = f"one that {where!r} has"
+                raise InvalidArgumentError("name", self.name, expected=expected) from None
         return cast("AnyGenerator", found)
 
     def __call__(self, context: DefaultExecutionContext) -> int | str:
@@ -77,7 +84,12 @@ class CosIdDefault(CosId):
 
     def _first(self, context: Any) -> int | str:  # noqa: ANN401 - gets an attribute of ours
         try:
-            first, *others = self._taken(context, len(context.compiled_parameters))
+            if context.compiled is None:  # a default that is executed by itself
+                (first,) = self._taken(1, None)
+                return first
+            column = getattr(context.current_column, "original", context.current_column)
+            _check_statement(context, column)
+            first, *others = self._taken(len(context.compiled_parameters), column)
         except CosIdError as error:
             raise passing(error) from error.__cause__
         if others:
@@ -85,19 +97,17 @@ class CosIdDefault(CosId):
             about.setdefault("_aiocosid_ids", {})[id(self)] = iter(others)
         return first
 
-    def _taken(self, context: DefaultExecutionContext, rows: int) -> Sequence[int | str]:
-        column: object = context.current_column
-        if getattr(getattr(context.compiled, "statement", None), "select", None) is not None:
-            expected = "given: a default is asked for once here, for all rows"
-            raise InvalidArgumentError(
-                f"{column}", "INSERT ... SELECT without it", expected=expected
-            )
+    def _taken(self, rows: int, column: Column[Any] | None) -> Sequence[int | str]:
         generator: AnyGenerator | SyncIds = self.generator()
         if not isinstance(generator, IdGenerator | TextIdGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]
-            return generator.next_ids(rows) if rows > 1 else (generator.next_id(),)
+            ids = generator.next_ids(rows) if rows > 1 else (generator.next_id(),)
+            _check_kind(column, type(ids[0]), generator)
+            return ids
+        _check_kind(column, int if isinstance(generator, IdGenerator) else str, generator)
         if not in_greenlet():
+            place = f"the generator of {column if column is not None else self.name}"
             expected = "a SyncIdGenerator: this Session or Connection is not one of asyncio"
-            raise InvalidArgumentError(f"the generator of {column}", generator, expected=expected)
+            raise InvalidArgumentError(place, generator, expected=expected)
         if rows > 1:
             return await_only(generator.next_ids(rows))
         try:
@@ -105,6 +115,37 @@ class CosIdDefault(CosId):
         except WouldBlock:
             new_id = await_only(generator.next_id())
         return (new_id,)
+
+
+def _check_statement(context: Any, column: Column[Any]) -> None:  # noqa: ANN401 - as `_first`
+    """Refuse where SQLAlchemy asks for one id and writes it into all rows."""
+    compiled = context.compiled  # SQLAlchemy keeps it for the next statement of this form
+    if any(each is column for each in compiled.update_prefetch):
+        expected = "a default alone: an UPDATE asks for it once, for all its rows"
+        raise InvalidArgumentError(f"onupdate of {column}", "a cosid_default", expected=expected)
+    if not hasattr(compiled, "_aiocosid_copied"):
+        compiled._aiocosid_copied = {  # a mapped class's own copy of a table is equal to the table
+            each.table
+            for each in visitors.iterate(compiled.statement)
+            if isinstance(each, Insert) and each.select is not None
+        }
+    if column.table in compiled._aiocosid_copied:
+        expected = "given: a default is asked for once here, for all rows"
+        raise InvalidArgumentError(f"{column}", "INSERT ... SELECT without it", expected=expected)
+
+
+def _check_kind(column: Column[Any] | None, kind: type, generator: object) -> None:
+    """Refuse numbers for a column of texts, and texts for one of numbers."""
+    if column is None:
+        return
+    try:
+        wanted = column.type.python_type
+    except NotImplementedError:  # a type that does not say
+        return
+    if {wanted, kind} == {int, str}:
+        place = f"the generator of {column}"
+        expected = f"one of {wanted.__name__}, as the column; this one's ids are {kind.__name__}"
+        raise InvalidArgumentError(place, generator, expected=expected)
 
 
 def cosid_default(

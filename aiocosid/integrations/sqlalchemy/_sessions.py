@@ -10,8 +10,6 @@ from sqlalchemy.util import await_only
 from ...models import ensure_ids, id_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
     from sqlalchemy.orm import Session
 
@@ -36,7 +34,7 @@ async def assign_ids(session: AsyncSession, provider: Provider | None = None) ->
     Raises:
         CosIdError: as `aiocosid.models.ensure_ids`.
     """
-    return await ensure_ids(_without_id(session.new), provider)
+    return await ensure_ids(_with_fields(session.sync_session), provider)
 
 
 def assign_ids_before_flush(
@@ -56,14 +54,15 @@ def assign_ids_before_flush(
     sessions.configure(sync_session_class=own)
 
     def fill(session: Session, _context: object, _instances: object) -> None:
-        objects = _without_id(session.new)
+        objects = _with_fields(session)
         if objects:
             await_only(ensure_ids(objects, provider))
 
     event.listen(own, "before_flush", fill)
 
 
-def _without_id(objects: Iterable[object]) -> list[object]:
-    return [
-        each for each in objects if any(field.is_empty(each) for field in id_fields(type(each)))
-    ]
+def _with_fields(session: Session) -> list[object]:
+    """List the new objects whose class has an id of ours."""
+    objects = list(session.new)
+    fields = {model: id_fields(model) for model in set(map(type, objects))}
+    return [each for each in objects if fields[type(each)]]
