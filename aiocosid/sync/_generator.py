@@ -131,10 +131,6 @@ class SyncIdGenerator(Uncopied, Generic[T]):
         made._owns_session = False
         return made
 
-    def _choose(self, batch: int | None) -> None:
-        """Take so many at once from now on, as whoever said what kind it is."""
-        self._asked_batch = self._batch = batch
-
     def _describe(
         self,
         session: Session[Any],
@@ -161,6 +157,10 @@ class SyncIdGenerator(Uncopied, Generic[T]):
         self._flight = None
         self._batch: int | None = self._asked_batch  # None until the kind is known
         self._is_ahead = False  # the next batch is asked for when the last one is put in hand
+
+    def _choose(self, batch: int | None) -> None:
+        """Take so many at once from now on, as whoever said what kind it is."""
+        self._asked_batch = self._batch = batch
 
     # Taking ids.
 
