@@ -261,13 +261,14 @@ counts = [0]
 
 def forked_at(k: int, call: Callable[[sync.SyncIdGenerator[int]], list[int]]) -> bool:
     """Fork before our k-th line; no id may come in both.  False if there are not so many lines."""
-    left, pid = k, -1
+    left = k
+    pids: list[int] = []
 
     def fork() -> None:
-        nonlocal left, pid
+        nonlocal left
         left -= 1
         if left == 0:
-            pid = os.fork()
+            pids.append(os.fork())
 
     mine = sync.SyncIdGenerator(
         lambda: aiocosid.SegmentChainId(_OfProcess(name="mine", step=5)), batch=5, timeout=0.2
@@ -283,24 +284,31 @@ def forked_at(k: int, call: Callable[[sync.SyncIdGenerator[int]], list[int]]) ->
         suppress(ForkedError, SegmentUnavailableError, WouldBlock),
     ):
         got = call(mine)
-    if pid == 0:
+    if pids == [0]:
         with suppress(WouldBlock):
             got.append(mine.next_id_nowait())
         (FOLDER / "child").write_text(" ".join(map(str, got)))
         os._exit(0)
-    if pid > 0:
+    for pid in pids:
         ended_well(pid)
         theirs = set(map(int, (FOLDER / "child").read_text().split()))
         assert not theirs & set(got), f"line {k}: {theirs}"
     mine.close()
-    return pid > 0
+    return bool(pids)
 
 
 def in_a_signal_handler() -> None:
     """A handler that forks in the middle of a call: its ids are for one of both processes."""
     keeper = sync.SyncIdGenerator(lambda: aiocosid.SegmentChainId(_OfProcess(name="keeper")))
     keeper.open()  # else each round would start a thread
-    for call in (lambda mine: mine.next_ids(12), lambda mine: [mine.next_id_nowait()]):
+
+    def batch(mine: sync.SyncIdGenerator[int]) -> list[int]:
+        return mine.next_ids(12)
+
+    def nowait(mine: sync.SyncIdGenerator[int]) -> list[int]:
+        return [mine.next_id_nowait()]
+
+    for call in (batch, nowait):
         k = 1
         while forked_at(k, call):
             k += 3
