@@ -18,6 +18,7 @@ import anyio
 from . import _fork
 from ._clock import SYSTEM_CLOCK
 from ._loop import is_dead, loop_finder, no_loop, running_loop, start_root_task
+from ._uncopied import Uncopied
 from .errors import (
     BusyError,
     ClosedError,
@@ -146,7 +147,7 @@ class _Closing:
         self.task: object = None
 
 
-class Component:
+class Component(Uncopied):
     """Opened by ``async with`` or `run`, closed by `aclose` from anywhere.
 
     A subclass says what opening and closing mean: `_reset` and `_start`, `_stop`, `_drain` and

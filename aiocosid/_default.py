@@ -7,16 +7,17 @@ in a lifespan is not seen by requests, which are tasks of their own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .abc import SHARE
+from .abc import SHARE, Provider
 from .errors import InvalidArgumentError, NotOpenError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from .abc import AnyGenerator, Provider
+    from .abc import AnyGenerator
 
 __all__ = ("default_provider", "generator_named", "use_provider")
 
@@ -31,7 +32,17 @@ def use_provider(provider: Provider) -> Generator[Provider]:
 
     Args:
         provider: as `connect` or `configure` returns it.
+
+    Raises:
+        InvalidArgumentError: it is no provider, or one of `aiocosid.sync`, whose generators need
+            none.
     """
+    if not _is(provider, Provider):
+        expected = (
+            "a provider as connect() or configure() returns it; generators of aiocosid.sync are "
+            "used directly"
+        )
+        raise InvalidArgumentError("provider", provider, expected=expected)
     _providers.append(provider)
     try:
         yield provider
@@ -69,5 +80,11 @@ def generator_named(name: str = SHARE, provider: Provider | None = None) -> AnyG
     try:
         return found[name]
     except KeyError:
-        known = ", ".join(sorted(map(repr, found))) or "none"
+        # Python would iterate over what has nothing but __getitem__, with numbers.
+        known = ", ".join(sorted(map(repr, found))) if _is(found, Iterable) else ""
+        known = known or "none"
         raise InvalidArgumentError("name", name, expected=f"one of {known}") from None
+
+
+def _is(value: object, kind: type) -> bool:
+    return isinstance(value, kind)

@@ -6,9 +6,12 @@ One hook for the whole package.  Whoever owns tasks registers itself; everybody 
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import weakref
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
@@ -53,11 +56,20 @@ def silence(sockets: Iterable[Any]) -> None:
 def _after_fork_in_child() -> None:
     global generation  # noqa: PLW0603 - a fact of the process, like its pid
     generation += 1
+    if generation == 1:  # else inherited
+        atexit.register(_keep_for_ever)
     for owner in tuple(_owners):
         try:
             owner._forget()
         except Exception:  # the others have to forget the parent all the same
             logger.exception("after a fork: cannot forget %r", owner)
+
+
+def _keep_for_ever() -> None:
+    """Keep it from being destroyed with its module, when half of what destructors call is gone."""
+    with suppress(Exception):  # some builds of Python have no ctypes, or forbid it
+        ctypes = import_module("ctypes")
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(abandoned))
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either

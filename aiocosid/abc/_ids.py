@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, is_dataclass
-from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, Final, Self, TypeGuard, cast
 
 from ..errors import InvalidArgumentError, WouldBlock
 
@@ -359,9 +359,21 @@ def is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def check_seconds(argument: str, value: object, *, or_zero: bool = False) -> None:
+def check_seconds(
+    argument: str, value: object, *, or_zero: bool = False, at_most: float = inf
+) -> None:
     """Raise `InvalidArgumentError` unless it is a finite time above 0, or 0 as well."""
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    if not fits or value < 0 or (value == 0 and not or_zero):  # type: ignore[operator]  # a number
-        least = "of at least 0" if or_zero else "above 0"
-        raise InvalidArgumentError(argument, value, expected=f"a finite number of seconds {least}")
+    if not _is_finite(value) or not 0 <= value <= at_most or (value == 0 and not or_zero):
+        expected = "a finite number of seconds " + ("of at least 0" if or_zero else "above 0")
+        if isfinite(at_most):
+            expected += f", at most {at_most:.0f}"
+        raise InvalidArgumentError(argument, value, expected=expected)
+
+
+def _is_finite(value: object) -> TypeGuard[float]:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return isfinite(value)
+    except OverflowError:  # an integer above every float
+        return False

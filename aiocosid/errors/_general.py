@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, Final, Self, TypeVar
 
 __all__ = (
@@ -73,6 +74,15 @@ class InvalidArgumentError(CosIdError, ValueError):
         super().__init__(f"{argument} is {shown}; it has to be {expected}")
         self.argument = argument
         self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what can be; the text of a value that cannot, as a generator given by mistake."""
+        facts = dict(self.__dict__)
+        try:
+            import_module("pickle").dumps(self.value)
+        except Exception:  # noqa: BLE001 - whatever a stranger's class raises
+            facts["value"] = repr(self.value)
+        return _rebuild, (type(self), self.args, facts)
 
 
 class NameTooLongError(InvalidArgumentError):

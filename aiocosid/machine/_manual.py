@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from .. import _fork
 from .._instance_id import as_instance_id
+from .._uncopied import Uncopied
 from ..abc import DEFAULT_NAMESPACE, InstanceId, MachineGrant, MachineIdDistributor
 from ..abc._ids import check_integer
 from ..abc._machine import MAX_MACHINE_BITS, check_machine_bits
@@ -27,7 +28,7 @@ DEFAULT_MARK_INTERVAL: Final = 3.0
 waits for a sign of life here, so that it can be short: it costs two flushes of a small file."""
 
 
-class ManualMachineIdDistributor(MachineIdDistributor):
+class ManualMachineIdDistributor(Uncopied, MachineIdDistributor):
     """Always the one machine id: whoever runs the program sees to it that each host has another.
 
     On one machine it is held by an exclusive lock of a file, named by namespace and id, so that a

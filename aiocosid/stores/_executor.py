@@ -10,6 +10,7 @@ import anyio
 
 from .. import _fork
 from .._loop import is_dead
+from .._uncopied import Uncopied
 from ..errors import ForkedError, StoreError, UnsupportedRuntimeError, WrongLoopError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class OutOfRangeError(StoreError):
     """A number does not fit its column; nothing was written.  Never leaves the stores."""
 
 
-class Executor(ABC):
+class Executor(Uncopied, ABC):
     """Runs one statement and gives its rows.  A driver needs nothing else to become a store.
 
     A statement is a transaction of its own, and is durable when the call returns.  A cancelled
@@ -93,7 +94,7 @@ class Executor(ABC):
         """
         self._check_process("make it on a new client")
 
-    async def aclose(self) -> None:  # noqa: B027 - a user's client stays open
+    async def aclose(self) -> None:
         """Close what this executor has opened itself."""
 
     def _check_process(self, remedy: str = "open it anew in this process") -> None:

@@ -11,6 +11,7 @@ from zlib import crc32
 
 from .. import _fork
 from .._instance_id import as_instance_id
+from .._uncopied import Uncopied
 from ..abc import (
     DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
@@ -43,7 +44,7 @@ TOKEN_BYTES: Final = 8
 ATTEMPTS: Final = 1000  # at one id; each failure is somebody else's success
 
 
-class SqlMachineIdDistributor(MachineIdDistributor):
+class SqlMachineIdDistributor(Uncopied, MachineIdDistributor):
     """The rows of one namespace in the table ``cosid_machine``."""
 
     __slots__ = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from .. import _fork
 from .._clock import SYSTEM_CLOCK
 from .._instance_id import as_instance_id
+from .._uncopied import Uncopied
 from ..abc import (
     DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
@@ -123,7 +124,7 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
         self._store._refuse_child()
 
 
-class MemoryMachineIdDistributor(MachineIdDistributor):
+class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
     """Machine ids in memory, which all instances on the same store share.
 
     For the instances of one process: another process has a memory, and machine ids, of its own.
@@ -246,7 +247,7 @@ class MemoryMachineIdDistributor(MachineIdDistributor):
         self._store._refuse_child()
 
 
-class MemoryStore(Store):
+class MemoryStore(Uncopied, Store):
     """Counters and machine ids in memory; several stores know nothing of each other.
 
     The event loops of several threads may share one.

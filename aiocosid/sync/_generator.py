@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import suppress
 from itertools import islice
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar, cast, overload
 
 from .. import _fork
 from .._clock import SYSTEM_CLOCK
 from .._listing import MAX_BATCH
 from .._loop import running_loop
-from ..abc._ids import check_integer, check_seconds
-from ..errors import CosIdError, IdOverflowError, InvalidArgumentError, WouldBlock
-from ..segment import SegmentChainId, SegmentId
-from ..segment._segment import FOREVER
+from .._uncopied import Uncopied
+from ..abc._ids import check_integer
+from ..errors import CosIdError, ForkedError, WouldBlock
+from ._batches import (
+    DEFAULT_BATCH,
+    check_batch,
+    check_make,
+    check_timeout,
+    grow_old,
+    ids_of,
+    step_of,
+)
 from ._session import Session, refuse_on_a_loop
 from ._steps import undivided
 
@@ -26,34 +33,26 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from ..abc import AnyGenerator, Clock, IdGenerator, Statistics, TextIdGenerator
+    from ..abc import AnyGenerator, IdGenerator, Statistics, TextIdGenerator
 
-__all__ = ("DEFAULT_TIMEOUT", "SyncIdGenerator", "check_make")
+__all__ = ("DEFAULT_TIMEOUT", "SyncIdGenerator")
 
 R = TypeVar("R")
 T = TypeVar("T", bound=int | str)
 
 DEFAULT_TIMEOUT: Final = 10.0  # seconds; above the generators' own 5, whose errors say more
-DEFAULT_BATCH: Final = 1000  # ids, where a step is not smaller
-AGE_LIMIT: Final = 0.1  # seconds that an id which tells a time may lie in hand
-
 EMPTY: Final[Iterator[Any]] = iter(())
 
 AWAIT: Final = "await the asynchronous generator's there"
 
 
-def check_make(make: object, what: str) -> None:
-    """Raise unless it is a function, as far as one can tell."""
-    if not callable(make):
-        raise InvalidArgumentError("make", make, expected=f"a function that returns {what}")
-
-
-class SyncIdGenerator(Generic[T]):
+class SyncIdGenerator(Uncopied, Generic[T]):
     """A generator for threads and synchronous code, with ids in hand that need no other thread.
 
     It may be shared by any number of threads.  It is opened at the first use, unless it is opened
-    before by `open` or ``with``; closed by `close`, or with the process; and opened anew in a
-    forked child, where nothing that the parent had in hand is used.
+    before by `open` or ``with``; and opened anew in a forked child, where nothing that the parent
+    had in hand is used.  It stays open until `close`, or the end of the process, also if nothing
+    refers to it any more.
 
     Each thread gets rising ids.  While an event loop runs in a thread, no call waits there: ids in
     hand are handed out, and otherwise `WouldBlock` says so.
@@ -105,16 +104,17 @@ class SyncIdGenerator(Generic[T]):
                 it.  It is called on the background loop, and again in a forked child: what is
                 inherited from the parent should not be used in it.
             batch: ids taken at once.  By default the step, 1000 at most, for a `SegmentChainId` or
-                `SegmentId` without ``ttl``, which is asked for the next batch before the last one
-                is used up; and 1 for any other kind, so that an id is made when it is asked for.
-                A larger batch of those is thrown away after 0.1 seconds.
-            timeout: seconds that a call waits at most, also for the opening.
+                `SegmentId` without ``ttl``, also as text with no date in it; it is asked for the
+                next batch before the last one is used up.  1 for any other kind, so that an id is
+                made when it is asked for; a larger batch of those is thrown away after 0.1 seconds.
+            timeout: seconds that a call waits at most, also for the opening; up to
+                `threading.TIMEOUT_MAX`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
         check_make(make, "a generator")
-        check_seconds("timeout", timeout)
+        check_timeout(timeout)
         session = Session(make, label="SyncIdGenerator", timeout=timeout)
         self._describe(session, _itself, batch)
         self._owns_session = True
@@ -124,11 +124,10 @@ class SyncIdGenerator(Generic[T]):
         cls,
         session: Session[Any],
         find: Callable[[Any], Awaitable[AnyGenerator]],
-        batch: int | None,
     ) -> Self:
         """Return the handle of a generator that a provider opens and closes."""
         made = cls.__new__(cls)
-        made._describe(session, find, batch)
+        made._describe(session, find, None)
         made._owns_session = False
         return made
 
@@ -138,8 +137,7 @@ class SyncIdGenerator(Generic[T]):
         find: Callable[[Any], Awaitable[AnyGenerator]],
         batch: int | None,
     ) -> None:
-        if batch is not None:
-            check_integer("batch", batch, at_least=1, at_most=MAX_BATCH)
+        check_batch(batch)
         self._session = session
         self._find = find
         self._asked_batch = batch
@@ -160,6 +158,10 @@ class SyncIdGenerator(Generic[T]):
         self._batch: int | None = self._asked_batch  # None until the kind is known
         self._is_ahead = False  # the next batch is asked for when the last one is put in hand
 
+    def _choose(self, batch: int | None) -> None:
+        """Take so many at once from now on, as whoever said what kind it is."""
+        self._asked_batch = self._batch = batch
+
     # Taking ids.
 
     def next_id(self) -> T:
@@ -170,6 +172,7 @@ class SyncIdGenerator(Generic[T]):
                 asks in the middle of another call.
             SegmentUnavailableError: none came within the timeout.
             ClosedError: it was closed, also while this call waited.
+            ForkedError: a signal handler forked in the middle of this call, and this is the child.
             CosIdError: what opening the generator, or its own `next_id`, raises.
         """
         for new_id in self._piece:
@@ -192,9 +195,13 @@ class SyncIdGenerator(Generic[T]):
         Raises:
             WouldBlock: none is; more have been asked for, except of a kind that keeps none.
             ClosedError: it was closed.
+            ForkedError: a signal handler forked in the middle of this call, and this is the child.
         """
         for new_id in self._piece:
             return new_id
+        return self._in_one_process(self._take_now)
+
+    def _take_now(self) -> T:
         taken: list[T] = []
         if self._batch == 1:
             self._session.check_open()
@@ -204,6 +211,21 @@ class SyncIdGenerator(Generic[T]):
         return taken[0]
 
     def _bring(self, n: int) -> list[T]:
+        return self._in_one_process(lambda: self._gather(n))
+
+    def _in_one_process(self, take: Callable[[], R]) -> R:
+        """Take ids, unless a signal handler forks meanwhile and this is the child."""
+        process = _fork.generation
+        try:
+            taken = take()
+        except Exception as error:  # of half a step, perhaps
+            if process == _fork.generation:
+                raise
+            raise _forked() from error
+        # In one line: Python runs no handler in the middle of it.
+        return taken if process == _fork.generation else _raise(_forked())
+
+    def _gather(self, n: int) -> list[T]:
         """Take ids in hand, and wait for those that are missing."""
         taken: list[T] = []
         deadline = SYSTEM_CLOCK.monotonic() + self._session.timeout
@@ -243,12 +265,13 @@ class SyncIdGenerator(Generic[T]):
         Returns:
             None if that is enough; else what to wait for, and whether it was sent for this call.
         """
+        process = _fork.generation
         taken += islice(self._piece, n - len(taken))
         flight = self._flight
         if len(taken) < n and flight is not None:
             if flight.done():
                 self._flight = None  # first: who is interrupted from here on leaves a gap
-                self._land(flight, taken, n)
+                self._land(flight, taken, n, process)
             elif not self._session.is_alive:
                 self._flight = None
         if len(taken) == n:
@@ -256,12 +279,12 @@ class SyncIdGenerator(Generic[T]):
         is_ours = self._flight is None
         return self._order(n - len(taken)), is_ours
 
-    def _land(self, flight: Future[Iterator[T]], taken: list[T], n: int) -> None:
+    def _land(self, flight: Future[Iterator[T]], taken: list[T], n: int, process: int) -> None:
         if flight.cancelled() or flight.exception() is not None:
             return
         piece = flight.result()
         taken += islice(piece, n - len(taken))
-        self._piece = piece
+        self._piece = piece if process == _fork.generation else EMPTY  # in one line, as above
         if self._is_ahead and len(taken) == n:
             with suppress(CosIdError):  # whoever needs it will ask again
                 self._order(1)
@@ -276,15 +299,15 @@ class SyncIdGenerator(Generic[T]):
     async def _fetch(self, value: object, missing: int) -> Iterator[T]:
         generator = await self._find(value)
         batch = self._learn(generator)
-        ids = await _ids(generator, max(batch, missing), missing)
+        ids = await ids_of(generator, max(batch, missing), missing)
         piece = iter(cast("list[T]", ids))
         if batch > 1 and not self._is_ahead:
-            self._timer = asyncio.create_task(_grow_old(piece))
+            self._timer = asyncio.create_task(grow_old(piece))
         return piece
 
     def _learn(self, generator: AnyGenerator) -> int:
         """Choose how many ids are taken at once, and whether ahead of their use."""
-        step = _step(generator)
+        step = step_of(generator)
         batch = self._asked_batch or min(step, DEFAULT_BATCH)
         self._is_ahead = step > 1 and batch > 1
         self._batch = batch
@@ -354,26 +377,13 @@ class SyncIdGenerator(Generic[T]):
         return f"<{self._session.label} in_hand={length_hint(self._piece)}>"
 
 
+def _forked() -> ForkedError:
+    return ForkedError("what this call had in hand", remedy="ask again in this process")
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
+
+
 async def _itself(value: AnyGenerator) -> AnyGenerator:
     return value
-
-
-async def _ids(generator: AnyGenerator, n: int, missing: int) -> list[int] | list[str]:
-    try:
-        return await generator.next_ids(n)
-    except IdOverflowError:
-        if n == missing:
-            raise
-        return await generator.next_ids(missing)  # the last ones are less than a batch
-
-
-def _step(generator: AnyGenerator) -> int:
-    """Return the ids of a segment if they may lie in hand for as long as nobody needs them."""
-    if isinstance(generator, SegmentChainId | SegmentId) and generator._options.ttl == FOREVER:
-        return generator.statistics().step
-    return 1
-
-
-async def _grow_old(piece: Iterator[Any], clock: Clock = SYSTEM_CLOCK) -> None:
-    await clock.sleep(AGE_LIMIT)
-    deque(piece, 0)  # whoever holds it finds it used up

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, Unpack
 
 from .._default import generator_named
+from .._uncopied import Uncopied
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor, Provider, Store
-from ..abc._ids import check_seconds, check_text
+from ..abc._ids import check_text
 from ..errors import BusyError
 from ..provider import (
     IdProvider,
@@ -17,7 +18,8 @@ from ..provider import (
     open_store,
 )
 from ..segment import SegmentChainId, SegmentId
-from ._generator import DEFAULT_TIMEOUT, SyncIdGenerator, check_make
+from ._batches import check_batch, check_make, check_timeout
+from ._generator import DEFAULT_TIMEOUT, SyncIdGenerator
 from ._session import Session, refuse_on_a_loop
 
 if TYPE_CHECKING:
@@ -36,7 +38,14 @@ P = TypeVar("P", bound=Provider)
 INSTEAD = "use the asynchronous provider there"
 
 
-class SyncProvider(Generic[P]):
+class _Kind(NamedTuple, Generic[P]):
+    """What a generator was first asked for as, and how the provider makes it."""
+
+    asked: str
+    find: Callable[[P], Awaitable[AnyGenerator]]
+
+
+class SyncProvider(Uncopied, Generic[P]):
     """The generators of a provider for threads and synchronous code, by name.
 
     It may be shared by any number of threads.  It is opened at the first use, unless it is opened
@@ -44,7 +53,7 @@ class SyncProvider(Generic[P]):
     forked child.
     """
 
-    __slots__ = ("_asked", "_generators", "_session")
+    __slots__ = ("_generators", "_kinds", "_session")
 
     def __init__(
         self,
@@ -63,10 +72,10 @@ class SyncProvider(Generic[P]):
             InvalidArgumentError: an argument is outside its range.
         """
         check_make(make, "a provider")
-        check_seconds("timeout", timeout)
+        check_timeout(timeout)
         self._session: Session[P] = Session(make, label=type(self).__name__, timeout=timeout)
         self._generators: dict[str, SyncIdGenerator[Any]] = {}
-        self._asked: dict[str, object] = {}  # what each of them was asked for as
+        self._kinds: dict[str, _Kind[P]] = {}  # of those that were asked for as one
 
     def __getitem__(self, name: str) -> SyncIdGenerator[Any]:
         """Return the generator of this name, which the provider has to have when it is used.
@@ -77,22 +86,28 @@ class SyncProvider(Generic[P]):
             return self._generators[name]
 
         async def find(provider: P) -> AnyGenerator:
-            return generator_named(name, provider)
+            kind = self._kinds.get(name)
+            return await kind.find(provider) if kind else generator_named(name, provider)
 
-        return self._generator(name, None, find, None)
+        made = SyncIdGenerator[Any]._of(self._session, find)
+        return self._generators.setdefault(name, made)
 
     def _generator(
         self,
         name: str,
-        asked: object,
+        asked: str,
         find: Callable[[P], Awaitable[AnyGenerator]],
         batch: int | None,
     ) -> SyncIdGenerator[Any]:
-        made = SyncIdGenerator[Any]._of(self._session, find, batch)
-        found = self._generators.setdefault(name, made)
-        if self._asked.setdefault(name, asked) != asked:
-            reason = f"is in use as {self._asked[name]}; {asked} needs another name"
+        check_batch(batch)
+        mine = _Kind(asked, find)
+        kind = self._kinds.setdefault(name, mine)
+        if kind.asked != asked:
+            reason = f"is in use as {kind.asked}; {asked} needs another name"
             raise BusyError(repr(name), reason=reason)
+        found = self[name]
+        if kind is mine:
+            found._choose(batch)
         return found
 
     def statistics(self) -> dict[str, dict[str, Any]]:

@@ -6,14 +6,13 @@ import asyncio
 import atexit
 import logging
 from concurrent.futures import CancelledError
-from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
 from .. import _fork
 from .._clock import SYSTEM_CLOCK
 from .._loop import running_loop
+from .._uncopied import Uncopied
 from ..errors import ClosedError, CosIdError, SegmentUnavailableError, WouldBlock
 from ._steps import undivided
 from ._thread import LoopThread, shared_thread
@@ -66,7 +65,6 @@ class _Life(Generic[T]):
 
     async def live(self) -> None:
         """Open, stay and close.  In one task, as task groups and cancel scopes ask for."""
-        self._task = asyncio.current_task()
         try:
             async with self._make() as value:
                 self._value = value
@@ -81,7 +79,9 @@ class _Life(Generic[T]):
             self._opened.set()
 
     async def do(self, work: Callable[[T], Awaitable[R]]) -> R:
-        """Wait until it is open, and do something with what is."""
+        """Open it if nobody has begun to, wait until it is, and do something with what is open."""
+        if self._task is None:
+            self._task = asyncio.create_task(self.live())
         await self._opened.wait()
         if self._error is not None:
             error = self._error
@@ -98,11 +98,12 @@ class _Life(Generic[T]):
             self._error = ClosedError(label)
             task.cancel()
         await asyncio.wait([task])
+        self._opened.set()  # a task that had not begun has told nobody
         if not task.cancelled():
             task.result()
 
 
-class Session(Generic[T]):
+class Session(Uncopied, Generic[T]):
     """Something that is open on the background loop from the first need on, until it is closed.
 
     In a forked child it is opened anew, at the first need there.
@@ -170,14 +171,14 @@ class Session(Generic[T]):
         self.check_open()
         thread = self._thread
         if thread is None or not thread.is_alive:
-            thread = self._thread = shared_thread()
-            thread.users += 1
+            thread = shared_thread()
+            thread.users += 1  # first: who is interrupted from here on ends no loop of others
             self._life = None
             _sessions.add(self)
-        if self._life is None or self._life.is_over:
-            self._life = _Life(self._make)
-            thread.submit(self._life.live)
+            self._thread = thread
         life = self._life
+        if life is None or life.is_over:
+            life = self._life = _Life(self._make)
         future = thread.submit(lambda: life.do(work))
         if future is None:
             raise self.lost()
@@ -185,13 +186,13 @@ class Session(Generic[T]):
 
     def _leave(self) -> tuple[Future[None] | None, LoopThread | None]:
         life, thread = self._life, self._thread
-        self._life = self._thread = None
         self._is_closed = True
-        _sessions.discard(self)
         for holder in tuple(self.holders):
             holder._drop()
         if life is not None and thread is not None:
             self._closing = thread.submit(lambda: life.end(self.label))
+        _sessions.discard(self)
+        self._life = self._thread = None  # last: who is interrupted before can close it again
         return self._closing, thread
 
     def lost(self) -> SegmentUnavailableError:
@@ -208,6 +209,10 @@ class Session(Generic[T]):
     @undivided
     def allow(self) -> None:
         """Let it be opened again after it was closed."""
+        if self._is_closed:
+            _, thread = self._leave()  # what an interrupted `close` has left to do
+            if thread is not None:
+                thread.users -= 1
         self._is_closed = False
         self._closing = None
 
@@ -281,12 +286,3 @@ def _close_all() -> None:
     for thread in {thread for *_, thread in left if thread is not None}:
         thread.stop()
         thread.join(max(0.0, min(JOIN_TIMEOUT, deadline - SYSTEM_CLOCK.monotonic())))
-    if _fork.abandoned:  # in a forked child
-        _keep_for_ever(_fork.abandoned)
-
-
-def _keep_for_ever(thing: object) -> None:
-    """Keep it from being destroyed with its module, when half of what destructors call is gone."""
-    with suppress(ImportError):  # some builds of Python have no ctypes
-        ctypes = import_module("ctypes")
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

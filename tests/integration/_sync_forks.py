@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import aiosqlite
@@ -20,9 +21,16 @@ import aiosqlite
 import aiocosid
 from aiocosid import _fork, sync
 from aiocosid.abc import IdSegmentDistributor
-from aiocosid.errors import ClosedError, CosIdError, ForkedError
+from aiocosid.errors import (
+    ClosedError,
+    CosIdError,
+    ForkedError,
+    SegmentUnavailableError,
+    WouldBlock,
+)
 from aiocosid.stores.sqlite import SqliteStore
 from aiocosid.sync import _steps
+from tests.unit._interrupted import interrupted
 
 # Else it is imported for the names of its scenarios.
 IS_PROGRAM = __name__ == "__main__"
@@ -240,9 +248,77 @@ def the_end_of_a_stuck_program() -> None:
     waiting.wait()
 
 
+class _OfProcess(IdSegmentDistributor):
+    """Counts in memory, each process in a range of its own."""
+
+    async def next_max_id(self, step: int) -> int:
+        counts[0] += step
+        return counts[0] + _fork.generation * 10**9
+
+
+counts = [0]
+
+
+def forked_at(k: int, call: Callable[[sync.SyncIdGenerator[int]], list[int]]) -> bool:
+    """Fork before our k-th line; no id may come in both.  False if there are not so many lines."""
+    left = k
+    pids: list[int] = []
+
+    def fork() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            pids.append(os.fork())
+
+    mine = sync.SyncIdGenerator(
+        lambda: aiocosid.SegmentChainId(_OfProcess(name="mine", step=5)), batch=5, timeout=0.2
+    )
+    with suppress(SegmentUnavailableError):  # a slow machine
+        mine.next_ids(5)  # all that is in hand; the next batch has landed, or is about to
+        if mine._flight is not None:
+            mine._flight.exception(10)
+    got: list[int] = []
+    # The child may wait in vain for a loop that only the parent has.
+    with (
+        interrupted(sync, "line", fork),
+        suppress(ForkedError, SegmentUnavailableError, WouldBlock),
+    ):
+        got = call(mine)
+    if pids == [0]:
+        with suppress(WouldBlock):
+            got.append(mine.next_id_nowait())
+        (FOLDER / "child").write_text(" ".join(map(str, got)))
+        os._exit(0)
+    for pid in pids:
+        ended_well(pid)
+        theirs = set(map(int, (FOLDER / "child").read_text().split()))
+        assert not theirs & set(got), f"line {k}: {theirs}"
+    mine.close()
+    return bool(pids)
+
+
+def in_a_signal_handler() -> None:
+    """A handler that forks in the middle of a call: its ids are for one of both processes."""
+    keeper = sync.SyncIdGenerator(lambda: aiocosid.SegmentChainId(_OfProcess(name="keeper")))
+    keeper.open()  # else each round would start a thread
+
+    def batch(mine: sync.SyncIdGenerator[int]) -> list[int]:
+        return mine.next_ids(12)
+
+    def nowait(mine: sync.SyncIdGenerator[int]) -> list[int]:
+        return [mine.next_id_nowait()]
+
+    for call in (batch, nowait):
+        k = 1
+        while forked_at(k, call):
+            k += 3
+        assert k > 10, k
+
+
 SCENARIOS: dict[str, tuple[Callable[[], object], ...]] = {
     "in hand": (in_hand_in_the_child, the_end_of_a_program),
     "step": (while_a_step_is_under_way, what_a_child_may_not_use),
+    "handler": (in_a_signal_handler,),
     "stuck": (the_end_of_a_stuck_program,),
     "threads": (while_threads_take_ids,),
     "pool": (a_pool_of_processes,),

@@ -43,6 +43,36 @@ def test_sqlite(scenario: str, tmp_path: Path) -> None:
     run(scenario, f"sqlite:///{tmp_path}/ids.db", tmp_path)
 
 
+def test_in_a_signal_handler(tmp_path: Path) -> None:
+    run("handler", "memory://", tmp_path)
+
+
+def test_an_asynchronous_program_whose_child_just_ends(valkey: ValkeyServer) -> None:
+    """Nothing of the parent's connections is destroyed at the child's end."""
+    code = f"""
+import aiocosid, asyncio, os, sys
+async def main():
+    async with aiocosid.connect({valkey.url!r}, namespace="async-fork") as ids:
+        orders, flakes = await ids.segment_chain("order"), await ids.snowflake()
+        await orders.next_id(), await flakes.next_id()
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        await orders.next_ids(20_000)
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [*PYTHON, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_while_threads_take_ids(valkey: ValkeyServer, tmp_path: Path) -> None:
     """Not on SQLite: it keeps its locks in the memory that a child inherits."""
     run("threads", valkey.url, tmp_path)

@@ -32,6 +32,7 @@ LEAVES = {
     "_listing",
     "_strangers",
     "_turns",
+    "_uncopied",
     "_waiters",
     "abc",
 }
@@ -69,6 +70,7 @@ MAY_IMPORT = {
     "_listing": set[str](),
     "_strangers": {"_loop", "errors"},
     "_turns": set[str](),
+    "_uncopied": set[str](),
     "_waiters": {"errors"},
     "_component": LEAVES,
     "_text_generator": {"_fork", "_inner_life", "abc", "errors"},

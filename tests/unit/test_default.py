@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+from typing import Any
+
 import pytest
 
 import aiocosid
+from aiocosid import sync
 from aiocosid.errors import InvalidArgumentError, NotOpenError
 
 
@@ -34,3 +38,32 @@ async def test_a_generator_is_found_by_its_name() -> None:
             assert aiocosid.generator_named("order") is orders
             with pytest.raises(InvalidArgumentError, match="'order'"):
                 aiocosid.generator_named()
+
+
+def test_what_is_no_provider_is_refused_at_once() -> None:
+    ids = sync.connect("memory://")
+    wrong: tuple[Any, ...] = (None, ids, ids["order"], {}, "ids")
+    for each in wrong:
+        with (
+            pytest.raises(
+                InvalidArgumentError, match=r"aiocosid\.sync are used directly"
+            ) as caught,
+            aiocosid.use_provider(each),
+        ):
+            pytest.fail("it was taken")
+        again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
+        assert str(again) == str(caught.value)
+    with pytest.raises(NotOpenError):
+        aiocosid.default_provider()
+
+
+def test_a_provider_that_cannot_be_iterated_is_not() -> None:
+    class Bare:
+        def __getitem__(self, name: str) -> Any:
+            if name == "order":
+                raise KeyError(name)
+            return name
+
+    bare: Any = Bare()
+    with pytest.raises(InvalidArgumentError, match="'order'; it has to be one of none"):
+        aiocosid.generator_named("order", bare)

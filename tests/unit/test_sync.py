@@ -15,6 +15,13 @@ import pytest
 import aiocosid
 from aiocosid import sync
 from aiocosid.abc import IdSegmentDistributor
+from aiocosid.converter import (
+    DatePrefixIdConverter,
+    JavaScriptSafeIdConverter,
+    PrefixIdConverter,
+    Radix62IdConverter,
+    SuffixIdConverter,
+)
 from aiocosid.errors import (
     BusyError,
     ClosedError,
@@ -26,7 +33,8 @@ from aiocosid.errors import (
     WouldBlock,
 )
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.sync._generator import _grow_old
+from aiocosid.sync import _thread
+from aiocosid.sync._batches import grow_old
 from aiocosid.testing import ManualClock, settle
 from tests.script import run_python
 
@@ -201,6 +209,9 @@ def test_wrong_arguments_are_named_at_once(make: Make) -> None:
     wrong: tuple[Callable[[], object], ...] = (
         lambda: make(Store(), batch=0),
         lambda: make(Store(), timeout=0),
+        lambda: make(Store(), timeout=1e10),  # OverflowError where a thread waits
+        lambda: make(Store(), timeout=10**400),
+        lambda: sync.connect("memory://", timeout=1e10),
         lambda: sync.SyncIdGenerator(aiocosid.SegmentChainId(Store())),  # type: ignore[call-overload]
         lambda: sync.SyncProvider(aiocosid.connect("memory://")),  # type: ignore[arg-type]
         lambda: sync.connect("nowhere://"),
@@ -249,11 +260,22 @@ def test_a_kind_that_keeps_none_brings_exactly_what_is_asked_for() -> None:
 @pytest.mark.asyncio
 async def test_a_batch_that_tells_a_time_grows_old() -> None:
     clock, piece = ManualClock(), iter([1, 2, 3])
-    task = asyncio.create_task(_grow_old(piece, clock))
+    task = asyncio.create_task(grow_old(piece, clock))
     await settle()
     assert next(piece) == 1
     await clock.advance(0.11)
     await task
+    assert list(piece) == []
+
+
+@pytest.mark.asyncio
+async def test_a_batch_whose_loop_ends_does_not_stay_in_hand() -> None:
+    piece = iter([1, 2, 3])
+    task = asyncio.create_task(grow_old(piece, ManualClock()))
+    await settle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert list(piece) == []
 
 
@@ -282,6 +304,30 @@ def test_texts() -> None:
         found = [texts.next_id(), *texts.next_ids(2)]
     assert [type(each) for each in found] == [str, str, str]
     assert len(set(found)) == 3
+
+
+def test_texts_of_a_chain_lie_in_hand_if_no_time_is_in_them() -> None:
+    class Mine(Radix62IdConverter):
+        """A user's, of which nothing is known."""
+
+    plain = PrefixIdConverter("A", SuffixIdConverter("Z", JavaScriptSafeIdConverter()))
+    dated = DatePrefixIdConverter("yyMMdd", Radix62IdConverter(), zone="UTC")
+    for converter, ttl, ahead in (
+        (Radix62IdConverter(), None, 99),
+        (plain, None, 99),
+        (plain, 60, 0),
+        (dated, None, 0),
+        (PrefixIdConverter("A", dated), None, 0),
+        (Mine(), None, 0),
+    ):
+
+        def text() -> aiocosid.StringIdGenerator:
+            chain = aiocosid.SegmentChainId(Store(), ttl=ttl)  # noqa: B023 - called at once
+            return aiocosid.StringIdGenerator(chain, converter)  # noqa: B023
+
+        with sync.SyncIdGenerator(text) as generator:
+            assert generator.next_id()
+            assert in_hand(generator) == ahead, converter
 
 
 # Opening and closing.
@@ -560,6 +606,70 @@ def test_ctrl_c_leaves_gaps_at_most(make: Make) -> None:
     assert orders.next_id() > max(ids)
 
 
+def interrupted_at(k: int, call: Callable[[], object]) -> bool:
+    """Raise KeyboardInterrupt where our k-th function is called; False if there are not so many."""
+    left = k
+
+    def handler() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+
+    try:
+        with interrupted(sync, "call", handler):
+            call()
+    except KeyboardInterrupt:
+        return True
+    return left <= 0
+
+
+def test_ctrl_c_in_the_first_call_is_no_dead_end(make: Make) -> None:
+    make(Store()).open()  # else each round would start a thread
+    for k in range(1, 100):
+        orders = make(Store(), timeout=2)
+        was_interrupted = interrupted_at(k, orders.next_id)
+        assert orders.next_id() >= 1
+        orders.close()
+        if not was_interrupted:
+            break
+    assert 10 < k < 99
+
+
+def test_ctrl_c_while_closing_leaves_something_to_close(make: Make) -> None:
+    """A second close() does what is left to do, and so does opening it again."""
+    is_open = 0
+
+    @asynccontextmanager
+    async def one() -> AsyncGenerator[aiocosid.SegmentChainId]:
+        nonlocal is_open
+        async with aiocosid.SegmentChainId(Store()) as generator:
+            is_open += 1
+            yield generator
+        is_open -= 1
+
+    make(Store()).open()
+    thread = _thread._shared.thread
+    assert thread is not None
+    for k in range(1, 100):
+        orders = sync.SyncIdGenerator(one)
+        orders.next_id()
+        was_interrupted = interrupted_at(k, orders.close)
+        if k % 2:
+            orders.open()
+            assert orders.next_id()
+        orders.close()
+        assert thread.is_alive, "others are on it"
+        with pytest.raises(ClosedError):
+            orders.next_id()
+        if not was_interrupted:
+            break
+    thread.submit(lambda: asyncio.sleep(0)).result(10)  # type: ignore[union-attr]  # it is alive
+    assert is_open == 0
+    assert 5 < k < 99
+    thread.users = 1  # who was interrupted there is counted for good
+
+
 # Providers.
 
 
@@ -587,6 +697,52 @@ def test_a_provider_gives_the_same_object_for_the_same_name() -> None:
     ids.open()
     assert orders.next_id() > 1
     ids.close()
+
+
+def test_a_name_may_be_asked_for_before_its_kind_is_known() -> None:
+    with sync.connect("memory://", namespace="sync-name") as ids:
+        orders = ids["order"]
+        with pytest.raises(InvalidArgumentError, match="one of none"):
+            orders.next_id()
+        assert ids.segment_chain("order", batch=7) is orders
+        assert orders.next_id() == 1
+        assert in_hand(orders) == 6
+        with pytest.raises(BusyError):
+            ids.segment("order")
+
+
+def test_two_kinds_cannot_both_have_a_name(make: Make) -> None:
+    """Two threads ask at once, and meet between any two lines."""
+    asked: list[str] = []
+
+    def handler() -> None:
+        if not asked:
+            asked.append("snowflake")
+            with suppress(BusyError):
+                ids.snowflake("order")
+                asked.append("and got it")
+
+    left = 0
+    make(Store()).open()  # else each round would start a thread
+
+    def at_k() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            handler()
+
+    for k in range(1, 200):
+        ids, left, kind = sync.connect("memory://", namespace="sync-race"), k, "SnowflakeId"
+        asked.clear()
+        with interrupted(sync, "line", at_k), suppress(BusyError):
+            ids.segment_chain("order")
+            kind = "SegmentChainId"
+        if not asked:
+            break
+        assert (len(asked) == 2) == (kind == "SnowflakeId"), "one of them has it"
+        assert ids["order"].statistics().kind == kind
+        ids.close()
+    assert 10 < k < 199
 
 
 def test_any_provider_will_do() -> None:

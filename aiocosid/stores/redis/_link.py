@@ -12,6 +12,7 @@ import anyio
 
 from ... import _fork
 from ..._loop import is_dead
+from ..._uncopied import Uncopied
 from ...errors import (
     ForkedError,
     InvalidArgumentError,
@@ -174,7 +175,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
         raise UnsupportedRuntimeError("the drivers of Redis run on asyncio only") from None
 
 
-class Link(ABC):
+class Link(Uncopied, ABC):
     """A way to a server that stores and distributors share."""
 
     __slots__ = ("__weakref__", "_born")

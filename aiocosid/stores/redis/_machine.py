@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from ... import _fork
 from ..._instance_id import as_instance_id
+from ..._uncopied import Uncopied
 from ...abc import (
     DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
@@ -53,7 +54,7 @@ COLUMNS: Final = 5  # texts that the listing has for a machine id
 TOKEN_BYTES: Final = 8
 
 
-class RedisMachineIdDistributor(MachineIdDistributor):
+class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
     """The machine ids of one namespace on Redis or Valkey, under CosId's own keys.
 
     ``cosid:{<namespace>}:itc_idx``, ``:adder`` and ``:revert`` are CosId's; beside them lie

@@ -1,0 +1,20 @@
+"""What is there once: a copy would hand out the same ids again, and not be told of a fork."""
+
+from __future__ import annotations
+
+from typing import NoReturn, SupportsIndex
+
+__all__ = ("Uncopied",)
+
+
+class Uncopied:
+    """Refuses `copy`, `pickle` and what builds on them, such as `dataclasses.asdict`."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
+        """Refuse."""
+        raise TypeError(
+            f"{type(self).__name__} cannot be copied or pickled; "
+            "share it in a process, and make one in each process"
+        )

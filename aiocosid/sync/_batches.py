@@ -1,0 +1,102 @@
+"""How many ids are taken at once, and for how long they may lie in hand."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from .._clock import SYSTEM_CLOCK
+from .._listing import MAX_BATCH
+from .._text_generator import StringIdGenerator
+from ..abc._ids import check_integer, check_seconds
+from ..converter import (
+    CrockfordIdConverter,
+    JavaScriptSafeIdConverter,
+    OpaqueIdConverter,
+    PrefixIdConverter,
+    Radix36IdConverter,
+    Radix62IdConverter,
+    SuffixIdConverter,
+    ToStringIdConverter,
+)
+from ..errors import IdOverflowError, InvalidArgumentError
+from ..segment import SegmentChainId, SegmentId
+from ..segment._segment import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..abc import AnyGenerator, Clock, IdConverter
+
+__all__ = (
+    "DEFAULT_BATCH",
+    "check_batch",
+    "check_make",
+    "check_timeout",
+    "grow_old",
+    "ids_of",
+    "step_of",
+)
+
+DEFAULT_BATCH: Final = 1000  # ids, where a step is not smaller
+AGE_LIMIT: Final = 0.1  # seconds that an id which tells a time may lie in hand
+
+TIMELESS: Final = {
+    *(CrockfordIdConverter, JavaScriptSafeIdConverter, OpaqueIdConverter, ToStringIdConverter),
+    *(PrefixIdConverter, Radix36IdConverter, Radix62IdConverter, SuffixIdConverter),
+}
+"""Converters that write an id in the same way whenever they do, if the one inside does."""
+
+
+def check_make(make: object, what: str) -> None:
+    """Raise unless it is a function, as far as one can tell."""
+    if not callable(make):
+        raise InvalidArgumentError("make", make, expected=f"a function that returns {what}")
+
+
+def check_batch(batch: object) -> None:
+    """Raise unless so many ids can be taken at once."""
+    if batch is not None:
+        check_integer("batch", batch, at_least=1, at_most=MAX_BATCH)
+
+
+def check_timeout(timeout: object) -> None:
+    """Raise unless a thread can wait for so long."""
+    check_seconds("timeout", timeout, at_most=threading.TIMEOUT_MAX)
+
+
+async def ids_of(generator: AnyGenerator, n: int, missing: int) -> list[int] | list[str]:
+    """Take ``n`` ids, or those that are missing if these are the last ones."""
+    try:
+        return await generator.next_ids(n)
+    except IdOverflowError:
+        if n == missing:
+            raise
+        return await generator.next_ids(missing)  # the last ones are less than a batch
+
+
+def step_of(generator: AnyGenerator) -> int:
+    """Return the ids of a segment if they may lie in hand for as long as nobody needs them."""
+    inner: object = generator
+    if type(generator) is StringIdGenerator and _is_timeless(generator.converter):
+        inner = generator._inner
+    if isinstance(inner, SegmentChainId | SegmentId) and inner._options.ttl == FOREVER:
+        return inner.statistics().step
+    return 1
+
+
+def _is_timeless(converter: IdConverter) -> bool:
+    """Whether we know, all the way down, that a text does not depend on when it is written."""
+    found: IdConverter | None = converter
+    while type(found) in TIMELESS:
+        found = getattr(found, "inner", None)
+    return found is None
+
+
+async def grow_old(piece: Iterator[Any], clock: Clock = SYSTEM_CLOCK) -> None:
+    """Throw a batch away after a while."""
+    try:
+        await clock.sleep(AGE_LIMIT)
+    finally:  # also if the loop ends before
+        deque(piece, 0)  # whoever holds it finds it used up

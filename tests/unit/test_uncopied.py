@@ -1,0 +1,76 @@
+"""What hands out ids is there once: no copy, no pickle."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import aiocosid
+from aiocosid import sync
+from aiocosid.converter import Radix62IdConverter
+from aiocosid.generators import CounterId, IntegerIdGenerator, Uuid7Id
+from aiocosid.machine import ManualMachineIdDistributor
+from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores.postgres import PostgresMachineIdDistributor, PostgresStore
+from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore
+from aiocosid.stores.sqlite import SqliteStore
+
+COPIES: tuple[Callable[[Any], object], ...] = (copy.copy, copy.deepcopy, pickle.dumps)
+
+
+@dataclasses.dataclass
+class Holder:
+    """A user's."""
+
+    orders: object
+
+
+@pytest.mark.asyncio
+async def test_a_generator_or_what_holds_a_connection_is_not_copied() -> None:
+    store = MemoryStore()
+    machine = store.machine_id_distributor(namespace="copies")
+    chain = aiocosid.SegmentChainId(MemoryIdSegmentDistributor(name="order"))
+    ids = sync.connect("memory://", namespace="copies")
+    everything: tuple[object, ...] = (
+        store,
+        machine,
+        chain,
+        aiocosid.SegmentId(MemoryIdSegmentDistributor(name="order")),
+        aiocosid.SnowflakeId(machine),
+        aiocosid.connect("memory://"),
+        CounterId(),
+        Uuid7Id(),
+        ManualMachineIdDistributor(1),
+        RedisMachineIdDistributor.from_url("redis://localhost", namespace="copies"),
+        PostgresMachineIdDistributor.from_url("postgresql://localhost/x", namespace="copies"),
+        ids,
+        ids.segment_chain("order"),
+        ids.segment_chain("order")._session,
+    )
+    async with chain:  # open or not
+        for each in everything:
+            for make in COPIES:
+                with pytest.raises(TypeError, match=f"{type(each).__name__} cannot be copied"):
+                    make(each)
+        with pytest.raises(TypeError, match="SegmentChainId cannot be copied"):
+            dataclasses.asdict(Holder(chain))
+
+
+def test_what_is_around_one_or_on_a_connection_is_not_copied_with_it() -> None:
+    chain = aiocosid.SegmentChainId(MemoryIdSegmentDistributor(name="order"))
+    for each in (
+        aiocosid.StringIdGenerator(chain, Radix62IdConverter()),
+        IntegerIdGenerator(chain),
+        MemoryIdSegmentDistributor(name="order"),
+        SqliteStore.from_url("sqlite:///ids.db"),
+        RedisStore.from_url("redis://localhost").segment_distributor(name="order"),
+        PostgresStore.from_url("postgresql://localhost/x"),
+    ):
+        for make in COPIES[1:]:
+            with pytest.raises(TypeError, match="cannot be copied"):
+                make(each)
