@@ -101,12 +101,12 @@ class _Reading:
 
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
-        self._asked = set(READ)
+        self._asked: set[Metric] = set(READ)
         self._found: dict[Metric, dict[Where, float]] = {}
 
     def of(self, metric: Metric) -> dict[Where, float]:
         """Return the series of a metric; the first one that is asked for again reads anew."""
         if metric in self._asked:
-            self._asked, self._found = set(), self._watched.read()
+            self._asked, self._found = set[Metric](), self._watched.read()
         self._asked.add(metric)
         return self._found.get(metric, {})
