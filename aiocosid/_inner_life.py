@@ -21,6 +21,11 @@ class InnerLife:
 
     _inner: Any  # a generator; a subclass says of which kind
 
+    @property
+    def inner(self) -> Any:  # noqa: ANN401 - a subclass's own
+        """The generator inside, which it opens and closes."""
+        return self._inner
+
     async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
         """Open in the calling task, and stay until closed or cancelled."""
         await self._inner.run(task_status=_Stand(task_status, self))

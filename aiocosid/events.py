@@ -23,6 +23,7 @@ __all__ = (
     "MachineIdGuarded",
     "MachineIdLost",
     "SegmentFetched",
+    "SnowflakeOpened",
     "Starved",
     "WaitTimedOut",
 )
@@ -126,6 +127,17 @@ class ClockBackwards(Event):
     """
 
     backwards: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnowflakeOpened(Event):
+    """A Snowflake generator can stamp ids.
+
+    Attributes:
+        machine_id: the machine id under which it does.
+    """
+
+    machine_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

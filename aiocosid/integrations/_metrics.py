@@ -18,6 +18,7 @@ from ..events import (
     MachineIdGuardFailed,
     MachineIdLost,
     SegmentFetched,
+    SnowflakeOpened,
     Starved,
     WaitTimedOut,
 )
@@ -246,8 +247,8 @@ class Value(NamedTuple):
 def measurements(event: Event) -> Iterator[Value]:
     """Say what an event adds to the metrics.
 
-    A counter that is to be alerted on begins at 0, with the first segment or machine id: a server
-    sees no increase in a series that begins at 1.
+    A counter that is to be alerted on begins at 0, with the first segment, at the opening or with
+    the first machine id: a server sees no increase in a series that begins at 1.
     """
     where = (event.namespace, event.name)
     match event:
@@ -262,6 +263,8 @@ def measurements(event: Event) -> Iterator[Value]:
             yield Value(IDS_DISCARDED, event.count, (*where, event.reason))
         case Starved():
             yield Value(STARVATIONS, 1, where)
+        case SnowflakeOpened():
+            yield Value(WAIT_TIMEOUTS, 0, where)
         case WaitTimedOut():
             yield Value(WAIT_TIMEOUTS, 1, where)
         case ClockBackwards():

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+import os
+from contextlib import contextmanager, suppress
 from math import isfinite
-from typing import TYPE_CHECKING, TypeAlias
+from threading import RLock
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from weakref import WeakSet
 
 from ..segment import SegmentStatistics
 from ..snowflake import SnowflakeStatistics
@@ -23,11 +26,13 @@ from ._metrics import (
     Value,
     Where,
 )
+from ._tally import Tallies
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
     from ..abc import AnyGenerator, Provider, Statistics
+    from ._tally import Tally
 
 __all__ = ("Generators", "Watched", "readings")
 
@@ -40,10 +45,16 @@ _logger = logging.getLogger("aiocosid")
 class Watched:
     """The providers of one exporter.  Read from any thread."""
 
-    __slots__ = ("_watches",)
+    __slots__ = ("__weakref__", "_lock", "_tallies", "_watches")
 
     def __init__(self) -> None:
+        self._forget()
+        _all.add(self)
+
+    def _forget(self) -> None:
+        self._lock = RLock()
         self._watches: list[_Watch] = []
+        self._tallies = Tallies()
 
     @contextmanager
     def watch(self, generators: Generators) -> Generator[None]:
@@ -53,61 +64,96 @@ class Watched:
         try:
             yield
         finally:
-            self._watches.remove(watch)
+            if watch in self._watches:  # else forked from since
+                self._watches.remove(watch)
+                self.read()  # the last counts of its generators
 
     def read(self) -> dict[Metric, dict[Where, float]]:
-        """Return the values of all generators; those with the same attributes are merged."""
+        """Return the values of all generators; those with the same attributes are merged.
+
+        A count goes on where generators of its attributes have ended, and each is read once,
+        however often it is watched.
+        """
         found: dict[Metric, dict[Where, float]] = {}
-        for watch in tuple(self._watches):
-            for metric, value, where in watch.values():
-                series = found.setdefault(metric, {})
-                series[where] = metric.merge(series[where], value) if where in series else value
+        with self._lock:
+            here: set[int] = set()
+            for watch in tuple(self._watches):
+                for generator, statistics in watch.read(here):
+                    tally = self._tallies.of(generator)
+                    for metric, value, where in _noted(tally, statistics):
+                        series = found.setdefault(metric, {})
+                        both = metric.merge(series[where], value) if where in series else value
+                        series[where] = both
+            for tally in self._tallies.let_go(here):
+                with suppress(Exception):  # it was logged while it was watched
+                    _noted(tally, cast("AnyGenerator", tally.generator).statistics())
+                tally.generator = None
+            for (metric, where), value in self._tallies.totals().items():
+                found.setdefault(metric, {})[where] = value
         return found
 
 
-class _Watch:
-    """One provider, and how far its generators had come."""
+_all: Final[WeakSet[Watched]] = WeakSet()
 
-    __slots__ = ("_generators", "_seen")
+
+def _forget_parent() -> None:
+    """Forget in a forked child what the parent watches: it exports that itself."""
+    for watched in tuple(_all):
+        watched._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parent)
+
+
+class _Watch:
+    """One provider, and which of its generators failed when they were last read."""
+
+    __slots__ = ("_failing", "_generators")
 
     def __init__(self, generators: Generators) -> None:
         self._generators = generators
-        self._seen: dict[str, tuple[float, float]] = {}
+        self._failing: set[str] = set()
 
-    def values(self) -> Iterator[Value]:
-        """Read each generator; one that fails is logged, and left out."""
+    def read(self, here: set[int]) -> Iterator[tuple[AnyGenerator, Statistics]]:
+        """Read each generator that counts; one that fails is logged once, and left out.
+
+        Args:
+            here: those that were read already; the others are added.
+        """
         for name in tuple(self._generators):
             try:
-                outer = self._generators[name].statistics()
+                generator = _inmost(self._generators[name])
+                if id(generator) in here:
+                    continue
+                here.add(id(generator))
+                statistics = generator.statistics()
             except KeyError:
                 continue  # it is gone since
             except Exception:
-                _logger.exception("%r: no statistics", name)
+                if name not in self._failing:
+                    self._failing.add(name)
+                    _logger.exception("%r: no statistics", name)
                 continue
-            # What a group says is of the latest call's alone, and no count from call to call.
-            inner, is_grouped = _innermost(outer), hasattr(outer, "group")
-            for value in readings(inner, (outer.namespace, outer.name)):
-                if value.metric is IDS_HANDED_OUT and not is_grouped:
-                    yield value._replace(value=self._steady(name, inner, value.value))
-                elif value.metric.kind != "counter" or not is_grouped:
-                    yield value
+            self._failing.discard(name)
+            yield generator, statistics
 
-    def _steady(self, name: str, statistics: Statistics, count: float) -> float:
-        """Keep a count from stepping back, which a server takes for a start at 0 and a leap.
 
-        Another thread than the generator's may read it in the middle of a step.  It does start at 0
-        when the generator is opened anew: then there are fewer fetches, or another term.
-        """
-        life: float = 0
-        if isinstance(statistics, SegmentStatistics):
-            life = statistics.fetches
-        elif isinstance(statistics, SnowflakeStatistics):
-            life = -statistics.machine.term
-        before, last = self._seen.get(name, (life, count))
-        if life >= before:
-            count = max(count, last)
-        self._seen[name] = (life, count)
-        return count
+def _noted(tally: Tally, outer: Statistics) -> list[Value]:
+    """Take note of the counts, and return the rest."""
+    # What a group says is of the latest call's alone, and no count from call to call.
+    inner, is_grouped = _innermost(outer), hasattr(outer, "group")
+    values = list(readings(inner, (outer.namespace, outer.name)))
+    if not is_grouped:
+        tally.note(inner, [each for each in values if each.metric.kind == "counter"])
+    return [each for each in values if each.metric.kind != "counter"]
+
+
+def _inmost(generator: AnyGenerator) -> AnyGenerator:
+    """Return the generator that counts, within those that only convert."""
+    while (inner := getattr(generator, "inner", None)) is not None:
+        generator = inner
+    return generator
 
 
 def _innermost(statistics: Statistics) -> Statistics:
@@ -143,7 +189,9 @@ def _of_snowflakes(seen: SnowflakeStatistics, where: Where) -> Iterator[Value]:
     yield Value(WAITS, seen.waits_for_lease, (*where, "lease"))
     if seen.machine_id is not None:
         yield Value(MACHINE_ID, seen.machine_id, where)
-    if isfinite(seen.machine.seconds_left):
+        if seen.machine.mark_ms >= 0:
+            yield Value(MARK, seen.machine.mark_ms / 1000, where)
+    # A closed one has handed out nothing; one whose lease has lapsed or is lost is in need.
+    is_open = seen.machine_id is not None or seen.ids_handed_out > 0
+    if is_open and isfinite(seen.machine.seconds_left):
         yield Value(LEASE_LEFT, seen.machine.seconds_left, where)
-    if seen.machine.mark_ms >= 0:
-        yield Value(MARK, seen.machine.mark_ms / 1000, where)

@@ -20,6 +20,7 @@ from ..events import (
     MachineIdGuardFailed,
     MachineIdLost,
     SegmentFetched,
+    SnowflakeOpened,
     Starved,
     WaitTimedOut,
 )
@@ -38,6 +39,7 @@ LEVELS: Final[Mapping[type[Event], int]] = {
     WaitTimedOut: logging.WARNING,
     IdsDiscarded: logging.DEBUG,
     ClockBackwards: logging.WARNING,
+    SnowflakeOpened: logging.DEBUG,
     MachineIdDistributed: logging.DEBUG,
     MachineIdGuarded: logging.DEBUG,
     MachineIdGuardFailed: logging.INFO,  # as FetchFailed

@@ -45,8 +45,9 @@ class OpenTelemetryInstrument:
         meter = get_meter("aiocosid", meter_provider=meter_provider)
         self._watched: Final = Watched()
         self._instruments: Final = {metric: _instrument(meter, metric) for metric in MEASURED}
+        reading = _Reading(self._watched)
         for metric in READ:
-            _observe(meter, metric, self._watched)
+            _observe(meter, metric, reading)
 
     def on_event(self, event: Event, /) -> None:
         """Measure an event."""
@@ -62,6 +63,7 @@ class OpenTelemetryInstrument:
 
         Args:
             generators: a provider, whose generators may come and go; or a mapping of generators.
+                A forked child forgets them.
         """
         return self._watched.watch(generators)
 
@@ -77,8 +79,8 @@ def _instrument(meter: Meter, metric: Metric) -> Counter | Histogram:
     return meter.create_histogram(**named, explicit_bucket_boundaries_advisory=BUCKETS)
 
 
-def _observe(meter: Meter, metric: Metric, watched: Watched) -> None:
-    callbacks = [partial(_observations, metric, watched)]
+def _observe(meter: Meter, metric: Metric, reading: _Reading) -> None:
+    callbacks = [partial(_observations, metric, reading)]
     create = (
         meter.create_observable_counter
         if metric.kind == "counter"
@@ -87,6 +89,24 @@ def _observe(meter: Meter, metric: Metric, watched: Watched) -> None:
     create(metric.name, callbacks, metric.unit, metric.description)
 
 
-def _observations(metric: Metric, watched: Watched, _: CallbackOptions) -> Iterator[Observation]:
-    for where, value in watched.read().get(metric, {}).items():
+def _observations(metric: Metric, reading: _Reading, _: CallbackOptions) -> Iterator[Observation]:
+    for where, value in reading.of(metric).items():
         yield Observation(value, _attributes(metric, where))
+
+
+class _Reading:
+    """What the metrics of one collection share, each of which is asked for once in it."""
+
+    __slots__ = ("_asked", "_found", "_watched")
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._asked: set[Metric] = set(READ)
+        self._found: dict[Metric, dict[Where, float]] = {}
+
+    def of(self, metric: Metric) -> dict[Where, float]:
+        """Return the series of a metric; the first one that is asked for again reads anew."""
+        if metric in self._asked:
+            self._asked, self._found = set[Metric](), self._watched.read()
+        self._asked.add(metric)
+        return self._found.get(metric, {})

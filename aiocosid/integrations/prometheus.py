@@ -75,6 +75,7 @@ class PrometheusInstrument:
 
         Args:
             generators: a provider, whose generators may come and go; or a mapping of generators.
+                A forked child forgets them.
         """
         return self._watched.watch(generators)
 

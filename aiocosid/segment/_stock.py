@@ -62,6 +62,7 @@ class Stock(Component):
     """The chain, who waits for it, and the counts; hunger and quiet; what is given up."""
 
     __slots__ = (
+        "__weakref__",
         "_at_once",
         "_attempt",
         "_busy",

@@ -24,13 +24,14 @@ from ..errors import (
     MachineIdUnavailableError,
     WouldBlock,
 )
-from ..events import ClockBackwards
+from ..events import ClockBackwards, SnowflakeOpened, WaitTimedOut
 from ._sequencer import PIECE, SHUT, Behind, Full, Sequencer, Shut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..abc import Clock
+    from ..events import Event
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
     from ._options import SnowflakeOptions
@@ -49,6 +50,7 @@ class Stamper(Component):
     """Stamps ids for callers: at once, or when clock, tick and lease allow it, in order."""
 
     __slots__ = (
+        "__weakref__",
         "_has_joined",
         "_last_seen",
         "_lease",
@@ -273,7 +275,7 @@ class Stamper(Component):
     async def _wait_for_clock(self, refusal: Behind) -> None:
         """Wait until the clock has caught up, or as long as the threshold says, together."""
         began, threshold = self._clock.monotonic(), self._threshold(refusal)
-        self._emit_behind(refusal)
+        self._emit(ClockBackwards, backwards=refusal.by_ms / MS)
         behind: Refusal | None = refusal
         while isinstance(behind, Behind) and not self._has_ended():
             self._note_behind(behind)
@@ -305,6 +307,7 @@ class Stamper(Component):
             if left <= 0:
                 self._pool.clear()  # for the first of them
                 self._waiters.fail_first(self._unavailable(waited))
+                self._emit(WaitTimedOut, waited=self._options.wait_timeout)
                 continue
             with self._clock.move_on_after(left), self._woken():
                 await changed()
@@ -323,11 +326,10 @@ class Stamper(Component):
         if not refusal.is_floor:
             self._longest_backwards = max(self._longest_backwards, refusal.by_ms / MS)
 
-    def _emit_behind(self, refusal: Behind) -> None:
+    def _emit(self, make: Callable[..., Event], **facts: object) -> None:
         if self._options.instrument is None:
             return
-        by = refusal.by_ms / MS
-        event = ClockBackwards(namespace=self._lease.namespace, name=self.name, backwards=by)
+        event = make(namespace=self._lease.namespace, name=self.name, **facts)
         try:
             self._options.instrument.on_event(event)
         except Exception:
@@ -360,6 +362,7 @@ class Stamper(Component):
             raise ClosedError(self._label())
         self._has_joined = True
         self._sequencer = self._attached()
+        self._emit(SnowflakeOpened, machine_id=self._lease.machine_id)
 
     def _attached(self) -> Sequencer:
         """Return the one sequencer of this lease and name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import aiosqlite
 import anyio
@@ -21,7 +21,6 @@ from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor, running_asyncio_loo
 from ._sql import SqlIdSegmentDistributor, SqlStore
 from ._sql_machines import SqlMachineIdDistributor
 from ._sqlite import (
-    BUSY_TIMEOUT,
     SQLITE,
     check_version,
     identity,
@@ -31,6 +30,7 @@ from ._sqlite import (
     run,
     translated,
 )
+from ._sqlite_door import Door, in_use
 from ._sqlite_machines import SQLITE_MACHINES
 
 if TYPE_CHECKING:
@@ -203,10 +203,17 @@ class _Borrowed(Executor):
         if not self._has_table:
             await _call(self.label, self._connection, run, self.label, SQLITE.create_table, {})
             self._has_table = True
-        return await _call(self.label, self._connection, run, self.label, statement, values)
+        return await _call(self.label, self._connection, _guarded, self.label, statement, values)
 
 
-class _Own(OwnExecutor[aiosqlite.Connection]):
+class _Line(NamedTuple):
+    """A connection of our own: its worker, and the file."""
+
+    connection: aiosqlite.Connection
+    door: Door
+
+
+class _Own(OwnExecutor[_Line]):
     """On a connection to a file."""
 
     __slots__ = ("_file", "_path")
@@ -218,11 +225,11 @@ class _Own(OwnExecutor[aiosqlite.Connection]):
         self._file: tuple[int, int] | None = None
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
-        connection = await self._ready()
-        rows = await _call(self.label, connection, self._run, statement, values)
+        line = await self._ready()
+        rows = await self._do(line, self._run, statement, values)
         if rows is None:
             # Others count in the file that lies there now.
-            if self._client is connection:
+            if self._client is line:
                 await self._end()
             raise StoreUnavailableError(self.label, "the file was replaced; it is opened anew")
         return rows
@@ -239,8 +246,14 @@ class _Own(OwnExecutor[aiosqlite.Connection]):
             return None
         return run(database, self.label, statement, values)
 
-    async def _connect(self) -> aiosqlite.Connection:
-        door = _Door(self._path)
+    async def _do(self, line: _Line, function: Callable[..., _T], *args: object) -> _T:
+        def run(_: object) -> _T:
+            return line.door.run(lambda database: function(database, *args))
+
+        return await _call(self.label, line.connection, run)
+
+    async def _connect(self) -> _Line:
+        door = Door(self._path)
         connection = aiosqlite.Connection(door.open, iter_chunk_size=64)
         # Else the interpreter would not end before a store that nobody has closed.
         _worker(connection).daemon = True
@@ -252,59 +265,40 @@ class _Own(OwnExecutor[aiosqlite.Connection]):
         except sqlite3.Error as exc:
             made = await anyio.to_thread.run_sync(translated, self.label, exc, self._path)
             raise made from exc
+        line = _Line(connection, door)
         try:
-            self._file = await _call(self.label, connection, self._prepare)
+            self._file = await self._do(line, self._prepare)
         except BaseException:
-            await self._disconnect(connection)
+            await self._disconnect(line)
             raise
-        return connection
+        return line
 
     def _prepare(self, database: sqlite3.Connection) -> tuple[int, int] | None:
         prepare(database)
         return identity(self._path)
 
-    async def _disconnect(self, client: aiosqlite.Connection) -> None:
+    async def _disconnect(self, client: _Line) -> None:
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-            await client.close()
+            worker = cast("Any", client.connection)
+            with suppress(ValueError):  # it is closed
+                await worker._execute(client.door.close)
+            await client.connection.close()
 
-    def _salvage(self, client: aiosqlite.Connection) -> aiosqlite.Connection | None:
+    def _salvage(self, client: _Line) -> _Line | None:
         # A reply to a loop that has ended kills the worker.
-        return client if _worker(client).is_alive() else None
-
-
-class _Door:
-    """Opens a file in the worker, unless nobody waits for it any more.
-
-    A call that is cancelled meanwhile loses the connection on its way from the worker.
-    """
-
-    __slots__ = ("_is_closed", "_opened", "_path")
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._opened: list[sqlite3.Connection] = []
-        self._is_closed = False
-
-    def open(self) -> sqlite3.Connection:
-        # Closed from the loop's thread, perhaps; used in the worker's alone.
-        opened = sqlite3.connect(
-            self._path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
-        )
-        self._opened.append(opened)
-        if self._is_closed:
-            self.close()
-        return opened
-
-    def close(self) -> None:
-        """Close what was opened, or is going to be.  Either thread may come to it first."""
-        self._is_closed = True
-        with suppress(IndexError):
-            self._opened.pop().close()
+        return client if _worker(client.connection).is_alive() else None
 
 
 def _worker(connection: aiosqlite.Connection) -> Thread:
     """Return its thread; before aiosqlite 0.22 that was the connection itself."""
     return cast("Thread", getattr(connection, "_thread", connection))
+
+
+def _guarded(
+    database: sqlite3.Connection, label: str, statement: str, values: Mapping[str, Value]
+) -> list[Row]:
+    with in_use():
+        return run(database, label, statement, values)
 
 
 async def _call(

@@ -129,6 +129,17 @@ class TestProcesses:
         }
         assert execute(path, "PRAGMA integrity_check") == [("ok",)]
 
+    def test_the_parent_ends_before_its_child(self, url: str) -> None:
+        """Closing the file, it must not delete the log in which the child counts."""
+        assert run_python(PARENT_FIRST, url) == {"child": [20, 30, 40], "parent": [50, 60]}
+
+    @pytest.mark.parametrize("seconds", [0.2, 30])
+    def test_a_fork_in_the_middle_of_a_statement(self, url: str, seconds: float) -> None:
+        """It waits a second for its end; else the file is refused in the child."""
+        told = run_python(FORK_IN_STATEMENT, url, str(seconds))
+        child, last = (30, 40) if seconds < 1 else ("StoreError", 30)
+        assert told == {"child": child, "parent": [20, last]}
+
     def test_an_unclosed_store_does_not_hold_the_interpreter(self, url: str) -> None:
         """Not even on a loop that was never told to end."""
         code = (
@@ -152,6 +163,98 @@ def fetch_many(url: str, count: int, barrier: Any) -> list[int]:
 
     return asyncio.run(fetch())
 
+
+PARENT_FIRST = """
+import asyncio, json, os, sys, warnings
+from aiocosid.stores.sqlite import SqliteIdSegmentDistributor
+
+warnings.simplefilter("ignore", DeprecationWarning)
+counter = SqliteIdSegmentDistributor.from_url(sys.argv[1], name="order")
+(taken, take), (closed, close), (told, tell) = os.pipe(), os.pipe(), os.pipe()
+
+async def child():
+    await counter.aopen()
+    granted = [await counter.next_max_id(10)]
+    os.write(take, b"1")
+    os.read(closed, 1)
+    return granted + [await counter.next_max_id(10), await counter.next_max_id(10)]
+
+async def grants():
+    await counter.aopen()
+    granted = [await counter.next_max_id(10), await counter.next_max_id(10)]
+    await counter.aclose()
+    return granted
+
+with asyncio.Runner() as runner:
+    assert runner.run(counter.next_max_id(10)) == 10
+    if (pid := os.fork()) == 0:
+        try:
+            os.write(tell, json.dumps(asyncio.run(child())).encode())
+        finally:
+            os._exit(0)
+    os.read(taken, 1)
+    runner.run(counter.aclose())
+    os.write(close, b"1")
+    os.waitpid(pid, 0)
+    print(json.dumps({"child": json.loads(os.read(told, 99)), "parent": runner.run(grants())}))
+"""
+
+FORK_IN_STATEMENT = """
+import asyncio, json, os, subprocess, sys, threading, time, warnings
+from aiocosid.stores import _sqlite_door
+from aiocosid.stores.sqlite import SqliteIdSegmentDistributor
+
+warnings.simplefilter("ignore", DeprecationWarning)
+url, seconds = sys.argv[1], float(sys.argv[2])
+HOLD = (
+    "import sqlite3, sys; held = sqlite3.connect(sys.argv[1], isolation_level=None); "
+    "held.execute('BEGIN IMMEDIATE'); print(flush=True); sys.stdin.read()"
+)
+counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+told, tell = os.pipe()
+
+async def child():
+    await counter.aopen()
+    try:
+        return await counter.next_max_id(10)
+    except Exception as exc:
+        return type(exc).__name__
+
+async def main():
+    assert await counter.next_max_id(10) == 10
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, url.removeprefix("sqlite:///")],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    holder.stdout.readline()
+    call = asyncio.ensure_future(counter.next_max_id(10))
+    deadline = time.monotonic() + 10
+    while not _sqlite_door._gate.running:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.001)
+    timer = threading.Timer(seconds, holder.kill)
+    timer.start()
+    pid = os.fork()
+    if pid == 0:
+        return None
+    timer.cancel()
+    holder.kill()
+    granted = [await call]
+    holder.wait()
+    holder.stdin.close()
+    holder.stdout.close()
+    os.write(go, b"1")
+    await asyncio.to_thread(os.waitpid, pid, 0)
+    granted.append(await counter.next_max_id(10))
+    await counter.aclose()
+    return granted
+
+wait, go = os.pipe()
+granted = asyncio.Runner().run(main())
+if granted is None:
+    os.read(wait, 1)
+    os.write(tell, json.dumps(asyncio.run(child())).encode())
+    os._exit(0)
+print(json.dumps({"child": json.loads(os.read(told, 99)), "parent": granted}))
+"""
 
 FORK = """
 import asyncio, gc, json, os, sys, warnings

@@ -23,6 +23,7 @@ from aiocosid.events import (
     MachineIdGuardFailed,
     MachineIdLost,
     SegmentFetched,
+    SnowflakeOpened,
     Starved,
     WaitTimedOut,
 )
@@ -41,6 +42,7 @@ EVENTS: list[Event] = [
     WaitTimedOut(**SHOP, waited=5.0),
     IdsDiscarded(**SHOP, count=7, reason="cancelled"),
     ClockBackwards(**SHOP, backwards=0.03),
+    SnowflakeOpened(**SHOP, machine_id=3),
     MachineIdDistributed(**HOST, machine_id=3, wait=0.0),
     MachineIdGuarded(**HOST, machine_id=3, mark_ms=90_000, took=0.002),
     MachineIdGuardFailed(**HOST, error=DOWN, attempt=2),

@@ -9,11 +9,12 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import aiocosid
+from aiocosid.abc import Statistics
 from aiocosid.integrations._metrics import MEASURED, READ
 from aiocosid.integrations.opentelemetry import OpenTelemetryInstrument
 from aiocosid.stores.memory import MemoryStore
 
-from ._told import EVENTS, starved
+from ._told import EVENTS, Picture, starved
 
 ORDER = {"aiocosid.namespace": "shop", "aiocosid.name": "order"}
 
@@ -82,6 +83,27 @@ async def test_what_generators_say() -> None:
             causes = {a["aiocosid.cause"]: p.value for a, p in meters.points("aiocosid.waits")}
             assert causes == {"segment": 1, "tick": 0, "clock": 0, "lease": 0}
         assert meters.points("aiocosid.ids.handed_out") == []
+
+
+@pytest.mark.asyncio
+async def test_a_collection_reads_each_generator_once() -> None:
+    meters, reads = Meters(), 0
+    instrument = OpenTelemetryInstrument(meters.provider)
+    async with starved(instrument) as chain:
+
+        class Counted(Picture):
+            def statistics(self) -> Statistics:
+                nonlocal reads
+                reads += 1
+                return chain.statistics()
+
+        watched: dict[str, Any] = {"mine": Counted(chain.statistics())}
+        with instrument.watch(watched):
+            for collections in (1, 2, 3):
+                remaining = chain.statistics().remaining
+                found = [p.value for _, p in meters.points("aiocosid.ids.remaining")]
+                assert (found, reads) == ([remaining], collections)
+                await chain.next_ids(1)
 
 
 @pytest.mark.asyncio

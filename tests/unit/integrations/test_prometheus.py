@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import subprocess
 import sys
 from contextlib import closing
@@ -12,7 +14,9 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 import aiocosid
+from aiocosid import MachineIdLease, SnowflakeId, StringIdGenerator
 from aiocosid.abc import Statistics
+from aiocosid.converter import ToStringIdConverter
 from aiocosid.errors import InvalidArgumentError
 from aiocosid.integrations.prometheus import PrometheusInstrument
 from aiocosid.segment import SegmentStatistics
@@ -20,6 +24,7 @@ from aiocosid.snowflake import SnowflakeStatistics
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
+from ..machine._kit import Link, store_of
 from ._told import EVENTS, Picture, starved
 
 ORDER = {"aiocosid_namespace": "shop", "aiocosid_name": "order"}
@@ -62,8 +67,12 @@ def test_counters_for_alerts_begin_at_zero(registry: CollectorRegistry) -> None:
     for event in EVENTS:
         if type(event).__name__ in {"SegmentFetched", "MachineIdDistributed"}:
             metrics.on_event(event)
+        if type(event).__name__ == "SnowflakeOpened":
+            metrics.on_event(replace(event, name="event"))
     assert registry.get_sample_value("aiocosid_starvations_total", ORDER) == 0
     assert registry.get_sample_value("aiocosid_wait_timeouts_total", ORDER) == 0
+    opened = {**ORDER, "aiocosid_name": "event"}
+    assert registry.get_sample_value("aiocosid_wait_timeouts_total", opened) == 0
     assert registry.get_sample_value("aiocosid_machine_losses_total", SHOP) == 0
 
 
@@ -156,26 +165,143 @@ async def test_two_generators_of_one_name_are_one_series(registry: CollectorRegi
 
 
 @pytest.mark.asyncio
-async def test_a_count_steps_back_only_when_it_begins_anew(registry: CollectorRegistry) -> None:
+async def test_a_count_never_steps_back() -> None:
     """A thread may read in the middle of a step; the server would take a dip for a start at 0."""
-    metrics = PrometheusInstrument(registry)
     chain = replace(await chain_statistics(), fetches=4, ids_handed_out=900)
     flake = replace(await snowflake_statistics(), ids_handed_out=900)
+    lost = replace(flake.machine, losses=1, machine_id=None)
+    moved = replace(flake.machine, losses=1, term=flake.machine.term + 1)
     anew = replace(flake.machine, term=flake.machine.term + 1)
-    for first, dip, opened_anew in (
-        (chain, replace(chain, ids_handed_out=890), replace(chain, fetches=1, ids_handed_out=2)),
+    for begun, *shown in (
+        (
+            chain,
+            replace(chain, ids_handed_out=890),
+            replace(chain, fetches=1, ids_handed_out=902),  # opened anew
+            ZeroDivisionError(),
+        ),
         (
             flake,
-            replace(flake, ids_handed_out=890),
-            replace(flake, machine=anew, ids_handed_out=2),
+            replace(flake, ids_handed_out=0, machine_id=None),  # closed
+            replace(flake, machine=anew, ids_handed_out=902),
+            ZeroDivisionError(),
+        ),
+        (
+            flake,
+            replace(flake, ids_handed_out=900, machine=lost, machine_id=None),
+            replace(flake, ids_handed_out=1802, machine=moved),  # another id, the same sequence
+            replace(flake, ids_handed_out=1802, machine=moved),
         ),
     ):
-        picture, seen = Picture(first), []
+        registry = CollectorRegistry()
+        metrics = PrometheusInstrument(registry)
+        picture, seen = Picture(begun), []
         with metrics.watch(of(picture)):
-            for shown in (first, dip, opened_anew):
-                picture.shown = shown
+            for each in (begun, *shown):
+                picture.shown = each
                 seen.append(registry.get_sample_value("aiocosid_ids_handed_out_total", ORDER))
-        assert seen == [900, 900, 2]
+        assert seen == [900, 900, 1802, 1802]
+
+
+@pytest.mark.asyncio
+async def test_a_count_goes_on_when_one_of_several_providers_ends(
+    registry: CollectorRegistry,
+) -> None:
+    """As in a reload; and whatever is watched twice, or as text besides, is one generator."""
+    metrics = PrometheusInstrument(registry)
+
+    def handed_out() -> float | None:
+        return registry.get_sample_value("aiocosid_ids_handed_out_total", ORDER)
+
+    async with aiocosid.connect(MemoryStore(), namespace="shop", instrument=metrics) as new:
+        async with aiocosid.connect(MemoryStore(), namespace="shop") as old:
+            orders = await old.segment_chain("order")
+            with metrics.watch(old):
+                await orders.next_ids(1000)
+                assert handed_out() == 1000
+                await orders.next_ids(500)  # which nobody has read yet
+            assert handed_out() is None
+            with metrics.watch(old), metrics.watch(new):
+                chain = await new.segment_chain("order")
+                await chain.next_ids(20)
+                assert handed_out() == 1520
+                with metrics.watch(old):
+                    pass
+                assert handed_out() == 1520
+                await (await old.snowflake("event")).next_ids(9)
+            del orders
+        text = StringIdGenerator(chain, ToStringIdConverter())
+        with metrics.watch(new), metrics.watch({"text": text}), metrics.watch(new):
+            assert handed_out() == 1520
+            remaining = registry.get_sample_value("aiocosid_ids_remaining", ORDER)
+            assert remaining == chain.statistics().remaining
+            await chain.next_ids(3)
+            await chain.aclose()
+            await (await new.segment_chain("order")).next_ids(7)
+            assert handed_out() == 1530
+            await (await new.segment_chain("order")).next_id()
+            del chain, text, old
+            gc.collect()
+        with metrics.watch(new):
+            assert handed_out() == 1531
+            await (await new.snowflake("event")).next_ids(2)
+            event = {**ORDER, "aiocosid_name": "event"}
+            assert registry.get_sample_value("aiocosid_ids_handed_out_total", event) == 11
+
+
+@pytest.mark.asyncio
+async def test_a_closed_snowflake_has_no_lease_and_a_lapsed_one_has(
+    registry: CollectorRegistry,
+) -> None:
+    """An alert on the mark rings while no sign of life is taken, and not for ever after closing."""
+    clock = ManualClock(wall_ms=1_770_000_000_000)
+    metrics = PrometheusInstrument(registry)
+    ends = ("machine_mark_timestamp_seconds", "machine_lease_left_seconds")
+
+    def read() -> list[float | None]:
+        return [registry.get_sample_value(f"aiocosid_{name}", ORDER) for name in ends]
+
+    link = Link(store_of(clock), namespace="shop")
+    async with (
+        MachineIdLease(link, clock=clock) as lease,
+        SnowflakeId(lease, name="order", clock=clock) as flake,
+    ):
+        with metrics.watch({"flake": flake}):
+            await flake.next_id()
+            assert all(read())
+            link.cut()
+            await clock.advance(300)
+            mark, left = read()
+            assert left == 0
+            assert mark is not None
+            assert mark < clock.now_ms() / 1000
+            link.heal()
+            await clock.advance(5)
+            assert all(read())
+            await flake.aclose()
+            assert lease.machine_id == 0
+            assert read() == [None, None]
+
+
+@pytest.mark.asyncio
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+async def test_a_forked_child_watches_nothing(registry: CollectorRegistry) -> None:
+    """The ids that the parent has in hand are no ids that the child handed out."""
+    metrics = PrometheusInstrument(registry)
+    async with aiocosid.connect(MemoryStore(), namespace="shop") as ids:
+        await (await ids.segment_chain("order")).next_ids(7)
+        child = 0
+        try:
+            with metrics.watch(ids):
+                child = os.fork()
+                seen = registry.get_sample_value("aiocosid_ids_handed_out_total", ORDER)
+            if child == 0:
+                os._exit(0 if seen is None else 1)
+        finally:
+            if child == 0:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0  # noqa: ASYNC222 - it ends at once
+        assert seen == 7
 
 
 @pytest.mark.asyncio
@@ -194,7 +320,11 @@ async def test_a_generator_that_cannot_say_spoils_nothing(
     gone, broken = Picture(KeyError("gone")), Picture(ZeroDivisionError())
     with metrics.watch(of(gone, broken, outer)):
         assert registry.get_sample_value("aiocosid_ids_remaining", ORDER) == 6
-    assert {record.getMessage() for record in caplog.records} == {"'name 1': no statistics"}
+        assert registry.get_sample_value("aiocosid_ids_remaining", ORDER) == 6
+        assert [record.getMessage() for record in caplog.records] == ["'name 1': no statistics"]
+        for broken.shown in (inner, ZeroDivisionError()):
+            generate_latest(registry)
+    assert len(caplog.records) == 2  # once for each time that it begins to fail
 
 
 @pytest.mark.asyncio

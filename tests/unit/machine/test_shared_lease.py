@@ -17,12 +17,14 @@ from aiocosid.errors import (
     StoreError,
     StoreUnavailableError,
 )
+from aiocosid.events import SnowflakeOpened, WaitTimedOut
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import COSID_MS, JAVASCRIPT_SAFE_MS, SnowflakeId, SnowflakeLayout
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
 
 from ..segment._kit import Call, tasks
+from ..snowflake._kit import Ear
 from ._kit import Link, store_of
 
 POD = InstanceId("pod-0", stable=True)
@@ -462,7 +464,10 @@ class TestLives:
     async def test_each_caller_waits_for_its_own_time(self, clock: ManualClock) -> None:
         """Who comes later is not told that it has waited when it has not."""
         link = Link(store_of(clock))
-        async with SnowflakeId(link, clock=clock, wait_timeout=5) as generator:
+        ear = Ear()
+        async with SnowflakeId(link, clock=clock, wait_timeout=5, instrument=ear) as generator:
+            opened = ear.of(SnowflakeOpened)
+            assert [(each.name, each.machine_id) for each in opened] == [("__share__", 0)]
             link.cut()
             await clock.advance(100)
             async with anyio.create_task_group() as group:
@@ -472,6 +477,8 @@ class TestLives:
                 await clock.advance(1.5)
                 assert isinstance(first.error, MachineIdUnavailableError)
                 assert first.error.waited == 5
+                (late,) = ear.of(WaitTimedOut)
+                assert (late.namespace, late.name, late.waited) == ("cosid", "__share__", 5)
                 assert not second.is_done
                 link.heal()
                 await clock.advance(2)

@@ -1,0 +1,142 @@
+"""A connection to a SQLite file, which is closed for the moment in which the process forks.
+
+SQLite keeps the locks of a file in memory that a child inherits.  The child would find the file
+locked for ever by a statement that ran meanwhile; and else take no locks of its own: the parent,
+when it closes, would delete the log in which the child counts, and its ids would come again.
+See "How To Corrupt An SQLite Database File", 2.6, of SQLite's documentation.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import contextmanager, suppress
+from threading import Condition
+from typing import TYPE_CHECKING, Final, TypeVar
+from weakref import WeakSet
+
+from ..errors import StoreError
+from ._sqlite import BUSY_TIMEOUT, identity, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+__all__ = ("Door", "in_use")
+
+_T = TypeVar("_T")
+
+PATIENCE: Final = 1.0  # seconds that a fork waits for statements under way
+
+
+class Door:
+    """Opens a file in the worker, unless nobody waits for it any more; and anew after a fork.
+
+    A call that is cancelled meanwhile loses the connection on its way from the worker.
+    """
+
+    __slots__ = ("__weakref__", "_is_closed", "_opened", "_path")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._opened: list[sqlite3.Connection] = []
+        self._is_closed = False
+        with _gate.changed:
+            _doors.add(self)
+
+    def open(self) -> sqlite3.Connection:
+        """Open the file."""
+        with in_use():
+            return self._open()
+
+    def run(self, function: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run a function on the connection, in the worker."""
+        with in_use():
+            if self._is_closed:
+                raise ValueError
+            if not self._opened:
+                prepare(self._open())
+            return function(self._opened[0])
+
+    def _open(self) -> sqlite3.Connection:
+        if _inherited and identity(self._path) in _inherited:
+            raise StoreError(
+                f"sqlite {self._path}",
+                "the parent process was using the file when it forked, and SQLite cannot open it "
+                "here; fork before the first id is taken",
+            )
+        # Closed from the loop's thread, perhaps; used in the worker's alone.
+        opened = sqlite3.connect(
+            self._path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
+        )
+        self._opened.append(opened)
+        if self._is_closed:
+            self._shut()
+        return opened
+
+    def close(self) -> None:
+        """Close what was opened, or is going to be.  Either thread may come to it first."""
+        self._is_closed = True
+        with in_use():
+            self._shut()
+
+    def _shut(self) -> None:
+        with suppress(IndexError):
+            self._opened.pop().close()
+
+
+_doors: Final[WeakSet[Door]] = WeakSet()
+_inherited: Final[set[tuple[int, int] | None]] = set()  # files that the parent had open
+
+
+class _Gate:
+    """Lets no statement and no fork run at the same time."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.changed = Condition()
+        self.running = self.forks = 0
+
+    def before_fork(self) -> None:
+        """Wait for statements under way, and close the files; holds back others until after it."""
+        self.changed.acquire()
+        self.forks += 1
+        if self.changed.wait_for(lambda: not self.running, PATIENCE):
+            for door in tuple(_doors):
+                with suppress(sqlite3.Error):
+                    door._shut()
+
+    def after_in_parent(self) -> None:
+        self.forks -= 1
+        self.changed.notify_all()
+        self.changed.release()
+
+    def after_in_child(self) -> None:
+        self.reset()
+        _inherited.update(identity(door._path) for door in tuple(_doors) if door._opened)
+        _inherited.discard(None)
+
+
+_gate: Final = _Gate()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_gate.before_fork,
+        after_in_parent=_gate.after_in_parent,
+        after_in_child=_gate.after_in_child,
+    )
+
+
+@contextmanager
+def in_use() -> Generator[None]:
+    """Use SQLite, while nobody forks."""
+    with _gate.changed:
+        _gate.changed.wait_for(lambda: not _gate.forks)
+        _gate.running += 1
+    try:
+        yield
+    finally:
+        with _gate.changed:
+            _gate.running -= 1
+            _gate.changed.notify_all()
