@@ -71,9 +71,9 @@ class ConfiguredProvider(Hosting):
     """Generators that settings describe, opened together: ``ids["order"]``, ``ids.share``.
 
     Opening returns when all of them can hand out ids.  If one cannot be opened, none is, and its
-    own error is raised with its name in front.  Closing it closes what they have opened themselves,
-    as their own closing does, and then the stores.  The generators stay the same objects, so that it
-    may be opened again.
+    own error is raised with its name in front.  Closing closes what they have opened themselves,
+    as their own closing does, and then the stores.  The generators stay the same objects, so that
+    it may be opened again.
 
     Attributes:
         sharding: shardings by name.
