@@ -348,15 +348,15 @@ def test_the_environment_comes_before_the_file(
 
 def test_variables_that_are_mistyped(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused if they are meant for us, warned of if they may be; Kubernetes puts in its own."""
-    path = write('store = "memory://"\n[generators.order]\nkind = "chain"\n')
+    path = write('store = "sqlite:///ids.db"\n[generators.order]\nkind = "chain"\n')
     fine = (
         *("AIOCOSID_SERVICE_HOST", "AIOCOSID_PORT", "AIOCOSID_PORT_6379_TCP_ADDR"),
         *("AIOCOSID_STORE_SERVICE_PORT_HTTP", "AIOCOSID_A__B_SERVICE_HOST", "AIOCOSID_STORES_PORT"),
     )
     for name in (*fine, "AIOCOSID_OWN"):
         monkeypatch.setenv(name, "s3cret")
-    found = [each for each in check_settings(path).warnings if each.source not in before]
-    assert [str(each).partition("; ")[0] for each in found] == ["AIOCOSID_OWN: own: is no key here"]
+    told = [str(each) for each in check_settings(path).warnings]
+    assert [each.partition("; ")[0] for each in told] == ["AIOCOSID_OWN: own: is no key here"]
     assert check_settings({"store": "memory://"}).warnings == ()
     wrong = {
         "AIOCOSID_FOO__BAR": "foo.bar: is no key here; known are close_timeout, ",
@@ -378,7 +378,7 @@ def test_variables_that_are_mistyped(write: Write, monkeypatch: pytest.MonkeyPat
     assert {each.partition(": ")[0] for each in refused(path)} == set(wrong)
 
 
-def test_the_variable_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_that_says_so(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for what its JSON holds, and where that has another type."""
     for name, value in {
         "AIOCOSID_STORE": "memory://",
@@ -393,6 +393,9 @@ def test_the_variable_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         ["AIOCOSID_GENERATORS__ORDER__CONVERTER__PREFIX", "generators.order.converter.prefix"],
         ["AIOCOSID_GENERATORS__ORDER__CONVERTER__SUFFIX", "generators.order.converter.suffix"],
     ]
+    monkeypatch.delenv("AIOCOSID_STORE")
+    monkeypatch.setenv("aiocosid_share", '{"step": 5}')  # beside what the file says
+    assert refused(write('[share]\nkind = "chain"\n'))[0].startswith("ids.toml:1: share: needs a")
 
 
 def test_no_secret_is_shown(write: Write) -> None:
