@@ -70,7 +70,8 @@ Command = Callable[..., Ended]
 
 def in_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """Return what runs ``aiocosid`` with the given words, from the entry point to the exit."""
-    monkeypatch.delenv("AIOCOSID_STORE", raising=False)
+    for name in [each for each in os.environ if each.startswith("AIOCOSID_")]:
+        monkeypatch.delenv(name)
 
     def run_here(*words: object) -> Ended:
         monkeypatch.setattr(sys, "argv", ["aiocosid", *map(str, words)])

@@ -8,7 +8,7 @@ import anyio
 
 from .._default import use_provider
 from ..abc import SHARE
-from ..errors import CosIdError
+from ..errors import ClosedError, CosIdError
 from ._hosting import Hosting, component_of
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from os import PathLike
 
+    from .._component import Root
     from ..abc import AnyGenerator, Clock, Store
     from ..events import Instrument
     from ..machine import MachineIdLease
@@ -70,8 +71,9 @@ class ConfiguredProvider(Hosting):
     """Generators that settings describe, opened together: ``ids["order"]``, ``ids.share``.
 
     Opening returns when all of them can hand out ids.  If one cannot be opened, none is, and its
-    own error is raised with its name in front.  The generators stay the same objects, so that it
-    may be opened again.
+    own error is raised with its name in front.  Closing closes what they have opened themselves,
+    as their own closing does, and then the stores.  The generators stay the same objects, so that
+    it may be opened again.
 
     Attributes:
         sharding: shardings by name.
@@ -127,27 +129,45 @@ class ConfiguredProvider(Hosting):
         self._end_use()  # of an earlier life, on a loop that has died
 
     async def _start(self) -> None:
+        root = self._root
         await super()._start()
         for lease in self._shared:
-            lease._host = self._root
-        refused: dict[str, CosIdError] = {}
+            lease._host = root
+        refused: dict[str, Exception] = {}
         async with anyio.create_task_group() as group:
             for name in self._generators:
-                group.start_soon(self._open_one, name, refused, group.cancel_scope)
+                group.start_soon(self._open_one, name, root, refused, group.cancel_scope)
+        self._check_same_life(root)
         for name, error in refused.items():
-            raise _named(error, name) from error.__cause__
+            if isinstance(error, CosIdError):
+                raise _named(error, name) from error.__cause__
+            error.add_note(f"generator {name!r} could not be opened")
+            raise error
         if self._default:
             self._in_use = use_provider(self)
             self._in_use.__enter__()
 
     async def _open_one(
-        self, name: str, refused: dict[str, CosIdError], scope: anyio.CancelScope
+        self,
+        name: str,
+        root: Root | None,
+        refused: dict[str, Exception],
+        scope: anyio.CancelScope,
     ) -> None:
+        generator = component_of(self._generators[name])
         try:
-            await component_of(self._generators[name])._open(self._root)
-        except CosIdError as error:  # kept out of the group, which would wrap it
+            await generator._end_earlier_life()  # that on its own, which takes its time
+            self._check_same_life(root)
+            await generator._open(root)
+        except Exception as error:  # noqa: BLE001 - kept out of the group, which would wrap it
             refused[name] = error
             scope.cancel()
+
+    def _check_same_life(self, root: Root | None) -> None:
+        """Raise if it was closed while it opened, and perhaps opened anew since."""
+        self._check_usable()
+        if root is None or self._root is not root:
+            raise ClosedError(self._label())
 
     def _stop(self, reason: CosIdError) -> None:
         self._end_use()
@@ -159,10 +179,14 @@ class ConfiguredProvider(Hosting):
             in_use.__exit__(None, None, None)
 
     async def _release(self) -> None:
+        """Close what the generators' own distributors have opened, then the stores."""
         errors: list[Exception] = []
-        for store in self._stores:
+        for close in (
+            *(each._release for each in self._hosted()),
+            *(store.aclose for store in self._stores),
+        ):
             try:
-                await store.aclose()
+                await close()
             except Exception as error:  # noqa: BLE001 - for whoever closes, after all the others
                 errors.append(error)
         if errors:

@@ -14,7 +14,7 @@ from ..abc import MAX_ID, SHARE
 from ..errors import CosIdError, InvalidArgumentError
 from ..segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from ..snowflake import CosIdGenerator, SnowflakeId
-from ._converters import converter_of
+from ._converters import converter_of, date_of
 from ._layouts import check_layout, layout_of, text_of
 from ._machines import Machines
 from ._models import CosIdSettings, GroupedSettings, SnowflakeSettings
@@ -26,7 +26,7 @@ from ._stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator
 
-    from ..abc import Clock
+    from ..abc import Clock, IdConverter
     from ..errors._settings import SettingsProblem
     from ..events import Instrument
     from ..machine import MachineIdLease
@@ -117,6 +117,7 @@ class Builder:
                 if made is not None:
                     built.shardings[name] = made
         self._stores.check_unused()
+        self._machines.check_unused()
         built.leases = self._machines.leases
         built.stores = self._stores.opened
         return built
@@ -161,13 +162,20 @@ class Builder:
         at = (*planned.path, "converter")
         with self._noting(at, section.converter):
             if section.converter is not None and section.kind != "cosid":
-                planned.converter = converter_of(section.converter, planned, partial(self._at, at))
+                planned.converter = self._converter(at, section.converter, planned)
         with self._noting(at, section.converter):
             planned.example = example_of(planned, self._clock.now_ms())
         generator = self._made(planned)
         if planned.converter is not None:
             generator = StringIdGenerator(generator, planned.converter)
         planned.generator = generator
+
+    def _converter(self, path: tuple[str, ...], section: Any, planned: Planned) -> IdConverter:  # noqa: ANN401 - ConverterSettings
+        date = None
+        with self._noting((*path, "date_prefix"), section.date_prefix):
+            if section.date_prefix is not None:
+                date = date_of(section.date_prefix)
+        return converter_of(section, planned, partial(self._at, path), date=date)
 
     def _check(self, planned: Planned) -> None:
         section, limit = planned.section, LIMITS[planned.section.limit or "int64"]
@@ -181,12 +189,24 @@ class Builder:
                 about = f"{planned.layout!r} goes up to {planned.layout.max_id}"
                 reason = f"is {section.limit}, which ends at {limit}, but {about}"
                 self._note((*planned.path, "limit"), reason)
-        elif section.max_id is not None and section.max_id > limit:
-            reason = f"is {section.max_id}, above the limit {limit} of {section.limit}"
-            self._note((*planned.path, "max_id"), reason)
+        else:
+            self._check_counted(planned.path, section, limit)
         if isinstance(section, GroupedSettings):
             pattern = {} if section.pattern is None else {"pattern": section.pattern}
             planned.group_by = getattr(GroupBy, section.group_by)(zone=section.zone, **pattern)
+
+    def _check_counted(self, path: tuple[str, ...], section: Any, limit: int) -> None:  # noqa: ANN401 - of any kind
+        top = section.max_id or limit
+        if top > limit:
+            reason = f"is {top}, above the limit {limit} of {section.limit}"
+            self._note((*path, "max_id"), reason)
+        elif section.offset >= top:
+            what = "max_id" if section.max_id else f"the last id of {section.limit or 'int64'}"
+            reason = f"is {section.offset}; it has to be below {what}, {top}: no id is left else"
+            self._note((*path, "offset"), reason)
+        if getattr(section, "mode", "chain") == "segment":
+            for key in sorted(section.model_fields_set & (PREFETCHED - COUNTED)):
+                self._note((*path, key), "goes with mode = 'chain'")
 
     def _at(self, path: tuple[str, ...], key: str, reason: str) -> None:
         self._note((*path, key), reason)

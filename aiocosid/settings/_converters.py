@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..converter import (
     CrockfordIdConverter,
     DatePrefix,
+    DatePrefixIdConverter,
     GroupPrefix,
     JavaScriptSafeIdConverter,
     OpaqueIdConverter,
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..abc import IdConverter
-    from ._models import ConverterSettings
+    from ._models import ConverterSettings, DatePrefixSettings
     from ._planned import Planned
 
-__all__ = ("converter_of",)
+__all__ = ("converter_of", "date_of")
 
 NUMBERS: Final[dict[str, type[Any]]] = {
     "to-string": ToStringIdConverter,
@@ -49,7 +50,11 @@ ONLY_SOME: Final = set[str]().union(*TAKES.values())
 
 
 def converter_of(
-    section: ConverterSettings, planned: Planned, note: Callable[[str, str], None]
+    section: ConverterSettings,
+    planned: Planned,
+    note: Callable[[str, str], None],
+    *,
+    date: DatePrefix | None,
 ) -> IdConverter:
     """Return a converter.
 
@@ -57,6 +62,7 @@ def converter_of(
         section: its settings.
         planned: whose ids it writes.
         note: is told, by key, what does not go together.
+        date: as `date_of` returns it.
 
     Raises:
         InvalidArgumentError: a value does not fit.
@@ -65,17 +71,33 @@ def converter_of(
     for key in sorted(section.model_fields_set & (ONLY_SOME - TAKES[section.type])):
         types = " or ".join(f"'{name}'" for name, keys in TAKES.items() if key in keys)
         note(key, f"goes with type = {types}")
-    group, date = section.group_prefix, section.date_prefix
+    group = section.group_prefix
     if group is not None and planned.section.kind != "grouped":
         note("group_prefix", f"goes with kind = 'grouped'; ids of {planned.name!r} have no group")
         group = None
+    if date is not None and group is None and planned.section.kind == "grouped":
+        about = "the date of a call may be another than that of its number, which begins anew"
+        note("date_prefix", f"needs group_prefix = {{}} beside it: {about}")
+    if section.type == "to-string" and section.pad_start and not section.char_size:
+        note("char_size", "is missing; pad_start needs it, the number of digits")
     return compose(
         _base(section, planned),
         prefix=section.prefix,
         suffix=section.suffix,
         group_prefix=None if group is None else GroupPrefix(**group.model_dump()),
-        date_prefix=None if date is None else DatePrefix(**date.model_dump()),
+        date_prefix=date,
     )
+
+
+def date_of(section: DatePrefixSettings) -> DatePrefix:
+    """Return a date that can be written.
+
+    Raises:
+        InvalidArgumentError: a value does not fit.
+    """
+    date = DatePrefix(**section.model_dump())
+    DatePrefixIdConverter(date.pattern, ToStringIdConverter(), date.delimiter, zone=date.zone)
+    return date
 
 
 def _base(section: ConverterSettings, planned: Planned) -> IdConverter:

@@ -56,15 +56,17 @@ def built(source: Source, **options: Any) -> tuple[Settings, Given, Built]:  # n
         found = explained(error, given)
         others = _others(given, found, options)
         cause = None if _may_tell(error) else error
-        raise InvalidSettingsError(_ordered([*found.values(), *others])) from cause
+        problems = [*given.environment.mistyped, *found.values(), *others]
+        raise InvalidSettingsError(_ordered(problems)) from cause
     return settings, given, _built(settings, given, options)
 
 
 def _built(settings: Settings, given: Given, options: Mapping[str, Any]) -> Built:
     builder = Builder(settings, given, **options)
     made = builder.build()
-    if builder.problems:
-        raise InvalidSettingsError(_ordered(builder.problems))
+    problems = [*given.environment.mistyped, *builder.problems]
+    if problems:
+        raise InvalidSettingsError(_ordered(problems))
     return made
 
 
@@ -83,10 +85,10 @@ def _others(
     for path in found:
         match path:
             case ("generators" | "sharding" as table, name, *_):
-                rest[table].pop(name, None)
+                rest[table] = _without(rest[table], name)
                 broken.add(name)
             case (key, *_) if key == "share" or key not in Settings.model_fields:
-                rest.pop(key, None)
+                rest = _without(rest, key)
             case _:
                 return []
     builder = Builder(
@@ -94,6 +96,11 @@ def _others(
     )
     builder.build()
     return builder.problems
+
+
+def _without(table: Mapping[Any, Any], name: str) -> dict[str, Any]:
+    """Leave out a key, which may be no text: that is what was wrong with it."""
+    return {key: value for key, value in table.items() if str(key) != name}
 
 
 def _may_tell(error: ValidationError) -> bool:

@@ -88,6 +88,11 @@ class Machines:
                 self._made[key] = lease
         return self._made.get(key)
 
+    def check_unused(self) -> None:
+        """Look at the keys that do not go with the source also if no lease was made."""
+        if not self._made and not self._is_refused:
+            self._fit_source(self._settings.machine)
+
     @property
     def leases(self) -> list[MachineIdLease]:
         """Those that were made."""
@@ -130,14 +135,18 @@ class Machines:
         self._note(*placed(error, ("machine",), self._settings.machine))
 
     def _fits(self, machine: MachineSettings) -> bool:
-        """Note keys that do not go with the source."""
+        """Note what does not go with the source."""
+        fits = self._fit_source(machine)
+        if machine.source == "manual" and machine.machine_id is None:
+            self._note(("machine", "machine_id"), "is missing; source = 'manual' needs it")
+            fits = False
+        return fits
+
+    def _fit_source(self, machine: MachineSettings) -> bool:
         own, fits = TAKES[machine.source], True
         for key in sorted(machine.model_fields_set & (ONLY_SOME - own)):
             sources = " or ".join(f"'{name}'" for name, keys in TAKES.items() if key in keys)
             self._note(("machine", key), f"goes with source = {sources}")
-            fits = False
-        if machine.source == "manual" and machine.machine_id is None:
-            self._note(("machine", "machine_id"), "is missing; source = 'manual' needs it")
             fits = False
         return fits
 

@@ -69,6 +69,10 @@ def explained(error: ValidationError, given: Given) -> dict[Path, SettingsProble
 def _problem(found: Mapping[str, Any], given: Given) -> tuple[Path, SettingsProblem]:
     path, context = _path(found["loc"], given.data), found.get("ctx", {})
     match found["type"]:
+        case "string_type" if path[-1] == "[key]":
+            path, reason = path[:-1], "its name has to be a text"
+        case "invalid_key":
+            reason = "its name has to be a text"
         case "extra_forbidden":
             reason = _unknown(path, given.data)
         case "missing":
@@ -92,7 +96,10 @@ def _path(location: tuple[int | str, ...], data: object) -> Path:
     may_be_kind = False
     for part in map(str, location):
         table = cast("Mapping[str, Any]", data if isinstance(data, Mapping) else {})
-        if may_be_kind and part in {table.get("kind"), table.get("type")}:
+        if may_be_kind and part in (
+            table.get("kind"),
+            table.get("type"),
+        ):  # a list among them cannot be hashed
             may_be_kind = False
             continue
         path.append(part)

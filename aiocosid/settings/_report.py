@@ -98,8 +98,9 @@ def check_settings(source: Source = None, *, clock: Clock | None = None) -> Sett
             ShardingReport(name=name, kind=type(each).__name__, nodes=len(each.effective_nodes))
             for name, each in made.shardings.items()
         ),
-        warnings=tuple(
-            given.problem(path, reason) for path, reason in warnings_of(planned, now_ms)
+        warnings=(
+            *given.environment.unknown,
+            *(given.problem(path, reason) for path, reason in warnings_of(planned, now_ms)),
         ),
     )
 

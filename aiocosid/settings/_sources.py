@@ -8,33 +8,19 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
-
-from pydantic import create_model
-from pydantic_settings import BaseSettings, EnvSettingsSource
-from pydantic_settings.exceptions import SettingsError
+from typing import Any, Final, cast
 
 from ..errors import InvalidSettingsError
 from ..errors._settings import SettingsProblem
-from ._models import Settings
+from ._environment import CONFIG_VARIABLE, Environment, environment
 from ._places import lines_of, nearest
-from ._values import EnvironmentText
 
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
-__all__ = ("CONFIG_VARIABLE", "PREFIX", "Given", "read")
-
-PREFIX: Final = "AIOCOSID_"
-CONFIG_VARIABLE: Final = "AIOCOSID_CONFIG"
-DELIMITER: Final = "__"
+__all__ = ("Given", "read")
 
 LINE: Final = re.compile(r"at line ([0-9]+)")
 
 SHORT: Final = {"name", "type"}
 """Keys whose value may stand in place of their table."""
-
-TABLES: Final = ("stores", "machine", "share", "generators", "sharding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +31,25 @@ class Given:
         data: tables and values.
         file: the file's name; empty without one.
         lines: where its keys are.
+        environment: what of it variables have said.
     """
 
     data: dict[str, Any]
     file: str = ""
     lines: dict[tuple[str, ...], int] = field(default_factory=dict)
+    environment: Environment = field(default_factory=Environment)
 
     def problem(self, path: tuple[str, ...], reason: str) -> SettingsProblem:
         """Return a problem with its place."""
-        path, found = self._found(path)
+        path = self._spelt(path)
         key = ".".join(map(_quoted, path))
-        if isinstance(found, EnvironmentText):
-            return SettingsProblem(key, reason, PREFIX + DELIMITER.join(path).upper())
+        variable = self.environment.variable(path, is_elsewhere=path in self.lines)
+        if variable:
+            return SettingsProblem(key, reason, variable)
         return SettingsProblem(key, reason, self.file, nearest(self.lines, path))
 
-    def _found(self, path: tuple[str, ...]) -> tuple[tuple[str, ...], object]:
-        """Return the path as it is spelt here, and the value there."""
+    def _spelt(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the path as it is spelt here."""
         spelt: list[str] = []
         found: object = self.data
         for part in path:
@@ -70,7 +59,7 @@ class Given:
             dashed = part.replace("_", "-")
             spelt.append(dashed if part not in table and dashed in table else part)
             found = table.get(spelt[-1])
-        return tuple(spelt), found
+        return tuple(spelt)
 
 
 def read(source: object) -> Given:
@@ -84,7 +73,8 @@ def read(source: object) -> Given:
     if source is None:
         source = os.environ.get(CONFIG_VARIABLE)
     given = Given({}) if source is None else _file(Path(cast("str", source)))
-    return Given(_merged(given.data, _environment()), given.file, given.lines)
+    said = environment()
+    return Given(_merged(given.data, said.data), given.file, given.lines, said)
 
 
 def _file(path: Path) -> Given:
@@ -103,45 +93,6 @@ def _file(path: Path) -> Given:
         line = int(found[1]) if found else None
         problem = SettingsProblem("", f"is no TOML: {error}", name, line)
         raise InvalidSettingsError([problem]) from error
-
-
-class _Environment(EnvSettingsSource):
-    """pydantic-settings' reading of the environment, which leaves single values as they are."""
-
-    def decode_complex_value(
-        self,
-        field_name: str,
-        field: FieldInfo,
-        value: Any,  # noqa: ANN401 - theirs
-    ) -> Any:  # noqa: ANN401 - theirs
-        decoded: object = super().decode_complex_value(field_name, field, value)
-        return cast("object", decoded) if isinstance(decoded, dict | list) else value
-
-
-def _environment() -> dict[str, Any]:
-    shape: dict[str, Any] = {
-        name: (dict if name in TABLES else str, None) for name in Settings.model_fields
-    }
-    variables = create_model("Variables", __base__=BaseSettings, **shape)
-    source = _Environment(
-        variables, case_sensitive=False, env_prefix=PREFIX, env_nested_delimiter=DELIMITER
-    )
-    try:
-        found = source()
-    except SettingsError as error:
-        name = next((each for each in TABLES if f'"{each}"' in str(error)), "")
-        variable = PREFIX + name.upper()
-        problem = SettingsProblem(name, "has to be a table, written in JSON", variable)
-        raise InvalidSettingsError([problem]) from error
-    return cast("dict[str, Any]", _marked(found))
-
-
-def _marked(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _marked(each) for key, each in cast("dict[str, object]", value).items()}
-    if isinstance(value, list):
-        return [_marked(each) for each in cast("list[object]", value)]
-    return EnvironmentText(value) if isinstance(value, str) else value
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,8 @@ def _of_step(planned: Planned) -> Iterator[Warned]:
         trips, better = rate / step, _rounded(rate * GOOD_FOR)
         asked = f"the store is asked {trips:.1f} times a second"
         yield at, f"is {step}: at {rate:g} ids a second {asked}; take {better}"
-    lost = step * (1 + getattr(section, "safe_distance", 0))
+    is_chain = getattr(section, "mode", section.kind) != "segment"
+    lost = step * (1 + (section.safe_distance if is_chain else 0))
     if lost > rate * DAY:
         better = _rounded(rate * GOOD_FOR)
         worth = f"{lost / rate / DAY:.1f} days' worth at {rate:g} a second"
@@ -93,6 +94,12 @@ def _of_texts(planned: Planned) -> Iterator[Warned]:
             reason = f"makes numbers up to {highest}, which JavaScript rounds; give it {remedy}"
             yield planned.path, f"{reason} them there"
         return
+    if planned.group_by is not None and section.converter.group_prefix is None:
+        remedy = "add group_prefix = {}, unless it is written elsewhere"
+        yield (
+            (*planned.path, "converter"),
+            f"does not write the group, and numbers begin anew in each; {remedy}",
+        )
     example: Any = GroupedId(highest, "20260101") if planned.group_by is not None else highest
     try:
         planned.converter.as_str(example)

@@ -21,7 +21,8 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.provider import ConfiguredProvider, configure
-from aiocosid.segment import SegmentChainId
+from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
+from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
 from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, settle
 
 from .segment._kit import Ear, tasks
@@ -265,6 +266,114 @@ async def test_a_cancelled_opening_leaves_nothing() -> None:
     with pytest.raises(asyncio.CancelledError):
         await opening
     assert (store.closed, tasks()) == (1, [])
+    with pytest.raises(NotOpenError):
+        default_provider()
+
+
+async def test_closed_while_it_opens() -> None:
+    """At whatever moment: no generator is left open, no task, no default; the opener is told."""
+    outcomes = set[str]()
+    for turns in range(40):
+        store = Wrapping(GatedDistributor)
+        found = chains(store, "a", "b")
+        provider = ConfiguredProvider(found)
+        if turns % 2:
+            for [gate] in store.made.values():
+                gate.open()
+        opening = asyncio.ensure_future(provider.__aenter__())
+        for _ in range(turns // 2):
+            await asyncio.sleep(0)
+        closing = asyncio.ensure_future(provider.aclose())
+        await settle()
+        for [gate] in store.made.values():
+            gate.open()
+        await closing
+        try:
+            await opening
+            outcomes.add("open")
+        except ClosedError as error:
+            outcomes.add(str(error).partition(" ")[0])
+        else:
+            await provider.aclose()  # where nothing was there to close yet
+        for each in found.values():
+            with pytest.raises((ClosedError, NotOpenError)):
+                await each.next_id()
+        with pytest.raises(NotOpenError):
+            default_provider()
+        assert tasks() == [], turns
+    assert outcomes == {"open", "ConfiguredProvider"}
+
+
+async def test_closed_while_a_generators_own_life_ends() -> None:
+    """One that has ended by itself is closed first; meanwhile its provider may be closed too."""
+    outcomes = set[bool]()
+    for turns in range(12):
+        found = chains(MemoryStore(), "a")
+        provider = ConfiguredProvider(found)
+        await found["a"].__aenter__()
+        found["a"]._retire(ClosedError("an earlier life"))  # as after a roll-back
+        opening = asyncio.ensure_future(provider.__aenter__())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await provider.aclose()
+        [told] = await asyncio.gather(opening, return_exceptions=True)
+        outcomes.add(isinstance(told, ClosedError))
+        if turns == 0:
+            await provider.aclose()
+        with pytest.raises(ClosedError):
+            await found["a"].next_id()
+        await found["a"].aclose()  # an earlier life that the provider had not come to
+        assert tasks() == [], turns
+    assert outcomes == {True, False}
+
+
+class Owned(MemoryIdSegmentDistributor):
+    """A distributor that has something of its own to close."""
+
+    closed = 0
+
+    async def aclose(self) -> None:
+        self.closed += 1
+        if self.name == "broken":
+            raise StoreUnavailableError("test", "gone")
+
+
+async def test_what_generators_own_is_closed_with_them() -> None:
+    """A user's own distributors, as by closing each generator; the stores come after."""
+    made: list[Owned] = []
+
+    def own(**about: Any) -> Owned:
+        made.append(Owned(**about))
+        return made[-1]
+
+    store = Wrapping()
+    grouped = GroupedSegmentId(own, name="g", group_by=GroupBy.day(zone="UTC"))
+    found = {"c": SegmentChainId(own(name="c")), "b": SegmentId(own(name="broken")), "g": grouped}
+    provider = ConfiguredProvider(found, stores=[store])
+    await provider.__aenter__()
+    with pytest.raises(StoreUnavailableError):
+        await provider.aclose()
+    used = [each for each in made if each.name != "g"]
+    assert (sorted(each.name for each in used), {each.closed for each in used}, store.closed) == (
+        sorted({each.name for each in used}),
+        {1},
+        1,
+    )
+
+
+async def test_a_strangers_exception_is_its_own() -> None:
+    """Not wrapped in a group; a note says which generator it was."""
+
+    class Bad(MemoryStore):
+        async def aopen(self) -> None:
+            raise RuntimeError("boom")
+
+    bad = GroupedSegmentId(Bad(), name="g", group_by=GroupBy.day(zone="UTC"))
+    provider = ConfiguredProvider({"bad": bad, **chains(MemoryStore(), "good")})
+    with pytest.raises(RuntimeError, match="boom") as caught:
+        await provider.__aenter__()
+    assert caught.value.__notes__ == ["generator 'bad' could not be opened"]
+    assert tasks() == []
     with pytest.raises(NotOpenError):
         default_provider()
 

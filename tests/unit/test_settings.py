@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,8 +24,8 @@ Write = Callable[[str], Path]
 @pytest.fixture(autouse=True)
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody's own environment."""
-    for name in ("AIOCOSID_STORE", "AIOCOSID_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [each for each in os.environ if each.startswith("AIOCOSID_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -199,6 +200,7 @@ def test_more_combinations_that_cannot_be(write: Write) -> None:
         ('kind = "chain"\nttl = inf', "ttl", "has to be a finite number"),
         ('kind = "chain"\nnamespace = ""', "namespace", "at least 1 character"),
         ("kind = 3", "kind", "has to be one of"),
+        ('kind = "chain"\nconverter = {type = ["x"]}', "converter.type", "has to be 'to-string'"),
     ):
         [found] = refused(write(f"{head}[generators.x]\n{line}\n"))
         assert re.match(rf"ids\.toml:\d+: generators\.x\.{re.escape(place)}: ", found), found
@@ -210,6 +212,88 @@ def test_more_combinations_that_cannot_be(write: Write) -> None:
     assert "which [share] describes already" in found
     [found] = refused(write('stores = "redis://:s3cret@h/0"\n'))
     assert found == "ids.toml:1: stores: has to be a table"
+
+
+def test_what_would_do_nothing_is_refused(write: Write) -> None:
+    """Keys that another key, or its absence, leaves without effect."""
+    head = 'store = "memory://"\n[generators.x]\n'
+    daily = 'kind = "grouped"\ngroup_by = "day"\nzone = "UTC"\n'
+    for line, place, words in (
+        (f'{daily}mode = "segment"\nsafe_distance = 2', "safe_distance", "mode = 'chain'"),
+        (f'{daily}mode = "segment"\nmax_distance = 9', "max_distance", "mode = 'chain'"),
+        (f'{daily}mode = "segment"\nmax_ids_ahead = 9', "max_ids_ahead", "mode = 'chain'"),
+        (f'{daily}mode = "segment"\nquiet_period = 1', "quiet_period", "mode = 'chain'"),
+        ('kind = "chain"\noffset = 50\nmax_id = 50', "offset", "below max_id, 50"),
+        ('kind = "chain"\noffset = 3_000_000_000\nlimit = "int32"', "offset", "2147483647"),
+        (
+            'kind = "chain"\nconverter = {type = "to-string", pad_start = true}',
+            "converter.char_size",
+            "is missing; pad_start",
+        ),
+    ):
+        [found] = refused(write(f"{head}{line}\n"))
+        assert re.match(rf"ids\.toml:\d+: generators\.x\.{re.escape(place)}: ", found), found
+        assert words in found, found
+    fine = f"{head}{daily}safe_distance = 2\noffset = 5\nmax_id = 6\n"
+    load_settings(write(fine))
+    # Of the machine ids also where none is asked for.
+    text = f'{head}kind = "chain"\n[machine]\nmachine_id = 3\nhostname = "h"\n'
+    assert refused(write(text)) == [
+        "ids.toml:5: machine.machine_id: goes with source = 'manual'",
+        "ids.toml:6: machine.hostname: goes with source = 'stateful-set'",
+    ]
+
+
+def test_a_date_is_no_group(write: Write) -> None:
+    """The date is that of the call's moment: with numbers of another period texts come twice."""
+    head = 'store = "memory://"\n[generators.x]\nkind = "grouped"\ngroup_by = "day"\n'
+    text = f'{head}zone = "+08:00"\n[generators.x.converter]\ndate_prefix = {{zone = "UTC"}}\n'
+    [found] = refused(write(text))
+    assert found.startswith("ids.toml:7: generators.x.converter.date_prefix: ")
+    assert "group_prefix = {}" in found
+    load_settings(write(f"{text}group_prefix = {{}}\n"))
+
+
+def test_places_within_a_converter(write: Write) -> None:
+    """A zone is the date's, and not the converter's own; each fault is told."""
+    text = """\
+store = "memory://"
+[generators.a]
+kind = "chain"
+converter.type = "to-string"
+converter.zone = "UTC"
+
+[generators.a.converter.date_prefix]
+pattern = "yyyyMMdd"
+zone = "Nowhere/X"
+[generators.b]
+kind = "chain"
+converter = {type = "friendly", date_prefix = {pattern = "YYYY", zone = "UTC"}}
+[generators.c]
+kind = "chain"
+[generators.c.converter.date_prefix]
+zone = "UTC"
+delimiter = ""
+pattern = "yyyy.M"
+"""
+    assert [each.split(": ")[:2] for each in refused(write(text))] == [
+        ["ids.toml:5", "generators.a.converter.zone"],
+        ["ids.toml:9", "generators.a.converter.date_prefix.zone"],
+        ["ids.toml:12", "generators.b.converter.date_prefix.pattern"],
+        ["ids.toml:12", "generators.b.converter.type"],
+        ["ids.toml:17", "generators.c.converter.date_prefix.delimiter"],
+    ]
+
+
+def test_names_that_are_no_texts() -> None:
+    """In a mapping, where anything may be a key."""
+    chain = {"kind": "chain", "step": "x"}
+    source = {"store": "memory://", 3: 4, "generators": {1: {"kind": "chain"}, "a": chain}}
+    assert refused(source) == [
+        "generators.1: its name has to be a text",
+        "generators.a.step: is 'x'; it has to be a valid integer",
+        "3: its name has to be a text",
+    ]
 
 
 def test_files_that_are_none(write: Write, tmp_path: Path) -> None:
@@ -260,6 +344,58 @@ def test_the_environment_comes_before_the_file(
     ]
     monkeypatch.setenv("AIOCOSID_GENERATORS", "{")
     assert refused(None) == ["AIOCOSID_GENERATORS: generators: has to be a table, written in JSON"]
+
+
+def test_variables_that_are_mistyped(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused if they are meant for us, warned of if they may be; Kubernetes puts in its own."""
+    path = write('store = "sqlite:///ids.db"\n[generators.order]\nkind = "chain"\n')
+    fine = (
+        *("AIOCOSID_SERVICE_HOST", "AIOCOSID_PORT", "AIOCOSID_PORT_6379_TCP_ADDR"),
+        *("AIOCOSID_STORE_SERVICE_PORT_HTTP", "AIOCOSID_A__B_SERVICE_HOST", "AIOCOSID_STORES_PORT"),
+    )
+    for name in (*fine, "AIOCOSID_OWN"):
+        monkeypatch.setenv(name, "s3cret")
+    told = [str(each) for each in check_settings(path).warnings]
+    assert [each.partition("; ")[0] for each in told] == ["AIOCOSID_OWN: own: is no key here"]
+    assert check_settings({"store": "memory://"}).warnings == ()
+    wrong = {
+        "AIOCOSID_FOO__BAR": "foo.bar: is no key here; known are close_timeout, ",
+        "AIOCOSID_GENERATOR__ORDER__STEP": "did you mean AIOCOSID_GENERATORS__ORDER__STEP?",
+        "AIOCOSID_MACHINE_ID": "did you mean AIOCOSID_MACHINE__ID?",
+        "AIOCOSID_SHARE_STEP": "did you mean AIOCOSID_SHARE__STEP?",
+        "AIOCOSID_CONFIGS": "did you mean AIOCOSID_CONFIG?",
+        "AIOCOSID_STROE": "did you mean AIOCOSID_STORE?",
+    }
+    for name in wrong:
+        monkeypatch.setenv(name, "s3cret")
+    monkeypatch.setenv("AIOCOSID_GENERATORS__ORDER__STEP", "x")
+    found = {each.partition(": ")[0]: each for each in refused(path)}
+    assert set(found) == {*wrong, "AIOCOSID_GENERATORS__ORDER__STEP"}
+    for name, words in wrong.items():
+        assert words in found[name], found[name]
+    assert "s3cret" not in str(found)
+    monkeypatch.delenv("AIOCOSID_GENERATORS__ORDER__STEP")
+    assert {each.partition(": ")[0] for each in refused(path)} == set(wrong)
+
+
+def test_the_variable_that_says_so(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for what its JSON holds, and where that has another type."""
+    for name, value in {
+        "AIOCOSID_STORE": "memory://",
+        "AIOCOSID_GENERATORS__ORDER__KIND": "chain",
+        "AIOCOSID_GENERATORS__ORDER__CONVERTER__PREFIX": "[1]",
+        "AIOCOSID_GENERATORS__ORDER__CONVERTER__SUFFIX": '{"a": 1}',
+        "aiocosid_share": '{"kind": "chain", "step": -5}',
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert [each.split(": ")[:2] for each in refused(None)] == [
+        ["aiocosid_share", "share.step"],
+        ["AIOCOSID_GENERATORS__ORDER__CONVERTER__PREFIX", "generators.order.converter.prefix"],
+        ["AIOCOSID_GENERATORS__ORDER__CONVERTER__SUFFIX", "generators.order.converter.suffix"],
+    ]
+    monkeypatch.delenv("AIOCOSID_STORE")
+    monkeypatch.setenv("aiocosid_share", '{"step": 5}')  # beside what the file says
+    assert refused(write('[share]\nkind = "chain"\n'))[0].startswith("ids.toml:1: share: needs a")
 
 
 def test_no_secret_is_shown(write: Write) -> None:

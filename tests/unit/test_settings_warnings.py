@@ -105,6 +105,28 @@ def test_numbers_and_texts_that_do_not_reach() -> None:
     assert "a max_id" in found["generators.short.converter"]
 
 
+def test_grouped_texts_without_their_group() -> None:
+    """Numbers begin anew in each period, and so do texts of them."""
+    daily = {"kind": "grouped", "group_by": "day", "zone": "UTC"}
+    found = warnings(
+        {
+            "bare": {**daily, "converter": "radix62"},
+            "fixed": {**daily, "converter": {"prefix": "B-", "suffix": "-x"}},
+            "numbers": {**daily, "limit": "int64"},
+            "grouped": {**daily, "converter": {"group_prefix": {}}},
+        }
+    )
+    assert set(found) == {"generators.bare.converter", "generators.fixed.converter"}
+    assert "group_prefix = {}" in found["generators.bare.converter"]
+
+
+def test_a_restart_of_daily_segments() -> None:
+    """In mode segment nothing is fetched ahead; one segment is given up at most."""
+    daily = {"kind": "grouped", "group_by": "day", "zone": "UTC", "step": 864_000, "rate": 10}
+    found = warnings({"a": {**daily, "mode": "segment"}, "b": daily})
+    assert set(found) == {"generators.b.step"}
+
+
 def test_stores_that_others_do_not_know() -> None:
     """Memory, and machine ids of one namespace from two stores."""
     snowflake = {"kind": "snowflake", "converter": "radix62"}

@@ -1,0 +1,158 @@
+"""What the environment's ``AIOCOSID_...`` variables say."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pydantic import create_model
+from pydantic_settings import BaseSettings, EnvSettingsSource
+from pydantic_settings.exceptions import SettingsError
+
+from ..errors import InvalidSettingsError
+from ..errors._settings import SettingsProblem
+from ._models import Settings
+from ._values import EnvironmentText
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+__all__ = ("CONFIG_VARIABLE", "Environment", "environment")
+
+PREFIX: Final = "AIOCOSID_"
+CONFIG: Final = "config"
+CONFIG_VARIABLE: Final = "AIOCOSID_CONFIG"
+DELIMITER: Final = "__"
+
+TABLES: Final = ("stores", "machine", "share", "generators", "sharding")
+
+NEAR: Final = 0.8
+"""How much of a word is to be right for a slip: ``stroe`` is near, ``service`` is not."""
+
+KUBERNETES: Final = re.compile(r"(.+_)?(SERVICE_(HOST|PORT)(_.+)?|PORT(_[0-9]+_.+)?)", re.ASCII)
+"""What a pod is given for each Service, here for one whose name begins with ``aiocosid``:
+https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables"""
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What variables say.
+
+    Attributes:
+        data: tables and values.
+        names: variables by their place.
+        mistyped: those that name nothing that there is, and were meant to.
+        unknown: those that name nothing that there is, and may be somebody else's.
+    """
+
+    data: dict[str, Any] = field(default_factory=dict)
+    names: dict[Path, str] = field(default_factory=dict)
+    mistyped: tuple[SettingsProblem, ...] = ()
+    unknown: tuple[SettingsProblem, ...] = ()
+
+    def variable(self, path: Path, *, is_elsewhere: bool) -> str:
+        """Return the variable that gives the value at a place, or empty if none does.
+
+        Args:
+            path: the place.
+            is_elsewhere: whether a file says something there too; tables are merged.
+        """
+        found: object = self.data
+        for part in path:
+            if not isinstance(found, dict) or part not in found:
+                return ""
+            found = cast("dict[str, object]", found)[part]
+        if isinstance(found, dict) and is_elsewhere:
+            return ""
+        names = (self.names.get(path[:length], "") for length in range(len(path), 0, -1))
+        return next(filter(None, names), "")
+
+
+def environment() -> Environment:
+    """Read the environment.
+
+    Raises:
+        InvalidSettingsError: a variable that is to hold a table in JSON does not.
+    """
+    names = {
+        tuple(name.lower().removeprefix(PREFIX.lower()).split(DELIMITER)): name
+        for name in os.environ
+        if name.upper().startswith(PREFIX)
+    }
+    strays = [
+        stray for path, name in sorted(names.items()) if (stray := _stray(path, name)) is not None
+    ]
+    return Environment(
+        _read(),
+        names,
+        tuple(problem for problem, is_ours in strays if is_ours),
+        tuple(problem for problem, is_ours in strays if not is_ours),
+    )
+
+
+def _stray(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
+    """Return what is wrong with a variable's name, and whether it can only be meant for us."""
+    first, *rest = path
+    bare = name[len(PREFIX) :].upper()
+    if first in Settings.model_fields or KUBERNETES.fullmatch(bare) or path == (CONFIG,):
+        return None
+    meant = _meant(first)
+    if meant:
+        remedy = f"did you mean {PREFIX}{DELIMITER.join((meant, *rest)).upper()}?"
+    else:
+        remedy = f"known are {', '.join(sorted(Settings.model_fields))}"
+    problem = SettingsProblem(".".join(path), f"is no key here; {remedy}", name)
+    return problem, bool(meant or rest)
+
+
+def _meant(first: str) -> str:
+    """Return the key that the first part of a name is near to, or empty."""
+    for table in TABLES:
+        if first.startswith(f"{table}_"):  # one underscore where two part a table and its key
+            return table + DELIMITER + first.removeprefix(f"{table}_")
+    near = get_close_matches(first, [*Settings.model_fields, CONFIG], 1, NEAR)
+    return near[0] if near else ""
+
+
+class _Source(EnvSettingsSource):
+    """pydantic-settings' reading of the environment, which leaves single values as they are."""
+
+    def decode_complex_value(
+        self,
+        field_name: str,
+        field: FieldInfo,
+        value: Any,  # noqa: ANN401 - theirs
+    ) -> Any:  # noqa: ANN401 - theirs
+        decoded: object = super().decode_complex_value(field_name, field, value)
+        return cast("object", decoded) if isinstance(decoded, dict | list) else value
+
+
+def _read() -> dict[str, Any]:
+    shape: dict[str, Any] = {
+        name: (dict if name in TABLES else str, None) for name in Settings.model_fields
+    }
+    variables = create_model("Variables", __base__=BaseSettings, **shape)
+    source = _Source(
+        variables, case_sensitive=False, env_prefix=PREFIX, env_nested_delimiter=DELIMITER
+    )
+    try:
+        found = source()
+    except SettingsError as error:
+        name = next((each for each in TABLES if f'"{each}"' in str(error)), "")
+        variable = PREFIX + name.upper()
+        problem = SettingsProblem(name, "has to be a table, written in JSON", variable)
+        raise InvalidSettingsError([problem]) from error
+    return cast("dict[str, Any]", _marked(found))
+
+
+def _marked(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _marked(each) for key, each in cast("dict[str, object]", value).items()}
+    if isinstance(value, list):
+        return [_marked(each) for each in cast("list[object]", value)]
+    return EnvironmentText(value) if isinstance(value, str) else value
