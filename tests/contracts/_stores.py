@@ -126,7 +126,7 @@ class Sqlite(Backend):
         folder: Path = request.getfixturevalue("tmp_path")
         # Thirty-two connections may stand in line for one lock, on a machine that is busy as well.
         patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
-        patch.setattr("aiocosid.stores.sqlite.BUSY_TIMEOUT", 15)
+        patch.setattr("aiocosid.stores._sqlite_door.BUSY_TIMEOUT", 15)
         self.file = folder / "ids.db"
 
     @property
