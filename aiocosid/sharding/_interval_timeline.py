@@ -21,8 +21,6 @@ __all__ = ("IntervalTimeline",)
 
 K = TypeVar("K", bound=Ordered)
 
-DAY: Final = timedelta(days=1)
-
 SECONDS: Final = {"hours": 3600, "minutes": 60, "seconds": 1}
 
 MAX_AMOUNT: Final = 1_000_000
@@ -57,9 +55,9 @@ class IntervalTimeline(Sharding[K]):
     _first: datetime = field(init=False, compare=False)
     _last: datetime = field(init=False, compare=False)
     _is_local: bool = field(init=False, compare=False)
-    # What `exact` looks into: a time, the seconds of a step since then or 0 for days, the last
-    # step, and the node of each.  One tuple, since each look at an attribute costs.
-    _table: tuple[datetime, int, int, tuple[str, ...]] = field(init=False, compare=False)
+    # What `exact` looks into: the first month or the first piece's begin; the length of a piece in
+    # months, days or seconds; the last piece; the nodes.  One tuple: each attribute costs.
+    _table: tuple[int, datetime, int, int, int, tuple[str, ...]] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Name the nodes; raise `InvalidArgumentError` if an argument does not fit."""
@@ -78,24 +76,11 @@ class IntervalTimeline(Sharding[K]):
         nodes = tuple(self.logic_name_prefix + pattern.format(begin) for begin in begins)
         self._check_names(nodes, begins)
         self._put(_nodes=nodes, _steps=cut, _first=first, _last=last)
-        self._put_table(begins)
-
-    def _put_table(self, begins: Sequence[datetime]) -> None:
-        """Set what `exact` looks into.
-
-        Units of days and longer have a table by the day: one step, where months are to be reckoned.
-        """
+        months = cut.amount if isinstance(cut, Months) else 0
         seconds = SECONDS.get(self.unit, 0) * self.amount
-        anchor, nodes = begins[0], self._nodes
-        if not seconds:
-            anchor = self._first.replace(hour=0, minute=0, second=0, microsecond=0)
-            ends = [*(begin - anchor for begin in begins[1:]), self._last - anchor + DAY]
-            days, by_day = 0, list[str]()
-            for node, end in zip(self._nodes, ends, strict=True):
-                by_day += [node] * (end.days - days)
-                days = end.days
-            nodes = tuple(by_day)
-        self._put(_table=(anchor, seconds, len(nodes) - 1, nodes))
+        month = begins[0].year * 12 + begins[0].month if months else 0
+        size = months or seconds or self.amount
+        self._put(_table=(month, begins[0], seconds, size, count - 1, nodes))
         self._put(_is_local=type(self.key) is StandardTimeKey)
 
     def _put(self, **values: object) -> None:
@@ -115,13 +100,17 @@ class IntervalTimeline(Sharding[K]):
             InvalidIdError: it is no id of a `SnowflakeTimeKey`'s layout.
         """
         at: Any = value if self._is_local else self.key.local_time(value)
-        anchor, seconds, last, nodes = self._table
+        month, anchor, seconds, size, last, nodes = self._table
         try:
-            gap: timedelta = at - anchor
-        except TypeError:  # no datetime, or one with a zone
+            index: int
+            if month and at.tzinfo is None:
+                index = (at.year * 12 + at.month - month) // size
+            else:
+                gap: timedelta = at - anchor
+                index = (gap.days * 86_400 + gap.seconds if seconds else gap.days) // size
+        except (AttributeError, TypeError):  # no datetime, or one with a zone
             at = self.key.local_time(value)
-            gap = at - anchor
-        index = (gap.days * 86_400 + gap.seconds) // seconds if seconds else gap.days
+            index = self._steps.offset(at)
         # Of what lies at the ends a part may be outside of the interval.
         if 0 < index < last or self._first <= at <= self._last:
             return nodes[index]
