@@ -10,8 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from aiocosid import default_provider, generator_named
+from aiocosid import StringIdGenerator, default_provider, generator_named
 from aiocosid.abc import Provider, Store
+from aiocosid.converter import Radix62IdConverter
 from aiocosid.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -20,6 +21,7 @@ from aiocosid.errors import (
     SegmentUnavailableError,
     StoreUnavailableError,
 )
+from aiocosid.generators import CounterId, IntegerIdGenerator, Uuid7Id
 from aiocosid.provider import ConfiguredProvider, configure
 from aiocosid.segment import SegmentChainId
 from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, settle
@@ -267,6 +269,24 @@ async def test_a_cancelled_opening_leaves_nothing() -> None:
     assert (store.closed, tasks()) == (1, [])
     with pytest.raises(NotOpenError):
         default_provider()
+
+
+async def test_generators_that_need_no_store() -> None:
+    """Alone and inside of another one: there is nothing to wait for when they are closed."""
+    count, uuids = CounterId(), Uuid7Id()
+    async with ConfiguredProvider(
+        {
+            "count": IntegerIdGenerator(count),
+            "uuid": uuids,
+            "text": StringIdGenerator(CounterId(), Radix62IdConverter()),
+        }
+    ) as ids:
+        assert await ids["count"].next_id() == 1
+        assert len(str(await ids["uuid"].next_id())) == 36
+        await ids["text"].next_id()
+    for closed in (count, uuids):
+        with pytest.raises(ClosedError):
+            await closed.next_id()
 
 
 async def test_bad_arguments() -> None:
