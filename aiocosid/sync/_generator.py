@@ -15,8 +15,9 @@ from .._listing import MAX_BATCH
 from .._loop import running_loop
 from ..abc._ids import check_integer, check_seconds
 from ..errors import CosIdError, IdOverflowError, InvalidArgumentError, WouldBlock
-from ..segment import GroupedSegmentId, SegmentChainId, SegmentId
+from ..segment import SegmentChainId, SegmentId
 from ..segment._segment import FOREVER
+from ._grouping import check_groups
 from ._session import Session, refuse_on_a_loop
 from ._steps import undivided
 
@@ -284,7 +285,7 @@ class SyncIdGenerator(Generic[T]):
 
     def _learn(self, generator: AnyGenerator) -> int:
         """Choose how many ids are taken at once, and whether ahead of their use."""
-        _check_groups(generator)
+        check_groups(generator)
         step = _step(generator)
         batch = self._asked_batch or min(step, DEFAULT_BATCH)
         self._is_ahead = step > 1 and batch > 1
@@ -366,19 +367,6 @@ async def _ids(generator: AnyGenerator, n: int, missing: int) -> list[int] | lis
         if n == missing:
             raise
         return await generator.next_ids(missing)  # the last ones are less than a batch
-
-
-def _check_groups(generator: Any) -> None:  # noqa: ANN401 - or what is inside of one
-    """Raise for groups by a function: here it cannot see the thread, or the context, that asks."""
-    if isinstance(generator, GroupedSegmentId):
-        if not generator.group_by.is_by_date_alone:
-            expected = (
-                "by date alone; a key function would be called on the background loop, outside of "
-                "the caller's context. Take a generator with a name of its own for each key"
-            )
-            raise InvalidArgumentError("group_by", generator.group_by, expected=expected)
-    elif (inner := getattr(generator, "_inner", None)) is not None:
-        _check_groups(inner)
 
 
 def _step(generator: AnyGenerator) -> int:
