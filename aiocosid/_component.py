@@ -18,6 +18,7 @@ import anyio
 from . import _fork
 from ._clock import SYSTEM_CLOCK
 from ._loop import is_dead, loop_finder, no_loop, running_loop, start_root_task
+from ._root import Root
 from ._uncopied import Uncopied
 from .errors import (
     BusyError,
@@ -30,102 +31,17 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+    from collections.abc import Callable, Generator
     from types import TracebackType
 
-    from anyio.abc import TaskGroup, TaskStatus
+    from anyio.abc import TaskStatus
 
     from .abc import Clock
 
-__all__ = ("Component", "Root")
+__all__ = ("Component",)
 
-START_TIMEOUT = 10.0  # seconds; a root task needs one turn of the loop
 RELEASE_TIMEOUT = 3.0  # seconds to close connections in; our own stores need 2 at most
 END_TIMEOUT = 1.0  # seconds for a root task to end, once there is nothing to wait for
-
-
-class Root:
-    """Owns the task group in which the tasks of one component, or of a whole provider, run.
-
-    Attributes:
-        loop: the event loop, as `running_loop` tells it.
-        task: the root task, kept from the garbage collector; None in the user's own task.
-        tenants: gives the components whose tasks run here.
-    """
-
-    __slots__ = ("__weakref__", "_close", "_ended", "_group", "loop", "task", "tenants")
-
-    def __init__(self, tenants: Callable[[], Iterable[Component]]) -> None:
-        self.loop = running_loop()
-        self.tenants = tenants
-        self._group: TaskGroup | None = None
-        self._close = anyio.Event()
-        self._ended = anyio.Event()
-        self.task: object = None
-        _fork.watch(self)
-
-    async def start(self, name: str) -> None:
-        """Start the root task; returns when tasks can be started in it."""
-        ready = anyio.Event()
-
-        async def main() -> None:
-            await self.hold(ready.set)
-
-        self.task = start_root_task(main, name)
-        # One turn of the loop; shielded, so that a cancelled opener cannot leave half a root.
-        with anyio.move_on_after(START_TIMEOUT, shield=True):
-            await ready.wait()
-
-    async def hold(
-        self,
-        on_ready: Callable[[], object],
-        opening: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        """Own the group in the calling task until `aclose`; ``opening`` runs inside of it."""
-        try:
-            async with anyio.create_task_group() as group:
-                self._group = group
-                try:
-                    if opening is not None:
-                        await opening()
-                    on_ready()
-                    await self._close.wait()
-                finally:
-                    # At once: a flight, which is shielded, may keep the group from ending.
-                    self._retire_tenants(ClosedError)
-                # What still runs is timers, or a flight that was given up.
-                group.cancel_scope.cancel()
-        finally:
-            self._group = None
-            self._ended.set()
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether tasks can be started."""
-        return self._group is not None
-
-    def start_soon(
-        self, func: Callable[..., Coroutine[Any, Any, None]], *args: object, name: str
-    ) -> None:
-        """Start a task in the group, if there is still one."""
-        if self._group is not None:
-            self._group.start_soon(func, *args, name=name)
-
-    async def aclose(self, close_timeout: float) -> None:
-        """End the group and wait for its end, at most ``close_timeout`` seconds; idempotent."""
-        self._close.set()
-        if self.task is not None:
-            with anyio.move_on_after(close_timeout, shield=True):
-                await self._ended.wait()
-
-    def _forget(self) -> None:
-        self._group = None
-        self._retire_tenants(ForkedError)
-
-    def _retire_tenants(self, reason: type[ClosedError | ForkedError]) -> None:
-        for tenant in tuple(self.tenants()):
-            if tenant._root is self:  # else opened anew since, in another root
-                tenant._retire(reason(tenant._label()))
 
 
 class _Closing:

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 __all__ = (
+    "call_in_a_task",
+    "in_a_task",
     "is_dead",
     "is_stray_cancellation",
     "loop_finder",
@@ -61,6 +63,31 @@ def is_stray_cancellation(error: BaseException) -> bool:
         return False
     task = asyncio.current_task() if asyncio._get_running_loop() is not None else None
     return task is not None and task.cancelling() == 0
+
+
+def in_a_task() -> bool:
+    """Tell whether a task runs, and not a callback, or a signal handler while the loop is idle."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and asyncio._get_running_loop() is not None:
+        return asyncio.current_task() is not None
+    try:
+        sys.modules["trio"].lowlevel.current_task()
+    except RuntimeError:
+        return False
+    return True
+
+
+def call_in_a_task(loop: Any, function: Callable[[], None]) -> None:  # noqa: ANN401 - of either kind
+    """Have a function called in a task of the loop, soon; also an idle loop is woken for it."""
+    if hasattr(loop, "run_sync_soon"):  # trio's; it calls in a task of its own
+        loop.run_sync_soon(function)
+        return
+
+    async def main() -> None:
+        function()
+
+    # asyncio holds tasks weakly; this one is over with its first step, which is due already.
+    loop.call_soon_threadsafe(start_root_task, main, "aiocosid start")
 
 
 def start_root_task(main: Callable[[], Coroutine[Any, Any, None]], name: str) -> object:

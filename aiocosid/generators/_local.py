@@ -38,6 +38,10 @@ class LocalGenerator(Component):
     _stretch: ClassVar[int]
     """Ids between two turns of the event loop, about a millisecond."""
 
+    # For a provider that hosts it.
+    _detail: ClassVar[str] = "no settings"
+    _has_to_drain: ClassVar[bool] = False
+
     def __init__(self, *, namespace: str, name: str, clock: Clock | None) -> None:
         check_text("namespace", namespace)
         check_text("name", name)

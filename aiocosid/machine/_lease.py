@@ -24,7 +24,7 @@ from ._statistics import MachineIdStatistics
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from .._component import Root
+    from .._root import Root
     from ..abc import Clock, MachineIdDistributor
     from ..events import Instrument
 

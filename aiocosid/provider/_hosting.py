@@ -30,7 +30,7 @@ class Hosted(Component):
 
     __slots__ = ()
 
-    _detail: str
+    _detail: object
     _has_to_drain: bool
 
 

@@ -9,6 +9,8 @@ import anyio
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, SHARE, Store
 from ..errors import BusyError
 from ..segment import GroupedSegmentId, SegmentChainId, SegmentId
+from ..segment._grouped import MAX_GROUPS
+from ..segment._open_groups import OpenGroups
 from ..segment._stock import Stock
 from ._hosting import Hosting, component_of
 from ._stores import open_store
@@ -103,7 +105,8 @@ class IdProvider(Hosting):
         self._instance_id = instance_id
         self._lease: MachineIdLease | None = None  # one for all Snowflake generators
         self._opening: dict[str, anyio.Event] = {}
-        self._floors: dict[str, int] = {}  # of generators that are gone, by name
+        # Of generators that are gone, by their kind and name: how far they have come.
+        self._floors: dict[tuple[type[Stock | OpenGroups], str], Any] = {}
         super().__init__(close_timeout=close_timeout, clock=clock)
 
     def _reset(self) -> None:
@@ -167,16 +170,21 @@ class IdProvider(Hosting):
         step: int = DEFAULT_STEP,
         offset: int = 0,
         kind: SegmentKind = "chain",
+        max_groups: int = MAX_GROUPS,
         **options: Unpack[SegmentChainOptions],
     ) -> GroupedSegmentId:
         """Return the open `GroupedSegmentId` of this name; it is made by the first call.
 
+        A group whose counter went backwards is opened anew by its first call after this one.
+
         Args:
             name: the generator's name; its counters are called ``{name}@{group}``.
-            group_by: ``GroupBy.day(zone="Europe/Berlin")``, or another.
+            group_by: ``GroupBy.day(zone="Europe/Berlin")``, or another.  With a function, each
+                asker has to bring the same one, as a module's own: a lambda made anew is another.
             step: ids per segment.
             offset: where a new counter starts.
             kind: ``"chain"`` or ``"segment"``: what hands out the ids of one group.
+            max_groups: groups held in memory at most, as for `GroupedSegmentId`.
             **options: as for that kind.
 
         Raises:
@@ -185,7 +193,7 @@ class IdProvider(Hosting):
         """
 
         def make() -> GroupedSegmentId:
-            return GroupedSegmentId(
+            made = GroupedSegmentId(
                 self._store,
                 namespace=self.namespace,
                 name=name,
@@ -193,11 +201,16 @@ class IdProvider(Hosting):
                 offset=offset,
                 step=step,
                 kind=kind,
+                max_groups=max_groups,
                 clock=self._clock,
                 **self._told(options),
             )
+            made._resume(self._floors.get((OpenGroups, name)))
+            return made
 
-        return await self._generator(GroupedSegmentId, name, make()._detail, make)
+        found = await self._generator(GroupedSegmentId, name, make()._detail, make)
+        found._renew_fallen()
+        return found
 
     async def snowflake(
         self,
@@ -293,7 +306,7 @@ class IdProvider(Hosting):
                 namespace=self.namespace, name=name, offset=offset, step=step
             )
             made = kind(distributor, clock=self._clock, **self._told(options))
-            made._floor = self._floors.get(name)
+            made._resume(self._floors.get((Stock, name)))
             return made
 
         return await self._generator(kind, name, f"step {step}", make)
@@ -304,7 +317,7 @@ class IdProvider(Hosting):
         return {**ours, **options}
 
     async def _generator(
-        self, kind: type[_G], name: str, detail: str, make: Callable[[], _G]
+        self, kind: type[_G], name: str, detail: object, make: Callable[[], _G]
     ) -> _G:
         """Return the generator that is open under a name, or make and open it."""
         self._check_usable()
@@ -317,10 +330,13 @@ class IdProvider(Hosting):
         in_use = _detail_of(found)
         if type(found) is kind and in_use == detail:
             return found
+        asked = str(detail)
+        if asked == str(in_use):
+            asked = "another function or zone of the same name"
         raise BusyError(
             repr(name),
             reason=f"is in use as {type(found).__name__} with {in_use}; "
-            f"{kind.__name__} with {detail} needs another name",
+            f"{kind.__name__} with {asked} needs another name",
         )
 
     async def _opened(self, name: str, make: Callable[[], _G]) -> _G:
@@ -346,8 +362,9 @@ class IdProvider(Hosting):
     def _drop(self, name: str) -> None:
         """Forget a generator, but not how far it has come: its successor must not go below."""
         dropped: object = self._generators.pop(name, None)
-        if isinstance(dropped, Stock) and dropped._floor is not None:
-            self._floors[name] = dropped._floor
+        for kind in (Stock, OpenGroups):
+            if isinstance(dropped, kind) and (reached := dropped._reached()):
+                self._floors[kind, name] = reached
 
     def _label(self) -> str:
         return f"IdProvider {self.namespace}"
@@ -364,7 +381,7 @@ class IdProvider(Hosting):
             await self._store.aclose()
 
 
-def _detail_of(generator: Any) -> str:  # noqa: ANN401 - ours, of any kind
+def _detail_of(generator: Any) -> object:  # noqa: ANN401 - ours, of any kind
     """Return what two askers for one name have to agree on."""
     text = getattr(generator, "text", None)
-    return f"text {text!r}" if text is not None else str(component_of(generator)._detail)
+    return f"text {text!r}" if text is not None else component_of(generator)._detail

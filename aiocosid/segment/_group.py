@@ -13,10 +13,12 @@ from ._segment_id import SegmentId
 if TYPE_CHECKING:
     from ..errors import CosIdError
     from ..events import Event, Instrument
+    from ._groups import GroupBy
     from ._statistics import SegmentStatistics
 
 __all__ = (
     "KINDS",
+    "Agreement",
     "Group",
     "GroupDistributor",
     "GroupedStatistics",
@@ -68,6 +70,25 @@ class GroupedStatistics(Statistics):
         """Return the picture as CosId's actuator shows it, the group's generator as ``actual``."""
         tree = Statistics.as_tree(self)  # super() knows the class before it had slots
         return {**tree, "actual": self.actual and self.actual.as_tree()}
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What two askers for a generator of one name have to agree on.
+
+    Attributes:
+        step: ids per segment.
+        kind: what hands out the ids of one group.
+        group_by: says which group a call belongs to; two functions of one name are not equal.
+    """
+
+    step: int
+    kind: type[SegmentChainId | SegmentId]
+    group_by: GroupBy
+
+    def __str__(self) -> str:
+        """Say it in a message."""
+        return f"step {self.step}, {self.kind.__name__} and {self.group_by!r}"
 
 
 class Group:

@@ -147,6 +147,18 @@ class GroupBy:
         check_text("group", key)
         return f"{key}-{period}" if period else key
 
+    def _parts(self) -> tuple[object, ...]:
+        pattern = None if self._pattern is None else self._pattern.pattern
+        return self._period, pattern, self._zone, self._function
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both group alike: the same period, pattern, zone and function."""
+        return self._parts() == other._parts() if isinstance(other, GroupBy) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Return a hash of period and pattern."""
+        return hash(self._parts()[:2])
+
     def __repr__(self) -> str:
         """Show what it groups by."""
         parts = [] if self._pattern is None else [f"zone={str(self._zone)!r}"]

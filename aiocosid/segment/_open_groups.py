@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -10,7 +11,7 @@ import anyio
 from .._component import Component
 from ..abc import Store
 from ..errors import ClosedError, CosIdError
-from ._group import Group, GroupDistributor
+from ._group import Agreement, Group, GroupDistributor
 from ._stock import logger
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class OpenGroups(Component):
     __slots__ = (
         "_dropped",
         "_ending",
+        "_fallen",
         "_floors",
         "_groups",
         "_kind",
@@ -78,15 +80,18 @@ class OpenGroups(Component):
         self._max_groups = max_groups
         self._options: dict[str, Any] = {**options, "clock": clock}
         self._floors: OrderedDict[str, int] = OrderedDict()  # of groups that are gone
+        self._groups: OrderedDict[str, Group] = OrderedDict()  # the longest unused first
         self._timeout = self._generator(None, name).close_timeout  # raises for bad arguments
         super().__init__(clock)
         self._reset()
 
     def _reset(self) -> None:
         self._read_ns: Callable[[], int] = self._clock.wall_reader()
-        self._groups: OrderedDict[str, Group] = OrderedDict()  # the longest unused first
+        self._reached()  # a loop that died could not have them given up
+        self._groups = OrderedDict()
         self._ending: set[SegmentChainId | SegmentId] = set()  # given up, perhaps in flight still
         self._last: Group | None = None
+        self._fallen = False  # a group has ended by itself
         self._dropped: int = 0
         self._period: tuple[int, int, str] = (0, 0, "")  # from, to (in ns), and its text
         # The same with the group, when the clock alone decides: all that the hot path looks at.
@@ -170,11 +175,18 @@ class OpenGroups(Component):
         except KeyError:  # a signal handler has had it given up
             return
 
+    def _oldest(self) -> Group | None:
+        while True:
+            try:
+                return next(iter(self._groups.values()), None)
+            except RuntimeError:  # a signal handler has opened one, or used it
+                continue
+
     def _trim(self, kept: Group) -> None:
         """Give up old groups: two at most, since one is opened at a time."""
         for _ in range(2):
-            oldest = next(iter(self._groups.values()))
-            if oldest is kept or not self._is_surplus(oldest):
+            oldest = self._oldest()
+            if oldest is None or oldest is kept or not self._is_surplus(oldest):
                 return
             if oldest.callers:
                 self._freshen(oldest)
@@ -185,31 +197,69 @@ class OpenGroups(Component):
         return group.period != self._period[2] or len(self._groups) > self._max_groups
 
     def _leave(self, group: Group) -> None:
-        """One caller less; the last one out of a group that is not wanted any more gives it up."""
+        """One caller less; the last one out of a group of an ended period gives it up."""
         group.callers -= 1
-        if not group.callers and self._is_surplus(group):
+        if group.generator._unusable is not None:
+            self._fallen = True
+        if group.callers or not self._is_surplus(group):
+            return
+        if group.period != self._period[2]:
             self._give_up(group)
+        else:
+            self._trim(group)  # the one that was just used is the last to go
+
+    def _renew_fallen(self) -> None:
+        """Let groups that have ended by themselves be opened anew by their next calls.
+
+        Not by each call: a counter that went backwards would climb over what we have seen of it,
+        while others have handed out more.
+        """
+        if self._fallen:
+            self._fallen = False
+            for group in tuple(self._groups.values()):
+                if group.generator._unusable is not None:
+                    self._give_up(group)
 
     def _give_up(self, group: Group) -> None:
         if self._groups.get(group.key) is not group:
             return  # given up already, or opened anew since
-        del self._groups[group.key]
+        found = self._groups.pop(group.key, None)
+        if found is not group:  # a signal handler has done the same since the line above
+            if found is not None:
+                self._groups.setdefault(group.key, found)
+            return
         self._dropped += 1
-        self._retire_group(group, ClosedError(self._label()))
+        group.generator._retire(ClosedError(self._label()))
+        self._remember(group)
         generator, root = group.generator, self._root
-        if root is not None and (generator._has_to_drain or not isinstance(self._store, Store)):
+        if root is not None and self._has_to_end(generator):
             self._ending.add(generator)
             root.start_soon(self._end_group, generator, name=f"aiocosid drop {generator._label()}")
 
-    def _retire_group(self, group: Group, reason: CosIdError) -> None:
-        """End its use; how far it has come is remembered, of as many groups as may be open."""
+    def _has_to_end(self, generator: SegmentChainId | SegmentId) -> bool:
+        return generator._has_to_drain or not isinstance(self._store, Store)
+
+    # How far groups have come, of as many as may be open.
+
+    def _remember(self, group: Group) -> None:
         floor = group.generator._floor
-        if floor is not None:
+        if floor is None:
+            return
+        with suppress(KeyError):  # a signal handler has made room
             self._floors[group.key] = floor
             self._floors.move_to_end(group.key)
-            if len(self._floors) > self._max_groups:
+            while len(self._floors) > self._max_groups:
                 self._floors.popitem(last=False)
-        group.generator._retire(reason)
+
+    def _reached(self) -> OrderedDict[str, int]:
+        """Return how far the groups have come, for a successor; see `Stock._reached`."""
+        for group in tuple(self._groups.values()):
+            self._remember(group)
+        return self._floors.copy()
+
+    def _resume(self, reached: OrderedDict[str, int] | None) -> None:
+        """Go on above what `_reached` returned."""
+        self._floors = OrderedDict(reached or ())
 
     async def _end_group(self, generator: SegmentChainId | SegmentId) -> None:
         """Wait for its call to the store, and close what its distributor has opened."""
@@ -229,12 +279,12 @@ class OpenGroups(Component):
         return self._timeout
 
     @property
-    def _detail(self) -> str:
-        return f"step {self._step}, {self._kind.__name__} and {self.group_by!r}"
+    def _detail(self) -> Agreement:
+        return Agreement(self._step, self._kind, self.group_by)
 
     @property
     def _has_to_drain(self) -> bool:
-        return any(each._has_to_drain for each in self._ending)
+        return any(each._has_to_drain for each in tuple(self._ending))
 
     def _label(self) -> str:
         return f"{type(self).__name__} {self.namespace}.{self.name}"
@@ -251,21 +301,27 @@ class OpenGroups(Component):
 
     def _stop(self, reason: CosIdError) -> None:
         for group in tuple(self._groups.values()):
-            self._retire_group(group, reason)
-            self._ending.add(group.generator)
+            group.generator._retire(reason)
+            self._remember(group)
+            if self._has_to_end(group.generator):
+                self._ending.add(group.generator)
         self._groups.clear()
 
     async def _drain(self) -> None:
+        ending = self._ending
         async with anyio.create_task_group() as tasks:
-            for generator in tuple(self._ending):
+            for generator in tuple(ending):
                 if generator._has_to_drain:  # a task each would be too many for the idle ones
                     tasks.start_soon(generator._drain)
+        if isinstance(self._store, Store):
+            ending.clear()
 
     async def _release(self) -> None:
         if isinstance(self._store, Store):
             return  # its connections are its own
         errors: list[Exception] = []
-        for generator in tuple(self._ending):
+        ending, self._ending = self._ending, set()
+        for generator in tuple(ending):
             try:
                 await generator._release()
             except Exception as error:  # noqa: BLE001 - for whoever closes, after all the others

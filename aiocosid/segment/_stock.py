@@ -160,6 +160,14 @@ class Stock(Component):
     def _has_to_drain(self) -> bool:
         return self._in_flight
 
+    def _reached(self) -> int | None:
+        """Return how far it has come, for its successor: a sound store answers above that."""
+        return self._floor
+
+    def _resume(self, reached: int | None) -> None:
+        """Go on above what `_reached` returned."""
+        self._floor = reached
+
     def _label(self) -> str:
         return f"{type(self).__name__} {self._distributor.namespaced_name}"
 

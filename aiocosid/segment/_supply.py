@@ -81,7 +81,11 @@ class Supply(Stock):
         root = self._root
         if root is not None and root.is_alive:
             self._in_flight = True
-            root.start_soon(self._fly, segments, name=f"aiocosid prefetch {self._label()}")
+            try:
+                root.start_soon(self._fly, segments, name=f"aiocosid prefetch {self._label()}")
+            except BaseException:
+                self._in_flight = False  # else nobody would ever fetch again
+                raise
 
     async def _fly(self, segments: int) -> None:
         """Fetch until nothing is missing; ends, and is started anew when something is."""

@@ -24,6 +24,7 @@ from ._batches import (
     ids_of,
     step_of,
 )
+from ._grouping import check_groups
 from ._session import Session, refuse_on_a_loop
 from ._steps import undivided
 
@@ -307,6 +308,7 @@ class SyncIdGenerator(Uncopied, Generic[T]):
 
     def _learn(self, generator: AnyGenerator) -> int:
         """Choose how many ids are taken at once, and whether ahead of their use."""
+        check_groups(generator)
         step = step_of(generator)
         batch = self._asked_batch or min(step, DEFAULT_BATCH)
         self._is_ahead = step > 1 and batch > 1

@@ -11,12 +11,13 @@ from typing import Any
 
 @contextmanager
 def interrupted(room: ModuleType, at: str, handler: Callable[[], object]) -> Generator[None]:
-    """Run ``handler`` at each "line" or "call" of a package's code, by a trace function."""
+    """Run ``handler`` at each "line", "call" or "opcode" of a package's code, by tracing it."""
     (folder,) = room.__path__
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         if not frame.f_code.co_filename.startswith(folder):
             return None
+        frame.f_trace_opcodes = at == "opcode"
         if event == at:
             handler()
         return trace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -411,6 +412,46 @@ async def test_an_event_tells_which_generator() -> None:
         ("shop", "a"),
         ("shop", "b"),
     }
+
+
+async def test_grouped_counters_agree_on_their_function() -> None:
+    """The same one, however it is called: else one would count in the other's groups."""
+    tenant, shop = ContextVar[str]("tenant"), ContextVar[str]("shop")
+    tenant.set("tenant-7")
+    async with connect(MemoryStore()) as ids:
+        orders = await ids.grouped("order", group_by=GroupBy.key(tenant.get), max_groups=7)
+        assert orders._max_groups == 7
+        assert await ids.grouped("order", group_by=GroupBy.key(tenant.get)) is orders
+        with pytest.raises(BusyError, match="another function"):
+            await ids.grouped("order", group_by=GroupBy.key(shop.get))
+
+
+async def test_groups_that_went_backwards() -> None:
+    """As with a chain: not below what was seen, and healed by asking for the generator again."""
+    store = MemoryStore()
+    day = GroupBy.key(lambda: "20260116")
+    provider = connect(store)
+    async with provider as ids:
+        orders = await ids.grouped("order", group_by=day, step=10)
+        assert await orders.next_ids(95)
+        store._counters.clear()
+        for _ in range(20):  # it does not climb over what was seen
+            with pytest.raises(StoreRolledBackError):
+                await orders.next_ids(95)
+        assert await ids.grouped("order", group_by=day, step=10) is orders
+        with pytest.raises(StoreRolledBackError):
+            await orders.next_id()
+        await store.set_floor(name="order@20260116", above=1000)
+        await ids.grouped("order", group_by=day, step=10)
+        assert await orders.next_id() == 1001
+        await orders.aclose()
+        store._counters.clear()
+        orders = await ids.grouped("order", group_by=day, step=10)
+        with pytest.raises(StoreRolledBackError):
+            await orders.next_id()
+    async with provider as ids:
+        with pytest.raises(StoreRolledBackError):
+            await (await ids.grouped("order", group_by=day, step=10)).next_id()
 
 
 async def test_grouped_counters_are_named_beside_the_others() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from aiocosid import default_provider, generator_named
-from aiocosid.abc import Provider, Store
+from aiocosid import StringIdGenerator, default_provider, generator_named
+from aiocosid.abc import AnyGenerator, Provider, Store
+from aiocosid.converter import Radix62IdConverter
 from aiocosid.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -20,6 +21,7 @@ from aiocosid.errors import (
     SegmentUnavailableError,
     StoreUnavailableError,
 )
+from aiocosid.generators import CounterId, IntegerIdGenerator, Uuid7Id
 from aiocosid.provider import ConfiguredProvider, configure
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
@@ -348,7 +350,11 @@ async def test_what_generators_own_is_closed_with_them() -> None:
 
     store = Wrapping()
     grouped = GroupedSegmentId(own, name="g", group_by=GroupBy.day(zone="UTC"))
-    found = {"c": SegmentChainId(own(name="c")), "b": SegmentId(own(name="broken")), "g": grouped}
+    found: dict[str, AnyGenerator] = {
+        "c": SegmentChainId(own(name="c")),
+        "b": SegmentId(own(name="broken")),
+        "g": grouped,
+    }
     provider = ConfiguredProvider(found, stores=[store])
     await provider.__aenter__()
     with pytest.raises(StoreUnavailableError):
@@ -376,6 +382,24 @@ async def test_a_strangers_exception_is_its_own() -> None:
     assert tasks() == []
     with pytest.raises(NotOpenError):
         default_provider()
+
+
+async def test_generators_that_need_no_store() -> None:
+    """Alone and inside of another one: there is nothing to wait for when they are closed."""
+    count, uuids = CounterId(), Uuid7Id()
+    async with ConfiguredProvider(
+        {
+            "count": IntegerIdGenerator(count),
+            "uuid": uuids,
+            "text": StringIdGenerator(CounterId(), Radix62IdConverter()),
+        }
+    ) as ids:
+        assert await ids["count"].next_id() == 1
+        assert len(str(await ids["uuid"].next_id())) == 36
+        await ids["text"].next_id()
+    for closed in (count, uuids):
+        with pytest.raises(ClosedError):
+            await closed.next_id()
 
 
 async def test_bad_arguments() -> None:

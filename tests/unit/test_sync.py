@@ -7,13 +7,14 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from operator import length_hint
 from typing import Any
 
 import pytest
 
 import aiocosid
-from aiocosid import sync
+from aiocosid import StringIdGenerator, sync
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.converter import (
     DatePrefixIdConverter,
@@ -32,6 +33,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
     WouldBlock,
 )
+from aiocosid.segment import GroupBy, GroupedSegmentId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.sync import _thread
 from aiocosid.sync._batches import grow_old
@@ -296,6 +298,29 @@ def test_a_batch_of_snowflakes_is_used_within_its_age() -> None:
         assert done.wait(10)
         assert in_hand(flakes) == 0
         assert flakes.next_id() > ids[-1]
+
+
+def test_groups_by_a_function_are_refused() -> None:
+    """It would be called on the background loop, and find none of the caller's context there."""
+    tenant = ContextVar[str]("tenant", default="public")
+
+    def orders(group_by: GroupBy) -> GroupedSegmentId:
+        return GroupedSegmentId(MemoryStore(), name="order", group_by=group_by)
+
+    for group_by in (GroupBy.key(tenant.get), GroupBy.day(zone="UTC", within=tenant.get)):
+        for batch in (None, 50):
+            for make_one in (
+                lambda group_by=group_by: orders(group_by),
+                lambda group_by=group_by: StringIdGenerator(orders(group_by), Radix62IdConverter()),
+            ):
+                generator: Any = sync.SyncIdGenerator(make_one, batch=batch)
+                with pytest.raises(InvalidArgumentError, match="by date alone"):
+                    generator.open()
+                with pytest.raises(InvalidArgumentError, match="by date alone"):
+                    generator.next_id()
+                generator.close()
+    with sync.SyncIdGenerator(lambda: orders(GroupBy.year(zone="UTC"))) as yearly:
+        assert yearly.next_id() == 1
 
 
 def test_texts() -> None:

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
 
 import aiocosid.segment
-from aiocosid._component import Root
+from aiocosid._root import Root
 from aiocosid.abc import GroupedId, IdSegmentDistributor
 from aiocosid.errors import (
     ClosedError,
@@ -26,7 +27,7 @@ from aiocosid.errors import (
     WouldBlock,
 )
 from aiocosid.events import IdsDiscarded, SegmentFetched
-from aiocosid.segment import GroupBy, GroupedSegmentId
+from aiocosid.segment import GroupBy, GroupedSegmentId, _open_groups
 from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
@@ -283,6 +284,54 @@ async def test_a_group_with_callers_is_never_dropped(clock: ManualClock) -> None
         assert gen.statistics().open_groups == 1
 
 
+async def test_a_new_group_is_not_dropped_for_the_oldest_ones_that_are_stuck(
+    clock: ManualClock,
+) -> None:
+    """The longest unused idle one goes; who has just come stays and uses up its segment."""
+    present = "stuck-1"
+    stores = Distributors(GatedDistributor)
+    group_by = GroupBy.key(lambda: present)
+    async with (
+        anyio.create_task_group() as group,
+        grouped(stores, clock, group_by=group_by, max_groups=4, kind="segment") as gen,
+    ):
+        calls: list[Call] = []
+        for present in ("stuck-1", "stuck-2", "idle-1", "idle-2", "new", "new", "new"):
+            calls.append(Call(group, gen.next_id))
+            await settle()
+            if not present.startswith("stuck"):
+                stores.made[f"order@{present}"].open()
+                await settle()
+        assert read(calls[-1].result) == [("new", 3)]
+        assert set(gen._groups) == {"stuck-1", "stuck-2", "idle-2", "new"}
+        for gate in stores.every:
+            gate.open()
+
+
+async def test_a_group_dropped_in_a_callback_of_the_loop(clock: ManualClock) -> None:
+    """Where no task runs that could start the one which closes its connections."""
+    present = "a"
+    stores = Distributors()
+    group_by = GroupBy.key(lambda: present)
+    async with grouped(stores, clock, group_by=group_by, max_groups=1) as gen:
+        await gen.next_id()
+        ended_by: list[BaseException] = []
+
+        def ask() -> None:
+            nonlocal present
+            present = "b"
+            try:
+                gen.next_id_nowait()
+            except BaseException as error:  # noqa: BLE001 - for the test to look at
+                ended_by.append(error)
+
+        asyncio.get_running_loop().call_soon(ask)
+        await settle()
+        assert [type(error) for error in ended_by] == [WouldBlock]
+        assert stores.made["order@a"].closed == 1
+        assert read(gen.next_id_nowait()) == [("b", 1)]
+
+
 async def test_yesterdays_tenants_leave_as_todays_come(clock: ManualClock) -> None:
     """A day and a key: two old ones go for each new one, so that no midnight stops the loop."""
     shop = 0
@@ -316,6 +365,7 @@ async def test_closing_fails_who_waits_and_ends_every_task(clock: ManualClock) -
             await settle()
             assert closing.is_done
         assert (tasks(), stores.made["order@a"].closed) == ([], 1)
+        assert not orders._ending
         with pytest.raises(ClosedError):
             orders.next_id_nowait()
 
@@ -405,6 +455,28 @@ async def test_a_counter_that_went_backwards_ends_its_group(clock: ManualClock) 
         assert await orders.next_id() == 101
 
 
+async def test_what_was_seen_outlives_a_loop_that_died(clock: ManualClock) -> None:
+    """A counter that went back meanwhile is found, as a chain finds it."""
+    store = MemoryStore()
+    orders = grouped(store, clock)
+
+    async def use() -> None:
+        await orders.__aenter__()
+        assert await orders.next_ids(25)
+
+    def in_a_loop() -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(use())
+        finally:
+            loop.close()
+
+    await asyncio.to_thread(in_a_loop)
+    store._counters.clear()
+    with pytest.raises(StoreRolledBackError):
+        await orders.__aenter__()
+
+
 async def test_distributors_of_ones_own(clock: ManualClock) -> None:
     """A class of distributors does, or a partial of one; its connections are closed at the end."""
     memory = MemoryStore()
@@ -434,6 +506,34 @@ async def test_bad_arguments() -> None:
 
 
 # Between two lines.
+
+
+async def test_a_handler_between_any_two_steps_finds_groups_that_are_whole(
+    clock: ManualClock,
+) -> None:
+    """While they are opened, used and dropped, it does the same."""
+    room: Any = SimpleNamespace(__path__=[_open_groups.__file__])
+    steps = Random(2)  # noqa: S311 - chooses steps
+    ids: list[GroupedId] = []
+    present, left = "a", 0
+
+    def handler() -> None:
+        nonlocal present, left
+        if left and steps.random() < 0.03:
+            left -= 1
+            before, present = present, steps.choice("abcd")
+            with suppress(WouldBlock):
+                ids.append(gen.next_id_nowait())
+            present = before
+
+    gen = grouped(MemoryStore(), clock, group_by=GroupBy.key(lambda: present), max_groups=1, step=3)
+    async with gen:
+        with _interrupted.interrupted(room, "opcode", handler):
+            for _ in range(150):
+                left, present = 9, steps.choice("abcd")
+                ids.append(await gen.next_id())
+        assert len(set(read(*ids))) == len(ids) > 110
+        assert gen.statistics().open_groups <= 2
 
 
 async def test_a_handler_at_any_line_gets_no_id_that_another_gets(clock: ManualClock) -> None:

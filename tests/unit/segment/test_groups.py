@@ -147,6 +147,24 @@ def test_keys_of_any_kind() -> None:
     assert GroupBy.key(shop.get).key_at(0) == "shop-7"
 
 
+def test_two_that_group_alike_are_equal() -> None:
+    """Not two functions of one name, nor two zones of one."""
+    shop, tenant = ContextVar[str]("shop"), ContextVar[str]("tenant")
+    day = GroupBy.day(zone="UTC", within=shop.get)
+    same = GroupBy.day(zone="UTC", within=shop.get)
+    assert (day, hash(day)) == (same, hash(same))
+    for other in (
+        GroupBy.day(zone="UTC", within=tenant.get),
+        GroupBy.day(zone="UTC"),
+        GroupBy.day(zone="+08:00", within=shop.get),
+        GroupBy.day(zone="UTC", pattern="yyMMdd", within=shop.get),
+        GroupBy.month(zone="UTC", within=shop.get),
+        GroupBy.key(shop.get),
+        "20260116",
+    ):
+        assert day != other
+
+
 def test_its_repr_says_what_it_is() -> None:
     """Zone and pattern, or the function."""
     assert repr(GroupBy.day(zone="UTC")) == "GroupBy.day(zone='UTC', pattern='yyyyMMdd')"

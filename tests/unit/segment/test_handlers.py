@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from random import Random
@@ -19,6 +20,7 @@ import anyio
 import pytest
 
 import aiocosid.segment
+from aiocosid._root import Root
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import ClosedError, WouldBlock
 from aiocosid.events import DistanceChanged, Event, SegmentFetched
@@ -26,7 +28,7 @@ from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
 
 from .. import _interrupted
-from ._kit import Call, counter
+from ._kit import Call, counter, tasks
 from ._kit import Generator as IdGenerator
 
 pytestmark = pytest.mark.asyncio
@@ -161,6 +163,148 @@ async def test_a_real_signal_handler() -> None:
     assert stolen
     assert len({*ids, *stolen}) == len(ids) + len(stolen)
     assert ids == sorted(ids)
+
+
+# Where no task runs.
+
+
+class Bell(WrappedDistributor):
+    """Tells when it is asked."""
+
+    def __init__(self, inner: IdSegmentDistributor) -> None:
+        super().__init__(inner)
+        self.rung = anyio.Event()
+
+    async def next_max_id(self, step: int) -> int:
+        self.rung.set()
+        return await super().next_max_id(step)
+
+
+async def ask_where_no_task_runs(ask_later: Callable[[Callable[[], None]], object]) -> None:
+    """The next flight takes off all the same, at once, and one for all."""
+    for kind in (SegmentChainId, SegmentId):
+        bell = Bell(counter(step=5))
+        async with kind(bell, ttl=1000) as generator:
+            taken: list[int] = []
+            ended_by: list[BaseException] = []
+            bell.rung = anyio.Event()
+            ask_later(partial(take_all, generator, taken, ended_by))
+            with anyio.fail_after(5):
+                await bell.rung.wait()
+            assert [type(error) for error in ended_by] == [WouldBlock]
+            taken += await generator.next_ids(20)
+        assert taken == list(range(1, len(taken) + 1))
+
+
+def take_all(generator: IdGenerator, taken: list[int], ended_by: list[BaseException]) -> None:
+    try:
+        while True:
+            taken.append(generator.next_id_nowait())
+    except BaseException as error:  # noqa: BLE001 - for the test to look at
+        ended_by.append(error)
+
+
+@contextmanager
+def alarms() -> Generator[Callable[[Callable[[], None]], None]]:
+    """Have functions called by a signal handler, when the loop is idle."""
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("this system has no timer signals")
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("signal handlers run in the main thread")
+
+    def ask_later(take: Callable[[], None]) -> None:
+        def handler(*_: object) -> None:
+            take()
+
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        yield ask_later
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+async def test_a_callback_of_the_loop() -> None:
+    """As the protocols of asyncio, and ``loop.add_signal_handler``, call it."""
+    loop: Any = asyncio.get_running_loop()
+    await ask_where_no_task_runs(loop.call_soon)
+
+
+async def test_a_signal_handler_while_the_loop_is_idle() -> None:
+    """The loop is woken for what it has to fetch."""
+    with alarms() as ask_later:
+        await ask_where_no_task_runs(ask_later)
+
+
+async def test_the_same_on_trio() -> None:
+    """In a loop of its own, in the main thread."""
+    loop = asyncio.get_running_loop()
+    with alarms() as ask_later:
+        asyncio._set_running_loop(None)
+        try:
+            anyio.run(ask_where_no_task_runs, ask_later, backend="trio")
+        finally:
+            asyncio._set_running_loop(loop)
+
+
+async def test_a_store_in_this_process_asked_in_a_callback() -> None:
+    """The timer of the ttl is started there, too."""
+    ended_by: list[BaseException] = []
+
+    def take() -> None:
+        try:
+            ids.extend(chain.next_id_nowait() for _ in range(30_000))
+        except BaseException as error:  # noqa: BLE001 - for the test to look at
+            ended_by.append(error)
+
+    ids: list[int] = []
+    async with SegmentChainId(counter(), ttl=1000) as chain:
+        asyncio.get_running_loop().call_soon(take)
+        await settle()
+        assert "ttl" in {name.split()[1] for name in tasks()}
+    assert (ended_by, ids) == ([], list(range(1, 30_001)))
+    assert tasks() == []
+
+
+async def test_what_was_asked_for_in_a_callback_is_started_before_the_root_ends() -> None:
+    """Else closing would wait for a flight that never takes off."""
+    root = Root(tuple)
+    await root.start("aiocosid other")
+    started: list[str] = []
+
+    async def work() -> None:
+        started.append("work")
+        await anyio.sleep_forever()
+
+    def begin_and_close() -> None:
+        root.start_soon(work, name="aiocosid work")
+        root._close.set()
+
+    asyncio.get_running_loop().call_soon(begin_and_close)
+    await root._ended.wait()
+    assert tasks() == []
+    root.start_soon(work, name="aiocosid work")
+    await settle()
+    assert (started, root.is_alive, tasks()) == (["work"], False, [])
+
+
+async def test_a_flight_that_could_not_be_started_is_started_by_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when Ctrl-C came just there."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    async with SegmentId(WrappedDistributor(counter())) as generator:
+        await generator.next_ids(10)
+        with monkeypatch.context() as patch:
+            patch.setattr(Root, "start_soon", fail)
+            with pytest.raises(KeyboardInterrupt):
+                await generator.next_id()
+        assert await generator.next_id() > 10
 
 
 # Instruments.

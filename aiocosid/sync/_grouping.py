@@ -1,0 +1,23 @@
+"""Which groups threads may count in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from ..segment import GroupedSegmentId
+
+__all__ = ("check_groups",)
+
+
+def check_groups(generator: Any) -> None:  # noqa: ANN401 - or what is inside of one
+    """Raise for groups by a function: here it cannot see the thread, or the context, that asks."""
+    if isinstance(generator, GroupedSegmentId):
+        if not generator.group_by.is_by_date_alone:
+            expected = (
+                "by date alone; a key function would be called on the background loop, outside of "
+                "the caller's context. Take a generator with a name of its own for each key"
+            )
+            raise InvalidArgumentError("group_by", generator.group_by, expected=expected)
+    elif (inner := getattr(generator, "_inner", None)) is not None:
+        check_groups(inner)
