@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .._dates import DatePattern
@@ -15,13 +16,11 @@ from ._sharding import MAX_NODES, Sharding, check_kind, check_prefix, check_rang
 from ._steps import Months, ShardUnit, Spans, check_unit, steps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ("IntervalTimeline",)
 
 K = TypeVar("K", bound=Ordered)
-
-SECONDS: Final = {"hours": 3600, "minutes": 60, "seconds": 1}
 
 MAX_AMOUNT: Final = 1_000_000
 
@@ -54,10 +53,6 @@ class IntervalTimeline(Sharding[K]):
     _steps: Months | Spans = field(init=False, compare=False)
     _first: datetime = field(init=False, compare=False)
     _last: datetime = field(init=False, compare=False)
-    _is_local: bool = field(init=False, compare=False)
-    # What `exact` looks into: the first month or the first piece's begin; the length of a piece in
-    # months, days or seconds; the last piece; the nodes.  One tuple: each attribute costs.
-    _table: tuple[int, datetime, int, int, int, tuple[str, ...]] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Name the nodes; raise `InvalidArgumentError` if an argument does not fit."""
@@ -76,12 +71,13 @@ class IntervalTimeline(Sharding[K]):
         nodes = tuple(self.logic_name_prefix + pattern.format(begin) for begin in begins)
         self._check_names(nodes, begins)
         self._put(_nodes=nodes, _steps=cut, _first=first, _last=last)
-        months = cut.amount if isinstance(cut, Months) else 0
-        seconds = SECONDS.get(self.unit, 0) * self.amount
-        month = begins[0].year * 12 + begins[0].month if months else 0
-        size = months or seconds or self.amount
-        self._put(_table=(month, begins[0], seconds, size, count - 1, nodes))
-        self._put(_is_local=type(self.key) is StandardTimeKey)
+        if type(self) is IntervalTimeline and type(self.key) is StandardTimeKey:
+            # In place of the method, for most keys: a closure needs no attribute of ours.
+            general = partial(IntervalTimeline[Any].exact, self)
+            if isinstance(cut, Months):
+                self._put(exact=_by_month(cut, nodes, general))
+            else:
+                self._put(exact=_by_length(cut, nodes, general))
 
     def _put(self, **values: object) -> None:
         for name, value in values.items():
@@ -99,21 +95,9 @@ class IntervalTimeline(Sharding[K]):
             InvalidArgumentError: its local time lies outside the interval, or it is no key.
             InvalidIdError: it is no id of a `SnowflakeTimeKey`'s layout.
         """
-        at: Any = value if self._is_local else self.key.local_time(value)
-        month, anchor, seconds, size, last, nodes = self._table
-        try:
-            index: int
-            if month and at.tzinfo is None:
-                index = (at.year * 12 + at.month - month) // size
-            else:
-                gap: timedelta = at - anchor
-                index = (gap.days * 86_400 + gap.seconds if seconds else gap.days) // size
-        except (AttributeError, TypeError):  # no datetime, or one with a zone
-            at = self.key.local_time(value)
-            index = self._steps.offset(at)
-        # Of what lies at the ends a part may be outside of the interval.
-        if 0 < index < last or self._first <= at <= self._last:
-            return nodes[index]
+        at = self.key.local_time(value)
+        if self._first <= at <= self._last:
+            return self._nodes[self._steps.offset(at)]
         expected = f"of a time in {self.effective}"
         if at is not value:
             expected += f"; it is of {at.isoformat()}"
@@ -148,11 +132,57 @@ class IntervalTimeline(Sharding[K]):
                 expected = f"another name for each piece; {times} are both {node!r}"
                 raise InvalidArgumentError("suffix_pattern", self.suffix_pattern, expected=expected)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by arguments: what is made of them holds functions."""
+        told = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+        return partial(type(self), **told), ()
+
     def __repr__(self) -> str:
         """Show the names' shape, the pieces, and the interval."""
         names = f"{self.logic_name_prefix}{self.suffix_pattern}"
         pieces = f"{len(self._nodes)} x {self.amount} {self.unit}"
         return f"<IntervalTimeline {names} {pieces} in {self.effective} by {self.key!r}>"
+
+
+# Both see to datetimes without a zone that lie neither in the first nor in the last piece, of which
+# a part may be outside of the interval; the rest is the general method's.
+
+
+def _by_month(
+    cut: Months, nodes: Sequence[str], general: Callable[[Any], str]
+) -> Callable[[Any], str]:
+    month, size, last = cut.first + 1, cut.amount, len(nodes) - 1
+
+    def exact(value: Any, /) -> str:  # noqa: ANN401 - any key
+        try:
+            if value.tzinfo is None:
+                index: int = (value.year * 12 + value.month - month) // size
+                if 0 < index < last:
+                    return nodes[index]
+        except AttributeError:
+            pass
+        return general(value)
+
+    return exact
+
+
+def _by_length(
+    cut: Spans, nodes: Sequence[str], general: Callable[[Any], str]
+) -> Callable[[Any], str]:
+    first, last = cut.first, len(nodes) - 1
+    size = cut.length // timedelta(seconds=1)
+
+    def exact(value: Any, /) -> str:  # noqa: ANN401 - any key
+        try:
+            gap: timedelta = value - first
+            index = (gap.days * 86_400 + gap.seconds) // size
+            if 0 < index < last:
+                return nodes[index]
+        except (AttributeError, TypeError):
+            pass
+        return general(value)
+
+    return exact
 
 
 def _closed(effective: ShardRange[datetime]) -> tuple[datetime, datetime]:
