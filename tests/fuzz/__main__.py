@@ -1,0 +1,83 @@
+"""Runs Atheris on the targets: ``python -m tests.fuzz --seconds 60 [target ...]``.
+
+Each in a process of its own, which libFuzzer ends.  What breaks a target is written to the folder
+of ``--artifacts``; ``python -m tests.fuzz --again FILE target`` shows it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+TEXT = ("utf-8", "surrogateescape")
+
+
+def main() -> int:
+    """Run all targets, or those that are named; 1 if one of them broke."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("targets", nargs="*", help="which; all without")
+    parser.add_argument("--seconds", type=int, default=60, help="for each")
+    parser.add_argument("--artifacts", type=Path, default=Path("fuzz-artifacts"))
+    parser.add_argument("--again", type=Path, help="run one target on this file alone")
+    parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.inner:
+        _fuzz(given.targets[0], given.artifacts, given.seconds)
+    if given.again is not None:
+        _run(given.targets[0], given.again.read_bytes())
+        return 0
+    return _each(given.targets or _names(), given.artifacts, given.seconds)
+
+
+def _names() -> Sequence[str]:
+    from .targets import TARGETS
+
+    return [*TARGETS]
+
+
+def _run(name: str, data: bytes) -> None:
+    from .targets import TARGETS
+
+    TARGETS[name].run(data.decode(*TEXT))
+
+
+def _each(names: Sequence[str], artifacts: Path, seconds: int) -> int:
+    artifacts.mkdir(parents=True, exist_ok=True)
+    broken = []
+    for name in names:
+        argv = [sys.executable, "-m", "tests.fuzz", "--inner", name, f"--seconds={seconds}"]
+        done = subprocess.run(
+            [*argv, f"--artifacts={artifacts}"], text=True, capture_output=True, check=False
+        )
+        said = [line for line in done.stderr.splitlines() if line.startswith("Done ")]
+        print(f"{name}: {said[-1] if said and not done.returncode else done.stdout + done.stderr}")
+        if done.returncode:
+            broken.append(name)
+    print(f"broken: {', '.join(broken) or 'none'}; artifacts in {artifacts}")
+    return int(bool(broken))
+
+
+def _fuzz(name: str, artifacts: Path, seconds: int) -> None:
+    import atheris
+
+    # Before anything of it is imported: what is imported now counts its branches.
+    with atheris.instrument_imports(include=["aiocosid"]):
+        from .targets import TARGETS
+    target = TARGETS[name]
+    with tempfile.TemporaryDirectory() as corpus:
+        for number, seed in enumerate(target.seeds):
+            (Path(corpus) / f"{number}").write_bytes(seed.encode(*TEXT))
+        flags = (f"-max_total_time={seconds}", "-timeout=20", "-max_len=600", "-len_control=20")
+        atheris.Setup(
+            [sys.argv[0], *flags, f"-artifact_prefix={artifacts}/{name}-", corpus],
+            lambda data: target.run(data.decode(*TEXT)),
+        )
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
