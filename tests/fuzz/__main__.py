@@ -53,9 +53,11 @@ def _each(names: Sequence[str], artifacts: Path, seconds: int) -> int:
         done = subprocess.run(
             [*argv, f"--artifacts={artifacts}"], text=True, capture_output=True, check=False
         )
-        said = [line for line in done.stderr.splitlines() if line.startswith("Done ")]
-        print(f"{name}: {said[-1] if said and not done.returncode else done.stdout + done.stderr}")
+        told = ("Done ", "artifact_prefix=")
+        said = [line for line in done.stderr.splitlines() if line.startswith(told)]
+        print(f"{name}: {said[-1] if said else done.stderr}", flush=True)
         if done.returncode:
+            print(done.stdout)
             broken.append(name)
     print(f"broken: {', '.join(broken) or 'none'}; artifacts in {artifacts}")
     return int(bool(broken))

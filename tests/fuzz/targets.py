@@ -75,13 +75,23 @@ def lines(text: str, count: int) -> list[str]:
     return found + [""] * (count - len(found))
 
 
+def raw(text: str) -> bytes:
+    """The bytes that a text was made of; half a surrogate pair stays what it is."""
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="surrogatepass")
+
+
 # URLs
 
 
 def may_hold(url: str) -> bool:
-    """Whether the secret stands where a password may, escaped or not."""
-    _, _, rest = url.partition("://")
-    return SECRET in rest.rpartition("@")[0] or url.startswith(f"host=db password={SECRET} ")
+    """Whether the secret stands where a password may, escaped or not, and nowhere else."""
+    scheme, _, rest = url.partition("://")
+    login, _, others = rest.rpartition("@")
+    is_driver_text = url.startswith(f"host=db password={SECRET} ")
+    return is_driver_text or (SECRET in login and SECRET not in scheme + others)
 
 
 def urls(text: str) -> None:
@@ -206,7 +216,7 @@ def state_files(text: str) -> None:
         assert MachineState.parse(str(MachineState.parse(text))) == MachineState.parse(text)
     with suppress(InvalidArgumentError):
         assert 0 <= ordinal_of(text) < 10**10
-    kind, content = text[:1], text[1:].encode(errors="surrogateescape")
+    kind, content = text[:1], raw(text[1:])
     held = HeldId(
         namespace="n",
         machine_id=3,
@@ -233,7 +243,7 @@ def state_files(text: str) -> None:
 def settings(text: str) -> None:
     """A file of settings: a report or InvalidSettingsError, and no password in either."""
     path = folder() / "ids.toml"
-    path.write_bytes(text.encode(errors="surrogateescape"))
+    path.write_bytes(raw(text))
     with _environment({}):
         _checked(path, text)
 
@@ -242,8 +252,9 @@ def environment(text: str) -> None:
     """Variables, one a line."""
     pairs = [each.partition("=")[::2] for each in text.split("\n")]
     given = {f"AIOCOSID_{name}": value for name, value in pairs if "\0" not in name + value}
+    shown = any(SECRET in name for name in given)  # a name is no secret
     with suppress(UnicodeEncodeError), _environment(given):
-        _checked(None, text)
+        _checked(None, "" if shown else text)
 
 
 def _checked(source: Path | None, text: str) -> None:
@@ -251,7 +262,8 @@ def _checked(source: Path | None, text: str) -> None:
         said = repr(check_settings(source))
     except InvalidSettingsError as error:
         said = f"{error} {error!r} {error.__cause__!r}"
-    if any(may_hold(each) for each in text.split("\n")) and f"{SECRET}/" not in text:
+    held = [each for each in text.split("\n") if SECRET in each]
+    if held and all(may_hold(each) for each in held):
         assert SECRET not in said, said
 
 
@@ -291,7 +303,7 @@ class _Server:
 
 def listing(text: str) -> None:
     """A key and a value that somebody left on a Redis: an integer within int64, or left out."""
-    key, value = (each.encode(errors="surrogateescape") for each in lines(text, 2))
+    key, value = map(raw, lines(text, 2))
     found = asyncio.run(_counters(_Server(b"cosid:{" + key + b"}.adder", value)))
     for name, number in found.items():
         assert name.encode() == key
