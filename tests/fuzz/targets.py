@@ -380,7 +380,13 @@ TARGETS: Final = {
         dates,
         (
             *("yyyyMMdd\n20261121", "yyyy-MM-dd HH:mm:ss\n2026-11-21 13:14:15", "yyDDD\n26325"),
-            *("yy'w'MM\n26w11", "yyyy-M-d\n2026-1-2", "uuuuMMddHHmmssSSS\n1", "%Y%m\n1", "yy''''\n"),
+            *(
+                "yy'w'MM\n26w11",
+                "yyyy-M-d\n2026-1-2",
+                "uuuuMMddHHmmssSSS\n1",
+                "%Y%m\n1",
+                "yy''''\n",
+            ),
         ),
     ),
     "zones": Target(
