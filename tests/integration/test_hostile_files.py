@@ -89,8 +89,23 @@ async def test_what_is_no_state(tmp_path: Path) -> None:
     """It is named and left as it is, and no id comes; once it is repaired they go on above."""
     whole = await used(tmp_path)
     junk = (
-        *(b"\xff\xfe\0", b"x" * 10_000_000, b"7|1\n7|2\n", b"7|1 \n", b" 7|1\n", b"7|1\r\n", b"0x7|1\n"),
-        *(b"7|9223372036854775808\n", b"7|-2\n", b"7|1e5\n", b"\xef\xbb\xbf7|1\n", b"8|1\n", b"7\n"),
+        *(
+            b"\xff\xfe\0",
+            b"x" * 10_000_000,
+            b"7|1\n7|2\n",
+            b"7|1 \n",
+            b" 7|1\n",
+            b"7|1\r\n",
+            b"0x7|1\n",
+        ),
+        *(
+            b"7|9223372036854775808\n",
+            b"7|-2\n",
+            b"7|1e5\n",
+            b"\xef\xbb\xbf7|1\n",
+            b"8|1\n",
+            b"7\n",
+        ),
         *("\N{FULLWIDTH DIGIT SEVEN}|1\n".encode(), b"7|" + b"9" * 4094 + b"\n"),
     )
     for end in (".mark", ".bits"):

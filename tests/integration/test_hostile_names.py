@@ -112,7 +112,9 @@ async def test_a_name_of_ten_thousand_characters(store: Store, namespace: str) -
     """A counter of its own, or too long for a column; a machine's is always refused."""
     for name in ("x" * 10_000, "x" * 9_999, "\N{GRINNING FACE}" * 5_000):
         try:
-            assert await store.segment_distributor(namespace=namespace, name=name).next_max_id(5) == 5
+            assert (
+                await store.segment_distributor(namespace=namespace, name=name).next_max_id(5) == 5
+            )
         except NameTooLongError as error:
             assert len(str(error)) < 300
             assert error.limit == 100
@@ -185,7 +187,11 @@ async def test_groups() -> None:
     store = MemoryStore()
     key = ""
     async with GroupedSegmentId(
-        store.segment_distributor, namespace="n", name="g", group_by=GroupBy.key(lambda: key), max_groups=10_000
+        store.segment_distributor,
+        namespace="n",
+        name="g",
+        group_by=GroupBy.key(lambda: key),
+        max_groups=10_000,
     ) as groups:
         for key in ACCEPTED:
             assert int(await groups.next_id()) == 1, key
@@ -207,9 +213,7 @@ def test_the_command_line(
     store = ("--store", f"sqlite:///{tmp_path}/ids.db")
     names = ["\x1b[31m", "a\nb", "--help", "'; --", "{a", "\N{RIGHT-TO-LEFT OVERRIDE}a", "%", "a b"]
     for name in names:
-        raised = aiocosid(
-            "set-floor", "--namespace", namespace, "--above", 7, *store, "--", name
-        )
+        raised = aiocosid("set-floor", "--namespace", namespace, "--above", 7, *store, "--", name)
         assert raised.code == 0, raised
         assert raised.out.isprintable() or raised.out[:-1].isprintable()
     shown = aiocosid("inspect", "--namespace", namespace, *store)
@@ -234,9 +238,7 @@ async def test_braces_on_a_cluster(valkey_cluster: ValkeyCluster, namespace: str
             assert await counter.next_max_id(5) == 12, name
             await store.set_floor(namespace=f"{name}{namespace}", name=name, above=100)
             assert await counter.next_max_id(1) == 101, name
-            machine = store.machine_id_distributor(
-                namespace=f"{name}{namespace}", instance_id=name
-            )
+            machine = store.machine_id_distributor(namespace=f"{name}{namespace}", instance_id=name)
             try:
                 grant = await machine.distribute(3, now_ms=1, latest_ms=2**53)
             except StoreError as error:

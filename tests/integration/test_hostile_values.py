@@ -62,7 +62,13 @@ async def first_id(store: Store, namespace: str) -> int:
 
 REDIS_COUNTERS: Final = (
     *(("SET", "abc"), ("SET", ""), ("SET", " 5"), ("SET", "5 "), ("SET", "1.5"), ("SET", "1e3")),
-    *(("SET", "+5"), ("SET", "05"), ("SET", "-0"), ("SET", "0x5"), ("SET", "\N{FULLWIDTH DIGIT ONE}")),
+    *(
+        ("SET", "+5"),
+        ("SET", "05"),
+        ("SET", "-0"),
+        ("SET", "0x5"),
+        ("SET", "\N{FULLWIDTH DIGIT ONE}"),
+    ),
     *(("SET", f"{MAX_ID + 1}"), ("SET", f"{-MAX_ID - 2}"), ("SET", "9" * 10_000), ("SET", "5\n")),
     *(("HSET", "a", "1"), ("RPUSH", "1"), ("SADD", "1"), ("ZADD", "1", "1"), ("SETBIT", "9", "1")),
     *(("XADD", "*", "a", "1"), ("SET", f"{MAX_ID}"), ("SET", f"{MAX_ID - 9}"), ("PFADD", "x")),
@@ -82,7 +88,9 @@ async def test_counters_on_redis(valkey: ValkeyServer, namespace: str) -> None:
             full = words[0].startswith("9223372036854775") and int(words[0]) <= MAX_ID
             assert isinstance(error, IdOverflowError if full else CorruptCounterError), words
             assert namespace in str(error)
-            listed = {e.namespaced_name: e.last_max_id for e in await store.counters(namespace=namespace)}
+            listed = {
+                e.namespaced_name: e.last_max_id for e in await store.counters(namespace=namespace)
+            }
             assert listed.pop(f"{namespace}.sound") == 7
             assert listed == ({f"{namespace}.n": int(words[0])} if full else {}), words
             if not full:
@@ -106,7 +114,10 @@ async def test_counters_on_sqlite(tmp_path: Path, namespace: str) -> None:
     values = ("abc", "", "5", " 5", b"\xff", b"5", b"", 1.5, 5.0, 1e300, None, "9" * 10_000)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("CREATE TABLE cosid (name PRIMARY KEY, last_max_id, last_fetch_time)")
-        row = ("SELECT last_max_id, typeof(last_max_id) FROM cosid WHERE name = ?", (f"{namespace}.n",))
+        row = (
+            "SELECT last_max_id, typeof(last_max_id) FROM cosid WHERE name = ?",
+            (f"{namespace}.n",),
+        )
         async with open_store(f"sqlite:///{path}") as store:
             await store.segment_distributor(namespace=namespace, name="sound").next_max_id(7)
             for value in (*values, MAX_ID, MAX_ID - 9, -MAX_ID - 1):
@@ -118,7 +129,10 @@ async def test_counters_on_sqlite(tmp_path: Path, namespace: str) -> None:
                 full = isinstance(value, int) and value > 0
                 assert isinstance(error, IdOverflowError if full else CorruptCounterError), value
                 is_number = isinstance(value, int)
-                listed = {e.namespaced_name: e.last_fetch_time for e in await store.counters(namespace=namespace)}
+                listed = {
+                    e.namespaced_name: e.last_fetch_time
+                    for e in await store.counters(namespace=namespace)
+                }
                 assert (f"{namespace}.n" in listed) == is_number, value
                 assert f"{namespace}.sound" in listed
                 if value is None or not is_number or full:  # a negative one was a number, and grew
@@ -133,7 +147,12 @@ async def test_counters_on_postgresql(
     """Columns of other types, as migrations leave them; and no column, and no table at all."""
     planted = (
         *(("numeric", "1.5"), ("numeric", "NaN"), ("numeric", f"{MAX_ID + 1}"), ("numeric", None)),
-        *(("numeric", "1e40"), ("bigint", f"{MAX_ID}"), ("bigint", f"{-MAX_ID - 1}"), ("bigint", None)),
+        *(
+            ("numeric", "1e40"),
+            ("bigint", f"{MAX_ID}"),
+            ("bigint", f"{-MAX_ID - 1}"),
+            ("bigint", None),
+        ),
         *(("integer", f"{2**31 - 3}"), ("text", "abc"), ("text", "5"), ("float8", "1.5")),
         *(("boolean", "true"), ("timestamptz", "2026-01-01"), ("bytea", "x"), ("bigint[]", "{1}")),
         *(("float8", "1e300"), ("float8", "Infinity"), ("jsonb", "{}")),
@@ -174,7 +193,19 @@ STATES: Final = (
     *("1|5|6", " 1|5", "1|5 ", "1|5\n", "1.0|5", "1|1e5", "+1|5", "1", "x" * 10_000),
     "\N{FULLWIDTH DIGIT ONE}|5",
 )
-NUMBERS: Final = ("", "x", "\x1b[2J", "x" * 10_000, "-5", "1.5", " 5", "9" * 30, "5\n", "1e5", "0x5")
+NUMBERS: Final = (
+    "",
+    "x",
+    "\x1b[2J",
+    "x" * 10_000,
+    "-5",
+    "1.5",
+    " 5",
+    "9" * 30,
+    "5\n",
+    "1e5",
+    "0x5",
+)
 
 
 def planted_on_redis(namespace: str) -> list[tuple[str, ...]]:
@@ -230,7 +261,10 @@ async def test_machine_ids_on_redis(valkey: ValkeyServer, namespace: str) -> Non
                     assert len(str(error)) < 700
                     assert str(error).isprintable()
             assert failures, command
-            if isinstance(await error_of(lambda: newcomer.distribute(10, now_ms=9, latest_ms=LATEST)), CorruptMachineStateError):  # noqa: B023 - at once
+            if isinstance(
+                await error_of(lambda: newcomer.distribute(10, now_ms=9, latest_ms=LATEST)),
+                CorruptMachineStateError,
+            ):  # noqa: B023 - at once
                 with pytest.raises(CorruptMachineStateError):
                     async with SnowflakeId(newcomer):
                         pass
