@@ -93,7 +93,7 @@ def _others(
                 return []
     try:
         sound = Settings.model_validate(rest)
-    except ValidationError:  # under a name that is no text in UTF-8, which pydantic tells as another
+    except ValidationError:  # a name that is no text in UTF-8 is told by pydantic as another one
         return []
     builder = Builder(sound, replace(given, data=rest), broken=broken, **options)
     builder.build()

@@ -21,7 +21,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", help="which; all without")
     parser.add_argument("--seconds", type=int, default=60, help="for each")
-    parser.add_argument("--artifacts", type=Path, default=Path("fuzz-artifacts"))
+    parser.add_argument("--artifacts", type=Path, default=Path(".hypothesis", "fuzz"))
     parser.add_argument("--again", type=Path, help="run one target on this file alone")
     parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -47,7 +47,7 @@ def _run(name: str, data: bytes) -> None:
 
 def _each(names: Sequence[str], artifacts: Path, seconds: int) -> int:
     artifacts.mkdir(parents=True, exist_ok=True)
-    broken = []
+    broken = list[str]()
     for name in names:
         argv = [sys.executable, "-m", "tests.fuzz", "--inner", name, f"--seconds={seconds}"]
         done = subprocess.run(
@@ -55,16 +55,20 @@ def _each(names: Sequence[str], artifacts: Path, seconds: int) -> int:
         )
         told = ("Done ", "artifact_prefix=")
         said = [line for line in done.stderr.splitlines() if line.startswith(told)]
-        print(f"{name}: {said[-1] if said else done.stderr}", flush=True)
+        _tell(f"{name}: {said[-1] if said else done.stderr}")
         if done.returncode:
-            print(done.stdout)
+            _tell(done.stdout)
             broken.append(name)
-    print(f"broken: {', '.join(broken) or 'none'}; artifacts in {artifacts}")
+    _tell(f"broken: {', '.join(broken)}; {artifacts} has what did it" if broken else "none broke")
     return int(bool(broken))
 
 
+def _tell(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - a command line
+
+
 def _fuzz(name: str, artifacts: Path, seconds: int) -> None:
-    import atheris
+    import atheris  # type: ignore[import-untyped]
 
     # Before anything of it is imported: what is imported now counts its branches.
     with atheris.instrument_imports(include=["aiocosid"]):

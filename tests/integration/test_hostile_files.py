@@ -74,8 +74,8 @@ async def test_a_file_that_was_cut_anywhere(tmp_path: Path) -> None:
             try:
                 floor = await floor_of(tmp_path)
             except CosIdError as error:
-                assert path.name in str(error), (end, size)
-                assert not error.retryable
+                assert path.name in str(error), (end, size)  # noqa: PT017 - or none
+                assert not error.retryable  # noqa: PT017 - or none
                 assert files_in(tmp_path) == before, (end, size)
             else:
                 # The state of a peer in Java, which has no end: what it says is not all there is.
@@ -134,7 +134,7 @@ async def test_the_state_of_cosid(tmp_path: Path) -> None:
     """The storage of its own, for whoever reads it by itself."""
     storage = LocalMachineStateStorage(tmp_path)
     await storage.set("n", WHO, MachineState(7, NOW))
-    (path,) = tmp_path.iterdir()
+    (path,) = tmp_path.iterdir()  # noqa: ASYNC240 - a folder of the test's own
     for content in (b"\xff", b"7|", b"|7", b"7", b"a|b", b"7|1|2", b"x" * 5000, b"7|1\n\n", b"\0"):
         path.write_bytes(content)
         with pytest.raises(CorruptMachineStateError, match=path.name):
@@ -159,6 +159,10 @@ def as_nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
+def change_mode(path: Path, mode: int) -> None:
+    path.chmod(mode)
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """One that nobody else than its owner may write, in a place that all may look at."""
@@ -172,13 +176,13 @@ def folder() -> Iterator[Path]:
 async def test_a_folder_that_may_not_be_written(folder: Path) -> None:
     """Told at once, with the way out, and nothing is guessed from what can be read."""
     whole = await used(folder)
-    folder.chmod(0o555)
+    change_mode(folder, 0o555)
     for name in whole:
         (folder / name).chmod(0o444)
     with as_nobody(), pytest.raises(StoreError, match="state_dir") as caught:
         await floor_of(folder)
     assert not caught.value.retryable
-    folder.chmod(0o755)
+    change_mode(folder, 0o755)
     for name in whole:
         (folder / name).chmod(0o000 if name.endswith(".mark") else 0o666)
     with as_nobody(), pytest.raises(StoreError) as caught:

@@ -9,6 +9,7 @@ import logging
 import pickle
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -31,7 +32,9 @@ from tests.servers import (
     RedisServer,
     ValkeyServer,
     free_port,
+    wait_until,
 )
+from tests.servers._resp import RespError
 
 pytestmark = pytest.mark.integration
 
@@ -135,10 +138,10 @@ async def try_all(url: str, everything: Everything) -> None:
     calls: tuple[Callable[[], Any], ...] = (
         lambda: counter.next_max_id(1),
         lambda: machine.distribute(10, now_ms=1, latest_ms=2**53),
-        lambda: store.counters(),
+        store.counters,
         lambda: store.machines(namespace="secrets"),
         lambda: store.set_floor(namespace="secrets", name="n", above=5),
-        lambda: store.create_schema(),
+        store.create_schema,
         lambda: use(chain),
         lambda: use(flake),
         lambda: use_provider(ids),
@@ -181,7 +184,7 @@ async def test_redis(
     tmp_path: Path,
     everything: Everything,
 ) -> None:
-    """Logged in and refused, over TLS and not, reachable and not, single server or behind others."""
+    """Logged in and refused, over TLS and not, reachable and not, alone and behind others."""
     password, nowhere = quote(WRONG, safe=""), f"127.0.0.1:{free_port()}"
     server, tls = (
         f"{valkey_password.host}:{valkey_password.port}",
@@ -222,6 +225,21 @@ async def test_redis(
     assert len(everything.said) > 100
 
 
+def misconfigured(server: ValkeyServer) -> Iterator[tuple[tuple[str | int, ...], ...]]:
+    """A server that could not save its data refuses writes: MISCONF."""
+    server.call("CONFIG", "SET", "save", "3600 1")
+    server.call("CONFIG", "SET", "rdbcompression", "no")
+    (server.directory / "dump.rdb").mkdir(exist_ok=True)
+    with suppress(RespError):
+        server.call("SAVE")
+    server.call("BGSAVE")
+    wait_until(
+        lambda: "rdb_last_bgsave_status:err" in str(server.call("INFO", "persistence")),
+        "a failed save",
+    )
+    yield ("INFO",), ("CONFIG", "SET", "save", "")
+
+
 @pytest.mark.stress
 @pytest.mark.asyncio
 async def test_a_redis_that_takes_no_writes(
@@ -229,20 +247,21 @@ async def test_a_redis_that_takes_no_writes(
 ) -> None:
     """NOREPLICAS, OOM, READONLY and MISCONF: the server's sentence is told, and no more."""
     server = valkey_factory(password=PASSWORD)
-    for name, bad, good in (
-        ("min-replicas-to-write", 1, 0),
-        ("maxmemory", 1, 0),
-        ("replicaof", None, None),
+    for bad, good in (
+        (
+            ("CONFIG", "SET", "min-replicas-to-write", 1),
+            ("CONFIG", "SET", "min-replicas-to-write", 0),
+        ),
+        (("CONFIG", "SET", "maxmemory", 1), ("CONFIG", "SET", "maxmemory", 0)),
+        (("REPLICAOF", server.host, free_port()), ("REPLICAOF", "NO", "ONE")),
+        *misconfigured(server),
     ):
-        if name == "replicaof":
-            server.call("REPLICAOF", server.host, free_port())
-        else:
-            server.call("CONFIG", "SET", name, bad)
+        server.call(*bad)
         before = everything.errors
         await try_all(server.url, everything)
-        assert everything.errors > before, name
-        if good is not None:
-            server.call("CONFIG", "SET", name, good)
+        assert everything.errors > before, bad
+        server.call(*good)
+    assert "MISCONF" in "".join(everything.said)
     everything.check()
 
 
@@ -255,7 +274,7 @@ async def test_postgresql(
     namespace: str,
     everything: Everything,
 ) -> None:
-    """Logged in and refused, without a right and without a table, reachable and not, and cut off."""
+    """Logged in and refused, without a right or a table, reachable and not, and cut off."""
     password, nowhere = quote(WRONG, safe=""), f"127.0.0.1:{free_port()}"
     server = f"{postgres.host}:{postgres.port}"
     refused = [
@@ -328,9 +347,10 @@ def test_settings_and_opaque_keys(tmp_path: Path, everything: Everything) -> Non
         settings_text(good).replace('"chain"', '"redis://:s3cr3t@h"'),
     )
     sound = 0
+    readers: tuple[Callable[..., Any], ...] = (check_settings, load_settings, aiocosid.configure)
     for text in texts:
         path.write_bytes(text.encode(errors="surrogateescape"))
-        for read in (check_settings, load_settings, aiocosid.configure):
+        for read in readers:
             try:
                 found: Any = read(path)
                 sound += 1
@@ -341,12 +361,13 @@ def test_settings_and_opaque_keys(tmp_path: Path, everything: Everything) -> Non
                 everything.error(error)
         everything.check()
     assert sound == 6
-    for make in (
+    makers: tuple[Callable[[], OpaqueIdConverter], ...] = (
         lambda: OpaqueIdConverter.from_text(KEY),
         lambda: OpaqueIdConverter(bytes.fromhex(KEY)[:-1]),
         lambda: OpaqueIdConverter.from_text(KEY[1:]),
         lambda: OpaqueIdConverter(KEY),  # type: ignore[arg-type]  # a user's mistake
-    ):
+    )
+    for make in makers:
         try:
             made = make()
             everything.of(made, made.as_tree(), aiocosid.StringIdGenerator)
@@ -403,12 +424,13 @@ def test_the_nets_have_no_hole(everything: Everything) -> None:
     cause = ValueError(WRONG)
     hidden = StoreError("x", "y")
     hidden.__cause__ = cause
-    for show in (
+    shows: tuple[Callable[[], object], ...] = (
         lambda: everything.error(hidden),
         lambda: everything.error(StoreError("x", WRONG)),
         lambda: logging.getLogger("redis").debug("%s", WRONG),
         lambda: everything.of(Counterfeit(WRONG)),
-    ):
+    )
+    for show in shows:
         everything.check()
         show()
         with pytest.raises(AssertionError):
