@@ -348,7 +348,11 @@ TARGETS: Final = {
             f"unix://u:{SECRET}@/run/s.sock?db=1",
             f"postgresql://app:{SECRET}@db:5432/shop?sslmode=require",
             f"postgres://app:{SECRET}@a,b:1/shop",
+            # Found: each of these showed the secret once.
             f"host=db password={SECRET} dbname=x",
+            f"redis+sentinel://u:p@a/{SECRET}@b/ids",
+            f"unix://u:p@/{SECRET}@/run/s.sock",
+            f"memory://u:{SECRET}@h",
         ),
     ),
     "texts": Target(
@@ -385,6 +389,7 @@ TARGETS: Final = {
                 "yyyy-M-d\n2026-1-2",
                 "uuuuMMddHHmmssSSS\n1",
                 "%Y%m\n1",
+                *("yyyyÀ\n2026À", "yyyyMMyyyyMMdd\n20261121", "yyyy-yy\n2026-26"),  # found
                 "yy''''\n",
             ),
         ),
@@ -412,6 +417,9 @@ TARGETS: Final = {
             ),
             'store = "memory://"\n[sharding.m]\ntype = "mod"\nmod = 4\nlogic-name-prefix = "t"\n',
             f'generators.o = {{kind = "chain", store = "redis://:{SECRET}@@h"}}\n',
+            f"a = {'9' * 5000}",  # found, as the next ones
+            f"a = {'[' * 3000}",
+            f'store = "redis://:{SECRET}@h"\n\udcff',
         ),
     ),
     "environment": Target(
@@ -420,6 +428,8 @@ TARGETS: Final = {
             f"STORE=redis://u:{SECRET}@h/0\nGENERATORS__ORDER__KIND=chain",
             'GENERATORS={"a": {"kind": "segment", "step": 5}}\nSTORE=memory://',
             "STROE=memory://\nSHARE=snowflake\nMACHINE__ID=7",
+            f"STORES={'[' * 100_000}",  # found, as the next one
+            "STORE=memory://\nGENERATORS__O\udcff__KIND=chain\nGENERATORS__P\udcfe__KND=chain",
         ),
     ),
     "sharding": Target(

@@ -282,3 +282,56 @@ async def error_of(call: Callable[[], Awaitable[object]]) -> CosIdError | None:
     except CosIdError as error:
         return error
     return None
+
+
+SQLITE_MACHINES: Final = (
+    *(("cosid_machine", "machine_id", each) for each in ("x", None, b"\xff", 1.5, -1, 2**40)),
+    *(("cosid_machine", "last_timestamp", each) for each in ("x", None, b"\xff", 1.5, MAX_ID)),
+    *(("cosid_machine", "instance_id", each) for each in (None, b"\xff", 5)),
+    *(("aiocosid_machine", "mark", each) for each in ("x", None, b"\xff", 1.5)),
+    *(("aiocosid_machine", "seen", each) for each in ("x", None, b"\xff", 1.5)),
+    *(("aiocosid_machine", "stable", each) for each in ("x", None, b"\xff", 1.5, 7)),
+    *(("aiocosid_machine_bits", "bits", each) for each in ("x", None, b"\xff", 1.5, 0, 32, -1)),
+)
+
+
+async def test_machine_ids_on_sqlite(tmp_path: Path) -> None:
+    """Whatever lies there: errors are ours, what fails writes nothing, and no id has two owners."""
+    path = tmp_path / "ids.db"
+    tables = ("cosid_machine", "aiocosid_machine", "aiocosid_machine_bits")
+    async with open_store(f"sqlite:///{path}") as store:
+        await store.create_schema()
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            columns = {
+                table: [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+                for table in tables
+            }
+            for table, names in columns.items():  # without types and constraints, but for the key
+                database.execute(f"DROP TABLE {table}")
+                database.execute(
+                    f"CREATE TABLE {table} ({names[0]} PRIMARY KEY, {', '.join(names[1:])})"
+                )
+            for table, column, value in SQLITE_MACHINES:
+                for each in tables:
+                    database.execute(f"DELETE FROM {each}")  # noqa: S608 - ours
+                one = store.machine_id_distributor(namespace="n", instance_id="one")
+                await one.distribute(3, now_ms=1, latest_ms=LATEST)
+                database.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608 - ours
+                two = store.machine_id_distributor(namespace="n", instance_id="two")
+                found: dict[str, int] = {}
+                for name, ask in (
+                    ("two", partial(two.distribute, 3, now_ms=9, latest_ms=LATEST)),
+                    ("guard", partial(one.guard, 0, now_ms=9, mark_ms=9)),
+                    ("list", partial(store.machines, namespace="n")),
+                    ("one", partial(one.distribute, 3, now_ms=9, latest_ms=LATEST)),
+                ):
+                    before = [database.execute(f"SELECT * FROM {t}").fetchall() for t in tables]  # noqa: S608 - ours
+                    try:
+                        answer = await ask()
+                    except CosIdError:
+                        after = [database.execute(f"SELECT * FROM {t}").fetchall() for t in tables]  # noqa: S608 - ours
+                        assert after == before, (table, column, value, name)
+                    else:
+                        if name in {"one", "two"}:
+                            found[name] = answer.machine_id  # type: ignore[attr-defined]  # a grant
+                assert len(set(found.values())) == len(found), (table, column, value)
