@@ -7,11 +7,13 @@ of ``--artifacts``; ``python -m tests.fuzz --again FILE target`` shows it.
 from __future__ import annotations
 
 import argparse
+import importlib
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 TEXT = ("utf-8", "surrogateescape")
 
@@ -68,19 +70,23 @@ def _tell(line: str) -> None:
 
 
 def _fuzz(name: str, artifacts: Path, seconds: int) -> None:
-    import atheris  # type: ignore[import-untyped]
+    atheris: Any = importlib.import_module("atheris")  # it has no types
 
     # Before anything of it is imported: what is imported now counts its branches.
     with atheris.instrument_imports(include=["aiocosid"]):
         from .targets import TARGETS
     target = TARGETS[name]
+
+    def run(data: bytes) -> None:
+        target.run(data.decode(*TEXT))
+
     with tempfile.TemporaryDirectory() as corpus:
         for number, seed in enumerate(target.seeds):
             (Path(corpus) / f"{number}").write_bytes(seed.encode(*TEXT))
         flags = (f"-max_total_time={seconds}", "-timeout=20", "-max_len=600", "-len_control=20")
         atheris.Setup(
             [sys.argv[0], *flags, f"-artifact_prefix={artifacts}/{name}-", corpus],
-            lambda data: target.run(data.decode(*TEXT)),
+            run,
         )
         atheris.Fuzz()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -268,7 +268,7 @@ def _checked(source: Path | None, text: str) -> None:
 
 
 @contextmanager
-def _environment(given: dict[str, str]) -> Iterator[None]:
+def _environment(given: dict[str, str]) -> Generator[None]:
     rest = {name: each for name, each in os.environ.items() if not name.startswith("AIOCOSID_")}
     with patch.dict(os.environ, rest | given, clear=True):
         yield
@@ -277,7 +277,8 @@ def _environment(given: dict[str, str]) -> Iterator[None]:
 def sharding(text: str) -> None:
     """ShardingSphere's properties, one a line."""
     kind, *pairs = text.split("\n")
-    properties = dict(each.partition("=")[::2] for each in pairs)
+    parts = [each.partition("=") for each in pairs]
+    properties: dict[str, object] = {name: value for name, _, value in parts}
     with suppress(InvalidArgumentError):
         made = sharding_algorithm(kind, properties, layout=COSID_MS)
         for key in (0, 7, AT, "2026-11-21 13:14:15"):

