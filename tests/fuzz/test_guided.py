@@ -1,4 +1,4 @@
-"""Atheris on each target for a moment, as ``make fuzz`` does it for longer."""
+"""Atheris on two targets for a moment (the start takes longer), as ``make fuzz`` does it for longer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,20 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.stress
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="not for this platform")
-def test_nothing_is_found_in_a_second_each(tmp_path: Path) -> None:
-    """What is found is written out, with the text that did it."""
+def test_nothing_is_found_in_a_second(tmp_path: Path) -> None:
+    """The command works, and so do the targets under it."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz", "--seconds", "1", "--artifacts", str(tmp_path)],
+        [
+            sys.executable,
+            "-m",
+            "tests.fuzz",
+            "--seconds",
+            "1",
+            "--artifacts",
+            str(tmp_path),
+            "zones",
+            "opaque",
+        ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
