@@ -1,4 +1,4 @@
-"""Atheris on two targets for a moment (the start takes longer), as ``make fuzz`` does it for longer."""
+"""Atheris on two targets for a moment, as ``make fuzz`` does it on all for longer."""
 
 from __future__ import annotations
 
