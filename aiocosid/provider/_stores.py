@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from ..abc import Store
 
 __all__ = ("open_store",)
+
+SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 STORES: Final = {
     "memory": ("memory", "MemoryStore"),
@@ -47,9 +50,10 @@ def open_store(url: str) -> Store:
     """
     scheme = str(url).partition(":")[0].lower()
     if scheme not in STORES:
-        # Only the scheme: the rest may hold a password.
+        # Only the scheme: the rest may hold a password, and so may what is no URL at all.
+        shown = f"{scheme}:..." if SCHEME.match(str(url)) else "..."
         known = ", ".join(f"{name}:" for name in sorted(STORES))
-        raise InvalidArgumentError("url", f"{scheme}:...", expected=f"one that begins with {known}")
+        raise InvalidArgumentError("url", shown, expected=f"one that begins with {known}")
     module, name = STORES[scheme]
     store: type[Any] = getattr(import_module(f"..stores.{module}", __package__), name)
     made: Store = store.from_url(url)
