@@ -232,7 +232,9 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
                 reply = await command()
                 self._found()
                 return reply
-            error: StoreError = StoreUnavailableError(STORE, f"no answer within {self.cache_timeout:g} s")
+            error: StoreError = StoreUnavailableError(
+                STORE, f"no answer within {self.cache_timeout:g} s"
+            )
         except StoreError as failure:
             if not (failure.retryable or self._outage.has_answered):
                 raise  # it is not set up as it has to be
