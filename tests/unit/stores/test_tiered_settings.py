@@ -40,8 +40,8 @@ def test_a_url_that_is_none() -> None:
         f"tiered:?root=memory://&cache={cache}&span=0": "an integer from 1",
         "tiered:?root=memory://&cache=memory://": "a RedisStore",
         "tiered:?root=nowhere://&cache=redis://h": "begins with",
-        f"tiered:?root={quote('tiered:?root=memory://&cache=redis://h')}&cache=redis://h": (
-            "tiered:?root=URL&cache=URL"
+        f"tiered:?root={quote('tiered:?root=memory://&cache=redis://h', safe='')}&cache=redis://h": (
+            "no TieredStore"
         ),
     }.items():
         with pytest.raises(InvalidArgumentError, match=re.escape(words)) as caught:
