@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from ..errors import InvalidArgumentError
 
@@ -70,14 +70,23 @@ def open_store(url: str) -> Store:
     return made
 
 
-def open_tiered(root: Store, cache: Store, *, owns_stores: bool, **options: Any) -> Store:  # noqa: ANN401 - TieredStore's
-    """Return a tiered store on two others.
+def open_tiered(
+    root: Store,
+    cache: Store,
+    *,
+    root_url: str,
+    **options: Any,  # noqa: ANN401 - TieredStore's
+) -> Store:
+    """Return a tiered store on two others; the root is told apart by its URL's host and path.
 
     Raises:
         InvalidArgumentError: an argument is outside its range, or the cache is not Redis.
         MissingExtraError: the driver of Redis is not installed.
     """
-    made: Store = _class_of("tiered")(root, cache, owns_stores=owns_stores, **options)
+    parts = urlsplit(root_url)
+    host = parts.netloc.rpartition("@")[2]
+    root_name = f"{host}{parts.path}" if host else None  # a file has its own name
+    made: Store = _class_of("tiered")(root, cache, root_name=root_name, **options)
     return made
 
 
@@ -104,5 +113,6 @@ def _tiered(url: str) -> Store:
             read[name] = TIERED[name](text)
         except ValueError:
             raise InvalidArgumentError(name, text, expected="a number") from None
-    root, cache = open_store(read.pop("root")), open_store(read.pop("cache"))
-    return open_tiered(root, cache, owns_stores=True, **read)
+    root_url = read.pop("root")
+    root, cache = open_store(root_url), open_store(read.pop("cache"))
+    return open_tiered(root, cache, root_url=root_url, owns_stores=True, **read)

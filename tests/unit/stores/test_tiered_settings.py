@@ -24,6 +24,14 @@ def test_a_url() -> None:
     assert (store.span, store.cache_timeout) == (5000, 0.75)
     quoted = f"tiered:?root={quote('sqlite:///a b.db')}&cache={quote(CACHE, safe='')}"
     assert "s3cret" not in repr(open_store(quoted))
+    for root, name in {
+        "postgresql://app:s3cret@db:5433/shop": "db:5433/shop",
+        "sqlite:///ids.db": None,
+        "memory://": None,
+    }.items():
+        store = open_store(f"tiered:?root={quote(root, safe='')}&cache=redis://h")
+        assert isinstance(store, TieredStore)
+        assert store._root_name == name
     assert "server localhost:6379 on <SqliteStore" in repr(open_store(quoted)).replace(
         "> on", " on"
     )
@@ -32,6 +40,7 @@ def test_a_url() -> None:
 def test_a_url_that_is_none() -> None:
     """What is wrong is told without what may be secret."""
     cache = quote(CACHE)
+    nested = quote("tiered:?root=memory://&cache=redis://h", safe="")
     for url, words in {
         "tiered:": "tiered:?root=URL&cache=URL",
         f"tiered:?root=memory://&cash={cache}": "tiered:?root=URL&cache=URL",
@@ -40,9 +49,7 @@ def test_a_url_that_is_none() -> None:
         f"tiered:?root=memory://&cache={cache}&span=0": "an integer from 1",
         "tiered:?root=memory://&cache=memory://": "a RedisStore",
         "tiered:?root=nowhere://&cache=redis://h": "begins with",
-        f"tiered:?root={quote('tiered:?root=memory://&cache=redis://h', safe='')}&cache=redis://h": (
-            "no TieredStore"
-        ),
+        f"tiered:?root={nested}&cache=redis://h": "no TieredStore",
     }.items():
         with pytest.raises(InvalidArgumentError, match=re.escape(words)) as caught:
             open_store(url)
@@ -111,7 +118,7 @@ async def test_by_hand() -> None:
             TieredIdSegmentDistributor(root_given, cache_given, **options)  # type: ignore[arg-type]  # on purpose
     for stores in ((root, root), (cache, root), (TieredStore(root, cache), cache)):
         with pytest.raises(InvalidArgumentError):
-            TieredStore(*stores)  # type: ignore[arg-type]  # on purpose
+            TieredStore(*stores)
     async with connect(TieredStore(root, cache, pause=0)) as ids:
         chain = await ids.segment_chain("order")
         assert await chain.next_id() == 1, "the root serves"
