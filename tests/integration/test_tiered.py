@@ -76,7 +76,7 @@ class Bench:
         self.memory = MemoryStore()
         self.described: dict[str, Any] = {"namespace": namespace, "name": "n"}
         self.key = f"aiocosid:{{{namespace}.n}}:span"
-        self.options = {"span": 100, "cache_timeout": 5.0, "pause": 0.0, **options}
+        self.options: dict[str, Any] = {"span": 100, "cache_timeout": 5.0, "pause": 0.0, **options}
         self.taken: list[tuple[int, int]] = []
         self.made: list[IdSegmentDistributor] = []
         self.roots: list[Root] = []

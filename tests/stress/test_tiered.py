@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import multiprocessing
 import random
 import time
@@ -16,11 +17,19 @@ import pytest
 from aiocosid import SegmentChainId, open_store
 from aiocosid.abc import Store
 from aiocosid.errors import StoreError
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.sqlite import SqliteStore
 from aiocosid.stores.tiered import TieredStore
 from tests.consumers import overlaps
-from tests.servers import FaultProxy, ValkeyServer, eventually, free_port
+from tests.servers import (
+    FaultProxy,
+    ValkeyCluster,
+    ValkeySentinel,
+    ValkeyServer,
+    eventually,
+    free_port,
+)
 
 pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -167,3 +176,36 @@ async def test_failed_over_to_who_lags(
                 master, replica = replica, master
                 assert all(process.is_alive() for process in running), "a caller saw an error"
     judge("10 fail-overs", tmp_path, record_property)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kind", ["cluster", "sentinel"])
+async def test_a_master_dies(request: pytest.FixtureRequest, namespace: str, kind: str) -> None:
+    """The root serves until another one is elected, and then the new master does."""
+    servers: ValkeyCluster | ValkeySentinel
+    if kind == "cluster":
+        servers = await asyncio.to_thread(request.getfixturevalue("cluster_factory"), replicas=True)
+    else:
+        servers = await asyncio.to_thread(request.getfixturevalue("sentinel_factory"))
+    async with RedisStore.from_url(servers.url) as cache:
+        store = TieredStore(MemoryStore(), cache, pause=0.1)
+        counter = store.segment_distributor(namespace=namespace, name="n")
+        await counter.aopen()
+        ends = [await counter.next_max_id(10) for _ in range(5)]
+        before = counter.statistics()
+        assert before.segments_from_root == 0
+        if isinstance(servers, ValkeyCluster):
+            servers.owner(f"aiocosid:{{{namespace}.n}}:span").kill()
+        else:
+            servers.master.kill()
+
+        async def is_served_by_the_new_one() -> bool:
+            ends.append(await counter.next_max_id(10))
+            told = counter.statistics()
+            return told.is_cache_up and told.segments_from_cache > before.segments_from_cache
+
+        await eventually(is_served_by_the_new_one, deadline=30.0)
+    told = counter.statistics()
+    assert told.segments_from_root > 0
+    assert told.spans_of_another_server + told.spans_missing == 2
+    assert all(b - a >= 10 for a, b in itertools.pairwise(ends))

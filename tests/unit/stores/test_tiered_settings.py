@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -116,7 +117,9 @@ async def test_by_hand() -> None:
     for root_given, cache_given, options in wrong:
         with pytest.raises(InvalidArgumentError):
             TieredIdSegmentDistributor(root_given, cache_given, **options)  # type: ignore[arg-type]  # on purpose
-    for stores in ((root, root), (cache, root), (TieredStore(root, cache), cache)):
+    pairs: tuple[tuple[Any, Any], ...]
+    pairs = ((root, root), (cache, root), (TieredStore(root, cache), cache))
+    for stores in pairs:
         with pytest.raises(InvalidArgumentError):
             TieredStore(*stores)
     async with connect(TieredStore(root, cache, pause=0)) as ids:
