@@ -575,10 +575,11 @@ def test_a_forked_child(valkey: ValkeyServer, namespace: str, tmp_path: Path) ->
 
 
 FORK = """
-import asyncio, json, os, sys
+import asyncio, json, os, sys, warnings
 from aiocosid import open_store
 from aiocosid.errors import CosIdError
 
+warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: a fork beside threads
 url, namespace = sys.argv[1:]
 
 async def child(store, counter):

@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.timeout(1
 
 PROCESSES = 8
 KILLS, FAILOVERS = 20, 10
-STEP, PAUSE = 100, 0.005  # ids, and seconds between two segments: two cores serve all of them
+STEP, PAUSE = 100, 0.02  # ids, and seconds between two segments: two cores serve all of them
 
 KINDS = ("tiered", "chain", "plain")
 QUICK = ("--repl-diskless-sync-delay", "0")
@@ -121,7 +121,7 @@ def judge(what: str, folder: Path, record: Callable[[str, object], None]) -> Non
         print(f"{what}: {kind}: {twice} of {count} ids came twice")  # noqa: T201 - the report
         record(f"{what}, {kind}", f"{twice} of {count}")
     assert found["tiered"][1] == found["chain"][1] == 0
-    assert found["tiered"][0] > 100_000, "they have to get on"
+    assert found["tiered"][0] > 10_000, "they have to get on"
     assert found["plain"][1] > 0, "the trouble was no trouble"
 
 

@@ -117,11 +117,12 @@ async def test_by_hand() -> None:
     for root_given, cache_given, options in wrong:
         with pytest.raises(InvalidArgumentError):
             TieredIdSegmentDistributor(root_given, cache_given, **options)  # type: ignore[arg-type]  # on purpose
-    pairs: tuple[tuple[Any, Any], ...]
-    pairs = ((root, root), (cache, root), (TieredStore(root, cache), cache))
-    for stores in pairs:
+    nothing: Any
+    for nothing in (None, root.segment_distributor(name="a"), TieredStore(root, cache)):
         with pytest.raises(InvalidArgumentError):
-            TieredStore(*stores)
+            TieredStore(nothing, cache)
+        with pytest.raises(InvalidArgumentError):
+            TieredStore(root, nothing)
     async with connect(TieredStore(root, cache, pause=0)) as ids:
         chain = await ids.segment_chain("order")
         assert await chain.next_id() == 1, "the root serves"
