@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from ..errors import InvalidArgumentError
 
@@ -87,10 +87,8 @@ def open_tiered(
         InvalidArgumentError: an argument is outside its range, or the cache is not Redis.
         MissingExtraError: the driver of Redis is not installed.
     """
-    parts = urlsplit(root_url)
-    host = parts.netloc.rpartition("@")[2]
-    root_name = f"{host}{parts.path}" if host else None  # a file has its own name
-    made: Store = _class_of("tiered")(root, cache, root_name=root_name, **options)
+    name = import_module("..stores.tiered._root_name", __package__).name_of_url(root_url)
+    made: Store = _class_of("tiered")(root, cache, root_name=name, **options)
     return made
 
 

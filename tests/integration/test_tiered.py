@@ -76,7 +76,13 @@ class Bench:
         self.memory = MemoryStore()
         self.described: dict[str, Any] = {"namespace": namespace, "name": "n"}
         self.key = f"aiocosid:{{{namespace}.n}}:span"
-        self.options: dict[str, Any] = {"span": 100, "cache_timeout": 5.0, "pause": 0.0, **options}
+        self.options: dict[str, Any] = {
+            "span": 100,
+            "cache_timeout": 5.0,
+            "pause": 0.0,
+            "root_name": "root",
+            **options,
+        }
         self.taken: list[tuple[int, int]] = []
         self.made: list[IdSegmentDistributor] = []
         self.roots: list[Root] = []

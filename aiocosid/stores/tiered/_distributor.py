@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..._clock import SYSTEM_CLOCK
 from ...abc import MAX_ID, IdSegmentDistributor
-from ...abc._ids import check_integer, check_seconds, check_text
+from ...abc._ids import check_integer, check_seconds
 from ...errors import (
     CosIdError,
     IdOverflowError,
@@ -25,6 +25,7 @@ from ..redis import RedisIdSegmentDistributor
 from ..redis._errors import STORE
 from ..redis._span import Claimed, Span, Taken
 from ._outage import Outage
+from ._root_name import name_of_root
 from ._statistics import Tally
 
 if TYPE_CHECKING:
@@ -91,25 +92,25 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             cache_timeout: seconds after which the root is asked instead.
             pause: seconds for which Redis is not asked after it did not answer.
             root_name: tells roots apart whose counters have equal names on one Redis; the same in
-                all processes.  By default ``root.store``: a file's path, or the kind of server.
+                all processes.  Not needed for a SQLite file that was opened by its URL, whose name
+                is that of host and path.
             instrument: receives the events ``SpanLeased``, ``CacheLost`` and ``CacheFound``.
             clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the names are not the same.
+            InvalidArgumentError: an argument is outside its range, the names are not the same, or
+                ``root_name`` is missing.
         """
         _check_both(root, cache)
         check_integer("span", span, at_least=1)
         check_seconds("cache_timeout", cache_timeout)
         check_seconds("pause", pause, or_zero=True)
-        if root_name is not None:
-            check_text("root_name", root_name)
         super().__init__(
             namespace=root.namespace, name=root.name, offset=root.offset, step=root.step
         )
         self.span, self.cache_timeout = span, cache_timeout
         self._root, self._cache = root, cache
-        self._span = Span(cache, root_name or root.store)
+        self._span = Span(cache, name_of_root(root, root_name))
         self._clock, self._outage = clock, Outage(clock, pause)
         self._instrument = None if instrument is None else Instruments(instrument)
         self._tally, self._water = Tally(), HighWater()

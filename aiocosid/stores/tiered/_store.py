@@ -12,13 +12,14 @@ from ...abc import (
     DEFAULT_STEP,
     Store,
 )
-from ...abc._ids import check_integer, check_seconds, check_text
+from ...abc._ids import check_integer, check_seconds
 from ...errors import InvalidArgumentError
 from .._arguments import check_above
 from ..redis import RedisStore
 from ..redis._span import Span
 from ._distributor import CACHE_TIMEOUT, PAUSE, SPAN, TieredIdSegmentDistributor
 from ._outage import Outage
+from ._root_name import name_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +71,8 @@ class TieredStore(Store):
             span: as for `TieredIdSegmentDistributor`, of each counter.
             cache_timeout: likewise.
             pause: likewise.
-            root_name: likewise; with a URL by default its host and path.
+            root_name: likewise; of a server whose URL is given in ``tiered:`` or in settings the
+                host and the path.
             owns_stores: whether `aclose` closes both.
             instrument: as for `TieredIdSegmentDistributor`.
             clock: likewise.
@@ -82,8 +84,7 @@ class TieredStore(Store):
         check_integer("span", span, at_least=1)
         check_seconds("cache_timeout", cache_timeout)
         check_seconds("pause", pause, or_zero=True)
-        if root_name is not None:
-            check_text("root_name", root_name)
+        root_name = name_of_root(root.segment_distributor(name="root"), root_name)
         self.span, self.cache_timeout, self._pause = span, cache_timeout, pause
         self._root, self._cache, self._root_name = root, cache, root_name
         self._owns_stores = owns_stores

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import socket
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from aiocosid import connect, open_store
+from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, InvalidSettingsError
 from aiocosid.settings import check_settings, load_settings
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.tiered import TieredIdSegmentDistributor, TieredStore
+from aiocosid.stores.tiered._root_name import PROCESS
 
+HERE = socket.gethostname()
 CACHE = "redis://:s3cret%2Fx@localhost/0"
 
 
@@ -27,8 +31,11 @@ def test_a_url() -> None:
     assert "s3cret" not in repr(open_store(quoted))
     for root, name in {
         "postgresql://app:s3cret@db:5433/shop": "db:5433/shop",
-        "sqlite:///ids.db": None,
-        "memory://": None,
+        "postgresql://app@localhost/shop": f"{HERE} localhost/shop",
+        "postgresql://app@db-1,db-2/shop": "db-1,db-2/shop",
+        "postgresql:///shop": f"{HERE} /shop",
+        "sqlite:////var/ids.db": f"{HERE} /var/ids.db",
+        "memory://": f"memory {PROCESS}",
     }.items():
         store = open_store(f"tiered:?root={quote(root, safe='')}&cache=redis://h")
         assert isinstance(store, TieredStore)
@@ -127,3 +134,20 @@ async def test_by_hand() -> None:
         chain = await ids.segment_chain("order")
         assert await chain.next_id() == 1, "the root serves"
         assert chain.statistics().as_tree()["distributor"]["segmentsFromRoot"] > 0
+
+
+class Unnamed(IdSegmentDistributor):
+    """A counter of somebody's own, of which nothing tells the place."""
+
+    async def next_max_id(self, step: int) -> int:
+        raise NotImplementedError
+
+
+def test_a_root_that_cannot_be_told_from_others_has_to_be_named() -> None:
+    """Else two databases with counters of one name would mix their spans, and repeat ids."""
+    cache = RedisStore.from_url("redis://h").segment_distributor(name="n")
+    with pytest.raises(InvalidArgumentError, match=r"root_name is None.*this store root"):
+        TieredIdSegmentDistributor(Unnamed(name="n"), cache)
+    TieredIdSegmentDistributor(Unnamed(name="n"), cache, root_name="mine")
+    with pytest.raises(InvalidArgumentError, match="root_name"):
+        TieredIdSegmentDistributor(Unnamed(name="n"), cache, root_name="")
