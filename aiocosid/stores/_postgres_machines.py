@@ -133,7 +133,7 @@ WHERE q.namespace = {namespace}::varchar AND q.identity = {identity} AND q.since
 
 # About a row that is held, while it is locked: its note is that of the last who wrote it.
 _OF_HOLDER: Final = "a.instance_id = held.instance_id"
-_CLAIMED: Final = f"(held.instance_id <> '' AND {_OF_HOLDER} AND a.seen >= marker.since)"
+_CLAIMED: Final = f"(held.instance_id <> '' AND {_OF_HOLDER} AND a.seen > marker.since)"
 _EARLIER: Final = """
 CASE held.instance_id WHEN $2::varchar
     THEN a.token <> $7::varchar AND held.distribute_time >= $9::bigint
@@ -210,7 +210,6 @@ def postgres_machines(now: str = NOW, identity: str = IDENTITY) -> MachineDialec
     """
     known = "cosid_machine AS m LEFT JOIN aiocosid_machine AS a ON a.name = m.name"
     floor = "greatest(m.last_timestamp, coalesce(a.mark, -1))"
-
     is_over = f"{now} >= q.since + greatest(q.lasts, excluded.lasts)"
     # CosId's, which would not yield, and alive, as far as we know.
     is_java = f"""
@@ -221,7 +220,7 @@ def postgres_machines(now: str = NOW, identity: str = IDENTITY) -> MachineDialec
 EXISTS (
     SELECT 1 FROM cosid_machine AS o JOIN aiocosid_machine AS b ON b.name = o.name
     WHERE o.namespace = $1::varchar AND o.instance_id = $2::varchar AND o.machine_id <> $3::bigint
-    AND b.instance_id = $2::varchar AND b.seen >= (SELECT since FROM marker)
+    AND b.instance_id = $2::varchar AND b.seen > (SELECT since FROM marker)
     AND b.token <> $7::varchar AND o.distribute_time >= $9::bigint
 )
 """
@@ -325,7 +324,8 @@ WITH marker AS (
     SELECT * FROM found UNION ALL SELECT * FROM made
 ), noted AS (
     INSERT INTO aiocosid_machine AS a (name, instance_id, mark, stable, token, seen)
-    SELECT held.name, $2::varchar, $5::bigint, $6::smallint, $7::varchar, {now} FROM held
+    SELECT held.name, $2::varchar, $5::bigint, $6::smallint, $7::varchar,
+        greatest({now}, (SELECT since + 1 FROM marker)) FROM held
     WHERE NOT {another_life} AND NOT (
         {is_java} AND NOT EXISTS (
             SELECT 1 FROM aiocosid_machine AS a
@@ -404,7 +404,7 @@ ON CONFLICT (namespace) DO UPDATE SET identity = excluded.identity,
         ELSE q.since END,
     lasts = CASE q.since WHEN 0 THEN excluded.lasts ELSE greatest(q.lasts, excluded.lasts) END
 WHERE q.identity <> excluded.identity OR (q.since > 0 AND (q.lasts < excluded.lasts OR {is_over}))
-RETURNING since, lasts, {now}
+RETURNING 1
 """,
         mark=f"""
 INSERT INTO aiocosid_machine_marker AS q (namespace, identity) VALUES ($1::varchar, {identity})

@@ -19,8 +19,8 @@ __all__ = ("SQLITE_MACHINES", "sqlite_machines")
 
 NOW: Final = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
-# Together, so that a file in which there was no machine id yet is marked by whoever makes its tables:
-# under no namespace, for all that are not there yet.
+# Together, so that a file in which there was no machine id yet is marked by whoever makes its
+# tables: under no namespace, for all that are not there yet.
 _TABLES: Final = f"""
 SELECT 1;
 CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (
@@ -103,7 +103,6 @@ next AS (
 )
 """
 
-
 # The marker and the note of a row that is asserted by somebody else, who had it earlier.
 _OF_HOLDER: Final = "a.instance_id = cosid_machine.instance_id"
 _EARLIER: Final = """
@@ -117,14 +116,14 @@ _SINCE: Final = "(SELECT since FROM aiocosid_machine_marker WHERE namespace = :n
 _CLAIMED_EARLIER: Final = f"""
 EXISTS (
     SELECT 1 FROM aiocosid_machine AS a
-    WHERE a.name = cosid_machine.name AND {_OF_HOLDER} AND a.seen >= {_SINCE} AND ({_EARLIER})
+    WHERE a.name = cosid_machine.name AND {_OF_HOLDER} AND a.seen > {_SINCE} AND ({_EARLIER})
 )
 """
 _ANOTHER_LIFE: Final = f"""
 EXISTS (
     SELECT 1 FROM cosid_machine AS o JOIN aiocosid_machine AS a ON a.name = o.name
     WHERE o.namespace = :namespace AND o.instance_id = :instance_id AND o.machine_id <> :machine_id
-    AND a.instance_id = :instance_id AND a.seen >= {_SINCE}
+    AND a.instance_id = :instance_id AND a.seen > {_SINCE}
     AND a.token <> :token AND o.distribute_time >= :born
 )
 """
@@ -164,10 +163,10 @@ WHERE namespace = :namespace AND identity = {identity} AND since
 ))
 """
 
-    def note(which: str, *, mark: str) -> str:
+    def note(which: str, *, mark: str, seen: str = now) -> str:
         return f"""
 INSERT INTO aiocosid_machine (name, instance_id, mark, stable, token, seen)
-SELECT name, instance_id, {mark}, :stable, :token, {now} FROM cosid_machine WHERE {which}
+SELECT name, instance_id, {mark}, :stable, :token, {seen} FROM cosid_machine WHERE {which}
 ON CONFLICT (name) DO UPDATE SET instance_id = excluded.instance_id,
     mark = max(mark, excluded.mark), stable = excluded.stable,
     token = CASE excluded.token WHEN '' THEN token ELSE excluded.token END, seen = excluded.seen
@@ -242,17 +241,19 @@ INSERT INTO cosid_machine
     (name, namespace, machine_id, last_timestamp, instance_id, distribute_time, revert_time)
 SELECT coalesce((
     SELECT min(name) FROM cosid_machine WHERE namespace = :namespace AND machine_id = :machine_id
-), printf('%s.%08d', :namespace, :machine_id)), :namespace, :machine_id, :now, :instance_id, :born, 0
+), printf('%s.%08d', :namespace, :machine_id)),
+    :namespace, :machine_id, :now, :instance_id, :born, 0
 WHERE EXISTS ({marker} > 0) AND NOT {_ANOTHER_LIFE}
 ON CONFLICT (name) DO UPDATE SET instance_id = excluded.instance_id,
     last_timestamp = max(last_timestamp, excluded.last_timestamp),
     distribute_time = excluded.distribute_time
-WHERE NOT {_CLAIMED_EARLIER} AND NOT {is_java}
+WHERE cosid_machine.machine_id = excluded.machine_id
+AND NOT {_CLAIMED_EARLIER} AND NOT {is_java}
 RETURNING name, (
     SELECT count(*) FROM cosid_machine AS o
     WHERE o.namespace = :namespace AND o.instance_id = :instance_id AND o.machine_id <> :machine_id
 );
-{note(_OURS, mark=":mark")};
+{note(_OURS, mark=":mark", seen=f"max({now}, {_SINCE} + 1)")};
 INSERT INTO aiocosid_machine_bits (namespace, bits) VALUES (:namespace, :bits)
 ON CONFLICT (namespace) DO UPDATE SET bits = excluded.bits
 """,
@@ -314,10 +315,13 @@ WHERE aiocosid_machine_marker.identity <> excluded.identity OR (
     aiocosid_machine_marker.since > 0
     AND (aiocosid_machine_marker.lasts < excluded.lasts OR {is_over})
 )
-RETURNING since, lasts, {now}
+RETURNING 1
 """,
         mark=f"""
-INSERT INTO aiocosid_machine_marker (namespace, identity) SELECT :namespace, {identity} WHERE true
+INSERT INTO aiocosid_machine_marker (namespace, identity) SELECT :namespace, {identity}
+WHERE :is_new OR NOT EXISTS (
+    SELECT 1 FROM aiocosid_machine_marker WHERE namespace = '' AND identity <> {identity}
+)
 ON CONFLICT (namespace) DO UPDATE SET identity = excluded.identity, since = 0, lasts = 0
 WHERE :is_new
 RETURNING 1
