@@ -20,7 +20,12 @@ from aiocosid.stores.memory import (
     MemoryMachineIdDistributor,
     MemoryStore,
 )
+from tests.machine_marks import mark_machines
 from tests.servers import PostgresServer, ValkeyServer
+
+SUFFIXES: Final = (
+    *("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits", "marker", "claim"),
+)
 
 
 class Distributor(Protocol):
@@ -89,8 +94,18 @@ class Backend(ABC):
         raise NotImplementedError
 
     def age(self, namespace: str, seconds: float) -> None:
-        """Make the last sign of life of all machine ids of a namespace older; keep the marks."""
+        """Make the last sign of life of all machine ids of a namespace older; keep the marks.
+
+        And a quarantine.
+        """
         raise NotImplementedError
+
+    def mark(self, namespace: str) -> None:  # noqa: B027 - most need nothing
+        """Mark the store for a namespace, as ``aiocosid init`` does, if it does not itself."""
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        """Lose all of a namespace's machine ids, or become another store that has the same."""
+        pytest.skip("this store has no marker yet")
 
 
 class Memory(Backend):
@@ -117,6 +132,13 @@ class Memory(Backend):
     def age(self, namespace: str, seconds: float) -> None:
         for entry in MemoryStore.from_url(self.url)._pools[namespace].entries.values():
             entry.seen -= seconds
+        marker = MemoryStore.from_url(self.url)._pools[namespace].marker
+        if marker.since is not None:
+            marker.since -= seconds
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        store = MemoryStore.from_url(self.url)
+        store.forget_machines(namespace=namespace, everything=everything)
 
 
 class Sqlite(Backend):
@@ -194,6 +216,19 @@ class Valkey(Backend):
             entry = str(self.server.call("HGET", key, str(instance)))
             machine_id, _, stamp = entry.partition("|")
             self.server.call("HSET", key, str(instance), f"{machine_id}|{int(stamp) - older}")
+        marker = f"cosid:{{{namespace}}}:marker"
+        if self.server.call("HEXISTS", marker, "since"):
+            self.server.call("HINCRBY", marker, "since", -older)
+
+    def mark(self, namespace: str) -> None:
+        mark_machines(self.server, namespace)
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        if not everything:
+            self.server.call("HSET", f"cosid:{{{namespace}}}:marker", "identity", "another one")
+            return
+        for suffix in SUFFIXES:
+            self.server.call("DEL", f"cosid:{{{namespace}}}:{suffix}")
 
 
 class Redis(Valkey):
