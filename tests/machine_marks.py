@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from tests.servers import ValkeyServer
+from aiocosid.stores._postgres_machines import IDENTITY
+from tests.servers import PostgresServer, ValkeyServer
 
-__all__ = ("identity", "mark_machines")
+__all__ = ("identity", "mark_machines", "mark_postgres")
 
 
 def identity(server: ValkeyServer) -> str:
@@ -20,3 +21,14 @@ def mark_machines(server: ValkeyServer, *namespaces: str) -> None:
     """Do as ``aiocosid init``, without a loop."""
     for namespace in namespaces:
         server.call("HSET", f"cosid:{{{namespace}}}:marker", "identity", identity(server))
+
+
+def mark_postgres(server: PostgresServer, *namespaces: str, database: str | None = None) -> None:
+    """The same for PostgreSQL."""
+    texts = ", ".join("('{}')".format(namespace.replace("'", "''")) for namespace in namespaces)
+    server.execute(
+        "insert into aiocosid_machine_marker (namespace, identity) "  # noqa: S608 - ours
+        f"select namespace, {IDENTITY} from (values {texts}) as of (namespace) "
+        "on conflict (namespace) do update set identity = excluded.identity, since = 0",
+        database=database,
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
@@ -20,7 +21,7 @@ from aiocosid.stores.memory import (
     MemoryMachineIdDistributor,
     MemoryStore,
 )
-from tests.machine_marks import mark_machines
+from tests.machine_marks import mark_machines, mark_postgres
 from tests.servers import PostgresServer, ValkeyServer
 
 SUFFIXES: Final = (
@@ -60,6 +61,17 @@ class MachineDistributor(Protocol):
 AGE: Final = (
     "update cosid_machine set last_timestamp = last_timestamp - {ms} where namespace = '{of}'",
     "update aiocosid_machine set seen = seen - {ms} where name like '{of}.%'",
+    "update aiocosid_machine_marker set since = since - {ms} where since > 0 and namespace='{of}'",
+)
+FORGET: Final = (
+    "delete from cosid_machine where namespace = '{of}'",
+    "delete from aiocosid_machine where name like '{of}.%'",
+    "delete from aiocosid_machine_bits where namespace = '{of}'",
+    "delete from aiocosid_machine_marker where namespace = '{of}'",
+)
+ANOTHER: Final = (
+    "delete from aiocosid_machine_marker where namespace = '{of}'",
+    "insert into aiocosid_machine_marker (namespace, identity) values ('{of}', 'another')",
 )
 
 
@@ -174,9 +186,16 @@ class Sqlite(Backend):
         return SqliteMachineIdDistributor
 
     def age(self, namespace: str, seconds: float) -> None:
+        self._execute(AGE, ms=int(seconds * 1000), of=namespace)
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        # Without a marker of its own the namespace would have that of the file.
+        self._execute(FORGET + ANOTHER if everything else ANOTHER, of=namespace)
+
+    def _execute(self, statements: Sequence[str], **about: object) -> None:
         with closing(sqlite3.connect(self.file)) as connection, connection:
-            for statement in AGE:
-                connection.execute(statement.format(ms=int(seconds * 1000), of=namespace))
+            for statement in statements:
+                connection.execute(statement.format(**about))
 
 
 class Valkey(Backend):
@@ -265,8 +284,17 @@ class Postgres(Backend):
         return PostgresMachineIdDistributor
 
     def age(self, namespace: str, seconds: float) -> None:
-        for statement in AGE:
-            self.server.execute(statement.format(ms=int(seconds * 1000), of=namespace))
+        self._execute(AGE, ms=int(seconds * 1000), of=namespace)
+
+    def mark(self, namespace: str) -> None:
+        if "\0" not in namespace:  # which no distributor takes
+            mark_postgres(self.server, namespace)
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        self._execute(FORGET if everything else ANOTHER, of=namespace)
+
+    def _execute(self, statements: Sequence[str], **about: object) -> None:
+        self.server.execute(";\n".join(statements).format(**about))
 
 
 STORES: Final[dict[str, type[Backend]]] = {
