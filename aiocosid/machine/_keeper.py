@@ -293,17 +293,22 @@ class Keeper(Caller):
         return error
 
     async def _renew(self) -> CosIdError | None:
-        """Give one sign of life, with a mark that is ahead; the lease counts from before it."""
+        """Give one sign of life, with a mark that is ahead; the lease counts from before it.
+
+        As long as the lease is good nobody else can have been handed the id, whatever the store
+        has forgotten.
+        """
         sent_at, now_ms = self._clock.monotonic(), self._clock.now_ms()
         mark_ms = max(self._mark_ms, self.floor_ms, now_ms + int(self._options.lead_seconds * MS))
-        machine_id = self.machine_id
-        done = await self._call(self.distributor.guard, machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        machine_id, by = self.machine_id, self.distributor
+        call = by.reassert if sent_at < self._ends_at else by.guard
+        done = await self._call(call, machine_id, now_ms=now_ms, mark_ms=mark_ms)
         if isinstance(done, CosIdError):
             return done
         self._ends_at = sent_at + self._options.lease_time
         self._mark_ms = mark_ms
         self._renewals += 1
-        self._last_error = None
+        self._last_error = self._quarantine_ends_at = None
         took = self._clock.monotonic() - sent_at
         self._emit(MachineIdGuarded, machine_id=machine_id, mark_ms=mark_ms, took=took)
         self._notify()
