@@ -116,7 +116,8 @@ _SINCE: Final = "(SELECT since FROM aiocosid_machine_marker WHERE namespace = :n
 _CLAIMED_EARLIER: Final = f"""
 EXISTS (
     SELECT 1 FROM aiocosid_machine AS a
-    WHERE a.name = cosid_machine.name AND {_OF_HOLDER} AND a.seen > {_SINCE} AND ({_EARLIER})
+    WHERE a.name = cosid_machine.name AND {_OF_HOLDER} AND a.instance_id <> ''
+    AND a.seen > {_SINCE} AND ({_EARLIER})
 )
 """
 _ANOTHER_LIFE: Final = f"""
