@@ -69,7 +69,7 @@ class TestOnOneStore(Machines):
     async def test_a_width_is_changed_while_nobody_holds_an_id(self, store: Store) -> None:
         """Nor a dead one; whoever comes then has to have the new width."""
         namespace = f"width{uuid.uuid4().hex[:12]}"
-        await store.mark_machines(namespace=namespace)
+        self.backend.mark(namespace)
         one = store.machine_id_distributor(namespace=namespace, instance_id="one")
         assert await store.machine_bits(namespace=namespace) is None
         await one.distribute(2, now_ms=1, latest_ms=2**53)
@@ -93,7 +93,7 @@ class TestOnOneStore(Machines):
 async def test_two_providers_with_two_layouts(backend: Backend, store: Store) -> None:
     """The second is refused when it opens, with the way out, and holds no machine id."""
     namespace = f"two{uuid.uuid4().hex[:12]}"
-    await store.mark_machines(namespace=namespace)
+    backend.mark(namespace)
     async with (
         connect(backend.url, namespace=namespace) as one,
         connect(backend.url, namespace=namespace) as two,

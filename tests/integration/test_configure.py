@@ -9,6 +9,7 @@ import pytest
 from aiocosid.errors import StoreAuthenticationError
 from aiocosid.provider import configure, open_store
 from aiocosid.settings import check_settings, load_settings
+from tests.machine_marks import mark_machines
 from tests.servers.valkey import ValkeyServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 @pytest.fixture
 def file(valkey: ValkeyServer, postgres_database: str, namespace: str, tmp_path: Path) -> Path:
     """Settings with three stores."""
+    mark_machines(valkey, namespace)
     path = tmp_path / "ids.toml"
     path.write_text(
         f"""

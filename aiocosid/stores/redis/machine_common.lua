@@ -11,7 +11,8 @@
 --       8 width    string, ours: how many bits all machine ids of the namespace have
 --       9 marker   hash, ours: identity of the server for which nothing was forgotten; in a
 --                  quarantine since when, in ms by the server's clock, and the longest safe guard
---                  that was named in it, in ms, '' for ever
+--                  that was named in it, in ms, '' for ever; and whether numbers below the last
+--                  new one were left out
 --      10 claims   hash, ours: machine id -> ms when it was handed out|token|instance, of those who
 --                  asserted theirs in this quarantine
 --

@@ -81,7 +81,7 @@ local function look()
   local last = redis.call('GET', adder)
   local new = (last and last ~= '-1') and whole(adder, '', last) + 1 or 0
   while held[new] or returned[new] or (own and own.id == new) do new = new + 1 end
-  if new > max_id then  -- what was told a store that forgot may have left numbers out
+  if new > max_id and redis.call('HEXISTS', marker, 'gaps') == 1 then
     new = 0
     while held[new] or returned[new] or (own and own.id == new) do new = new + 1 end
   end

@@ -111,7 +111,10 @@ if held and held ~= id then  -- of an earlier life, from which the server was re
   if not is_held then redis.call('HSET', pool, text(held), text(stamp)) end
 end
 redis.call('HDEL', pool, text(id))
-if id > last then redis.call('SET', adder, text(id)) end
+if id > last then  -- as CosId would not know that it is held
+  redis.call('SET', adder, text(id))
+  redis.call('HSET', marker, 'gaps', '1')
+end
 redis.call('SET', width, ARGV[8])
 redis.call('HSET', entries, instance, text(id) .. '|' .. text(highest))
 redis.call('HSET', tokens, text(id), token)
