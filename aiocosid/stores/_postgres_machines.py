@@ -132,8 +132,9 @@ WHERE q.namespace = {namespace}::varchar AND q.identity = {identity} AND q.since
 
 
 # About a row that is held, while it is locked: its note is that of the last who wrote it.
-_OF_HOLDER: Final = "a.instance_id = held.instance_id"
-_CLAIMED: Final = f"(held.instance_id <> '' AND {_OF_HOLDER} AND a.seen > marker.since)"
+_CLAIMED: Final = """
+(held.instance_id <> '' AND a.instance_id = held.instance_id AND a.seen > marker.since)
+"""
 _EARLIER: Final = """
 CASE held.instance_id WHEN $2::varchar
     THEN a.token <> $7::varchar AND held.distribute_time >= $9::bigint
@@ -335,8 +336,7 @@ WITH marker AS (
     ON CONFLICT (name) DO UPDATE SET instance_id = excluded.instance_id,
         mark = greatest(a.mark, excluded.mark), stable = excluded.stable, token = excluded.token,
         seen = excluded.seen
-    WHERE (SELECT NOT ({_CLAIMED} AND {_EARLIER}) AND NOT ({is_java} AND NOT {_OF_HOLDER})
-        FROM held, marker)
+    WHERE (SELECT NOT ({_CLAIMED} AND {_EARLIER}) FROM held, marker)
     RETURNING a.name
 ), seized AS (
     UPDATE cosid_machine AS m SET instance_id = $2::varchar,

@@ -8,10 +8,10 @@ import asyncio
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiosqlite
 import asyncpg
@@ -42,6 +42,7 @@ WAITS = "datname = current_database() and wait_event_type = 'Lock'"
 
 driver: Any = asyncpg  # its annotations stop half-way
 Store = SqliteStore | PostgresStore
+T = TypeVar("T")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -133,7 +134,9 @@ class TestOnBoth:
         owner = of(store, 0)
         await take(owner)
         for holder in (who(5).text, ""):
-            tables.execute(f"update cosid_machine set instance_id = '{holder}'")
+            tables.execute(
+                f"update cosid_machine set instance_id = '{holder}', distribute_time = 1"
+            )
             tables.execute(f"update aiocosid_machine set instance_id = '{holder}'")
             forget(tables)
             assert await reassert(owner) == "kept"
@@ -320,9 +323,7 @@ class TestPostgres:
             tables.put_row(0, "", 0)
         begins = "update aiocosid_machine_marker set identity = 'another'"
         async with PostgresStore.from_url(tables.url) as store:
-            taking = asyncio.create_task(take(of(store, 0)))
-            await self._meanwhile(tables, begins, taking)
-            await refused(taking)
+            await refused(await self._meanwhile(tables, begins, take(of(store, 0))))
         assert [row["instance_id"] for row in tables.rows()] == [""] * is_there
 
     async def test_one_that_is_about_to_assert_when_it_ends(
@@ -337,24 +338,25 @@ class TestPostgres:
             tables.execute("delete from cosid_machine")
             forget(tables)
             await refused(take(of(store, 1)))
-            asserting = asyncio.create_task(reassert(owner))
             ends = "update aiocosid_machine_marker set since = 0"
-            await self._meanwhile(tables, ends, asserting)
-            assert await asserting == "nobody holds it"
+            assert await (await self._meanwhile(tables, ends, reassert(owner))) == "nobody holds it"
         assert tables.rows() == []
 
-    async def _meanwhile(self, tables: Tables, change: str, call: asyncio.Task[Any]) -> None:
+    async def _meanwhile(
+        self, tables: Tables, change: str, call: Coroutine[Any, Any, T]
+    ) -> asyncio.Task[T]:
         """Change the marker in a transaction that ends when the call waits for it."""
         connection = await driver.connect(tables.url)
         try:
             async with connection.transaction():
                 await connection.execute(change)
+                task = asyncio.create_task(call)
                 await until(
                     lambda: tables.execute(f"select 1 from pg_stat_activity where {WAITS}") != []
                 )
-                assert not call.done()
         finally:
             await connection.close(timeout=5)
+        return task
 
     async def test_what_an_identity_is(self, postgres: PostgresServer, namespace: str) -> None:
         """The cluster, its timeline, the database and the table."""
