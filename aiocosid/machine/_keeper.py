@@ -154,6 +154,7 @@ class Keeper(Caller):
     async def _take(self) -> None:
         """Take a machine id and raise its mark; tries until the start timeout."""
         started, attempt = self._clock.monotonic(), 0
+        answered: CosIdError | None = None
         self._call_by = started + self._options.start_timeout
         try:
             while (error := await self._try_to_take()) is not None:
@@ -161,12 +162,14 @@ class Keeper(Caller):
                 self._note(error, attempt)
                 if not error.retryable or not isinstance(error, StoreError):
                     raise error
+                if answered is None or self._clock.monotonic() < self._call_by:
+                    answered = error  # else it tells only that there was no time for this call
                 waited, pause = self._clock.monotonic() - started, self._pause(attempt)
                 if waited + pause >= self._options.start_timeout:
-                    reason = str(error)
+                    reason = str(answered)
                     raise MachineIdUnavailableError(
                         self.namespace, waited=waited, reason=reason
-                    ) from error
+                    ) from answered
                 await self._sleep(pause)
                 self._check_usable()
         finally:

@@ -10,7 +10,8 @@ import pytest
 
 from aiocosid.abc import Machine
 from aiocosid.errors import CorruptMachineStateError
-from aiocosid.stores.memory import MemoryMachineIdDistributor
+from aiocosid.stores.memory import MemoryMachineIdDistributor, MemoryStore
+from aiocosid.testing import ManualClock
 from tests.command import Command
 
 from ._doubles import ScriptedStore
@@ -186,6 +187,7 @@ def test_bits_while_somebody_holds_an_id(aiocosid: Command, namespace: str) -> N
 
 def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> None:
     """By `init`, which fails, and beside what is listed; `--i-am-new` ends it."""
+    scripted.memory = MemoryStore(clock=ManualClock())
     scripted.memory.forget_machines(namespace="shop", everything=False)
     for _ in range(2):
         ended = aiocosid("init", "--namespace", "shop")

@@ -111,3 +111,18 @@ async def test_the_mark_is_kept_across_a_loss(clock: ManualClock) -> None:
     grant = await heir.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62)
     assert grant.machine_id == 0
     assert grant.floor_ms >= last
+
+
+async def test_the_cause_is_what_the_store_said(clock: ManualClock) -> None:
+    """Not that the last call had no time for an answer, when the start timeout has passed."""
+    store = store_of(clock)
+    store.forget_machines()
+    link = Link(store)
+    async with anyio.create_task_group() as group:
+        call = Call(group, MachineIdLease(link, clock=clock, start_timeout=1).__aenter__)
+        await settle()
+        link.is_silent = True
+        await clock.advance(1)
+    assert isinstance(call.error, MachineIdUnavailableError)
+    assert isinstance(call.error.__cause__, MachineIdQuarantineError)
+    assert "no answer" not in str(call.error)
