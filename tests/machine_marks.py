@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aiocosid.stores._postgres_machines import IDENTITY
+from aiocosid.stores._postgres_markers import IDENTITY
 from tests.servers import PostgresServer, ValkeyServer
 
 __all__ = ("identity", "mark_machines", "mark_postgres")

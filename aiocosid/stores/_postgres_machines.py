@@ -6,26 +6,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ._machine_tables import (
-    BITS_TABLE,
-    MACHINE_TABLE,
-    MARKER_TABLE,
-    NOTE_TABLE,
-    MachineDialect,
-)
+from ._machine_tables import BITS_TABLE, MACHINE_TABLE, NOTE_TABLE, MachineDialect
+from ._postgres_markers import IDENTITY, MARKERS, mark, marker, markers, quarantine, reassert, sound
 
 __all__ = ("POSTGRES_MACHINES", "postgres_machines")
 
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
-
-# The cluster, the timeline, the database and the table.  A promoted standby is on a timeline of its
-# own, as is a server that was restored to a point in time; a dump that was read in is another
-# table.  Not pg_control_checkpoint(): after a promotion that is late.  Everybody may call these.
-IDENTITY: Final = f"""
-(SELECT concat_ws('/', s.system_identifier, left(pg_walfile_name(pg_current_wal_lsn()), 8), d.oid,
-    '{MARKER_TABLE}'::regclass::oid)
-FROM pg_control_system() AS s, pg_database AS d WHERE d.datname = current_database())
-"""
 
 # Bare CREATE TABLE IF NOT EXISTS fails for one of two that run it at once, and for a user who may
 # not create tables even if there is nothing to create.
@@ -83,22 +69,7 @@ BEGIN
 END
 $$
 """,
-    f"""
-DO $$
-BEGIN
-    IF to_regclass('{MARKER_TABLE}') IS NULL THEN
-        PERFORM pg_advisory_xact_lock(hashtext('aiocosid'));
-        CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (
-            namespace varchar(100) NOT NULL,
-            identity varchar(100) NOT NULL,
-            since bigint NOT NULL DEFAULT 0,
-            lasts bigint NOT NULL DEFAULT 0,
-            CONSTRAINT aiocosid_machine_marker_pk PRIMARY KEY (namespace)
-        );
-    END IF;
-END
-$$
-""",
+    MARKERS,
 )
 
 
@@ -117,35 +88,6 @@ ours AS (
 
 def _under(token: str) -> str:
     return f"WHERE {token}::varchar IN ('', a.token)"
-
-
-def _marker(namespace: str, identity: str, since: str) -> str:
-    """Find the marker of a store that is sound, or under quarantine; no row if it is not.
-
-    Where it is locked it stays so until the statement has taken effect; and it is read as it is by
-    then, if the statement had to wait: a quarantine that began meanwhile is seen.
-    """
-    return f"""
-SELECT q.since, q.lasts FROM aiocosid_machine_marker AS q
-WHERE q.namespace = {namespace}::varchar AND q.identity = {identity} AND q.since {since}
-"""
-
-
-# About a row that is held, while it is locked: its note is that of the last who wrote it.
-_CLAIMED: Final = """
-(held.instance_id <> '' AND a.instance_id = held.instance_id AND a.seen > marker.since)
-"""
-_EARLIER: Final = """
-CASE held.instance_id WHEN $2::varchar
-    THEN a.token <> $7::varchar AND held.distribute_time >= $9::bigint
-    ELSE held.distribute_time < $9::bigint OR (held.distribute_time = $9::bigint
-        AND held.instance_id COLLATE "C" < $2::varchar COLLATE "C")
-END
-"""
-
-
-def _sound(namespace: str, identity: str) -> str:
-    return f"marker AS ({_marker(namespace, identity, '= 0')} FOR SHARE)"
 
 
 def _same_width(namespace: str, bits: str) -> str:
@@ -211,20 +153,6 @@ def postgres_machines(now: str = NOW, identity: str = IDENTITY) -> MachineDialec
     """
     known = "cosid_machine AS m LEFT JOIN aiocosid_machine AS a ON a.name = m.name"
     floor = "greatest(m.last_timestamp, coalesce(a.mark, -1))"
-    is_over = f"{now} >= q.since + greatest(q.lasts, excluded.lasts)"
-    # CosId's, which would not yield, and alive, as far as we know.
-    is_java = f"""
-(held.instance_id NOT IN ('', $2::varchar)
-    AND held.last_timestamp > {now} - (SELECT lasts FROM marker))
-"""
-    another_life = """
-EXISTS (
-    SELECT 1 FROM cosid_machine AS o JOIN aiocosid_machine AS b ON b.name = o.name
-    WHERE o.namespace = $1::varchar AND o.instance_id = $2::varchar AND o.machine_id <> $3::bigint
-    AND b.instance_id = $2::varchar AND b.seen > (SELECT since FROM marker)
-    AND b.token <> $7::varchar AND o.distribute_time >= $9::bigint
-)
-"""
 
     def is_silent(guard: str) -> str:
         return f"""
@@ -259,7 +187,7 @@ FROM (
 ORDER BY rank, floor, machine_id LIMIT 8
 """,
         take=f"""
-WITH {_sound("$8", identity)}, {_same_width("$8", "$9")}, taken AS (
+WITH {sound("$8", identity)}, {_same_width("$8", "$9")}, taken AS (
     UPDATE cosid_machine AS m SET instance_id = $4::varchar,
         last_timestamp = greatest(m.last_timestamp, $5::bigint),
         distribute_time =
@@ -274,7 +202,7 @@ WITH {_sound("$8", identity)}, {_same_width("$8", "$9")}, taken AS (
 WITH known AS (
     SELECT machine_id::bigint, instance_id FROM cosid_machine
     WHERE namespace = $1::varchar AND machine_id BETWEEN 0 AND $6::bigint
-), {_new("$6")}, {_sound("$1", identity)}, {_same_width("$1", "$8")}, made AS (
+), {_new("$6")}, {sound("$1", identity)}, {_same_width("$1", "$8")}, made AS (
     INSERT INTO cosid_machine AS m
         (name, namespace, machine_id, last_timestamp, instance_id, distribute_time, revert_time)
     SELECT {_name("new.machine_id")}, $1::varchar, new.machine_id, $3::bigint, $2::varchar,
@@ -299,59 +227,14 @@ WHERE o.name = extra.name AND o.instance_id = $2::varchar
 """,
         # The marker is not locked here: this hands nothing out.
         guard=f"""
-WITH {_ours(f"AND EXISTS ({_marker('$1', identity, '= 0')})")}, noted AS (
+WITH {_ours(f"AND EXISTS ({marker('$1', identity, '= 0')})")}, noted AS (
     {_noted("ours", mark="$5", stable="$6", token="$7", now=now, only=_under("$7"))}
 )
 UPDATE cosid_machine AS m SET last_timestamp = greatest(m.last_timestamp, $4::bigint)
 FROM noted WHERE m.name = noted.name
 RETURNING 1
 """,
-        reassert=f"""
-WITH marker AS (
-    {_marker("$1", identity, "> 0")} FOR SHARE
-), found AS (
-    SELECT m.name, m.instance_id, m.distribute_time, m.last_timestamp, m.machine_id
-    FROM cosid_machine AS m WHERE m.namespace = $1::varchar AND m.machine_id = $3::bigint
-    AND EXISTS (SELECT 1 FROM marker) ORDER BY m.name LIMIT 1
-    FOR NO KEY UPDATE
-), made AS (
-    INSERT INTO cosid_machine AS m
-        (name, namespace, machine_id, last_timestamp, instance_id, distribute_time, revert_time)
-    SELECT {_name("$3::bigint")}, $1::varchar, $3::bigint, $4::bigint, $2::varchar, $9::bigint, 0
-    FROM marker WHERE NOT EXISTS (SELECT 1 FROM found) AND NOT {another_life}
-    ON CONFLICT (name) DO NOTHING
-    RETURNING m.name, '' AS instance_id, 0 AS distribute_time, -1 AS last_timestamp, m.machine_id
-), held AS (
-    SELECT * FROM found UNION ALL SELECT * FROM made
-), noted AS (
-    INSERT INTO aiocosid_machine AS a (name, instance_id, mark, stable, token, seen)
-    SELECT held.name, $2::varchar, $5::bigint, $6::smallint, $7::varchar,
-        greatest({now}, (SELECT since + 1 FROM marker)) FROM held
-    WHERE NOT {another_life} AND NOT (
-        {is_java} AND NOT EXISTS (
-            SELECT 1 FROM aiocosid_machine AS a
-            WHERE a.name = held.name AND a.instance_id = held.instance_id
-        )
-    )
-    ON CONFLICT (name) DO UPDATE SET instance_id = excluded.instance_id,
-        mark = greatest(a.mark, excluded.mark), stable = excluded.stable, token = excluded.token,
-        seen = excluded.seen
-    WHERE (SELECT NOT ({_CLAIMED} AND {_EARLIER}) FROM held, marker)
-    RETURNING a.name
-), seized AS (
-    UPDATE cosid_machine AS m SET instance_id = $2::varchar,
-        last_timestamp = greatest(m.last_timestamp, $4::bigint), distribute_time = $9::bigint
-    FROM noted WHERE m.name = noted.name
-), width AS (
-    INSERT INTO aiocosid_machine_bits AS w (namespace, bits)
-    SELECT $1::varchar, $8::smallint FROM noted
-    ON CONFLICT (namespace) DO UPDATE SET bits = excluded.bits
-)
-SELECT name, (
-    SELECT count(*) FROM cosid_machine
-    WHERE namespace = $1::varchar AND instance_id = $2::varchar AND machine_id <> $3::bigint
-) FROM noted
-""",
+        reassert=reassert(now, identity, name=_name("$3::bigint")),
         revert=f"""
 WITH {_ours()}, noted AS (
     INSERT INTO aiocosid_machine AS a (name, instance_id) SELECT name, instance_id FROM ours
@@ -392,26 +275,9 @@ INSERT INTO aiocosid_machine_bits AS w (namespace, bits) VALUES ($1::varchar, $2
 ON CONFLICT (namespace) DO UPDATE SET bits = excluded.bits WHERE w.xmin::text = $3::text
 RETURNING w.bits
 """,
-        markers=f"""
-SELECT namespace, (identity = {identity})::int, since, lasts, {now} FROM aiocosid_machine_marker
-WHERE $1::int <> 0 OR namespace = $2::varchar
-""",
-        quarantine=f"""
-INSERT INTO aiocosid_machine_marker AS q (namespace, identity, since, lasts)
-VALUES ($1::varchar, {identity}, {now}, $2::bigint)
-ON CONFLICT (namespace) DO UPDATE SET identity = excluded.identity,
-    since = CASE WHEN q.identity <> excluded.identity THEN {now} WHEN {is_over} THEN 0
-        ELSE q.since END,
-    lasts = CASE q.since WHEN 0 THEN excluded.lasts ELSE greatest(q.lasts, excluded.lasts) END
-WHERE q.identity <> excluded.identity OR (q.since > 0 AND (q.lasts < excluded.lasts OR {is_over}))
-RETURNING 1
-""",
-        mark=f"""
-INSERT INTO aiocosid_machine_marker AS q (namespace, identity) VALUES ($1::varchar, {identity})
-ON CONFLICT (namespace) DO UPDATE SET identity = excluded.identity, since = 0, lasts = 0
-WHERE $2::int <> 0
-RETURNING 1
-""",
+        markers=markers(now, identity),
+        quarantine=quarantine(now, identity),
+        mark=mark(identity),
     )
 
 

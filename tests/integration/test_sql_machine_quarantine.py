@@ -25,7 +25,7 @@ from aiocosid.errors import (
     SchemaMissingError,
     StoreUnavailableError,
 )
-from aiocosid.stores._postgres_machines import IDENTITY
+from aiocosid.stores._postgres_markers import IDENTITY
 from aiocosid.stores._sql_machines import SqlMachineIdDistributor
 from aiocosid.stores.postgres import PostgresMachineIdDistributor, PostgresStore
 from aiocosid.stores.sqlite import SqliteStore
@@ -184,6 +184,7 @@ class TestOnBoth:
             await take(owner, T0 + number * 7 % 16)
             tables.execute("delete from cosid_machine")
         forget(tables)
+        told: list[str] = []
         for _ in range(2):
             told = await asyncio.gather(*(reassert(owner) for owner in owners))
             assert told[0] == "kept"
@@ -213,6 +214,7 @@ class TestOnBoth:
         assert await store.machine_markers(namespace="dev") == due[:1]
         assert await store.mark_machines(namespace="dev") == due[0]
         tables.set_clock(T0 + 100_000)
+        assert await refused(take(of(store, 0, safe_guard=600))) == 605 - 100
         await refused(take(of(store, 0, safe_guard=float("inf"))))
         assert (await store.mark_machines(namespace="dev")).seconds_left == float("inf")
         done = await store.mark_machines(namespace="dev", is_new=True)
