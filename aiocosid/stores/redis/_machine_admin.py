@@ -137,7 +137,7 @@ async def machine_markers(link: Link, namespace: str | None) -> list[MachineMark
     else:
         check_text("namespace", namespace, at_most=NAME_WIDTH)
         namespaces = {namespace}
-    found = []
+    found: list[MachineMarker] = []
     for name in sorted(namespaces):
         _, (state, left) = await ask(link, MARK, MachineKeys(name), b"look")
         if state != "none":
