@@ -191,6 +191,41 @@ class TestOnBoth:
         assert told[1:] == [f"'{who(0).text}' holds it"] * 15
         assert [row["instance_id"] for row in tables.rows()] == [who(0).text]
 
+    async def test_two_lives_of_one_instance_with_an_id_each(
+        self, store: Store, tables: Tables
+    ) -> None:
+        """The later one keeps its own, and the earlier one's is free; whoever comes first."""
+        for order in ("old", "new"), ("new", "old"):
+            await store.mark_machines(namespace="dev", is_new=True)
+            lives = {"old": of(store, 0), "new": of(store, 0)}
+            tables.execute("delete from cosid_machine")
+            assert await take(lives["old"]) == 0
+            tables.execute("update cosid_machine set instance_id = 'x', machine_id = 0")
+            assert await take(lives["new"], T0 + 1) == 1
+            tables.execute("delete from cosid_machine")
+            forget(tables)
+            ids = {"old": 0, "new": 1}
+            told = {name: await reassert(lives[name], ids[name]) for name in order}
+            assert told["new"] == "kept"
+            assert (told["old"] == "kept") == (order[0] == "old")
+            assert await reassert(lives["old"]) == "nobody holds it"
+            assert await reassert(lives["new"], 1) == "kept"
+
+    async def test_it_ends_before_the_asserting(self, store: Store, tables: Tables) -> None:
+        """Somebody else may have been handed the id by then."""
+        owner = of(store, 0)
+        await take(owner)
+        tables.execute("delete from cosid_machine")
+        forget(tables)
+
+        async def end(statement: str) -> None:
+            if statement == owner.machine_dialect.reassert:
+                tables.execute("update aiocosid_machine_marker set since = 0")
+
+        Tapped.on(owner, before=end)
+        assert await reassert(owner) == "nobody holds it"
+        assert tables.rows() == []
+
     async def test_given_back_it_is_not_asserted(self, store: Store, tables: Tables) -> None:
         owner = of(store, 0)
         await take(owner)
