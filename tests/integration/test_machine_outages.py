@@ -61,6 +61,7 @@ async def server(request: pytest.FixtureRequest, namespace: str) -> AsyncIterato
     url: str = request.getfixturevalue("postgres_database")
     async with open_store(url) as store:
         await store.create_schema()
+        await store.mark_machines(namespace=namespace)
     yield Server(url, proxy, namespace, matching=EXECUTED)
 
 

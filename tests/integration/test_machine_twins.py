@@ -38,6 +38,7 @@ async def test_at_the_same_time(
         enter = stack.enter_async_context
         stores = [await enter(open_store(url)) for _ in range(2)]
         await stores[0].create_schema()
+        await stores[0].mark_machines(namespace=namespace)
         leases = [lease_on(each, namespace, INSTANCE, lead=LEAD) for each in stores]
         generators = [await enter(SnowflakeId(each, layout=LAYOUT)) for each in leases]
         twins = await enter(consuming(*generators))
