@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidArgumentError
 from ..events import (
+    CacheFound,
+    CacheLost,
     ClockBackwards,
     DistanceChanged,
     Event,
@@ -19,8 +21,10 @@ from ..events import (
     MachineIdGuarded,
     MachineIdGuardFailed,
     MachineIdLost,
+    MachineIdsQuarantined,
     SegmentFetched,
     SnowflakeOpened,
+    SpanLeased,
     Starved,
     WaitTimedOut,
 )
@@ -44,6 +48,10 @@ LEVELS: Final[Mapping[type[Event], int]] = {
     MachineIdGuarded: logging.DEBUG,
     MachineIdGuardFailed: logging.INFO,  # as FetchFailed
     MachineIdLost: logging.ERROR,
+    MachineIdsQuarantined: logging.WARNING,
+    SpanLeased: logging.DEBUG,
+    CacheLost: logging.INFO,  # as FetchFailed
+    CacheFound: logging.INFO,
 }
 """The level of each event's line."""
 

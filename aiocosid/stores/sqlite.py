@@ -31,6 +31,7 @@ from ._sqlite import (
     translated,
 )
 from ._sqlite_door import Door, in_use
+from ._sqlite_identity import tell_identity
 from ._sqlite_machines import SQLITE_MACHINES
 
 if TYPE_CHECKING:
@@ -202,6 +203,7 @@ class _Borrowed(Executor):
         running_asyncio_loop(self.label)
         if not self._has_table:
             await self._do(SQLITE.create_table, {})
+            await _call(self.label, self._connection, tell_identity)
             self._has_table = True
         return await self._do(statement, values)
 

@@ -12,6 +12,8 @@ from aiocosid import SegmentChainId
 from aiocosid.abc import Statistics
 from aiocosid.errors import MachineIdLostError, StoreUnavailableError
 from aiocosid.events import (
+    CacheFound,
+    CacheLost,
     ClockBackwards,
     DistanceChanged,
     Event,
@@ -22,8 +24,10 @@ from aiocosid.events import (
     MachineIdGuarded,
     MachineIdGuardFailed,
     MachineIdLost,
+    MachineIdsQuarantined,
     SegmentFetched,
     SnowflakeOpened,
+    SpanLeased,
     Starved,
     WaitTimedOut,
 )
@@ -46,6 +50,10 @@ EVENTS: list[Event] = [
     MachineIdDistributed(**HOST, machine_id=3, wait=0.0),
     MachineIdGuarded(**HOST, machine_id=3, mark_ms=90_000, took=0.002),
     MachineIdGuardFailed(**HOST, error=DOWN, attempt=2),
+    MachineIdsQuarantined(**HOST, seconds_left=305.0),
+    SpanLeased(**SHOP, max_id=9000, count=1000, reason="server", took=0.002),
+    CacheLost(**SHOP, error=DOWN),
+    CacheFound(**SHOP, lasted=1.5),
     MachineIdLost(**HOST, machine_id=3, error=MachineIdLostError("shop", 3, reason="taken")),
 ]
 
