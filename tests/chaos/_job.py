@@ -1,0 +1,127 @@
+"""What a worker is told to do, as JSON, and how it opens what it is told to open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal, Self
+
+import aiocosid
+from aiocosid.abc import IdGenerator, Store
+from aiocosid.machine import MachineIdLease
+from aiocosid.snowflake import SnowflakeId, SnowflakeLayout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A store, by URL; with a ``cache`` before it a durable root under a fast store.
+
+    Attributes:
+        url: the store, or the root.
+        cache: the Redis that hands out segments of the root's spans, or none.
+        span: ids that the root leases at once.
+    """
+
+    url: str
+    cache: str = ""
+    span: int = 1_000_000
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Store]:
+        """Open it; close it at the end."""
+        async with AsyncExitStack() as stack:
+            store = await stack.enter_async_context(aiocosid.open_store(self.url))
+            if self.cache:
+                from aiocosid.stores.redis import RedisStore
+                from aiocosid.stores.tiered import TieredStore
+
+                cache = await stack.enter_async_context(RedisStore.from_url(self.cache))
+                store = TieredStore(store, cache, span=self.span)
+            yield store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What one worker does until it is told to stop.
+
+    Attributes:
+        folder: where its files go.
+        worker: how their names begin.
+        place: the store.
+        name: of the counter or generator.
+        kind: what hands out the ids.
+        take: by ``next_id``, by ``next_ids``, or by both in turn.
+        batch: ids between two writes to the record.
+        pause: seconds between two batches.
+        tasks: how many tasks take ids, each with a record of its own.
+        step: ids per segment.
+        ids: how many to take in all; 0 for no end.
+        cancel: seconds within which a call is cancelled at random; 0 for never.
+        fork_every: seconds between two forks; 0 for none.
+        safe_guard: seconds that a machine id stays ours in silence.
+        interval: seconds between two signs of life.
+        layout: of Snowflakes, as `SnowflakeLayout` takes it.
+        wait_timeout: seconds that a call waits.
+    """
+
+    folder: Path
+    worker: str = ""
+    place: Place
+    namespace: str = "chaos"
+    name: str = "ids"
+    kind: Literal["chain", "segment", "snowflake"] = "chain"
+    take: Literal["id", "ids", "both"] = "both"
+    batch: int = 200
+    pause: float = 0.001
+    tasks: int = 1
+    step: int = 1000
+    ids: int = 0
+    cancel: float = 0.0
+    fork_every: float = 0.0
+    safe_guard: float = 1.5
+    interval: float = 0.3
+    layout: tuple[int, int, int] = (41, 10, 12)
+    wait_timeout: float = 5.0
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        return json.dumps(asdict(replace(self)), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Make it from its text."""
+        facts = json.loads(text)
+        facts |= {"folder": Path(facts["folder"]), "place": Place(**facts["place"])}
+        return cls(**{**facts, "layout": tuple(facts["layout"])})
+
+    @property
+    def made_layout(self) -> SnowflakeLayout:
+        """The layout of its Snowflakes: milliseconds since 2020."""
+        timestamp_bits, machine_bits, sequence_bits = self.layout
+        return SnowflakeLayout(timestamp_bits, machine_bits, sequence_bits, "ms", 1_577_836_800_000)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[tuple[IdGenerator, MachineIdLease | None]]:
+        """Open the generator, and the lease of its machine id if it has one."""
+        async with self.place.opened() as store:
+            if self.kind == "snowflake":
+                lease = self._lease(store)
+                made = SnowflakeId(
+                    lease, name=self.name, layout=self.made_layout, wait_timeout=self.wait_timeout
+                )
+                async with lease, made:
+                    yield made, lease
+                return
+            async with aiocosid.connect(store, namespace=self.namespace) as provider:
+                make = provider.segment_chain if self.kind == "chain" else provider.segment
+                yield await make(self.name, step=self.step, wait_timeout=self.wait_timeout), None
+
+    def _lease(self, store: Store) -> MachineIdLease:
+        distributor = store.machine_id_distributor(
+            namespace=self.namespace, safe_guard=self.safe_guard, interval=self.interval
+        )
+        timeout = max(0.25, self.interval)
+        return MachineIdLease(distributor, bits=self.layout[1], call_timeout=timeout)
