@@ -8,7 +8,7 @@ import resource
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -121,7 +121,8 @@ class Arena:
         self._fleet: Fleet | None = None
         self._members: list[Member] = []
         self._job: Job | None = None
-        self._until = self._began = self._sampled = time.monotonic()
+        self._until = 0.0
+        self._began = self._sampled = time.monotonic()
 
     # Stores.
 
@@ -158,6 +159,15 @@ class Arena:
         asyncio.run(prepare())
         return place
 
+    def raise_floor(self, job: Job, above: int) -> None:
+        """Have a counter go on above a number."""
+
+        async def go() -> None:
+            async with job.place.opened() as store:
+                await store.set_floor(namespace=job.namespace, name=job.name, above=above)
+
+        asyncio.run(go())
+
     def enter(self, server: Any) -> Any:
         """Start a server that lasts until the end of the run."""
         return self._stack.enter_context(server)
@@ -170,17 +180,17 @@ class Arena:
 
     @contextmanager
     def workers(
-        self, job: Job, *, count: int | None = None, first: bool = True, **options: Any
+        self, job: Job, *, count: int | None = None, prefix: Sequence[str] = ()
     ) -> Iterator[Fleet]:
         """Have workers run while the block breaks things; all of them have to get on after it."""
         self._job = job
-        with Fleet(job, self.draw, **options) as fleet:
-            self._fleet = fleet
+        with Fleet(job, self.draw) as fleet:
+            self._fleet, fleet.prefix = fleet, prefix
             fleet.add(self.options.processes if count is None else count)
-            if first:
-                fleet.wait_for_more("at the start", deadline=60)
-            self._began = time.monotonic()
-            self._until = self._began + self.options.seconds
+            fleet.wait_for_more("at the start", deadline=60)
+            if not self._until:
+                self._began = time.monotonic()
+                self._until = self._began + self.options.seconds
             yield fleet
             fleet.wait_for_more("after the last fault", deadline=60)
         self._fleet = None

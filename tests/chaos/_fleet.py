@@ -70,24 +70,19 @@ class Fleet:
         gone: those that were killed.
         complaints: what was not as it has to be: one that ended by itself, or did not end.
         may_end: whether a worker may end by itself, as one without memory may.
+        prefix: the command that runs those that are started from now on, such as ``nsenter``.
+        environment: variables for those that are started from now on.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        draw: random.Random,
-        *,
-        prefix: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, job: Job, draw: random.Random) -> None:
         self.job = job
         self.members: list[Member] = []
         self.gone: list[Member] = []
         self.complaints: list[str] = []
         self.may_end = False
         self._draw = draw
-        self._prefix = prefix
-        self._environment = environment or {}
+        self.prefix: Sequence[str] = ()
+        self.environment: Mapping[str, str] = {}
         self._count = 0
 
     # Comings and goings.
@@ -171,10 +166,10 @@ class Fleet:
 
     def _start(self, changes: dict[str, object]) -> Member:
         self._count += 1
-        name = f"w{self._count:04}"
+        name = f"{self.job.worker}w{self._count:04}"
         text = replace(self.job, worker=name, **changes).to_json()  # type: ignore[arg-type]
-        if self._prefix or self._environment:
-            member = _popen([*self._prefix, sys.executable], name, text, self._environment)
+        if self.prefix or self.environment:
+            member = _popen([*self.prefix, sys.executable], name, text, self.environment)
         else:
             member = _forked(name, text)
         outlived_by_nobody(member.pid)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.servers import PostgresServer, ValkeyServer, wait_until
+from tests.servers import PostgresServer, ValkeyServer
 
 from ._arena import Arena
 from ._fleet import Member
@@ -157,35 +156,22 @@ def clock(arena: Arena) -> None:
     }
     job = arena.job(arena.sound(), kind="snowflake", batch=5, pause=0.002, safe_guard=30.0)
     half = max(1, arena.options.processes // 2)
-    with arena.workers(job, count=half) as steady, _others(arena, wrong, half, steady.job) as fleet:
+    with arena.workers(job, count=half) as fleet:
+        fleet.environment = wrong
+        fleet.add(half)
+        fleet.wait_for_more("with a clock that can be stepped")
         ahead = 0.0
         while arena.goes_on():
-            # Up to 2 s back is waited out, more is refused; the way forth is long, and seldom.
+            # Up to 2 s back is waited out; more is refused until the clock is right again.
             ahead = max(-30.0, ahead + arena.draw.choice((-20, -1.5, -0.5, 0.5, 1.5, 20)))
-            scratch = offset.with_suffix(".new")
-            scratch.write_text(f"{ahead:+.1f}")
-            scratch.replace(offset)
+            _put(offset, f"{ahead:+.1f}")
             arena.faults["step"] += 1
             arena.pause(arena.between(0.2, 0.8))
-            fleet.check()
-        scratch = offset.with_suffix(".new")
-        scratch.write_text(f"{ahead + 60:+.1f}")
-        scratch.replace(offset)
+        _put(offset, f"{ahead + 60:+.1f}")
 
 
-@contextmanager
-def _others(arena: Arena, environment: dict[str, str], count: int, job: object) -> Iterator[object]:
-    raise NotImplementedError
-
-
-def disk_full(arena: Arena) -> None:
-    """A SQLite file on a disk that is full every other moment."""
-    room = arena.folder / "disk"
-    room.mkdir()
-    with _mounted(room, megabytes=2) as (prefix, inside):
-        place = arena.prepared(Place(url=f"sqlite:///{inside}/ids.db"))
-        raise NotImplementedError(prefix, place)
-
-
-__all__ = ("cancellation", "clock", "connections", "disk_full", "leases", "limits", "workers")
-_ = (os, wait_until)
+def _put(file: Path, text: str) -> None:
+    """Change what libfaketime reads, in one step."""
+    scratch = file.with_suffix(".new")
+    scratch.write_text(text)
+    scratch.replace(file)
