@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import _disk, _postgres, _redis, _workers
+from . import _crowds, _disk, _postgres, _redis, _workers
 from ._arena import Bar, Options, Result, Scenario, run
 
 __all__ = ("SCENARIOS", "Bar", "Options", "Result", "Scenario", "run")
@@ -39,4 +39,8 @@ SCENARIOS: Final = {
     "cancellation": Scenario("calls cancelled at random", _workers.cancellation, SOUND),
     "limits": Scenario("no descriptors, no memory", _workers.limits, SERVERS, processes=4),
     "connections": Scenario("reset, black-holed, replies lost", _workers.connections, SERVERS),
+    "machines": Scenario(
+        "the store of machine ids wiped", _crowds.machines, {"valkey": NEVER}, processes=200
+    ),
+    "soak": Scenario("very many ids", _crowds.soak, {"valkey": Bar(growth=1.5)}),
 }

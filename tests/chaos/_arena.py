@@ -19,7 +19,7 @@ from tests.servers import PostgresServer, ValkeyServer
 
 from ._check import SHOWN, check
 from ._fleet import Fleet, Member
-from ._job import Job, Place
+from ._job import NAMESPACE, Job, Place
 from ._record import IDS, read_notes
 from ._tenures import Tenures
 
@@ -155,6 +155,8 @@ class Arena:
         async def prepare() -> None:
             async with place.opened() as store:
                 await store.create_schema()
+                if mark := getattr(store, "mark_machines", None):
+                    await mark(namespace=NAMESPACE)
 
         asyncio.run(prepare())
         return place

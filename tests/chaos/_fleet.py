@@ -27,6 +27,7 @@ from ._record import IDS
 from ._worker import work
 
 GRACE: Final = 20.0  # seconds that a worker has to end once it is told to
+ALONE: Final = "import sys; from tests.chaos._worker import work; work(sys.argv[1])"
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -216,7 +217,7 @@ def _forked(name: str, text: str) -> Member:
 
 def _popen(argv: list[str], name: str, text: str, environment: Mapping[str, str]) -> Member:
     process = subprocess.Popen(
-        [*argv, "-m", "tests.chaos._worker", text],
+        [*argv, "-c", ALONE, text],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
         stdin=subprocess.DEVNULL,
         start_new_session=True,

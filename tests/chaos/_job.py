@@ -7,12 +7,15 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 import aiocosid
 from aiocosid.abc import IdGenerator, Store
+from aiocosid.events import Instrument
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import SnowflakeId, SnowflakeLayout
+
+NAMESPACE: Final = "chaos"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +33,7 @@ class Place:
     span: int = 1_000_000
 
     @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[Store]:
+    async def opened(self, instrument: Instrument | None = None) -> AsyncGenerator[Store]:
         """Open it; close it at the end."""
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(aiocosid.open_store(self.url))
@@ -39,7 +42,7 @@ class Place:
                 from aiocosid.stores.tiered import TieredStore
 
                 cache = await stack.enter_async_context(RedisStore.from_url(self.cache))
-                store = TieredStore(store, cache, span=self.span)
+                store = TieredStore(store, cache, span=self.span, instrument=instrument)
             yield store
 
 
@@ -53,8 +56,8 @@ class Job:
         place: the store.
         name: of the counter or generator.
         kind: what hands out the ids.
-        take: by ``next_id``, by ``next_ids``, or by both in turn.
-        batch: ids between two writes to the record.
+        batch: ids of one ``next_ids``; 0 for none.
+        singles: ids by ``next_id`` between two writes to the record; 0 for none.
         pause: seconds between two batches.
         tasks: how many tasks take ids, each with a record of its own.
         step: ids per segment.
@@ -70,11 +73,11 @@ class Job:
     folder: Path
     worker: str = ""
     place: Place
-    namespace: str = "chaos"
+    namespace: str = NAMESPACE
     name: str = "ids"
     kind: Literal["chain", "segment", "snowflake"] = "chain"
-    take: Literal["id", "ids", "both"] = "both"
     batch: int = 200
+    singles: int = 200
     pause: float = 0.001
     tasks: int = 1
     step: int = 1000
@@ -104,24 +107,30 @@ class Job:
         return SnowflakeLayout(timestamp_bits, machine_bits, sequence_bits, "ms", 1_577_836_800_000)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[tuple[IdGenerator, MachineIdLease | None]]:
+    async def opened(
+        self, instrument: Instrument
+    ) -> AsyncGenerator[tuple[IdGenerator, MachineIdLease | None]]:
         """Open the generator, and the lease of its machine id if it has one."""
-        async with self.place.opened() as store:
+        async with self.place.opened(instrument) as store:
             if self.kind == "snowflake":
-                lease = self._lease(store)
+                lease = self._lease(store, instrument)
                 made = SnowflakeId(
                     lease, name=self.name, layout=self.made_layout, wait_timeout=self.wait_timeout
                 )
                 async with lease, made:
                     yield made, lease
                 return
-            async with aiocosid.connect(store, namespace=self.namespace) as provider:
+            async with aiocosid.connect(
+                store, namespace=self.namespace, instrument=instrument
+            ) as provider:
                 make = provider.segment_chain if self.kind == "chain" else provider.segment
                 yield await make(self.name, step=self.step, wait_timeout=self.wait_timeout), None
 
-    def _lease(self, store: Store) -> MachineIdLease:
+    def _lease(self, store: Store, instrument: Instrument) -> MachineIdLease:
         distributor = store.machine_id_distributor(
             namespace=self.namespace, safe_guard=self.safe_guard, interval=self.interval
         )
         timeout = max(0.25, self.interval)
-        return MachineIdLease(distributor, bits=self.layout[1], call_timeout=timeout)
+        return MachineIdLease(
+            distributor, bits=self.layout[1], call_timeout=timeout, instrument=instrument
+        )

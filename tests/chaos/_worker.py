@@ -1,4 +1,4 @@
-"""One process that takes ids until SIGTERM; ``python -m tests.chaos._worker JOB``."""
+"""One process that takes ids until SIGTERM."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from aiocosid.abc import IdGenerator
 from aiocosid.errors import CosIdError, ForkedError
+from aiocosid.events import Event
 from aiocosid.machine import MachineIdLease
 
 from ._job import Job
@@ -24,6 +25,9 @@ CHILD_SECONDS = 0.4  # that a forked child lives
 
 # What a caller gets: ours, or what the system says when there is no memory or descriptor left.
 REFUSALS = (CosIdError, OSError, MemoryError)
+
+
+FELT = ("FetchFailed", "MachineIdLost", "MachineIdsQuarantined", "CacheLost", "SpanLeased")
 
 
 class Worker:
@@ -38,6 +42,11 @@ class Worker:
         self.children: list[int] = []
         self._records: dict[str, Record] = {}
 
+    def on_event(self, event: Event) -> None:
+        """Note what shows that a fault was felt."""
+        if type(event).__name__ in FELT:
+            self.notes.say(type(event).__name__)
+
     async def run(self) -> None:
         """Until told to stop, or until all ids are taken."""
         while not self.stop.is_set() and self.left > 0:
@@ -45,7 +54,7 @@ class Worker:
             began = time.monotonic()
             try:
                 async with AsyncExitStack() as stack:
-                    opened = await stack.enter_async_context(self.job.opened())
+                    opened = await stack.enter_async_context(self.job.opened(self))
                     began = 0.0
                     await self._use(*opened)
             except REFUSALS as error:
@@ -92,10 +101,10 @@ class Worker:
 
     async def _take(self, generator: IdGenerator, taken: list[int], turn: int) -> None:
         job = self.job
-        if job.take == "ids" or (job.take == "both" and turn % 2):
+        if job.batch and (turn % 2 or not job.singles):
             taken += await generator.next_ids(job.batch)
             return
-        for _ in range(job.batch):
+        for _ in range(job.singles):
             taken.append(await generator.next_id())  # noqa: PERF401 - kept when the next one fails
 
     @asynccontextmanager
@@ -195,6 +204,3 @@ def work(text: str) -> None:
     random.seed(f"{job.worker} {time.time_ns()}")
     asyncio.run(_until_told(job))
 
-
-if __name__ == "__main__":
-    work(sys.argv[1])

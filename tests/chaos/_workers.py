@@ -37,7 +37,7 @@ def leases(arena: Arena) -> None:
     # Few machine ids, so that those of the dead and the stopped are wanted by the living.
     machine_bits = max(1, (arena.options.processes - 1).bit_length())
     layout = (41, machine_bits, 6)
-    job = arena.job(arena.sound(), kind="snowflake", layout=layout, batch=5, pause=0.002)
+    job = arena.job(arena.sound(), kind="snowflake", layout=layout, batch=5, singles=5, pause=0.002)
     with arena.workers(job) as fleet:
         while arena.goes_on():
             stopped = fleet.any()
@@ -55,7 +55,7 @@ def leases(arena: Arena) -> None:
 def cancellation(arena: Arena) -> None:
     """Cancel nearly every call at a moment that nobody chose, in many tasks at once."""
     place = arena.sound()
-    job = arena.job(place, tasks=16, cancel=0.004, batch=700, pause=0.0)
+    job = arena.job(place, tasks=16, cancel=0.004, batch=700, singles=700, pause=0.0)
     with arena.workers(job) as fleet:
         while arena.goes_on():
             arena.pause(arena.between(0.5, 1.0))
@@ -68,7 +68,7 @@ def cancellation(arena: Arena) -> None:
 def limits(arena: Arena) -> None:
     """Take away descriptors, and memory, again and again."""
     with _line_to(arena) as (line, place):
-        job = arena.job(place, batch=20_000, pause=0.002)
+        job = arena.job(place, batch=20_000, singles=500, pause=0.002)
         with arena.workers(job) as fleet:
             fleet.may_end = True  # Python itself may not survive a lack of memory
             while arena.goes_on():
@@ -78,7 +78,7 @@ def limits(arena: Arena) -> None:
                 fleet.squeeze(resource.RLIMIT_NOFILE, None)
                 arena.faults["no descriptors"] += 1
                 arena.pause(arena.between(0.1, 0.3))
-                fleet.squeeze(resource.RLIMIT_AS, lambda _: 1 << 26)
+                fleet.squeeze(resource.RLIMIT_AS, lambda _: 1 << 20)
                 arena.pause(arena.between(0.2, 0.8))
                 fleet.squeeze(resource.RLIMIT_AS, None)
                 arena.faults["no memory"] += 1
@@ -154,7 +154,7 @@ def clock(arena: Arena) -> None:
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "FAKETIME_DISABLE_SHM": "1",
     }
-    job = arena.job(arena.sound(), kind="snowflake", batch=5, pause=0.002, safe_guard=30.0)
+    job = arena.job(arena.sound(), kind="snowflake", batch=5, singles=5, pause=0.002, safe_guard=30.0)
     half = max(1, arena.options.processes // 2)
     with arena.workers(job, count=half) as fleet:
         fleet.environment = wrong
