@@ -19,7 +19,7 @@ UNNOTICED: Final = Bar(errors=False)  # neither a repeat nor an error to callers
 
 SERVERS: Final = {"valkey": NEVER, "postgres": NEVER}
 SOUND: Final = {**SERVERS, "sqlite": NEVER}
-FAST: Final = {"plain": FORGETS}
+FAST: Final = {"plain": FORGETS, "tiered": UNNOTICED}
 
 SCENARIOS: Final = {
     "redis-kill": Scenario("Redis without persistence is killed", _redis.redis_kill, FAST),
