@@ -126,18 +126,18 @@ class Arena:
 
     # Stores.
 
-    def sound(self, *options: str) -> Place:
+    def sound(self, *, machines: bool = False) -> Place:
         """Return a store that keeps its word: the one that was asked for."""
         match self.options.store:
             case "sqlite":
-                return self.prepared(Place(url=f"sqlite:///{self.folder}/ids.db"))
+                url = f"sqlite:///{self.folder}/ids.db"
             case "valkey":
-                server = self.enter(ValkeyServer(*options, persistent=True))
-                return self.prepared(Place(url=server.url))
+                url = self.enter(ValkeyServer(persistent=True)).url
             case "postgres":
-                return self.prepared(Place(url=self.enter(PostgresServer(*options)).url))
+                url = self.enter(PostgresServer()).url
             case other:
                 raise ValueError(other)
+        return self.prepared(Place(url=url), machines=machines)
 
     def fast(self, url: str) -> Place:
         """Return a Redis that forgets: alone, or with a durable root beneath it."""
@@ -149,13 +149,13 @@ class Arena:
         self.prepared(Place(url=root))
         return Place(url=root, cache=url)
 
-    def prepared(self, place: Place) -> Place:
+    def prepared(self, place: Place, *, machines: bool = False) -> Place:
         """Create what has to be there before the first process comes."""
 
         async def prepare() -> None:
             async with place.opened() as store:
                 await store.create_schema()
-                if mark := getattr(store, "mark_machines", None):
+                if machines and (mark := getattr(store, "mark_machines", None)):
                     await mark(namespace=NAMESPACE)
 
         asyncio.run(prepare())

@@ -21,7 +21,7 @@ SOAK_IDS: Final = 10_000_000  # by next_ids, and a tenth of it by next_id
 def machines(arena: Arena) -> None:
     """Wipe the store of many machine ids, stop owners past their lease, and let newcomers ask."""
     server = arena.enter(ValkeyServer())
-    place = arena.prepared(Place(url=server.url))
+    place = arena.prepared(Place(url=server.url), machines=True)
     job = arena.job(
         place,
         kind="snowflake",
