@@ -71,7 +71,10 @@ def sentinel(arena: Arena) -> None:
             replica.follow_again()
             if kill:
                 master.start()
-                master.call("REPLICAOF", replica.host, replica.port)
+            else:
+                arena.pause(arena.between(*LAG))  # two masters
+            # The sentinels would see to it, but only after ten seconds.
+            master.call("REPLICAOF", replica.host, replica.port)
             _settled(master, replica)
             wait_until(
                 lambda: all(map(group._sees_everybody, group.sentinels))
