@@ -105,6 +105,7 @@ class Arena:
         draw: what is random.
         faults: what was done, counted.
         complaints: what was not as it has to be.
+        broken_off: why it ended too early, if the servers were the reason.
     """
 
     def __init__(self, scenario: str, options: Options, bar: Bar, stack: ExitStack) -> None:
@@ -117,6 +118,7 @@ class Arena:
         self.draw = random.Random(f"{scenario} {options.seed}")
         self.faults: Counter[str] = Counter()
         self.complaints: list[str] = []
+        self.broken_off = ""
         self._stack = stack
         self._fleet: Fleet | None = None
         self._members: list[Member] = []
@@ -186,18 +188,21 @@ class Arena:
     ) -> Iterator[Fleet]:
         """Have workers run while the block breaks things; all of them have to get on after it."""
         self._job = job
-        with Fleet(job, self.draw) as fleet:
-            self._fleet, fleet.prefix = fleet, prefix
-            fleet.add(self.options.processes if count is None else count)
-            fleet.wait_for_more("at the start", deadline=60)
-            if not self._until:
-                self._began = time.monotonic()
-                self._until = self._began + self.options.seconds
-            yield fleet
-            fleet.wait_for_more("after the last fault", deadline=60)
-        self._fleet = None
-        self.complaints += fleet.complaints
-        self._members += fleet.members + fleet.gone
+        fleet = self._fleet = Fleet(job, self.draw)
+        try:
+            with fleet:
+                fleet.prefix = prefix
+                fleet.add(self.options.processes if count is None else count)
+                fleet.wait_for_more("at the start", deadline=60)
+                if not self._until:
+                    self._began = time.monotonic()
+                    self._until = self._began + self.options.seconds
+                yield fleet
+                fleet.wait_for_more("after the last fault", deadline=60)
+        finally:
+            self._fleet = None
+            self.complaints += fleet.complaints
+            self._members += fleet.members + fleet.gone
 
     # Time.
 
@@ -248,6 +253,9 @@ class Arena:
             details=[f"{kind}: {text}" for kind, text in told.texts.items()],
         )
         result.details += [f"{each}" for each in found.collisions]
+        if self.broken_off:
+            result.notes["broken off"] += 1
+            result.details.append(self.broken_off)
         result.details += self._said()
         self._judge(result, found.disordered)
         return result
@@ -308,5 +316,8 @@ def run(name: str, scenario: Scenario, options: Options) -> Result:
     with ExitStack() as stack:
         chosen = replace(options, processes=options.processes or scenario.processes)
         arena = Arena(name, chosen, scenario.stores[options.store], stack)
-        scenario.play(arena)
+        try:
+            scenario.play(arena)
+        except TimeoutError as error:  # the servers did not come to rest: judge what there is
+            arena.broken_off = str(error)
         return arena.result()
