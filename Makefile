@@ -14,6 +14,12 @@ ARGS ?=
 # 0 for one, in order.
 WORKERS ?= 4
 
+# make chaos SCENARIO='sentinel cluster' SECONDS=120 PROCESSES=16;  0 is the scenario's own number.
+SCENARIO ?= all
+SECONDS ?= 30
+PROCESSES ?= 0
+IDS ?= 0
+
 DEMO_STORE ?= sqlite:///demo.db
 
 BIN := $(VENV)/bin
@@ -23,7 +29,7 @@ SOURCES := aiocosid bench tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets share one environment
-.PHONY: help demo test stress bench docs check lock clean venv
+.PHONY: help demo test stress chaos bench docs check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -38,6 +44,10 @@ test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minute
 
 stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
 	$(BIN)/python -m pytest -m stress $(TESTS) $(ARGS)
+
+chaos: $(VENV)/.dev  ## Break real servers under real processes: SCENARIO, SECONDS, PROCESSES, IDS
+	$(BIN)/python -m tests.chaos $(SCENARIO) --seconds $(SECONDS) --processes $(PROCESSES) \
+	  --ids $(IDS) $(ARGS)
 
 bench: $(VENV)/.dev  ## Measure; results go into bench/
 	$(BIN)/python -m bench $(ARGS); status=$$?; $(BIN)/python -m bench.report; exit $$status

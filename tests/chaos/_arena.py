@@ -1,4 +1,4 @@
-"""Where a scenario is played: a folder, a store, workers, a clock that runs out, and the verdict."""
+"""Where a scenario is played: a folder, a store, workers, time that runs out, and the verdict."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Arena:
         self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
         self.records = self.folder / "records"
         self.records.mkdir()
-        self.draw = random.Random(f"{scenario} {options.seed}")
+        self.draw = random.Random(f"{scenario} {options.seed}")  # noqa: S311 - faults
         self.faults: Counter[str] = Counter()
         self.complaints: list[str] = []
         self.broken_off = ""

@@ -14,6 +14,7 @@ from ._line import Line
 
 WAVE: Final = 25  # processes started at once
 WIPES: Final = 5
+WIPE_SECONDS: Final = 4  # of the time that is given; a wipe takes about 15, most of it quarantine
 SAFE_GUARD: Final = 4.0  # seconds
 SOAK_IDS: Final = 10_000_000  # by next_ids, and a tenth of it by next_id
 
@@ -38,7 +39,8 @@ def machines(arena: Arena) -> None:
             fleet.add(min(WAVE, arena.options.processes - len(fleet.members)))
             fleet.wait_for_more("in their wave", deadline=60)
         several = max(1, arena.options.processes // 20)
-        for number in range(WIPES):
+        wipes = min(WIPES, max(1, int(arena.options.seconds) // WIPE_SECONDS))
+        for number in range(wipes):
             stopped = [fleet.any() for _ in range(several)]
             for each in stopped:
                 fleet.stop(each)

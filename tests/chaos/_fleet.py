@@ -202,7 +202,7 @@ class Fleet:
             if member.code() is None:
                 self.complaints.append(f"{member.name} did not end within {GRACE:.0f} s")
                 member.send(signal.SIGKILL)
-                wait_until(lambda member=member: is_gone(member.pid), "it is gone")  # type: ignore[misc]
+                wait_until(functools.partial(is_gone, member.pid), "it is gone")
             elif member.code() and not self.may_end:
                 self.complaints.append(f"{member.name} ended with {member.code()}")
             ended(member.pid)

@@ -53,7 +53,7 @@ def packed(runs: Sequence[Run]) -> bytes:
 
 
 def read_runs(path: Path, start: int, count: int) -> array[int]:
-    """Return up to ``count`` runs from the run number ``start`` on: first, last, first, last, ..."""
+    """Return up to ``count`` runs from run number ``start`` on: first, last, first, last, ..."""
     with path.open("rb") as file:
         file.seek(start * RUN_BYTES)
         data = file.read(count * RUN_BYTES)

@@ -66,7 +66,7 @@ def sentinel(arena: Arena) -> None:
                 master.kill()
             else:  # the master lives on, under the same run_id, and becomes a replica
                 wait_until(lambda: _began(group), "a fail-over begins", deadline=20)
-            wait_until(lambda: _is_master(replica), "the replica is promoted", deadline=30)
+            _promoted(replica)
             arena.faults["fail-over after a kill" if kill else "fail-over"] += 1
             replica.follow_again()
             if kill:
@@ -108,7 +108,7 @@ def cluster(arena: Arena) -> None:
                 master.kill()
             else:
                 replica.call("CLUSTER", "FAILOVER", "TAKEOVER")
-            wait_until(lambda: _is_master(replica), "the replica is promoted", deadline=30)
+            _promoted(replica)
             arena.faults["fail-over after a kill" if kill else "fail-over"] += 1
             replica.follow_again()
             if kill:
@@ -116,6 +116,10 @@ def cluster(arena: Arena) -> None:
             _settled(master, replica)
             arena.pause(1.0)
             master, replica, kill = replica, master, not kill
+
+
+def _promoted(replica: ValkeyServer) -> None:
+    wait_until(lambda: _is_master(replica), f"{replica!r} is promoted", deadline=30)
 
 
 def _is_master(server: ValkeyServer) -> bool:

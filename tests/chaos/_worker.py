@@ -62,8 +62,7 @@ class Worker:
                 if began:
                     self.notes.waited(time.monotonic() - began)
                 await asyncio.sleep(PATIENCE)
-        for child in self.children:
-            os.waitpid(child, 0)
+        self._collect(0)
 
     async def _use(self, generator: IdGenerator, lease: MachineIdLease | None) -> None:
         async with asyncio.TaskGroup() as group:
@@ -105,7 +104,7 @@ class Worker:
             taken += await generator.next_ids(job.batch)
             return
         for _ in range(job.singles):
-            taken.append(await generator.next_id())  # noqa: PERF401 - kept when the next one fails
+            taken.append(await generator.next_id())  # what came is kept if the next fails
 
     @asynccontextmanager
     async def _at_random(self) -> AsyncGenerator[None]:
@@ -116,9 +115,7 @@ class Worker:
         async with asyncio.timeout(random.random() * self.job.cancel):  # noqa: S311 - any
             yield
 
-    def _use_up(
-        self, taken: list[int], task: str, term: int, lease: MachineIdLease | None
-    ) -> None:
+    def _use_up(self, taken: list[int], task: str, term: int, lease: MachineIdLease | None) -> None:
         """Write ids down; those that cannot be written are not used."""
         mixed = lease is not None and lease.term != term
         try:
@@ -127,9 +124,7 @@ class Worker:
         except (OSError, MemoryError):
             self.notes.say("unrecorded")
 
-    def _record(
-        self, task: str, term: int, lease: MachineIdLease | None, *, mixed: bool
-    ) -> Record:
+    def _record(self, task: str, term: int, lease: MachineIdLease | None, *, mixed: bool) -> Record:
         """Return the record of a task; a new one with each machine id, for who owns it is told."""
         tenure = f".{self.openings}.{term}" if lease else ""
         name = f"{self.job.worker}.{task}{tenure}{MIXED if mixed else IDS}"
@@ -154,7 +149,10 @@ class Worker:
                 _child(self.job, generator, self.notes)
             self.children.append(pid)
             self.notes.say("fork")
-            self.children = [child for child in self.children if not os.waitpid(child, os.WNOHANG)[0]]
+            self._collect(os.WNOHANG)
+
+    def _collect(self, how: int) -> None:
+        self.children = [child for child in self.children if not os.waitpid(child, how)[0]]
 
 
 def _child(job: Job, generator: IdGenerator, notes: Notes) -> None:
@@ -203,4 +201,3 @@ def work(text: str) -> None:
     os.dup2(errors, 2)
     random.seed(f"{job.worker} {time.time_ns()}")
     asyncio.run(_until_told(job))
-

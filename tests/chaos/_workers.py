@@ -37,7 +37,9 @@ def leases(arena: Arena) -> None:
     # Few machine ids, so that those of the dead and the stopped are wanted by the living.
     machine_bits = max(1, (arena.options.processes - 1).bit_length())
     layout = (41, machine_bits, 6)
-    job = arena.job(arena.sound(machines=True), kind="snowflake", layout=layout, batch=5, singles=5, pause=0.002)
+    job = arena.job(
+        arena.sound(machines=True), kind="snowflake", layout=layout, batch=5, singles=5, pause=0.002
+    )
     with arena.workers(job) as fleet:
         while arena.goes_on():
             stopped = fleet.any()
@@ -154,7 +156,14 @@ def clock(arena: Arena) -> None:
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "FAKETIME_DISABLE_SHM": "1",
     }
-    job = arena.job(arena.sound(machines=True), kind="snowflake", batch=5, singles=5, pause=0.002, safe_guard=30.0)
+    job = arena.job(
+        arena.sound(machines=True),
+        kind="snowflake",
+        batch=5,
+        singles=5,
+        pause=0.002,
+        safe_guard=30.0,
+    )
     half = max(1, arena.options.processes // 2)
     with arena.workers(job, count=half) as fleet:
         fleet.environment = wrong

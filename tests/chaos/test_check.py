@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def naive(records: list[list[list[int]]]) -> tuple[int, int, int]:
     disorder = 0
     for batches in records:
         runs = [run for batch in batches for run in runs_of(batch)]
-        disorder += sum(after[0] <= before[1] for before, after in zip(runs, runs[1:]))  # noqa: B905
+        disorder += sum(after[0] <= before[1] for before, after in pairwise(runs))
     return len(flat), len(flat) - len(set(flat)), disorder
 
 
@@ -53,7 +54,7 @@ def some_records(draw: random.Random) -> list[list[list[int]]]:
 
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
 def test_against_a_naive_one(tmp_path: Path, chunk: int) -> None:
-    draw = random.Random(chunk)
+    draw = random.Random(chunk)  # noqa: S311 - a shape of records
     for round_ in range(40):
         records = some_records(draw)
         folder = tmp_path / str(round_)
@@ -75,7 +76,7 @@ def test_against_a_naive_one(tmp_path: Path, chunk: int) -> None:
 
 
 def test_runs_are_the_ids() -> None:
-    draw = random.Random(1)
+    draw = random.Random(1)  # noqa: S311 - a shape of records
     for _ in range(300):
         ids = [draw.randint(0, 60) for _ in range(draw.randint(1, 8))]
         ids += range(100, 100 + draw.randint(0, 9))
