@@ -8,7 +8,7 @@ import resource
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -185,7 +185,7 @@ class Arena:
     @contextmanager
     def workers(
         self, job: Job, *, count: int | None = None, prefix: Sequence[str] = ()
-    ) -> Iterator[Fleet]:
+    ) -> Generator[Fleet]:
         """Have workers run while the block breaks things; all of them have to get on after it."""
         self._job = job
         fleet = self._fleet = Fleet(job, self.draw)
@@ -195,8 +195,7 @@ class Arena:
                 fleet.add(self.options.processes if count is None else count)
                 fleet.wait_for_more("at the start", deadline=60)
                 if not self._until:
-                    self._began = time.monotonic()
-                    self._until = self._began + self.options.seconds
+                    self.begin()
                 yield fleet
                 fleet.wait_for_more("after the last fault", deadline=60)
         finally:
@@ -205,6 +204,11 @@ class Arena:
             self._members += fleet.members + fleet.gone
 
     # Time.
+
+    def begin(self) -> None:
+        """Count the seconds from now on: everybody is there."""
+        self._began = time.monotonic()
+        self._until = self._began + self.options.seconds
 
     def goes_on(self) -> bool:
         """Is there time left for another fault?"""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final
 
-from tests.servers import ValkeyServer
+from tests.servers import FaultProxy, ValkeyServer
 
 from ._arena import Arena
 from ._job import Place
@@ -38,6 +38,7 @@ def machines(arena: Arena) -> None:
         while len(fleet.members) < arena.options.processes:
             fleet.add(min(WAVE, arena.options.processes - len(fleet.members)))
             fleet.wait_for_more("in their wave", deadline=60)
+        arena.begin()
         several = max(1, arena.options.processes // 20)
         wipes = min(WIPES, max(1, int(arena.options.seconds) // WIPE_SECONDS))
         for number in range(wipes):
@@ -101,7 +102,7 @@ def _struck(arena: Arena, stack: ExitStack) -> tuple[Place, Callable[[], None]]:
     def cut() -> None:
         line.do(lambda proxy: proxy.swallow_replies(arena.draw.randint(1, 3)))
         arena.pause(0.2)
-        line.do(lambda proxy: proxy.cut())
+        line.do(FaultProxy.cut)
         arena.faults["line cut"] += 1
 
     return arena.prepared(Place(url=line.url(server.url))), cut

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +49,7 @@ class Disk:
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[Disk | None]:
+def small_disk(folder: Path) -> Generator[Disk | None]:
     """Mount one in a namespace of its own; None where the system does not let us."""
     unshare = shutil.which("unshare")
     if unshare is None or shutil.which("nsenter") is None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import aiocosid
 from aiocosid.abc import IdGenerator, Store
@@ -96,9 +96,9 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Make it from its text."""
-        facts = json.loads(text)
-        facts |= {"folder": Path(facts["folder"]), "place": Place(**facts["place"])}
-        return cls(**{**facts, "layout": tuple(facts["layout"])})
+        facts: dict[str, Any] = json.loads(text)
+        place, folder, layout = (facts.pop(key) for key in ("place", "folder", "layout"))
+        return cls(place=Place(**place), folder=Path(folder), layout=tuple(layout), **facts)
 
     @property
     def made_layout(self) -> SnowflakeLayout:

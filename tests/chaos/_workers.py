@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.servers import PostgresServer, ValkeyServer
+from tests.servers import FaultProxy, PostgresServer, ValkeyServer
 
 from ._arena import Arena
 from ._fleet import Member
@@ -75,7 +75,7 @@ def limits(arena: Arena) -> None:
             fleet.may_end = True  # Python itself may not survive a lack of memory
             while arena.goes_on():
                 fleet.squeeze(resource.RLIMIT_NOFILE, _descriptors)
-                line.do(lambda proxy: proxy.cut())
+                line.do(FaultProxy.cut)
                 arena.pause(arena.between(0.2, 0.8))
                 fleet.squeeze(resource.RLIMIT_NOFILE, None)
                 arena.faults["no descriptors"] += 1
@@ -97,7 +97,7 @@ def connections(arena: Arena) -> None:
         while arena.goes_on():
             fault = arena.draw.choice(("reset", "swallow", "silent", "no way", "no answer", "slow"))
             _break(arena, line, fault)
-            line.do(lambda proxy: proxy.heal())
+            line.do(FaultProxy.heal)
             line.accept()
             arena.pause(arena.between(0.05, 0.3))
             fleet.check()
@@ -110,7 +110,7 @@ def _break(arena: Arena, line: Line, fault: str) -> None:
     match fault:
         case "reset":
             for _ in range(many):
-                line.do(lambda proxy: proxy.cut())
+                line.do(FaultProxy.cut)
                 arena.pause(0.01)
         case "swallow":
             line.do(lambda proxy: proxy.swallow_replies(many))
@@ -119,7 +119,8 @@ def _break(arena: Arena, line: Line, fault: str) -> None:
             line.do(lambda proxy: proxy.swallow_replies(many, reset=False))
             arena.pause(0.3)
         case "no way":
-            line.do(lambda proxy: (proxy.refuse(), proxy.cut()))
+            line.do(FaultProxy.refuse)
+            line.do(FaultProxy.cut)
             arena.pause(arena.between(0.1, 0.5))
         case "no answer":
             line.do(lambda proxy: proxy.blackhole(replies=True))
@@ -131,7 +132,7 @@ def _break(arena: Arena, line: Line, fault: str) -> None:
 
 
 @contextmanager
-def _line_to(arena: Arena) -> Iterator[tuple[Line, Place]]:
+def _line_to(arena: Arena) -> Generator[tuple[Line, Place]]:
     server: ValkeyServer | PostgresServer
     if arena.options.store == "postgres":
         server = arena.enter(PostgresServer())
@@ -169,6 +170,7 @@ def clock(arena: Arena) -> None:
         fleet.environment = wrong
         fleet.add(half)
         fleet.wait_for_more("with a clock that can be stepped")
+        arena.begin()
         ahead = 0.0
         while arena.goes_on():
             # Up to 2 s back is waited out; more is refused until the clock is right again.
