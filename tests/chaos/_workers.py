@@ -70,7 +70,7 @@ def cancellation(arena: Arena) -> None:
 def limits(arena: Arena) -> None:
     """Take away descriptors, and memory, again and again."""
     with _line_to(arena) as (line, place):
-        job = arena.job(place, batch=20_000, singles=500, pause=0.002)
+        job = arena.job(place, batch=100_000, singles=500, pause=0.002)
         with arena.workers(job) as fleet:
             fleet.may_end = True  # Python itself may not survive a lack of memory
             while arena.goes_on():
