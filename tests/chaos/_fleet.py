@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -92,14 +92,24 @@ class Fleet:
         """Start workers, whose job may differ in something."""
         return [self._start(changes) for _ in range(count)]
 
-    def kill_one(self) -> None:
-        """Kill -9 any of them, and start another in its place."""
+    def kill_one(self) -> Member:
+        """Kill -9 any of them, start another in its place, and return that one."""
+        self.check()
         self.kill(self.any())
-        self.add()
+        return self.add()[0]
+
+    @contextmanager
+    def nobody_there(self) -> Generator[None]:
+        """Kill -9 all of them, and start as many when the block is over: who remembers nothing."""
+        self.check()
+        count = len(self.members)
+        for member in list(self.members):
+            self.kill(member)
+        yield
+        self.add(count)
 
     def kill(self, member: Member) -> None:
         """Kill -9 one."""
-        self.check()
         member.send(signal.SIGKILL)
         wait_until(lambda: member.code() is not None, f"{member.name} is dead")
         self._lose(member)
@@ -160,6 +170,11 @@ class Fleet:
             time.sleep(0.02)
             self.check()
 
+    def wait_for(self, member: Member, *, deadline: float = 30.0) -> None:
+        """Wait until one has recorded its first ids."""
+        what = f"{member.name} has an id"
+        wait_until(lambda: self._recorded(member) > 0, what, deadline=deadline)
+
     def _recorded(self, member: Member) -> int:
         return sum(path.stat().st_size for path in self.job.folder.glob(f"{member.name}.*{IDS}"))
 
@@ -178,7 +193,8 @@ class Fleet:
         return member
 
     def _lose(self, member: Member) -> None:
-        self.members.remove(member)
+        if member in self.members:
+            self.members.remove(member)
         self.gone.append(member)
         ended(member.pid)
 

@@ -46,9 +46,9 @@ def leases(arena: Arena) -> None:
             fleet.stop(stopped)
             arena.pause(job.safe_guard * arena.between(1.1, 1.5))
             # Somebody who needs the id of the one that is stopped.
-            fleet.kill_one()
+            fleet.wait_for(fleet.kill_one())
             arena.faults["kill"] += 1
-            arena.pause(job.safe_guard * arena.between(0.2, 1.2))
+            arena.pause(job.safe_guard * arena.between(0.0, 1.0))
             fleet.go_on(stopped)
             arena.faults["stop past the lease"] += 1
             arena.pause(arena.between(0.1, 0.5))
