@@ -12,7 +12,7 @@ SHORT = {
     ("redis-kill", "plain"): Options(store="plain", seconds=3, processes=4),
     ("redis-kill", "tiered"): Options(store="tiered", seconds=5, processes=6),
     ("redis-aof", "tiered"): Options(store="tiered", seconds=4, processes=4),
-    ("sentinel", "tiered"): Options(store="tiered", seconds=4, processes=4),
+    ("sentinel", "tiered"): Options(store="tiered", seconds=8, processes=4),
     ("cluster", "tiered"): Options(store="tiered", seconds=5, processes=4),
     ("postgres", "synchronous"): Options(store="synchronous", seconds=1, processes=3),
     ("disk-full", "sqlite"): Options(store="sqlite", seconds=4, processes=3),
