@@ -15,7 +15,7 @@ from ._line import Line
 WAVE: Final = 25  # processes started at once
 WIPES: Final = 5
 WIPE_SECONDS: Final = 4  # of the time that is given; a wipe takes about 15, most of it quarantine
-SAFE_GUARD: Final = 4.0  # seconds
+SAFE_GUARD: Final = 6.0  # seconds
 SOAK_IDS: Final = 10_000_000  # by next_ids, and a tenth of it by next_id
 
 
@@ -28,11 +28,11 @@ def machines(arena: Arena) -> None:
         kind="snowflake",
         layout=(41, 8, 12),
         safe_guard=SAFE_GUARD,
-        interval=SAFE_GUARD / 5,
+        interval=SAFE_GUARD / 4,
         wait_timeout=2 * SAFE_GUARD,
         batch=4,
         singles=4,
-        pause=0.3,
+        pause=1.0,  # two hundred of them share the machine
     )
     with arena.workers(job, count=min(WAVE, arena.options.processes)) as fleet:
         while len(fleet.members) < arena.options.processes:
