@@ -206,7 +206,7 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
 
     async def _granted(self, first: int, step: int, note: Note) -> tuple[int, int | None]:
         name = self.namespaced_name
-        about = {"name": name, "first": first, "step": step}
+        about: dict[str, Value] = {"name": name, "first": first, "step": step}
         about |= {"nonce": note.nonce, "previous": note.previous}
         try:
             row = await self._fetch_noted(self.dialect.grant, **about)
