@@ -192,7 +192,7 @@ async def test_a_signal_handler_that_asks_in_the_middle() -> None:
     taken: list[int] = []
 
     def ask(frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code.co_filename != memory.__file__:
+        if frame.f_code.co_filename != _memory_segments.__file__:
             return None
         if event == "line":
             with suppress(WouldBlock):
