@@ -30,7 +30,7 @@ try:
 except ModuleNotFoundError as _exc:
     raise MissingExtraError("redis", extra="redis") from _exc
 
-from ._client import make_clients
+from ._client import SOCKET_TIMEOUT, make_clients
 from ._url import Target
 
 if TYPE_CHECKING:
@@ -286,6 +286,12 @@ class OwnedLink(Link):
     def __init__(self, url: str) -> None:
         self._target = Target.of(url)
         super().__init__(self._target.demands)
+        limit = self._target.options.get("socket_timeout", SOCKET_TIMEOUT)
+        if self.demands.replicas and self.demands.replica_timeout >= limit:
+            expected = f"less than socket_timeout, {limit:g} s"
+            raise InvalidArgumentError(
+                "replica_timeout", self.demands.replica_timeout, expected=expected
+            )
         self._current: Session | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         _fork.watch(self)

@@ -17,7 +17,7 @@ import pytest
 from aiocosid import open_store
 from aiocosid.abc import DEFAULT_STEP, MAX_ID, Counter, IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, WouldBlock
-from aiocosid.stores import memory
+from aiocosid.stores import _memory_segments
 from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
 from tests.script import run_python
 
