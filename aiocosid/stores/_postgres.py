@@ -19,7 +19,7 @@ from ..errors import (
 )
 from ._durability import DEMANDS
 from ._executor import OutOfRangeError
-from ._sql import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
+from ._sql_dialect import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
 
 try:
     from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError

@@ -19,7 +19,7 @@ from ..errors import (
     StoreUnavailableError,
     UnsupportedRuntimeError,
 )
-from ._sql import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
+from ._sql_dialect import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

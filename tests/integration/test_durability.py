@@ -123,7 +123,8 @@ async def test_other_isolation_levels(postgres_database: str) -> None:
     """A call may fail there, and be tried again; no range is given twice, none is lost."""
     for level in ("repeatable read", "serializable"):
         options: Any = {"server_settings": {"default_transaction_isolation": level}}
-        async with asyncpg.create_pool(postgres_database, min_size=1, max_size=8, **options) as pool:
+        options |= {"min_size": 1, "max_size": 8}
+        async with asyncpg.create_pool(postgres_database, **options) as pool:
             store = PostgresStore(pool, durability="ignore")
             await store.create_schema()
             for noted in (False, True):
