@@ -20,6 +20,8 @@ from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
 from tests.servers import PostgresServer, ValkeyServer
 
+driver: Any = asyncpg
+
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 
@@ -75,7 +77,7 @@ async def test_postgres(
         for _ in range(2):
             with pytest.raises(StoreError, match=r"synchronous_commit is off.*fsync is off"):
                 await store.segment_distributor(name="a").next_max_id(1)
-    async with asyncpg.create_pool(postgres_database, min_size=1) as pool:
+    async with driver.create_pool(postgres_database, min_size=1) as pool:
         with pytest.raises(StoreError, match="fsync is off"):
             await PostgresStore(pool, durability="refuse").counters()
         distributor = PostgresIdSegmentDistributor(pool, name="a", durability="ignore")
@@ -114,8 +116,8 @@ async def test_sqlite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
                 await call
     async with aiosqlite.connect(":memory:") as connection:
         await SqliteStore(connection).segment_distributor(name="a").next_max_id(1)
-    async with open_store(f"sqlite:///{path}") as store:
-        await store.segment_distributor(name="a").next_max_id(1)
+    async with open_store(f"sqlite:///{path}") as own:
+        await own.segment_distributor(name="a").next_max_id(1)
     assert not warnings(caplog)
 
 
@@ -124,7 +126,7 @@ async def test_other_isolation_levels(postgres_database: str) -> None:
     for level in ("repeatable read", "serializable"):
         options: Any = {"server_settings": {"default_transaction_isolation": level}}
         options |= {"min_size": 1, "max_size": 8}
-        async with asyncpg.create_pool(postgres_database, **options) as pool:
+        async with driver.create_pool(postgres_database, **options) as pool:
             store = PostgresStore(pool, durability="ignore")
             await store.create_schema()
             for noted in (False, True):

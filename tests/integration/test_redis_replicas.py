@@ -100,11 +100,12 @@ async def test_wait_is_sent_on_the_connection_of_the_grant(
 ) -> None:
     """Another one has written nothing, and would be answered at once whatever the replica does."""
     _, replica = both
-    busy = [await client.connection_pool.get_connection() for _ in range(3)]
+    pool: Any = client.connection_pool
+    busy = [await pool.get_connection() for _ in range(3)]
     for each in busy:
         await each.send_command("PING")
         await each.read_response()
-        await client.connection_pool.release(each)
+        await pool.release(each)
     distributor = RedisIdSegmentDistributor(
         client, namespace=namespace, name="n", replicas=1, replica_timeout=0.05
     )
@@ -169,7 +170,7 @@ async def test_arguments(valkey: ValkeyServer, namespace: str) -> None:
     )
     with pytest.raises(InvalidArgumentError, match="less than socket_timeout"):
         open_store(f"{valkey.url}?replicas=1&replica_timeout=2")
-    assert open_store(f"{valkey.url}?replicas=1&replica_timeout=2&socket_timeout=3")
+    open_store(f"{valkey.url}?replicas=1&replica_timeout=2&socket_timeout=3")
     client = Redis.from_url(valkey.url)
     for each in wrong:
         with pytest.raises(InvalidArgumentError, match=next(iter(each))):
