@@ -18,7 +18,7 @@ Durability: TypeAlias = Literal["warn", "refuse", "ignore"]
 """What to do about a store that may lose what it has granted: log it once, hand out no id, or
 nothing."""
 
-DEMANDS: Final = ("warn", "refuse", "ignore")
+DEMANDS: Final[tuple[Durability, ...]] = ("warn", "refuse", "ignore")
 
 
 class DurabilityCheck:

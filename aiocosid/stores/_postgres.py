@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from ..errors import (
@@ -206,9 +206,10 @@ def durability_of(url: str) -> tuple[str, Durability]:
             demand = value
         else:
             kept.append(pair)
-    if demand not in DEMANDS:
-        raise refused_url()
-    return before + (mark if any(kept) else "") + "&".join(kept), cast("Durability", demand)
+    for each in DEMANDS:
+        if each == demand:
+            return before + (mark if any(kept) else "") + "&".join(kept), each
+    raise refused_url()
 
 
 def weaknesses_of(synchronous_commit: str, fsync: str, full_page_writes: str) -> list[str]:
