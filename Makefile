@@ -14,6 +14,10 @@ ARGS ?=
 # 0 for one, in order.
 WORKERS ?= 4
 
+# Of make fuzz: for each parser; which ones, all if empty.
+SECONDS ?= 60
+TARGETS ?=
+
 DEMO_STORE ?= sqlite:///demo.db
 
 BIN := $(VENV)/bin
@@ -23,7 +27,7 @@ SOURCES := aiocosid bench tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets share one environment
-.PHONY: help demo test stress bench docs check lock clean venv
+.PHONY: help demo test stress fuzz bench docs check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -38,6 +42,9 @@ test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minute
 
 stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
 	$(BIN)/python -m pytest -m stress $(TESTS) $(ARGS)
+
+fuzz: $(VENV)/.dev  ## Every parser, guided by coverage:  make fuzz SECONDS=60 [TARGETS="urls dates"]
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
 
 bench: $(VENV)/.dev  ## Measure; results go into bench/
 	$(BIN)/python -m bench $(ARGS); status=$$?; $(BIN)/python -m bench.report; exit $$status

@@ -309,6 +309,13 @@ class IdSegmentDistributor(ABC):
         used again.
         """
 
+    def statistics(self) -> object | None:
+        """Return a frozen dataclass for the statistics of a generator, or None (the default).
+
+        Cheap, and never waits.
+        """
+        return None
+
     def __repr__(self) -> str:
         """Name the counter and the step."""
         return f"<{type(self).__name__} {self.namespaced_name} step={self.step}>"
@@ -320,9 +327,7 @@ def check_text(argument: str, value: object, *, at_most: int | None = None) -> N
     if not isinstance(value, str) or not value or "\0" in value:
         expected = "a text that is not empty, without NUL"
         raise InvalidArgumentError(argument, value, expected=expected)
-    if at_most is None:
-        return
-    if len(value) > at_most:
+    if at_most is not None and len(value) > at_most:
         raise InvalidArgumentError(argument, value, expected=f"at most {at_most} characters")
     try:
         value.encode()

@@ -244,7 +244,8 @@ class MemoryStore(Uncopied, Store):
             InvalidArgumentError: the URL names something else.
         """
         if url not in {"memory:", "memory://"}:
-            raise InvalidArgumentError("url", url, expected="memory://")
+            # Not what was given: it may be another store's URL, with a password.
+            raise InvalidArgumentError("url", "...", expected="memory://")
         return _SHARED
 
     def segment_distributor(

@@ -215,8 +215,11 @@ class _Borrowed(Executor):
             found = await _call(self.label, self._connection, weaknesses_of)
             self._durability.judge(self.label, found)
         if not self._has_table:
-            await _call(self.label, self._connection, run, self.label, SQLITE.create_table, {})
+            await self._do(SQLITE.create_table, {})
             self._has_table = True
+        return await self._do(statement, values)
+
+    async def _do(self, statement: str, values: Mapping[str, Value]) -> list[Row]:
         return await _call(self.label, self._connection, _guarded, self.label, statement, values)
 
 
