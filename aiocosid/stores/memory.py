@@ -14,18 +14,17 @@ from ..abc import (
     DEFAULT_NAMESPACE,
     DEFAULT_SAFE_GUARD,
     DEFAULT_STEP,
-    MAX_ID,
     Counter,
-    IdSegmentDistributor,
     InstanceId,
     MachineGrant,
     MachineIdDistributor,
 )
-from ..errors import ForkedError, IdOverflowError, InvalidArgumentError, WouldBlock
-from ._arguments import check_above, check_step
+from ..errors import ForkedError, InvalidArgumentError
+from ._arguments import check_above
 from ._memory_machine_store import MemoryMachineStore
 from ._memory_machines import MachinePool
 from ._memory_marker import Claim
+from ._memory_segments import MemorySegments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,12 +34,10 @@ if TYPE_CHECKING:
 __all__ = ("MemoryIdSegmentDistributor", "MemoryMachineIdDistributor", "MemoryStore")
 
 
-class MemoryIdSegmentDistributor(IdSegmentDistributor):
+class MemoryIdSegmentDistributor(MemorySegments):
     """A counter in memory, shared by all distributors of the same store and name."""
 
-    __slots__ = ("_counters", "_key", "_store")
-
-    store = "memory"
+    __slots__ = ()
 
     def __init__(
         self,
@@ -61,10 +58,8 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
             memory: where the counter lies; by default in the one store that all distributors of
                 this process share.
         """
-        super().__init__(namespace=namespace, name=name, offset=offset, step=step)
-        self._store = _SHARED if memory is None else memory
-        self._counters = self._store._counters
-        self._key = self.namespaced_name
+        where = _SHARED if memory is None else memory
+        super().__init__(where, namespace=namespace, name=name, offset=offset, step=step)
 
     @classmethod
     def from_url(
@@ -81,46 +76,8 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
         Raises:
             InvalidArgumentError: the URL names something else.
         """
-        store = MemoryStore.from_url(url)
-        return cls(namespace=namespace, name=name, offset=offset, step=step, memory=store)
-
-    async def next_max_id(self, step: int) -> int:
-        """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`."""
-        return self.next_max_id_nowait(step)  # nobody drives a coroutine in a signal handler
-
-    def next_max_id_nowait(self, step: int) -> int:
-        """Advance the counter without a suspension: it is in this process.
-
-        Raises:
-            InvalidArgumentError: ``step`` is no integer, or below 1.
-            IdOverflowError: the counter would pass 2^63-1.
-            WouldBlock: a signal handler or finalizer asks while the counters are being changed.
-            ForkedError: the counter is the parent's; another process counts on it.
-        """
-        check_step(step)
-        store, key = self._store, self._key
-        if store._born != _fork.generation:
-            store._refuse_child()
-        with store._lock:
-            if store._busy:  # in this very thread, between two of these lines
-                raise WouldBlock
-            try:
-                store._busy = True
-                max_id = self._counters.get(key, self.offset) + step
-                if max_id > MAX_ID:
-                    raise IdOverflowError(key, limit=MAX_ID)
-                self._counters[key] = max_id
-            finally:
-                store._busy = False
-        return max_id
-
-    async def aopen(self) -> None:
-        """Refuse a forked child: it would count on from where the parent was.
-
-        Raises:
-            ForkedError: the counter is the parent's.
-        """
-        self._store._refuse_child()
+        memory = MemoryStore.from_url(url)
+        return cls(namespace=namespace, name=name, offset=offset, step=step, memory=memory)
 
 
 class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
@@ -271,7 +228,16 @@ class MemoryStore(Uncopied, MemoryMachineStore):
     The event loops of several threads may share one.
     """
 
-    __slots__ = ("__weakref__", "_born", "_busy", "_clock", "_counters", "_lock", "_pools")
+    __slots__ = (
+        "__weakref__",
+        "_born",
+        "_busy",
+        "_clock",
+        "_counters",
+        "_lock",
+        "_notes",
+        "_pools",
+    )
 
     machine_distributor = MemoryMachineIdDistributor
 
@@ -282,6 +248,7 @@ class MemoryStore(Uncopied, MemoryMachineStore):
             clock: tells how long an instance has been silent; for tests.
         """
         self._counters: dict[str, int] = {}
+        self._notes: dict[str, tuple[str, int, int]] = {}  # nonce, top, base: see _give_back
         self._pools: dict[str, MachinePool] = {}
         self._clock = clock or SYSTEM_CLOCK
         self._born = _fork.generation
@@ -344,6 +311,7 @@ class MemoryStore(Uncopied, MemoryMachineStore):
             try:
                 self._busy = True
                 self._counters[key] = max_id = max(self._counters.get(key, 0), above)
+                self._notes.pop(key, None)
             finally:
                 self._busy = False
         return Counter(namespaced_name=key, last_max_id=max_id)

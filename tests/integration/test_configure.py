@@ -63,7 +63,9 @@ async def test_every_store_in_one_file(file: Path, namespace: str) -> None:
     seen: dict[str, list[object]] = {}
     provider, urls = configure(file), load_settings(file).stores.values()
     await create_tables(file)
-    async with open_store(load_settings(file).stores["books"].get_secret_value()) as store:
+    books = load_settings(file).stores["books"]
+    assert isinstance(books, SecretStr)
+    async with open_store(books.get_secret_value()) as store:
         await store.mark_machines(namespace=f"{namespace}.token")
     for _ in range(2):
         async with provider as ids:
