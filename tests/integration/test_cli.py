@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Command, Ended, command, environment, in_process, run
+from tests.machine_marks import mark_machines
 from tests.servers._waiting import eventually
 from tests.servers.postgres import EXECUTED, GUEST, GUEST_PASSWORD, PostgresServer
 from tests.servers.proxy import FaultProxy
@@ -218,8 +219,8 @@ class TestRefusals:
         for sql in ("", "DROP TABLE aiocosid_machine_marker"):
             if sql:
                 postgres.execute(sql, database=namespace)
-            for command in (("inspect",), ("machines", "list")):
-                done = aiocosid(*command, "--store", guest)
+            for words in (("inspect",), ("machines", "list")):
+                done = aiocosid(*words, "--store", guest)
                 assert (done.code, done.err.count("\n")) == (0, 1)
                 assert "aiocosid_machine_marker" in done.err
 
