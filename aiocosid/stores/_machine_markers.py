@@ -77,7 +77,7 @@ class Markers:
 
     async def all(self, namespace: str | None) -> Sequence[MachineMarker]:
         """Return the markers; see `aiocosid.abc.Store.machine_markers`."""
-        if namespace is not None:
+        if namespace:  # nobody has the empty one
             check_text("namespace", namespace)
         rows = await self._tables.fetch_rows(
             self._tables.dialect.markers,

@@ -296,7 +296,7 @@ class SqlStore(SqlMachineStore):
             InvalidArgumentError: ``namespace`` is no text that a store can hold.
             StoreError: the store refuses or cannot be reached.
         """
-        if namespace is not None:
+        if namespace:  # nobody has the empty one
             check_text("namespace", namespace)
         prefix = "" if namespace is None else f"{namespace}."
         rows = await self._executor.fetch_rows(self.distributor.dialect.counters, prefix=prefix)
