@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..abc import DEFAULT_NAMESPACE
-from ..errors import InvalidArgumentError
-from ._exit import PROGRAM, ExitCode, one_line, printable
+from ..errors import CorruptMachineStateError, InvalidArgumentError, StoreError
+from ._exit import PROGRAM, ExitCode, one_line, printable, redacted
 from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
@@ -55,7 +55,16 @@ def list_(
 
 def tell_quarantines(session: Session, namespace: str | None) -> None:
     """Say on standard error where nobody is handed a machine id now."""
-    for each in session.call(session.store.machine_markers):
+    try:
+        markers = session.call(session.store.machine_markers)
+    except StoreError as error:
+        # Looking at the rest is no less use: a reader without EVALSHA, a table that is older.
+        if error.retryable or isinstance(error, CorruptMachineStateError):
+            raise
+        why = one_line(redacted(str(error)))
+        typer.echo(f"{PROGRAM}: quarantines of machine ids are not shown: {why}", err=True)
+        return
+    for each in markers:
         if each.is_quarantined and namespace in {None, each.namespace}:
             left = "without an end" if isinf(each.seconds_left) else f"{ceil(each.seconds_left)} s"
             about = f"{PROGRAM}: machine ids of namespace {printable(each.namespace)}"

@@ -9,16 +9,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from ..events import (
+    CacheLost,
     ClockBackwards,
     Event,
     FetchFailed,
     IdsDiscarded,
+    IdsGivenBack,
     MachineIdDistributed,
     MachineIdGuarded,
     MachineIdGuardFailed,
     MachineIdLost,
+    MachineIdsQuarantined,
     SegmentFetched,
     SnowflakeOpened,
+    SpanLeased,
     Starved,
     WaitTimedOut,
 )
@@ -113,6 +117,9 @@ IDS_DISCARDED: Final = Metric(
     (*_NAMED, "aiocosid.reason"),
     "Ids reserved and never handed out: the waste.",
 )
+IDS_GIVEN_BACK: Final = Metric(
+    "aiocosid.ids.given_back", "counter", "{id}", _NAMED, "Ids that went back to the store unused."
+)
 STARVATIONS: Final = Metric(
     "aiocosid.starvations",
     "counter",
@@ -122,6 +129,20 @@ STARVATIONS: Final = Metric(
 )
 WAIT_TIMEOUTS: Final = Metric(
     "aiocosid.wait.timeouts", "counter", "{call}", _NAMED, "Calls that ended without an id."
+)
+SPANS_LEASED: Final = Metric(
+    "aiocosid.spans.leased",
+    "counter",
+    "{span}",
+    (*_NAMED, "aiocosid.reason"),
+    "Spans that a tiered store's root has leased to its cache.",
+)
+CACHE_LOSSES: Final = Metric(
+    "aiocosid.cache.losses",
+    "counter",
+    "{outage}",
+    _NAMED,
+    "How often a tiered store's cache ceased to answer.",
 )
 CLOCK_BACKWARDS: Final = Metric(
     "aiocosid.clock.backwards",
@@ -154,19 +175,30 @@ LOSSES: Final = Metric(
     _MACHINE,
     "Machine ids lost to somebody else.",
 )
+QUARANTINES: Final = Metric(
+    "aiocosid.machine.quarantines",
+    "counter",
+    "{quarantine}",
+    _MACHINE,
+    "How often no machine id was given because the store may have forgotten who holds which.",
+)
 
 MEASURED: Final = (
     FETCH_DURATION,
     FETCH_FAILURES,
     IDS_FETCHED,
     IDS_DISCARDED,
+    IDS_GIVEN_BACK,
     STARVATIONS,
     WAIT_TIMEOUTS,
+    SPANS_LEASED,
+    CACHE_LOSSES,
     CLOCK_BACKWARDS,
     GUARD_DURATION,
     GUARD_FAILURES,
     DISTRIBUTIONS,
     LOSSES,
+    QUARANTINES,
 )
 """Made of events."""
 
@@ -261,6 +293,8 @@ def measurements(event: Event) -> Iterator[Value]:
             yield Value(FETCH_FAILURES, 1, (*where, type(event.error).__name__))
         case IdsDiscarded():
             yield Value(IDS_DISCARDED, event.count, (*where, event.reason))
+        case IdsGivenBack():
+            yield Value(IDS_GIVEN_BACK, event.count, where)
         case Starved():
             yield Value(STARVATIONS, 1, where)
         case SnowflakeOpened():
@@ -270,7 +304,20 @@ def measurements(event: Event) -> Iterator[Value]:
         case ClockBackwards():
             yield Value(CLOCK_BACKWARDS, event.backwards, where)
         case _:
+            yield from _of_tiers(event)
             yield from _of_machines(event)
+
+
+def _of_tiers(event: Event) -> Iterator[Value]:
+    where = (event.namespace, event.name)
+    match event:
+        case SpanLeased():
+            yield Value(SPANS_LEASED, 1, (*where, event.reason))
+            yield Value(CACHE_LOSSES, 0, where)
+        case CacheLost():
+            yield Value(CACHE_LOSSES, 1, where)
+        case _:
+            pass
 
 
 def _of_machines(event: Event) -> Iterator[Value]:
@@ -283,7 +330,10 @@ def _of_machines(event: Event) -> Iterator[Value]:
         case MachineIdDistributed():
             yield Value(DISTRIBUTIONS, 1, where)
             yield Value(LOSSES, 0, where)
+            yield Value(QUARANTINES, 0, where)
         case MachineIdLost():
             yield Value(LOSSES, 1, where)
+        case MachineIdsQuarantined():
+            yield Value(QUARANTINES, 1, where)
         case _:
             pass

@@ -48,7 +48,7 @@ def connect(
     Args:
         url: as for `open_store`; or a store made from your own client, which stays open.
         namespace: the namespace of all its counters.
-        instrument: receives the events of all its generators.
+        instrument: receives the events of all its generators, and of a store made from a URL.
         instance_id: who asks for a machine id, when Snowflake ids are made; by default an instance
             that nobody else is.
         close_timeout: seconds that closing waits for calls under way, also of each generator.
@@ -59,7 +59,7 @@ def connect(
         MissingExtraError: the store's driver is not installed.
     """
     return IdProvider(
-        url if isinstance(url, Store) else open_store(url),
+        url if isinstance(url, Store) else open_store(url, instrument=instrument),
         namespace=namespace,
         instrument=instrument,
         instance_id=instance_id,

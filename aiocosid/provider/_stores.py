@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..abc import Store
+    from ..events import Instrument
 
 __all__ = ("open_store", "open_tiered")
 
@@ -49,7 +50,7 @@ TIERED: Final[dict[str, Callable[[str], Any]]] = {
 """The options of a tiered store's URL, and how their text is read."""
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, instrument: Instrument | None = None) -> Store:
     """Return the store that a URL names; its module is imported here, and nothing is sent yet.
 
     Args:
@@ -57,6 +58,7 @@ def open_store(url: str) -> Store:
             ``unix:///path``, ``redis+cluster://a,b,c``, ``redis+sentinel://a,b,c/service/0``), or
             ``postgresql://user@host/db``.  ``tiered:?root=URL&cache=URL`` puts one beneath another
             (see `aiocosid.stores.tiered`); within it both are percent-encoded.
+        instrument: receives the events of a store that has some of its own: a tiered one.
 
     Raises:
         InvalidArgumentError: the URL names no store, or is malformed.
@@ -69,7 +71,7 @@ def open_store(url: str) -> Store:
         known = ", ".join(f"{name}:" for name in sorted(STORES))
         raise InvalidArgumentError("url", shown, expected=f"one that begins with {known}")
     if scheme == "tiered":
-        return _tiered(url)
+        return _tiered(url, instrument)
     made: Store = _class_of(scheme).from_url(url)
     return made
 
@@ -97,7 +99,7 @@ def _class_of(scheme: str) -> Any:  # noqa: ANN401 - the class of a store
     return getattr(import_module(f"..stores.{module}", __package__), name)
 
 
-def _tiered(url: str) -> Store:
+def _tiered(url: str, instrument: Instrument | None) -> Store:
     query = url.partition(":")[2]
     given = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
     options = {name: text for name, text in given if name in TIERED}
@@ -117,4 +119,6 @@ def _tiered(url: str) -> Store:
             raise InvalidArgumentError(name, text, expected="a number") from None
     root_url = read.pop("root")
     root, cache = open_store(root_url), open_store(read.pop("cache"))
-    return open_tiered(root, cache, root_url=root_url, owns_stores=True, **read)
+    return open_tiered(
+        root, cache, root_url=root_url, owns_stores=True, instrument=instrument, **read
+    )

@@ -120,7 +120,9 @@ class Stores:
         if url not in self._made:
             self._made[url] = None
             try:
-                store = self._made[url] = open_store(url)
+                store = self._made[url] = open_store(
+                    url, instrument=self._options.get("instrument")
+                )
                 self.opened.append(store)
             except MissingExtraError as error:
                 self._note(path, str(error))

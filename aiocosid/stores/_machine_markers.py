@@ -77,6 +77,8 @@ class Markers:
 
     async def all(self, namespace: str | None) -> Sequence[MachineMarker]:
         """Return the markers; see `aiocosid.abc.Store.machine_markers`."""
+        if namespace:  # nobody has the empty one
+            check_text("namespace", namespace)
         rows = await self._tables.fetch_rows(
             self._tables.dialect.markers,
             everything=int(namespace is None),

@@ -151,6 +151,8 @@ class MachineTables:
 
     async def machines(self, namespace: str | None) -> Sequence[Machine]:
         """Return all machine ids; see `aiocosid.abc.Store.machines`."""
+        if namespace:  # nobody has the empty one
+            check_text("namespace", namespace)
         rows = await self.fetch_rows(
             self.dialect.machines, everything=int(namespace is None), namespace=namespace or ""
         )

@@ -13,6 +13,7 @@ from ..abc import (
     Counter,
     IdSegmentDistributor,
 )
+from ..abc._ids import check_text
 from ..errors import (
     CorruptCounterError,
     CosIdError,
@@ -292,8 +293,11 @@ class SqlStore(SqlMachineStore):
             namespace: only the ones whose name begins with it and a dot; None for all.
 
         Raises:
+            InvalidArgumentError: ``namespace`` is no text that a store can hold.
             StoreError: the store refuses or cannot be reached.
         """
+        if namespace:  # nobody has the empty one
+            check_text("namespace", namespace)
         prefix = "" if namespace is None else f"{namespace}."
         rows = await self._executor.fetch_rows(self.distributor.dialect.counters, prefix=prefix)
         found = [

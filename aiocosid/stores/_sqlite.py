@@ -145,10 +145,9 @@ def path_of(url: str) -> str:
     match = re.fullmatch(r"///([^?#\0]+)", rest) if scheme.lower() == "sqlite" else None
     path = unquote(match[1]) if match else ""
     if path in {"", ":memory:"} or path.startswith("file:") or "\0" in path:
-        shown = url if scheme.lower() == "sqlite" else f"{scheme}:..."  # it may hold a password
         raise InvalidArgumentError(
             "url",
-            shown,
+            f"{scheme}:...",  # the rest may hold a password
             expected="sqlite:///ids.db, or sqlite:////var/lib/ids.db for an absolute path; "
             "for counters that end with the process use memory://",
         )

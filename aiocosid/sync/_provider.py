@@ -375,7 +375,8 @@ def connect(
         url: as for `aiocosid.open_store`; or a store, which stays open.  A store made on a client
             of yours cannot be used in a forked child.
         namespace: the namespace of all its counters.
-        instrument: receives the events of all its generators, on the background loop.
+        instrument: receives the events of all its generators, and of a store made from a URL, on
+            the background loop.
         instance_id: who asks for a machine id, when Snowflake ids are made; by default an instance
             that nobody else is.
         close_timeout: seconds that closing waits for calls under way.
@@ -387,7 +388,7 @@ def connect(
         MissingExtraError: the store's driver is not installed.
     """
     provider = IdProvider(
-        url if isinstance(url, Store) else open_store(url),
+        url if isinstance(url, Store) else open_store(url, instrument=instrument),
         namespace=namespace,
         instrument=instrument,
         instance_id=instance_id,

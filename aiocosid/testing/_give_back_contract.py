@@ -104,11 +104,11 @@ class GiveBackContract:
                     if unused:
                         await distributor.give_back(max_id, unused)
 
+        plain, *givers = (make_distributor(namespace=namespace, name="order") for _ in range(4))
+        for giver in givers:
+            _ask(giver)
         async with anyio.create_task_group() as group:
-            for number in range(4):
-                distributor = make_distributor(namespace=namespace, name="order")
-                if number:  # one of them is as CosId is
-                    _ask(distributor)
+            for distributor in (plain, *givers):  # one of them is as CosId is
                 group.start_soon(work, distributor)
         assert_unique(used, "ids of which some were given back")
 

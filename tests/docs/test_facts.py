@@ -14,7 +14,7 @@ from aiocosid import errors
 from aiocosid.segment import _generator, _options, _pace, _supply
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sqlite import SQLITE
-from aiocosid.stores.redis._scripts import ADVANCE, RAISE
+from aiocosid.stores.redis._scripts import ADVANCE, GIVE_BACK, GRANT, RAISE
 from tests.servers import (
     GUEST,
     GUEST_PASSWORD,
@@ -29,8 +29,11 @@ from ._blocks import ROOT, blocks, pages
 OPERATE = ROOT / "docs" / "howto" / "operate.md"
 SCHEMA = ROOT / "docs" / "reference" / "schema.md"
 GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
+SCRIPTS = ROOT / "aiocosid" / "stores" / "redis"
 
-URL = re.compile(r"`((?:memory|sqlite|unix|postgresql|(?:redis|rediss)(?:\+\w+)?)://[^`]*)`")
+URL = re.compile(
+    r"`((?:memory|sqlite|unix|postgresql|(?:redis|rediss)(?:\+\w+)?)://[^`]*|tiered:\?[^`]*)`"
+)
 
 
 def block_of(page: Path, language: str, beginning: str) -> str:
@@ -137,9 +140,11 @@ def test_the_statements_are_those_that_are_sent() -> None:
     path = ROOT / "docs" / "reference" / "schema.md"
     page = blocks(path, path.read_text().split("\n## Machine ids\n")[0])
     shown = {block.source.strip() for block in page if block.language in {"sql", "lua"}}
-    sent = {script.text.decode() for script in (ADVANCE, RAISE)}
+    sent = {script.text.decode() for script in (ADVANCE, RAISE, GRANT, GIVE_BACK)}
+    sent |= {f'--8<-- "{path.relative_to(ROOT)}"' for path in SCRIPTS.glob("span_*.lua")}
     for dialect in (POSTGRES, SQLITE):
         sent |= {dialect.create_table, dialect.next_max_id, dialect.set_floor}
+        sent.add(dialect.create_grants)  # of the statements on it the page names the files
     assert shown == {statement.strip() for statement in sent}
 
 

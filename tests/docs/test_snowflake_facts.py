@@ -18,15 +18,15 @@ from aiocosid.stores._postgres_machines import POSTGRES_MACHINES
 from aiocosid.stores._sqlite_machines import SQLITE_MACHINES
 from aiocosid.stores.memory import MemoryMachineIdDistributor
 from aiocosid.stores.redis._machine_scripts import MachineKeys
+from tests.machine_marks import mark_machines
 from tests.servers import GUEST, GUEST_PASSWORD, PASSWORD, PostgresServer, ValkeyServer
 
 from ._blocks import ROOT, blocks
-from .test_facts import block_of
+from .test_facts import SCRIPTS, block_of
 
 SCHEMA = ROOT / "docs" / "reference" / "schema.md"
 SNOWFLAKE = ROOT / "docs" / "reference" / "snowflake.md"
 CHOOSE = ROOT / "docs" / "howto" / "choose-a-layout.md"
-SCRIPTS = ROOT / "aiocosid" / "stores" / "redis"
 
 UNITS = {1: "1 ms", 10: "10 ms", 1000: "1 s"}
 
@@ -41,7 +41,7 @@ def test_the_schema_page_has_every_script_and_table() -> None:
     page = blocks(SCHEMA, SCHEMA.read_text().split("\n## Machine ids\n")[1])
     shown = {included(block.source).strip() for block in page if block.language in {"sql", "lua"}}
     shown = {each for each in shown if not each.startswith("GRANT")}
-    real = {path.read_text() for path in SCRIPTS.glob("*.lua")}
+    real = {path.read_text() for path in SCRIPTS.glob("machine_*.lua")}
     real |= {*POSTGRES_MACHINES.create_tables, *SQLITE_MACHINES.create_tables}
     assert shown == {each.strip() for each in real}
 
@@ -77,6 +77,7 @@ async def test_the_rights_on_redis_suffice(valkey_factory: Callable[..., ValkeyS
     few, more = block_of(SCHEMA, "text", "~cosid:* +evalsha").splitlines()
     for user, rights in (("app", few), ("operator", f"{few} {more}")):
         server.call("ACL", "SETUSER", user, "reset", "on", f">{PASSWORD}", *rights.split())
+    mark_machines(server, "cosid")
     async with aiocosid.open_store(server.url_for(username="app", password=PASSWORD)) as store:
         await lease_and_give_back(store)
         assert len(await store.machines(namespace="cosid")) == 1

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.command import Command, Ended, command, environment, in_process, run
+from tests.machine_marks import mark_machines
 from tests.servers._waiting import eventually
-from tests.servers.postgres import EXECUTED, GUEST, PostgresServer
+from tests.servers.postgres import EXECUTED, GUEST, GUEST_PASSWORD, PostgresServer
 from tests.servers.proxy import FaultProxy
 from tests.servers.valkey import READER, ValkeyServer
 
@@ -194,8 +195,34 @@ class TestRefusals:
         """Without the right to write there are no ids, and looking still works."""
         url = valkey_password.url_for(username=READER, password=valkey_password.password)
         where = ("--store", url, "--namespace", namespace)
+        mark_machines(valkey_password, namespace)
         self.check_refused(aiocosid("next", "order", *where))
-        assert aiocosid("inspect", *where).code == 0
+        done = aiocosid("inspect", *where)
+        assert done.code == 0
+        told = "aiocosid: quarantines of machine ids are not shown: "
+        assert done.err.startswith(told)
+        assert done.err.count("\n") == 1
+
+    def test_a_table_of_markers_that_is_missing(
+        self,
+        aiocosid: Command,
+        postgres: PostgresServer,
+        postgres_database: str,
+        namespace: str,
+    ) -> None:
+        """What an older version has made, and a role that may read no more: looking still works."""
+        where = ("--store", postgres_database)
+        assert aiocosid("init", *where).code == 0
+        guest = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
+        tables = "cosid, cosid_machine, aiocosid_machine"
+        postgres.execute(f"GRANT SELECT ON {tables} TO {GUEST}", database=namespace)
+        for sql in ("", "DROP TABLE aiocosid_machine_marker"):
+            if sql:
+                postgres.execute(sql, database=namespace)
+            for words in (("inspect",), ("machines", "list")):
+                done = aiocosid(*words, "--store", guest)
+                assert (done.code, done.err.count("\n")) == (0, 1)
+                assert "aiocosid_machine_marker" in done.err
 
     def test_missing_table(self, aiocosid: Command, postgres_database: str) -> None:
         """Code 4 names the table and the command that makes it; after that it works."""

@@ -20,6 +20,7 @@ from aiocosid.abc import Machine
 from aiocosid.converter import OpaqueIdConverter
 from aiocosid.integrations.fastapi import handle_errors, lifespan
 from tests.docs._blocks import ROOT, blocks
+from tests.machine_marks import mark_machines
 from tests.servers import ValkeyServer, wait_until
 
 from ._web import Process, StartError, serve
@@ -215,6 +216,7 @@ def test_sigterm_answers_what_is_under_way_and_then_gives_the_machine_id_back(
 ) -> None:
     """First no new connections, then the last ids, then the return."""
     server = valkey_factory()
+    mark_machines(server, "web")
     for name, source in (("web.py", FILES["web.py"]), ("held.py", HELD)):
         (tmp_path / name).write_text(source)
     with (

@@ -22,6 +22,7 @@ from aiocosid.errors import (
     StoreError,
 )
 from aiocosid.provider import open_store
+from tests.machine_marks import mark_machines
 from tests.servers import PostgresServer, ValkeyServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -212,12 +213,15 @@ NUMBERS: Final = (
 ANEW: Final = "the key is removed before"
 
 
+MACHINE_KEYS: Final = (
+    *("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits"),
+    *("marker", "claim"),
+)
+
+
 def planted_on_redis(namespace: str) -> list[tuple[str, ...]]:
     """Commands, each of which damages what one machine has left."""
-    keys = {
-        suffix: f"cosid:{{{namespace}}}:{suffix}"
-        for suffix in ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits")
-    }
+    keys = {suffix: f"cosid:{{{namespace}}}:{suffix}" for suffix in MACHINE_KEYS}
     found: list[tuple[str, ...]] = []
     for suffix, key in keys.items():
         kinds = [("RPUSH", key, "1")]
@@ -227,19 +231,21 @@ def planted_on_redis(namespace: str) -> list[tuple[str, ...]]:
     found += [("HSET", keys["revert"], "1", each) for each in NUMBERS[::2]]
     found += [("HSET", keys["revert"], each, "5") for each in NUMBERS[1::2]]
     found += [("HSET", keys["mark"], "0", each) for each in NUMBERS[::2]]
+    found += [("HSET", keys["marker"], "since", each) for each in NUMBERS[1::3]]
+    found += [
+        ("HSET", keys["marker"], "since", "1", "guard", each) for each in NUMBERS[::3] if each
+    ]
     found += [("SET", keys["bits"], each) for each in (*NUMBERS[1::2], "0", "32", "010")]
     return found
 
 
 async def test_machine_ids_on_redis(valkey: ValkeyServer, namespace: str) -> None:
     """Whatever it is: a snowflake does not open, nothing is written, and a repair is enough."""
-    keys = [
-        f"cosid:{{{namespace}}}:{suffix}"
-        for suffix in ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits")
-    ]
+    keys = [f"cosid:{{{namespace}}}:{suffix}" for suffix in MACHINE_KEYS]
     async with open_store(valkey.url) as store:
         for first, *rest in planted_on_redis(namespace)[::2]:
             valkey.call("DEL", *keys)
+            mark_machines(valkey, namespace)
             mine = store.machine_id_distributor(namespace=namespace, instance_id="one")
             await mine.distribute(10, now_ms=1, latest_ms=LATEST)
             command = rest if first == ANEW else [first, *rest]
@@ -271,6 +277,7 @@ async def test_machine_ids_on_redis(valkey: ValkeyServer, namespace: str) -> Non
                     async with SnowflakeId(newcomer):
                         pass
         valkey.call("DEL", *keys)
+        mark_machines(valkey, namespace)
         async with SnowflakeId(store.machine_id_distributor(namespace=namespace)) as generator:
             assert await generator.next_id() > 0
 

@@ -7,21 +7,36 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
 
-from aiocosid.abc import MAX_ID, IdSegmentDistributor, InstanceId, Store
-from aiocosid.errors import CosIdError, IdOverflowError, StoreAuthenticationError
+from aiocosid.abc import (
+    MAX_ID,
+    IdSegmentDistributor,
+    InstanceId,
+    MachineIdDistributor,
+    Store,
+)
+from aiocosid.errors import (
+    CosIdError,
+    IdOverflowError,
+    StoreAuthenticationError,
+    StoreIdentityHiddenError,
+)
 from aiocosid.provider import open_store
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.stores.redis import RedisStore
+from aiocosid.stores.tiered import TieredStore
 from aiocosid.testing import (
     IdSegmentDistributorContract,
     MachineIdDistributorContract,
     MakeDistributor,
     MakeMachineIdDistributor,
 )
-from tests.contracts._stores import AGE
+from tests.contracts._stores import AGE, ANOTHER, FORGET, Valkey
+from tests.machine_marks import identity, mark_machines, mark_postgres
 from tests.servers import (
     GUEST,
     GUEST_PASSWORD,
@@ -64,6 +79,29 @@ async def segments_given_back(store: Store) -> None:
         raise StoreAuthenticationError("the store", "nothing went back")
 
 
+async def segments_of_a_tiered_store(store: Store) -> None:
+    assert isinstance(store, RedisStore)
+    tiered = TieredStore(MemoryStore(), store, span=100, root_name="root")
+    counter = tiered.segment_distributor(namespace="shop", name=f"tiered{uuid.uuid4().hex}")
+    for _ in range(3):
+        await counter.next_max_id(40)
+    told = counter.statistics()
+    if (told.spans, told.segments_from_cache, told.segments_from_root) != (2, 1, 0):
+        raise StoreAuthenticationError("the store", f"the root had to serve: {told}")
+
+
+async def set_floor_of_a_tiered_store(store: Store) -> None:
+    assert isinstance(store, RedisStore)
+    tiered = TieredStore(MemoryStore(), store, root_name="root")
+    await tiered.set_floor(namespace="shop", name="order", above=100)
+
+
+async def init(store: Store) -> None:
+    await store.create_schema()
+    assert not (await store.mark_machines(namespace="shop")).is_quarantined
+    assert (await store.mark_machines(namespace="shop", is_new=True)).is_new
+
+
 async def machine_ids(store: Store) -> None:
     one = store.machine_id_distributor(namespace="shop", instance_id="one")
     for _ in range(2):
@@ -88,6 +126,11 @@ async def inspect(store: Store) -> None:
     assert await store.counters()
 
 
+async def quarantines(store: Store) -> None:
+    assert await store.machine_markers()
+    await store.machine_markers(namespace="shop")
+
+
 async def machines_list(store: Store) -> None:
     assert await store.machines()
     await store.machines(namespace="shop")
@@ -108,12 +151,16 @@ TASKS: Final[dict[str, Callable[[Store], Awaitable[None]]]] = {
     "segments": segments,
     "segments with an offset": segments_with_an_offset,
     "segments, given back": segments_given_back,
+    "segments of a tiered store": segments_of_a_tiered_store,
     "machine ids": machine_ids,
+    "aiocosid init": init,
     "aiocosid set-floor": set_floor,
+    "aiocosid set-floor of a tiered store": set_floor_of_a_tiered_store,
     "aiocosid inspect": inspect,
     "aiocosid machines list": machines_list,
     "aiocosid machines revert": machines_revert,
     "aiocosid machines bits": machines_bits,
+    "quarantines that inspect and machines list tell of": quarantines,
 }
 """By the words of the page, which has a line for each, and no other."""
 
@@ -122,9 +169,15 @@ async def prepare(task: str, owner: Store) -> None:
     """What somebody else has done before."""
     if task in {"aiocosid inspect", "segments"}:
         await segments(owner)
+    if "machine" in task:
+        await owner.mark_machines(namespace="shop")
     if task in {"aiocosid machines list", "aiocosid machines revert"}:
         one = owner.machine_id_distributor(namespace="shop", instance_id="held")
         assert (await one.distribute(3, now_ms=1, latest_ms=LATEST)).machine_id == HELD
+
+
+# Who finds a quarantine that is over ends it.
+OVER: Final = {"machine ids", "aiocosid init", "aiocosid machines bits"}
 
 
 async def can(task: str, url: str) -> bool:
@@ -132,7 +185,7 @@ async def can(task: str, url: str) -> bool:
     async with open_store(url) as store:
         try:
             await TASKS[task](store)
-        except StoreAuthenticationError as error:
+        except (StoreAuthenticationError, StoreIdentityHiddenError) as error:
             assert not error.retryable  # noqa: PT017 - or none
             return False
     return True
@@ -168,6 +221,11 @@ async def empty(server: ValkeyServer, task: str) -> None:
     server.call("SCRIPT", "FLUSH")
     async with open_store(server.url) as owner:
         await prepare(task, owner)
+    if task in OVER:
+        marker = "cosid:{shop}:marker"
+        server.call("HSET", marker, "identity", identity(server), "since", 1, "guard", 1)
+        server.call("HSET", marker, "gaps", 1)
+        server.call("SET", "cosid:{shop}:adder", 7)  # the last that there is, with gaps below it
     server.call("SCRIPT", "FLUSH")
 
 
@@ -230,7 +288,19 @@ def around() -> list[tuple[str, str]]:
     return re.findall(r"GRANT (.*?) ON (.*?) TO app;", fenced("sql", "GRANT CONNECT"))
 
 
-TABLES: Final = "cosid, cosid_machine, aiocosid_machine, aiocosid_machine_bits"
+ON_REDIS: Final = {
+    "segments with an offset",
+    "segments of a tiered store",
+    "aiocosid set-floor of a tiered store",
+}
+"""What has no line of its own for PostgreSQL."""
+
+TABLES: Final = ", ".join(
+    [
+        *("cosid", "cosid_machine", "aiocosid_grant", "aiocosid_machine", "aiocosid_machine_bits"),
+        "aiocosid_machine_marker",
+    ]
+)
 
 
 class Postgres:
@@ -262,6 +332,9 @@ class Postgres:
         self.execute(f"TRUNCATE {TABLES}")
         async with open_store(self.owner) as owner:
             await prepare(task, owner)
+        if task in OVER:
+            mark_postgres(self.server, "shop", database=self.database)
+            self.execute("UPDATE aiocosid_machine_marker SET since = 1, lasts = 1")
 
 
 @pytest_asyncio.fixture
@@ -277,7 +350,7 @@ async def database(
 async def test_the_grants_for_postgresql_are_enough(database: Postgres) -> None:
     """Each task with its own, and init again by a role that may create nothing."""
     lines = grants()
-    assert lines.keys() | {"segments with an offset"} == TASKS.keys()
+    assert lines.keys() | ON_REDIS == TASKS.keys()
     for task, rights in lines.items():
         database.grant(around() + rights)
         await database.empty(task)
@@ -324,6 +397,7 @@ class Least:
 
     def __init__(self, server: ValkeyServer | Postgres) -> None:
         self.server = server
+        self.marked: set[str] = set()
         if isinstance(server, Postgres):
             server.grant([*around(), *(right for each in grants().values() for right in each)])
             self.url = server.url
@@ -337,18 +411,36 @@ class Least:
         else:
             self.server.call("SET", f"cosid:{{{name}}}.adder", to)
 
+    def mark(self, namespace: str) -> None:
+        """Once, as somebody else does it."""
+        if namespace in self.marked or "\0" in namespace:
+            return
+        self.marked.add(namespace)
+        if isinstance(self.server, Postgres):
+            mark_postgres(self.server.server, namespace, database=self.server.database)
+        else:
+            mark_machines(self.server, namespace)
+
     def age(self, namespace: str, seconds: float) -> None:
-        older = int(seconds * 1000)
         if isinstance(self.server, Postgres):
             for statement in AGE:
-                self.server.execute(statement.format(ms=older, of=namespace))
-            return
-        for kind in ("itc_idx", "seen"):
-            key = f"cosid:{{{namespace}}}:{kind}"
-            for field in self.server.call("HKEYS", key) or ():  # type: ignore[union-attr]  # texts
-                *machine_id, stamp = str(self.server.call("HGET", key, str(field))).split("|")
-                aged = "|".join([*machine_id, str(int(stamp) - older)])
-                self.server.call("HSET", key, str(field), aged)
+                self.server.execute(statement.format(ms=int(seconds * 1000), of=namespace))
+        else:
+            self.as_redis().age(namespace, seconds)
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        if isinstance(self.server, Postgres):
+            for statement in FORGET if everything else ANOTHER:
+                self.server.execute(statement.format(of=namespace))
+        else:
+            self.as_redis().forget(namespace, everything=everything)
+
+    def as_redis(self) -> Valkey:
+        """What the contracts do to a server, done to this one."""
+        assert isinstance(self.server, ValkeyServer)
+        backend = object.__new__(Valkey)
+        backend.server = self.server
+        return backend
 
 
 @pytest.fixture(params=["valkey", "redis", "postgres"])
@@ -382,7 +474,16 @@ class TestContractOfMachineIds(MachineIdDistributorContract):
     async def make_machines(self, least: Least) -> AsyncIterator[MakeMachineIdDistributor]:
         self.least = least
         async with AsyncExitStack() as stack:
-            yield (await stack.enter_async_context(open_store(least.url))).machine_id_distributor
+            store = await stack.enter_async_context(open_store(least.url))
+
+            def made(*, namespace: str, **about: Any) -> MachineIdDistributor:
+                least.mark(namespace)
+                return store.machine_id_distributor(namespace=namespace, **about)
+
+            yield made
 
     async def age(self, namespace: str, seconds: float) -> None:
         self.least.age(namespace, seconds)
+
+    async def forget(self, namespace: str, *, everything: bool) -> None:
+        self.least.forget(namespace, everything=everything)

@@ -26,6 +26,11 @@ NAMESPACES = ("forks", "own", "closed")
 PYTHON = (sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning")
 
 
+def quiet(server: ValkeyServer) -> str:
+    """Its URL, and no word about what it may forget."""
+    return f"{server.url}?durability=ignore"
+
+
 def run(scenario: str, url: str, folder: Path) -> None:
     """Run one to its end; its docstring is in _sync_forks."""
     program = ["-m", "tests.integration._sync_forks", scenario, url, str(folder)]
@@ -55,7 +60,7 @@ def test_an_asynchronous_program_whose_child_just_ends(valkey: ValkeyServer) -> 
     code = f"""
 import aiocosid, asyncio, os, sys
 async def main():
-    async with aiocosid.connect({valkey.url!r}, namespace="async-fork") as ids:
+    async with aiocosid.connect({quiet(valkey)!r}, namespace="async-fork") as ids:
         orders, flakes = await ids.segment_chain("order"), await ids.snowflake()
         await orders.next_id(), await flakes.next_id()
         pid = os.fork()
@@ -79,14 +84,14 @@ asyncio.run(main())
 def test_while_threads_take_ids(valkey: ValkeyServer, tmp_path: Path) -> None:
     """Not on SQLite: it keeps its locks in the memory that a child inherits."""
     mark_machines(valkey, *NAMESPACES)
-    run("threads", valkey.url, tmp_path)
+    run("threads", quiet(valkey), tmp_path)
 
 
 @pytest.mark.stress
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 def test_a_server(scenario: str, valkey: ValkeyServer, tmp_path: Path) -> None:
     mark_machines(valkey, *NAMESPACES)
-    run(scenario, valkey.url, tmp_path)
+    run(scenario, quiet(valkey), tmp_path)
 
 
 @pytest.mark.stress

@@ -115,7 +115,7 @@ ARGV[3]; and remove the note."""
 
 RAISE: Final = Script(b"""\
 redis.call('INCRBY', KEYS[1], 0)
-redis.call('DEL', KEYS[2])
+if KEYS[2] then redis.call('DEL', KEYS[2]) end
 local value, floor = redis.call('GET', KEYS[1]), ARGV[1]
 local lower = #value < #floor or (#value == #floor and value < floor)
 if lower or value:sub(1, 1) == '-' then

@@ -31,7 +31,7 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
     driver that resends: that wastes a range and never shares one.
     """
 
-    __slots__ = ("_has_warned", "_key", "_link", "_note_key", "_owns_link", "_run", "_water")
+    __slots__ = ("_has_warned", "_key", "_keys", "_link", "_owns_link", "_run", "_water")
 
     store = STORE
 
@@ -75,7 +75,9 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
             raise InvalidArgumentError(
                 "namespace.name", self.namespaced_name, expected="a text that UTF-8 can hold"
             ) from None
-        self._note_key = f"cosid:{{{self.namespaced_name}}}.grant".encode()
+        self._keys: tuple[bytes, ...] = (self._key,)
+        if not self.namespaced_name.startswith("}"):  # in a slot of its own, as {} is no hash tag
+            self._keys += (f"cosid:{{{self.namespaced_name}}}.grant".encode(),)
         demands = Demands(replicas, replica_timeout, durability)
         self._link = client if isinstance(client, Link) else BorrowedLink(client, demands)
         self._owns_link = False
@@ -153,10 +155,9 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
         return await client.execute_command("INCRBY", self._key, step)
 
     async def _grant(self, client: Any, step: int) -> int:  # noqa: ANN401 - the driver's
-        keys = self._key, self._note_key
         with self._run.call() as note:
             about = note.nonce.encode(), note.previous.encode()
-            reply = await GRANT.run_on(client, keys, self.offset, step, *about)
+            reply = await GRANT.run_on(client, self._keys, self.offset, step, *about)
         max_id, base = map(bytes, reply)
         if base:
             self._run.granted(note, int(max_id), int(base))
@@ -173,10 +174,11 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
     def allow_give_back(self) -> bool:
         """Have every grant from now on noted, under ``cosid:{<namespace>.<name>}.grant``.
 
-        Needs the right to ``INFO``: without it nothing goes back.
+        Needs the right to ``INFO``: without it nothing goes back.  Nor does it for a namespace that
+        begins with ``}``.
         """
-        self._run.is_noted = True
-        return True
+        self._run.is_noted = len(self._keys) > 1
+        return self._run.is_noted
 
     async def give_back(self, max_id: int, unused: int) -> int:
         """Lower the counter; see `aiocosid.abc.IdSegmentDistributor.give_back`.
@@ -190,11 +192,11 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
         if offer is None:
             return 0
         self._water.lower(offer.lower)
-        keys, count = (self._key, self._note_key), max_id - offer.lower
+        count = max_id - offer.lower
         about = max_id, offer.lower, offer.nonce.encode(), count
 
         async def lower(client: Any) -> int:  # noqa: ANN401 - the driver's
-            return int(await GIVE_BACK.run_on(client, keys, *about))
+            return int(await GIVE_BACK.run_on(client, self._keys, *about))
 
         with translated(self.namespaced_name, self._key.decode()):
             return count if await self._link.call(lower) else 0

@@ -140,8 +140,7 @@ class RedisStore(RedisMachineStore):
         check_above(above)
         counter = self.segment_distributor(namespace=namespace, name=name)
         with translated(counter.namespaced_name, counter._key.decode()):
-            keys = counter._key, counter._note_key
-            value = await self._link.call(lambda client: RAISE.run_on(client, keys, above))
+            value = await self._link.call(lambda client: RAISE.run_on(client, counter._keys, above))
         return Counter(namespaced_name=counter.namespaced_name, last_max_id=int(value))
 
     async def aopen(self) -> None:

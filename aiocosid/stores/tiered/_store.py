@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..._clock import SYSTEM_CLOCK
 from ...abc import (
-    DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
-    DEFAULT_SAFE_GUARD,
     DEFAULT_STEP,
     Store,
 )
@@ -18,19 +16,20 @@ from .._arguments import check_above
 from ..redis import RedisStore
 from ..redis._span import Span
 from ._distributor import CACHE_TIMEOUT, PAUSE, SPAN, TieredIdSegmentDistributor
+from ._machines import TieredMachineStore
 from ._outage import Outage
 from ._root_name import name_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...abc import Clock, Counter, InstanceId, Machine, MachineIdDistributor
+    from ...abc import Clock, Counter
     from ...events import Instrument
 
 __all__ = ("TieredStore",)
 
 
-class TieredStore(Store):
+class TieredStore(TieredMachineStore):
     """Counters of a durable store, handed out by Redis or Valkey span by span.
 
     Machine ids, tables and the counters' values are the root's.
@@ -121,55 +120,6 @@ class TieredStore(Store):
         )
         made._outage = self._outage  # what one finds out, all know
         return made
-
-    def machine_id_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> MachineIdDistributor:
-        """Return the root's.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return self._root.machine_id_distributor(
-            namespace=namespace, instance_id=instance_id, safe_guard=safe_guard, interval=interval
-        )
-
-    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
-        """Return the root's machine ids.
-
-        Raises:
-            CosIdError: as the root's.
-        """
-        return await self._root.machines(namespace=namespace)
-
-    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
-        """Take a machine id from its owner, in the root.
-
-        Raises:
-            CosIdError: as the root's.
-        """
-        await self._root.revert_machine(namespace=namespace, machine_id=machine_id)
-
-    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
-        """Return the width of a namespace's machine ids in the root.
-
-        Raises:
-            CosIdError: as the root's.
-        """
-        return await self._root.machine_bits(namespace=namespace)
-
-    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
-        """Change the width of a namespace's machine ids in the root.
-
-        Raises:
-            CosIdError: as the root's.
-        """
-        await self._root.set_machine_bits(namespace=namespace, bits=bits)
 
     async def create_schema(self) -> None:
         """Create what the root needs; Redis needs nothing.

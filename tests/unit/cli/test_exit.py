@@ -23,6 +23,7 @@ STORE_ERRORS = {
     errors.SegmentUnavailableError("a.b", waited=5.0): 3,
     errors.StoreError("redis", "says no"): 4,
     errors.StoreAuthenticationError("redis", "wrong password"): 4,
+    errors.StoreIdentityHiddenError("redis", "NOPERM"): 4,
     errors.SchemaMissingError("postgres", table="cosid"): 4,
     errors.CorruptCounterError("redis", counter="a.b", found="'x'"): 4,
     errors.IdOverflowError("a.b", limit=2**63 - 1): 5,

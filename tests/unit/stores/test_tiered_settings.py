@@ -9,9 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from aiocosid import connect, open_store
+from aiocosid import configure, connect, open_store
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, InvalidSettingsError
+from aiocosid.events import CacheLost, Event
 from aiocosid.settings import check_settings, load_settings
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
@@ -151,3 +152,40 @@ def test_a_root_that_cannot_be_told_from_others_has_to_be_named() -> None:
     TieredIdSegmentDistributor(Unnamed(name="n"), cache, root_name="mine")
     with pytest.raises(InvalidArgumentError, match="root_name"):
         TieredIdSegmentDistributor(Unnamed(name="n"), cache, root_name="")
+
+
+class Heard(list[Event]):
+    """An instrument that keeps what it hears."""
+
+    def on_event(self, event: Event, /) -> None:
+        self.append(event)
+
+
+@pytest.mark.asyncio
+async def test_the_instrument_of_a_provider_hears_its_store() -> None:
+    """Of one that was made from a URL, as of one in settings; one by hand has its own."""
+    url = "tiered:?root=memory://&cache=redis://localhost:1/0"
+    settings = {"store": url, "generators": {"order": {"kind": "chain"}}}
+    heard = Heard()
+    async with connect(url, instrument=heard) as ids:
+        await (await ids.segment_chain("order")).next_id()
+    async with configure(settings, default=False, instrument=heard) as configured:
+        await configured["order"].next_id()
+    assert [each.name for each in heard if isinstance(each, CacheLost)] == ["order", "order"]
+
+
+@pytest.mark.asyncio
+async def test_machine_ids_are_the_root_s() -> None:
+    """All of it, the markers too; the cache is not even asked."""
+    memory = MemoryStore()
+    store = TieredStore(memory, RedisStore.from_url("redis://localhost:1/0"))
+    memory.forget_machines(namespace="shop")
+    assert (await store.mark_machines(namespace="shop")).is_new
+    assert not (await store.machine_markers(namespace="shop"))[0].is_quarantined
+    one = store.machine_id_distributor(namespace="shop", instance_id="one")
+    grant = await one.distribute(3, now_ms=1, latest_ms=2**53)
+    assert await store.machine_bits(namespace="shop") == 3
+    assert [each.instance_id for each in await store.machines(namespace="shop")] == ["one"]
+    await store.revert_machine(namespace="shop", machine_id=grant.machine_id)
+    await store.set_machine_bits(namespace="shop", bits=4)
+    assert await memory.machine_bits(namespace="shop") == 4
