@@ -1,0 +1,114 @@
+"""`python -m tests.mutation [MODULE...]`: which mutants survive."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from ._equivalent import reasons, stale
+from ._mutants import Mutant, mutants
+from ._runner import BaselineError, Group, Outcome, run
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def main() -> int:
+    """Return 0 if every mutant was killed or is explained."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="a part of its path")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--line", type=int, help="only the mutants of this line")
+    parser.add_argument("--verbose", action="store_true", help="say by which test each is killed")
+    given = parser.parse_args()
+    os.chdir(ROOT)
+    known = reasons()
+    rows: list[str] = []
+    unexplained = 0
+    for entry in tomllib.loads(Path(__file__).with_name("modules.toml").read_text())["group"]:
+        group = _group(entry, given.modules, given.line)
+        if not group.mutants:
+            continue
+        try:
+            outcomes = run(group, given.jobs, _Progress(entry["name"], len(group.mutants)))
+        except BaselineError as error:
+            sys.exit(f"\nthe tests fail without any mutant: {error}")
+        for module in group.files:
+            of_module = [each for each in outcomes if each.mutant.module == module]
+            rows.append(_row(module, of_module, known))
+        for outcome in outcomes:
+            if given.verbose and outcome.by is not None:
+                print(f"{_diff(outcome.mutant)}\n  killed by {outcome.by}\n")
+        survived = [each.mutant for each in outcomes if each.by is None]
+        for mutant in survived:
+            if mutant.key not in known:
+                unexplained += 1
+                print(_diff(mutant), "\n", sep="")
+        if given.line is None:
+            for key in stale(known, group.mutants, survived):
+                unexplained += 1
+                print("equivalent.toml: no such mutant survives:", *key, sep="\n  ")
+    print("| module | mutants | killed | by time | explained | unexplained |")
+    print("|---|---|---|---|---|---|", *rows, sep="\n")
+    print(f"{unexplained} unexplained")
+    return 1 if unexplained else 0
+
+
+def _group(entry: dict[str, Any], wanted: list[str], line: int | None) -> Group:
+    names: list[str] = [*entry.get("pure", ()), *entry.get("slow", ())]
+    paths = {name: ROOT / "aiocosid" / f"{name}.py" for name in names}
+    if wanted:
+        paths = {
+            name: path
+            for name, path in paths.items()
+            if any(each in str(path.relative_to(ROOT)) for each in wanted)
+        }
+    found: list[Mutant] = []
+    for name, path in paths.items():
+        found += [
+            each
+            for each in mutants(name, path.read_text(), str(path))
+            if line is None or each.first <= line <= each.last
+        ]
+    tests = [str(ROOT / "tests" / each) for each in entry["tests"]]
+    return Group({name: str(path) for name, path in paths.items()}, tests, found)
+
+
+def _row(module: str, outcomes: list[Outcome], known: dict[tuple[str, str, str, str], str]) -> str:
+    killed = [each for each in outcomes if each.by is not None]
+    by_time = sum(each.by == "time" for each in killed)
+    explained = sum(each.by is None and each.mutant.key in known for each in outcomes)
+    rest = len(outcomes) - len(killed) - explained
+    cells = (f"`{module}`", len(outcomes), len(killed), by_time, explained, rest)
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _diff(mutant: Mutant) -> str:
+    path = f"aiocosid/{mutant.module}.py"
+    lines = (ROOT / path).read_text().splitlines()[mutant.first - 1 : mutant.last]
+    indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+    new = [indent + each for each in mutant.becomes.splitlines()]
+    where = f"{path}:{mutant.first} {mutant.function}"
+    return "\n".join([where, *(f"-{each}" for each in lines), *(f"+{each}" for each in new)])
+
+
+class _Progress:
+    """A line that counts, on a terminal."""
+
+    def __init__(self, name: str, total: int) -> None:
+        self.name, self.total, self.done, self.alive = name, total, 0, 0
+
+    def __call__(self, outcome: Outcome) -> None:
+        self.done += 1
+        self.alive += outcome.by is None
+        if sys.stderr.isatty():
+            end = "\n" if self.done == self.total else "\r"
+            text = f"{self.name}: {self.done} of {self.total}, {self.alive} survived"
+            print(text, end=end, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
