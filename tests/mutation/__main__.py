@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,10 @@ from ._mutants import Mutant, mutants
 from ._runner import BaselineError, Group, Outcome, run
 
 ROOT: Final = Path(__file__).parents[2]
+HEAD: Final = (
+    "| module | mutants | killed | by time | explained | unexplained |",
+    "|---|---|---|---|---|---|",
+)
 
 
 def main() -> int:
@@ -36,25 +41,25 @@ def main() -> int:
             outcomes = run(group, given.jobs, _Progress(entry["name"], len(group.mutants)))
         except BaselineError as error:
             sys.exit(f"\nthe tests fail without any mutant: {error}")
-        for module in group.files:
-            of_module = [each for each in outcomes if each.mutant.module == module]
-            rows.append(_row(module, of_module, known))
-        for outcome in outcomes:
-            if given.verbose and outcome.by is not None:
-                print(f"{_diff(outcome.mutant)}\n  killed by {outcome.by}\n")
+        rows += _rows(group, outcomes, known)
+        if given.verbose:
+            _say(*(f"{_diff(each.mutant)}\n  {each.by or 'survived'}\n" for each in outcomes))
         survived = [each.mutant for each in outcomes if each.by is None]
-        for mutant in survived:
-            if mutant.key not in known:
-                unexplained += 1
-                print(_diff(mutant), "\n", sep="")
+        unknown = [_diff(each) + "\n" for each in survived if each.key not in known]
         if given.line is None:
-            for key in stale(known, group.mutants, survived):
-                unexplained += 1
-                print("equivalent.toml: no such mutant survives:", *key, sep="\n  ")
-    print("| module | mutants | killed | by time | explained | unexplained |")
-    print("|---|---|---|---|---|---|", *rows, sep="\n")
-    print(f"{unexplained} unexplained")
+            unknown += [
+                "\n  ".join(("equivalent.toml: no such mutant survives:", *key))
+                for key in stale(known, group.mutants, survived)
+            ]
+        unexplained += len(unknown)
+        _say(*unknown)
+    _say(*HEAD, *rows, f"{unexplained} unexplained")
     return 1 if unexplained else 0
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
 
 
 def _group(entry: dict[str, Any], wanted: list[str], line: int | None) -> Group:
@@ -77,13 +82,17 @@ def _group(entry: dict[str, Any], wanted: list[str], line: int | None) -> Group:
     return Group({name: str(path) for name, path in paths.items()}, tests, found)
 
 
-def _row(module: str, outcomes: list[Outcome], known: dict[tuple[str, str, str, str], str]) -> str:
-    killed = [each for each in outcomes if each.by is not None]
-    by_time = sum(each.by == "time" for each in killed)
-    explained = sum(each.by is None and each.mutant.key in known for each in outcomes)
-    rest = len(outcomes) - len(killed) - explained
-    cells = (f"`{module}`", len(outcomes), len(killed), by_time, explained, rest)
-    return f"| {' | '.join(map(str, cells))} |"
+def _rows(
+    group: Group, outcomes: list[Outcome], known: dict[tuple[str, str, str, str], str]
+) -> Iterator[str]:
+    for module in group.files:
+        of_module = [each for each in outcomes if each.mutant.module == module]
+        killed = [each for each in of_module if each.by is not None]
+        by_time = sum(each.by == "time" for each in killed)
+        explained = sum(each.by is None and each.mutant.key in known for each in of_module)
+        rest = len(of_module) - len(killed) - explained
+        cells = (f"`{module}`", len(of_module), len(killed), by_time, explained, rest)
+        yield f"| {' | '.join(map(str, cells))} |"
 
 
 def _diff(mutant: Mutant) -> str:
@@ -107,7 +116,8 @@ class _Progress:
         if sys.stderr.isatty():
             end = "\n" if self.done == self.total else "\r"
             text = f"{self.name}: {self.done} of {self.total}, {self.alive} survived"
-            print(text, end=end, file=sys.stderr, flush=True)
+            sys.stderr.write(text + end)
+            sys.stderr.flush()
 
 
 if __name__ == "__main__":

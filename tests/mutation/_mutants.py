@@ -146,16 +146,13 @@ def _replacements(place: _Place) -> Iterator[ast.AST]:
     node = place.node
     if type(node) in SWAPPED:
         yield SWAPPED[type(node)]()
-    if place.field == "test" or (place.field == "ifs"):
-        assert isinstance(node, ast.expr)
+    if isinstance(node, ast.expr) and place.field in {"test", "ifs"}:
         yield ast.UnaryOp(ast.Not(), node)
+    if isinstance(node, ast.Constant):
+        yield from _values(node.value)
+    if _may_go(node):
+        yield ast.Pass()
     match node:
-        case ast.Constant(bool() as truth):
-            yield ast.Constant(not truth)
-        case ast.Constant(int() | float() as number):
-            yield ast.Constant(number + 1)
-        case ast.Constant(str() as text):
-            yield ast.Constant(text + "~")
         case ast.UnaryOp(_, operand):
             yield operand
         case ast.Name(name) if name in RENAMED:
@@ -166,8 +163,18 @@ def _replacements(place: _Place) -> Iterator[ast.AST]:
             yield ast.Continue()
         case ast.Continue():
             yield ast.Break()
-        case _ if _may_go(node):
-            yield ast.Pass()
+        case _:
+            pass
+
+
+def _values(value: object) -> Iterator[ast.AST]:
+    match value:
+        case bool():
+            yield ast.Constant(not value)
+        case int() | float():
+            yield ast.Constant(value + 1)
+        case str():
+            yield ast.Constant(value + "~")
         case _:
             pass
 

@@ -110,7 +110,7 @@ def run(group: Group, jobs: int, tell: Callable[[Outcome], None]) -> list[Outcom
         else:
             outcomes.append(Outcome(mutant, by))
             tell(outcomes[-1])
-    for outcome in _in_children(again, jobs, lambda each: _Cold(group, each), hot["seconds"]):
+    for outcome in _in_children(again, jobs, lambda each: _Cold(group, each, hot["seconds"])):
         outcomes.append(outcome)
         tell(outcome)
     return sorted(outcomes, key=lambda each: group.mutants.index(each.mutant))
@@ -136,14 +136,14 @@ def _leave_at_end(work: Callable[[], object]) -> None:
     try:
         work()
         status = 0
-    except BaseException:
+    except BaseException:  # noqa: BLE001  # a child must not go on in its parent's place
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(status)
 
 
 def _in_children(
-    todo: list[Mutant], jobs: int, make: Callable[[Mutant], _Child], _: float = 0.0
+    todo: list[Mutant], jobs: int, make: Callable[[Mutant], _Child]
 ) -> Iterator[Outcome]:
     waiting = list(reversed(todo))
     running: dict[int, tuple[Mutant, Path, float]] = {}
@@ -158,7 +158,7 @@ def _in_children(
             running[pid] = mutant, folder, time.monotonic() + PATIENCE + 10 * child.seconds
         time.sleep(0.005)
         for pid, (mutant, folder, deadline) in list(running.items()):
-            ended, status = os.waitpid(pid, os.WNOHANG)
+            ended, _ = os.waitpid(pid, os.WNOHANG)
             if not ended and time.monotonic() < deadline:
                 continue
             if not ended:
@@ -390,12 +390,12 @@ class _Warm(_Child):
 class _Cold(_Child):
     """The module is imported with the mutant, and all tests are run."""
 
-    def __init__(self, group: Group, mutant: Mutant) -> None:
-        self.group, self.mutant = group, mutant
+    def __init__(self, group: Group, mutant: Mutant, seconds: float) -> None:
+        self.group, self.mutant, self._seconds = group, mutant, seconds
 
     @property
     def seconds(self) -> float:
-        return 60.0
+        return self._seconds
 
     def __call__(self) -> str | None:
         mutant, path = self.mutant, self.group.files[self.mutant.module]
@@ -448,9 +448,5 @@ def _exchange(mutant: Mutant, functions: list[FunctionType]) -> None:
         if code.co_filename != mutant.code.co_filename:
             continue
         instead = new.get((code.co_qualname, code.co_firstlineno))
-        if (
-            instead is not None
-            and instead != code
-            and instead.co_freevars == code.co_freevars
-        ):
+        if instead is not None and instead != code and instead.co_freevars == code.co_freevars:
             function.__code__ = instead
