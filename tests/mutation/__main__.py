@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="a part of its path")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--line", type=int, help="only the mutants of this line")
+    parser.add_argument("--all", action="store_true", help="try the explained ones, too")
     parser.add_argument("--verbose", action="store_true", help="say by which test each is killed")
     given = parser.parse_args()
     os.chdir(ROOT)
@@ -37,10 +38,14 @@ def main() -> int:
         group = _group(entry, given.modules, given.line)
         if not group.mutants:
             continue
+        explained = [] if given.all else [each for each in group.mutants if each.key in known]
+        tried = [each for each in group.mutants if given.all or each.key not in known]
+        progress = _Progress(entry["name"], len(tried))
         try:
-            outcomes = run(group, given.jobs, _Progress(entry["name"], len(group.mutants)))
+            outcomes = run(Group(group.files, group.tests, tried), given.jobs, progress)
         except BaselineError as error:
             sys.exit(f"\nthe tests fail without any mutant: {error}")
+        outcomes += [Outcome(each, None) for each in explained]
         rows += _rows(group, outcomes, known)
         if given.verbose:
             _say(*(f"{_diff(each.mutant)}\n  {each.by or 'survived'}\n" for each in outcomes))
@@ -113,6 +118,8 @@ class _Progress:
     def __call__(self, outcome: Outcome) -> None:
         self.done += 1
         self.alive += outcome.by is None
+        if outcome.by is None:
+            _say(_diff(outcome.mutant), "")
         if sys.stderr.isatty():
             end = "\n" if self.done == self.total else "\r"
             text = f"{self.name}: {self.done} of {self.total}, {self.alive} survived"

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Final
@@ -91,29 +92,48 @@ class _Reach:
 def run(group: Group, jobs: int, tell: Callable[[Outcome], None]) -> list[Outcome]:
     """Try every mutant of a group; raise BaselineError if its tests fail anyway."""
     assert "aiocosid" not in sys.modules, "it has to be imported in the children"
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        result = Path(folder, "hot.json")
-        pid = os.fork()
-        if pid == 0:
-            _leave_at_end(lambda: _collect(group, jobs, result))
-        os.waitpid(pid, 0)
-        if not result.exists():
-            raise BaselineError("the tests cannot be collected")
-        hot: dict[str, Any] = json.loads(result.read_text())
-    if "failed" in hot:
-        raise BaselineError(hot["failed"])
     outcomes: list[Outcome] = []
     again: list[Mutant] = []
-    for mutant, (by, is_last_word) in zip(group.mutants, hot["outcomes"], strict=True):
-        if by is None and not is_last_word:
-            again.append(mutant)
-        else:
-            outcomes.append(Outcome(mutant, by))
-            tell(outcomes[-1])
-    for outcome in _in_children(again, jobs, lambda each: _Cold(group, each, hot["seconds"])):
+    said: dict[str, Any] = {"failed": "they cannot be collected"}
+    for said in _said_by_child(lambda say: _collect(group, jobs, say)):
+        if "index" in said:
+            mutant = group.mutants[said["index"]]
+            if said["again"]:
+                again.append(mutant)
+            else:
+                outcomes.append(Outcome(mutant, said["by"]))
+                tell(outcomes[-1])
+    if "failed" in said:
+        raise BaselineError(said["failed"])
+    tests: dict[str, dict[str, float]] = said["tests"]
+    make = partial(_Cold, group, tests)
+    for outcome in _in_children(again, jobs, make):
         outcomes.append(outcome)
         tell(outcome)
     return sorted(outcomes, key=lambda each: group.mutants.index(each.mutant))
+
+
+Say = Callable[[dict[str, Any]], None]
+
+
+def _said_by_child(work: Callable[[Say], None]) -> Iterator[dict[str, Any]]:
+    """Fork, and yield what the child says."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _leave_at_end(lambda: work(lambda said: _write_line(writing, said)))
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        for line in lines:
+            yield json.loads(line)
+    os.waitpid(pid, 0)
+
+
+def _write_line(writing: int, said: dict[str, Any]) -> None:
+    line = json.dumps(said).encode() + b"\n"
+    while line:
+        line = line[os.write(writing, line) :]
 
 
 # A child for each mutant
@@ -207,18 +227,12 @@ def _prepare_hypothesis() -> None:
     settings.load_profile("mutants")
 
 
-def _collect(group: Group, jobs: int, result: Path) -> None:
+def _collect(group: Group, jobs: int, say: Say) -> None:
     _prepare_hypothesis()
-    hot = _Hot(group, jobs)
-    output = os.dup(2)
+    hot = _Hot(group, jobs, say)
     _be_silent()
-    try:
-        hot.tracer.start()
-        pytest.main([*OPTIONS, "-s", *group.tests], plugins=[hot])
-    finally:
-        os.dup2(output, 2)
-    if hot.result is not None:
-        result.write_text(json.dumps(hot.result))
+    hot.tracer.start()
+    pytest.main([*OPTIONS, "-s", *group.tests], plugins=[hot])
 
 
 class _Tracer:
@@ -271,57 +285,72 @@ class _Watch:
 class _Hot(_Watch):
     """A plugin that runs the tests in its own way."""
 
-    def __init__(self, group: Group, jobs: int) -> None:
+    def __init__(self, group: Group, jobs: int, say: Say) -> None:
         super().__init__()
-        self.group, self.jobs = group, jobs
+        self.group, self.jobs, self.say = group, jobs, say
         self.tracer = _Tracer(group.files)
-        self.result: dict[str, Any] | None = None
+        self.reach = _Reach({})
+        self.killers: dict[tuple[str, str], dict[str, None]] = {}  # the last one last
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         sys.settrace(None)
-        reach = _Reach(self.tracer.take())
-        if not session.items:
+        self.reach.imported = self.tracer.take()
+        failed = self._learn(session.items) if session.items else "there are none"
+        if failed is not None:
+            self.say({"failed": failed})
             return True
-        with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-            self._learn(session.items, Path(folder, "reach.json"), reach)
-        if self.result is not None:
-            return True
-        found: dict[int, tuple[str | None, bool]] = {}
-        todo: list[Mutant] = []
-        at = {id(mutant): index for index, mutant in enumerate(self.group.mutants)}
-        for index, mutant in enumerate(self.group.mutants):
-            found[index] = None, False
-            if _body(mutant) is not None:
-                todo.append(mutant)
         functions = _functions(set(self.group.files.values()))
         gc.collect()
         gc.freeze()  # a collection in a child need not copy what it shares
+        index_of = {id(mutant): index for index, mutant in enumerate(self.group.mutants)}
+        warm = [each for each in self.group.mutants if _is_in_function(each)]
+        for each in self.group.mutants:
+            if not _is_in_function(each):
+                self.say({"index": index_of[id(each)], "again": True})
         for outcome in _in_children(
-            todo, self.jobs, lambda each: _Warm(self, each, session.items, reach, functions)
+            warm, self.jobs, lambda each: _Warm(self, each, session.items, functions)
         ):
-            lines = range(outcome.mutant.first, outcome.mutant.last + 1)
-            at_import = reach.imported[outcome.mutant.module].intersection(lines)
-            found[at[id(outcome.mutant)]] = outcome.by, not at_import
-        outcomes = [found[index] for index in range(len(found))]
-        self.result = {"outcomes": outcomes, "seconds": sum(reach.seconds.values())}
+            mutant, by = outcome.mutant, outcome.by
+            if by is not None:
+                killers = self.killers.setdefault((mutant.module, mutant.function), {})
+                killers.pop(by, None)
+                killers[by] = None
+            at_import = self.reach.imported[mutant.module].intersection(_lines(mutant))
+            again = by is None and bool(at_import)
+            self.say({"index": index_of[id(mutant)], "by": by, "again": again})
+        self.say({"tests": {module: self._tests_of(module) for module in self.group.files}})
         return True
 
-    def _learn(self, items: list[pytest.Item], file: Path, reach: _Reach) -> None:
-        """Run all the tests once, in a child, so that these items are as new."""
-        pid = os.fork()
-        if pid == 0:
-            _leave_at_end(lambda: self._trace(items, file))
-        os.waitpid(pid, 0)
-        told: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-        if told.get("failed", "the tests end in the middle") is not None:
-            self.result = {"failed": told.get("failed", "the tests end in the middle")}
-            return
-        for test, (seconds, lines) in told["tests"].items():
-            reach.seconds[test] = seconds
-            reach.lines[test] = lines and {each: set(lines[each]) for each in lines}
+    def _tests_of(self, module: str) -> dict[str, float]:
+        """Return the tests that reach a module, the quick ones first."""
+        seconds, lines = self.reach.seconds, self.reach.lines
+        tests = [each for each in seconds if (its := lines[each]) is None or its[module]]
+        return {each: seconds[each] for each in sorted(tests, key=lambda each: seconds[each])}
 
-    def _trace(self, items: list[pytest.Item], file: Path) -> None:
-        tests: dict[str, tuple[float, dict[str, list[int]] | None]] = {}
+    def tests_for(self, mutant: Mutant) -> list[str]:
+        """Return the tests that reach a mutant: those that killed its neighbours, the quick."""
+        wanted, lines, seconds = _lines(mutant), self.reach.lines, self.reach.seconds
+        tests = [
+            each
+            for each in seconds
+            if (its := lines[each]) is None or not its[mutant.module].isdisjoint(wanted)
+        ]
+        killers = list(self.killers.get((mutant.module, mutant.function), {}))
+        rank = {test: index for index, test in enumerate(reversed(killers))}
+        return sorted(tests, key=lambda each: (rank.get(each, len(rank)), seconds[each]))
+
+    def _learn(self, items: list[pytest.Item]) -> str | None:
+        """Run all the tests once, in a child, so that these items are as new."""
+        told: dict[str, Any] = {}
+        for told in _said_by_child(lambda say: self._trace(items, say)):
+            if "test" in told:
+                lines, test = told["lines"], told["test"]
+                self.reach.seconds[test] = told["seconds"]
+                self.reach.lines[test] = lines and {each: set(lines[each]) for each in lines}
+        failed: str | None = told.get("failed", "they end in the middle")
+        return failed
+
+    def _trace(self, items: list[pytest.Item], say: Say) -> None:
         for item, following in zip(items, [*items[1:], None], strict=True):
             began = time.perf_counter()
             before, sys.settrace = sys.settrace, _Counting(sys.settrace)
@@ -330,11 +359,11 @@ class _Hot(_Watch):
             sys.settrace, counting = before, sys.settrace
             sys.settrace(None)
             lines = {module: sorted(each) for module, each in self.tracer.take().items()}
-            traces_itself = counting.calls > 1
-            tests[item.nodeid] = time.perf_counter() - began, None if traces_itself else lines
+            its = lines if counting.calls == 1 else None  # it traces itself: all may be reached
+            say({"test": item.nodeid, "seconds": time.perf_counter() - began, "lines": its})
             if self.failed is not None:
                 break
-        file.write_text(json.dumps({"failed": self.failed, "tests": tests}))
+        say({"failed": self.failed})
 
 
 class _Counting:
@@ -357,21 +386,15 @@ class _Warm(_Child):
 
     def __init__(
         self,
-        watch: _Watch,
+        hot: _Hot,
         mutant: Mutant,
         items: list[pytest.Item],
-        reach: _Reach,
         functions: list[FunctionType],
     ) -> None:
-        self.watch, self.mutant, self.functions = watch, mutant, functions
-        self.items: list[pytest.Item] = []
-        self._seconds = 0.0
-        wanted = range(mutant.first, mutant.last + 1)
-        for item in sorted(items, key=lambda each: reach.seconds[each.nodeid]):
-            lines = reach.lines[item.nodeid]
-            if lines is None or not lines[mutant.module].isdisjoint(wanted):
-                self.items.append(item)
-                self._seconds += reach.seconds[item.nodeid]
+        by_name = {each.nodeid: each for each in items}
+        self.watch, self.mutant, self.functions = hot, mutant, functions
+        self.items = [by_name[each] for each in hot.tests_for(mutant)]
+        self._seconds = sum(hot.reach.seconds[each.nodeid] for each in self.items)
 
     @property
     def seconds(self) -> float:
@@ -379,8 +402,7 @@ class _Warm(_Child):
 
     def __call__(self) -> str | None:
         _exchange(self.mutant, self.functions)
-        for index, item in enumerate(self.items):
-            following = self.items[index + 1] if index + 1 < len(self.items) else None
+        for item, following in zip(self.items, [*self.items[1:], None], strict=False):
             _run_item(item, following)
             if self.watch.failed is not None:
                 return self.watch.failed
@@ -388,14 +410,14 @@ class _Warm(_Child):
 
 
 class _Cold(_Child):
-    """The module is imported with the mutant, and all tests are run."""
+    """The module is imported with the mutant, and all tests that reach the module are run."""
 
-    def __init__(self, group: Group, mutant: Mutant, seconds: float) -> None:
-        self.group, self.mutant, self._seconds = group, mutant, seconds
+    def __init__(self, group: Group, tests: dict[str, dict[str, float]], mutant: Mutant) -> None:
+        self.group, self.mutant, self.tests = group, mutant, tests[mutant.module]
 
     @property
     def seconds(self) -> float:
-        return self._seconds
+        return 5.0 + sum(self.tests.values())
 
     def __call__(self) -> str | None:
         mutant, path = self.mutant, self.group.files[self.mutant.module]
@@ -407,9 +429,24 @@ class _Cold(_Child):
 
         importlib.machinery.SourceFileLoader.get_code = get_mutant  # type: ignore[method-assign]
         _prepare_hypothesis()
-        watch = _Watch()
+        watch = _Chosen(self.tests)
         status = pytest.main([*OPTIONS, *self.group.tests], plugins=[watch])
         return watch.failed or (None if status == pytest.ExitCode.OK else "import")
+
+
+class _Chosen(_Watch):
+    """A plugin that runs some tests, in their order."""
+
+    def __init__(self, tests: dict[str, float]) -> None:
+        super().__init__()
+        self.rank = {test: index for index, test in enumerate(tests)}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted(
+            (each for each in items if each.nodeid in self.rank),
+            key=lambda each: self.rank[each.nodeid],
+        )
 
 
 # Code
@@ -422,14 +459,17 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(each)
 
 
-def _body(mutant: Mutant) -> CodeType | None:
-    """Return the function whose code differs; None if it is not inside of one."""
-    inside = [
-        each
+def _is_in_function(mutant: Mutant) -> bool:
+    """Tell whether the code of a function differs, and not that of a module or a class."""
+    new_locals = 2  # CO_NEWLOCALS: no class
+    return any(
+        each.co_qualname.replace(".<locals>", "") == mutant.function and each.co_flags & new_locals
         for each in _codes(mutant.code)
-        if each.co_qualname == mutant.function and each.co_flags & 2  # CO_NEWLOCALS: no class
-    ]
-    return inside[0] if inside else None
+    )
+
+
+def _lines(mutant: Mutant) -> range:
+    return range(mutant.first, mutant.last + 1)
 
 
 def _functions(files: set[str]) -> list[FunctionType]:
