@@ -173,7 +173,7 @@ def _values(value: object) -> Iterator[ast.AST]:
             yield ast.Constant(not value)
         case int() | float():
             yield ast.Constant(value + 1)
-        case str():
+        case str() if " " not in value:  # else it is for people
             yield ast.Constant(value + "~")
         case _:
             pass

@@ -52,4 +52,24 @@ def test_an_unknown_pattern_is_refused_with_what_to_write(pattern: str, advice: 
 def test_it_knows_its_fields() -> None:
     assert DatePattern("HH'h' yyyy").fields == ("year", "hour")
     assert DatePattern("yyyyMM").finest == "month"
+    assert DatePattern("yyyyMMdd").finest == "day"
+    assert DatePattern("yyyy").finest == "year"
     assert DatePattern("--").finest is None
+
+
+def test_a_pattern_is_equal_to_itself_alone() -> None:
+    one, same, other = DatePattern("yyyy"), DatePattern("yyyy"), DatePattern("uuuu")
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert one != "yyyy"
+
+
+def test_an_error_calls_the_pattern_what_the_caller_does() -> None:
+    for pattern in ("", "yyyyMMM", "%Y", "yyyy'", "[yyyy]"):
+        with pytest.raises(InvalidArgumentError) as error:
+            DatePattern(pattern)
+        assert error.value.argument == "pattern"
+        with pytest.raises(InvalidArgumentError) as error:
+            DatePattern(pattern, argument="suffix")
+        assert error.value.argument == "suffix"
