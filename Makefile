@@ -10,6 +10,9 @@ UV ?= uv
 # Handed on:  make test TESTS=tests/unit ARGS='-k fork'
 TESTS ?= tests
 ARGS ?=
+# What make mutants looks at: parts of paths below aiocosid/; everything of tests/mutation/modules.toml
+# if it is empty, which takes an hour or two.
+MODULE ?=
 # Processes that share the tests; each starts servers of its own, and waits for them half of the time.
 # 0 for one, in order.
 WORKERS ?= 4
@@ -23,7 +26,7 @@ SOURCES := aiocosid bench tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets share one environment
-.PHONY: help demo test stress bench docs check lock clean venv
+.PHONY: help demo test stress mutants bench docs check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -38,6 +41,9 @@ test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minute
 
 stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
 	$(BIN)/python -m pytest -m stress $(TESTS) $(ARGS)
+
+mutants: $(VENV)/.dev  ## Change a line, see a test fail: MODULE=snowflake/_sequencer; which changes none notices
+	$(BIN)/python -m tests.mutation $(MODULE) $(ARGS)
 
 bench: $(VENV)/.dev  ## Measure; results go into bench/
 	$(BIN)/python -m bench $(ARGS); status=$$?; $(BIN)/python -m bench.report; exit $$status

@@ -68,7 +68,7 @@ def _say(*lines: str) -> None:
 
 
 def _group(entry: dict[str, Any], wanted: list[str], line: int | None) -> Group:
-    names: list[str] = [*entry.get("pure", ()), *entry.get("slow", ())]
+    names: list[str] = entry["modules"]
     paths = {name: ROOT / "aiocosid" / f"{name}.py" for name in names}
     if wanted:
         paths = {

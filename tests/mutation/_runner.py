@@ -34,6 +34,7 @@ __all__ = ("BaselineError", "Group", "Outcome", "run")
 
 OPTIONS: Final = (
     *("-q", "-x", "-p", "no:cacheprovider", "-m", "not stress"),
+    "--timeout=0",  # who forked it has patience
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # of hypothesis, see below
 )
 MEMORY: Final = 4 << 30  # bytes of address space: a list that grows for ever is a mistake noticed

@@ -23,6 +23,7 @@ AT = datetime(2026, 1, 6, 9, 5, 7, 42_999, tzinfo=UTC)
         ("yyyy'''y'", "2026'y", 6),
         ("yyyy_M_d", "2026_1_6", None),
         ("yyyy''MM", "2026'01", 7),
+        ("yyyy~MM", "2026~01", 7),
     ],
 )
 def test_a_pattern_is_written_as_java_writes_it(pattern: str, text: str, width: int | None) -> None:
@@ -40,7 +41,10 @@ def test_a_pattern_is_written_as_java_writes_it(pattern: str, text: str, width: 
         ("%Y-%W", "Java's letters"),
         ("yyyy'MM", "quotes closed"),
         ("yyyy[MM]", "in quotes"),
-        ("yyyyQ", "single quotes"),
+        (
+            "yyyyQ",
+            "D, DDD, H, HH, M, MM, SSS, d, dd, m, mm, s, ss, uuuu, yy, yyyy; other text goes",
+        ),
         ("", "as 'yyyyMMdd'"),
     ],
 )

@@ -273,6 +273,22 @@ def test_the_longest_text_that_is_read() -> None:
             converter.as_int(text.rjust(most + 1, "-" if converter is crockford else "g"))
 
 
+def test_what_is_derived_is_no_part_of_the_value() -> None:
+    """Nor is the clock."""
+    assert repr(Radix62IdConverter()) == "Radix62IdConverter(pad_start=True, char_size=11)"
+    crockford = "CrockfordIdConverter(pad_start=True, char_size=13, check=True)"
+    assert repr(CrockfordIdConverter()) == crockford
+    assert " _" not in repr(dated())
+    assert dated(clock=ManualClock()) == dated(clock=ManualClock())
+
+
+def test_quoted_text_of_a_date_is_read_as_it_is_written() -> None:
+    converter = dated("yyMMdd'o''clock'")
+    text = converter.as_str(7)
+    assert "o'clock-" in text
+    assert converter.as_int(text) == 7
+
+
 def test_keys_of_settings_are_read_as_they_are() -> None:
     """A sign that is not of base64 is no part of a key, and none is shown."""
     text = base64.b64encode(KEY).decode()
