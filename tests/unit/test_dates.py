@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aiocosid._dates import DatePattern
+from aiocosid._dates import DatePattern, resolve_zone
 from aiocosid.errors import InvalidArgumentError
 
 AT = datetime(2026, 1, 6, 9, 5, 7, 42_999, tzinfo=UTC)
@@ -77,3 +77,13 @@ def test_an_error_calls_the_pattern_what_the_caller_does() -> None:
         with pytest.raises(InvalidArgumentError) as error:
             DatePattern(pattern, argument="suffix")
         assert error.value.argument == "suffix"
+
+
+def test_an_offset_is_a_zone() -> None:
+    for text, hours in (
+        ("+08:00", 8),
+        ("-05:30", -5.5),
+        ("-00:30", -0.5),
+        ("+23:59", 23 + 59 / 60),
+    ):
+        assert resolve_zone(text).utcoffset(AT) == timedelta(hours=hours)

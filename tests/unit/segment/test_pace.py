@@ -55,6 +55,16 @@ def test_after_buying_the_distance_is_full(
         assert after < pace.target + step
 
 
+def test_a_starvation_may_be_excused_from_the_start_and_again_after_a_rest() -> None:
+    """Once each time, if the distance would have been long enough."""
+    pace = Pace(step=10, safe_distance=2)
+    for _ in range(2):
+        assert pace.landed(taken=0, demand=5, starved=True) is False
+        pace.rest()
+    assert pace.landed(taken=0, demand=5, starved=True) is False
+    assert pace.landed(taken=0, demand=5, starved=True) is True
+
+
 def test_a_starvation_doubles_the_distance_once() -> None:
     """And tells that it grew."""
     pace = Pace(step=10, safe_distance=2)

@@ -420,3 +420,11 @@ def test_machine_ids_never_meet(data: st.DataObject) -> None:
     assume(a[1] != b[1])
     stop = min(of.ids_per_tick, 64)
     assert not {*of.ids(a[0], a[1], 0, stop)} & {*of.ids(b[0], b[1], 0, stop)}
+
+
+def test_the_last_instant_that_datetime_has() -> None:
+    """A layout may end there; one that ends a tick later has none."""
+    epoch_ms = 253_402_300_799_999 - (2**41 - 1)
+    last = SnowflakeLayout(41, 10, 12, "ms", epoch_ms).last_instant
+    assert last == datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC)
+    assert SnowflakeLayout(41, 10, 12, "ms", epoch_ms + 1).last_instant is None
