@@ -39,6 +39,8 @@ OPTIONS: Final = (
 )
 MEMORY: Final = 4 << 30  # bytes of address space: a list that grows for ever is a mistake noticed
 
+COLD: Final = "it has to be imported"
+
 PATIENCE: Final = 5.0  # seconds, and ten times what the tests take
 CPU: Final = 4  # seconds, and four times what the tests take
 
@@ -312,12 +314,12 @@ class _Hot(_Watch):
             warm, self.jobs, lambda each: _Warm(self, each, session.items, functions)
         ):
             mutant, by = outcome.mutant, outcome.by
-            if by is not None:
+            if by is not None and by not in {COLD, "time"}:
                 killers = self.killers.setdefault((mutant.module, mutant.function), {})
                 killers.pop(by, None)
                 killers[by] = None
             at_import = self.reach.imported[mutant.module].intersection(_lines(mutant))
-            again = by is None and bool(at_import)
+            again = by == COLD or (by is None and bool(at_import))
             self.say({"index": index_of[id(mutant)], "by": by, "again": again})
         self.say({"tests": {module: self._tests_of(module) for module in self.group.files}})
         return True
@@ -402,7 +404,8 @@ class _Warm(_Child):
         return self._seconds
 
     def __call__(self) -> str | None:
-        _exchange(self.mutant, self.functions)
+        if not _exchange(self.mutant, self.functions):
+            return COLD
         for item, following in zip(self.items, [*self.items[1:], None], strict=False):
             _run_item(item, following)
             if self.watch.failed is not None:
@@ -482,12 +485,19 @@ def _functions(files: set[str]) -> list[FunctionType]:
     ]
 
 
-def _exchange(mutant: Mutant, functions: list[FunctionType]) -> None:
+def _exchange(mutant: Mutant, functions: list[FunctionType]) -> bool:
+    """Put the mutant's code into the functions; False if that cannot be done."""
     new = {(each.co_qualname, each.co_firstlineno): each for each in _codes(mutant.code)}
+    done = False
     for function in functions:
         code = function.__code__
         if code.co_filename != mutant.code.co_filename:
             continue
         instead = new.get((code.co_qualname, code.co_firstlineno))
-        if instead is not None and instead != code and instead.co_freevars == code.co_freevars:
-            function.__code__ = instead
+        if instead is None or instead == code:
+            continue
+        if instead.co_freevars != code.co_freevars:  # without super(), for one
+            return False
+        function.__code__ = instead
+        done = True
+    return done

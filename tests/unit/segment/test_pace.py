@@ -71,8 +71,19 @@ def test_a_starvation_may_be_excused_from_the_start_and_again_after_a_rest() -> 
     for _ in range(2):
         assert pace.landed(taken=0, demand=5, starved=True) is False
         pace.rest()
-    assert pace.landed(taken=0, demand=5, starved=True) is False
-    assert pace.landed(taken=0, demand=5, starved=True) is True
+    for _ in range(2):  # growth makes an end of it as well
+        assert pace.landed(taken=0, demand=5, starved=True) is False
+        assert pace.landed(taken=0, demand=5, starved=True) is True
+
+
+def test_two_thirds_left_are_not_more_than_two_thirds() -> None:
+    """Which is what a quiet period has to leave."""
+    pace = Pace(step=3, safe_distance=2)
+    starve(pace)
+    assert pace.target == 12
+    pace.end_period(8, idle=False)
+    assert not pace.end_period(9, idle=False)
+    assert pace.end_period(9, idle=False)
 
 
 def test_a_starvation_doubles_the_distance_once() -> None:

@@ -436,6 +436,9 @@ def test_a_field_that_does_not_fit_is_refused_by_its_name() -> None:
         with pytest.raises(InvalidArgumentError) as error:
             of.compose(*fields)
         assert error.value.argument == argument
+    with pytest.raises(InvalidArgumentError) as error:
+        of.ids(of.last_tick, of.machine_count, 0, 1)
+    assert error.value.argument == "machine_id"
 
 
 def test_the_last_instant_that_datetime_has() -> None:
