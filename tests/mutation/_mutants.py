@@ -130,9 +130,11 @@ def _is_skipped(node: ast.AST) -> bool:
     match node:
         case ast.Expr(ast.Constant()) | ast.Import() | ast.ImportFrom() | ast.JoinedStr():
             return True
-        case ast.If(ast.Name("TYPE_CHECKING")) | ast.AnnAssign(_, ast.Name("TypeAlias")):
-            return True
-        case ast.Raise(ast.Name("NotImplementedError")):
+        case (
+            ast.If(ast.Name("TYPE_CHECKING"))
+            | ast.AnnAssign(_, ast.Name("TypeAlias"))
+            | ast.Raise(ast.Name("NotImplementedError"))
+        ):
             return True
         case ast.Assign([ast.Name(name)]) | ast.AnnAssign(ast.Name(name)):
             return name in SKIPPED_NAMES
