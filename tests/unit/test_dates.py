@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aiocosid._dates import DatePattern, resolve_zone
+from aiocosid._dates import LAST_MS, DatePattern, moment_of, resolve_zone
 from aiocosid.errors import InvalidArgumentError
 
 AT = datetime(2026, 1, 6, 9, 5, 7, 42_999, tzinfo=UTC)
@@ -87,3 +87,9 @@ def test_an_offset_is_a_zone() -> None:
         ("+23:59", 23 + 59 / 60),
     ):
         assert resolve_zone(text).utcoffset(AT) == timedelta(hours=hours)
+
+
+def test_the_last_moment_is_the_last() -> None:
+    assert moment_of(LAST_MS).isoformat() == "9999-12-31T23:59:59.999000+00:00"
+    with pytest.raises(OverflowError):
+        moment_of(LAST_MS + 1)

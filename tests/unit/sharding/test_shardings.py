@@ -162,6 +162,9 @@ def test_a_wrong_setting_is_refused_by_its_name() -> None:
         with pytest.raises(InvalidArgumentError) as caught:
             months(**{argument: wrong})
         assert caught.value.argument == argument
+    with pytest.raises(InvalidArgumentError) as caught:
+        months().range("2026")  # type: ignore[arg-type]
+    assert caught.value.argument == "values"
 
 
 def test_a_range_outside_of_the_interval_or_crossed_has_no_node() -> None:

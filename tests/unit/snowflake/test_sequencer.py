@@ -280,6 +280,18 @@ def test_a_piece_is_no_longer_than_a_turn_of_the_loop() -> None:
     assert next(made.piece) == ids[-1] + 1
 
 
+def test_it_counts_what_was_handed_out() -> None:
+    """Out of the piece in hand, of earlier ones, and of batches."""
+    made = sequencer()
+    for piece in (1, 2):
+        assert made.install(NOW + piece, FOREVER_MS) is None
+        for _ in range(3):
+            next(made.piece)
+        assert made.handed_out == 8 * piece - 5
+        take(made, 5, NOW + piece)
+        assert made.handed_out == 8 * piece
+
+
 def test_what_is_left_of_a_piece_is_given_out_again() -> None:
     """By a batch, or in the next tick as the sequence goes on."""
     made = sequencer(threshold=100)
