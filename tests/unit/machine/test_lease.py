@@ -138,6 +138,36 @@ async def test_an_id_that_somebody_else_holds_is_replaced(clock: ManualClock, ea
     assert len(ear.of(MachineIdLost)) == 1
 
 
+async def test_the_machine_id_that_replaces_a_lost_one_may_be_0(clock: ManualClock) -> None:
+    """No id of the lost one follows: its heir issues them.  One tick is begun once."""
+    store = store_of(clock)
+    earlier = store.machine_id_distributor(instance_id="earlier")
+    assert (await earlier.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62)).machine_id == 0
+    link = Link(store)
+    async with SnowflakeId(MachineIdLease(link, clock=clock), clock=clock) as gen:
+        lost = [await gen.next_id(), gen.next_id_nowait()]
+        assert {COSID_MS.parse(each).machine_id for each in lost} == {1}
+        link.cut()
+        clock.stall(400)
+        await earlier.guard(0, now_ms=clock.now_ms(), mark_ms=clock.now_ms())
+        await store.revert_machine(machine_id=1)
+        heir = store.machine_id_distributor(instance_id="heir")
+        grant = await heir.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62)
+        assert grant.machine_id == 1
+        await earlier.revert(0, last_ms=clock.now_ms())
+        link.heal()
+        async with anyio.create_task_group() as group:
+            call = Call(group, gen.next_id)
+            await clock.advance(5)
+        found = [call.result]
+        await clock.advance(0.001)
+        for _ in range(3):  # without another wait
+            found += await gen.next_ids(2)
+        assert {COSID_MS.parse(each).machine_id for each in found} == {0}
+        assert found == sorted(set(found))
+        assert found[0] > lost[-1]
+
+
 async def test_an_outage_is_not_made_worse_by_many_callers(clock: ManualClock) -> None:
     """However often ids are asked for, the store is asked again after the pause."""
     link = Link(store_of(clock))
