@@ -55,6 +55,9 @@ def test_an_unknown_pattern_is_refused_with_what_to_write(pattern: str, advice: 
 
 def test_it_knows_its_fields() -> None:
     assert DatePattern("HH'h' yyyy").fields == ("year", "hour")
+    units = ("year", "month", "day", "hour", "minute", "second", "millisecond")
+    assert DatePattern("yyyyMMddHHmmssSSS").fields == DatePattern("yyMdHmsSSS").fields == units
+    assert DatePattern("yyyyDDD").fields == DatePattern("uuuuD").fields == ("year", "day")
     assert DatePattern("yyyyMM").finest == "month"
     assert DatePattern("yyyyMMdd").finest == "day"
     assert DatePattern("yyyy").finest == "year"

@@ -184,6 +184,7 @@ def test_the_sharded_layout_carries_nothing_into_the_shard() -> None:
     """The printed design allows a sequence of 524,288."""
     of = sharded(1546300800000)
     assert of == sharded(SHARDED_EPOCH)
+    assert of.name == "sharded"
     with pytest.raises(InvalidArgumentError, match="sequence"):
         of.compose(1, 0, 524288)
     with pytest.raises(InvalidArgumentError, match="in seconds"):
