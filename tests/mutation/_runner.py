@@ -177,7 +177,7 @@ def _in_children(
             folder = Path(tempfile.mkdtemp(prefix="mutant-"))
             pid = os.fork()
             if pid == 0:
-                _leave_at_end(lambda child=child, folder=folder: _confined(child, folder))
+                _leave_at_end(partial(_confined, child, folder))
             running[pid] = mutant, folder, time.monotonic() + PATIENCE * (1 + child.seconds)
         time.sleep(0.005)
         for pid, (mutant, folder, deadline) in list(running.items()):
@@ -356,10 +356,11 @@ class _Hot(_Watch):
     def _trace(self, items: list[pytest.Item], say: Say) -> None:
         for item, following in zip(items, [*items[1:], None], strict=True):
             began = time.process_time()
-            before, sys.settrace = sys.settrace, _Counting(sys.settrace)
+            real = sys.settrace
+            counting = sys.settrace = _Counting(real)
             self.tracer.start()
             _run_item(item, following)
-            sys.settrace, counting = before, sys.settrace
+            sys.settrace = real
             sys.settrace(None)
             lines = {module: sorted(each) for module, each in self.tracer.take().items()}
             its = lines if counting.calls == 1 else None  # it traces itself: all may be reached
@@ -431,7 +432,7 @@ class _Cold(_Child):
             is_it: bool = loader.get_filename(fullname) == path
             return mutant.code if is_it else get_code(loader, fullname)
 
-        importlib.machinery.SourceFileLoader.get_code = get_mutant  # type: ignore[method-assign]
+        setattr(importlib.machinery.SourceFileLoader, "get_code", get_mutant)  # noqa: B010
         _prepare_hypothesis()
         watch = _Chosen(self.tests)
         status = pytest.main([*OPTIONS, *self.group.tests], plugins=[watch])
