@@ -42,7 +42,8 @@ MEMORY: Final = 4 << 30  # bytes of address space: a list that grows for ever is
 COLD: Final = "it has to be imported"
 
 CPU: Final = 4  # seconds, besides what the tests take when they are traced, which is far more
-PATIENCE: Final = 20  # how many times as long it may take by the clock, on a busy machine
+PATIENCE: Final = 20  # how many times as long a test may take by the clock, on a busy machine,
+HANGS: Final = 10  # besides these seconds
 
 
 class BaselineError(Exception):
@@ -381,6 +382,11 @@ class _Counting:
         self.real(function)
 
 
+def _be_patient(seconds: float) -> None:
+    """End the process, by a signal that nobody handles, if the test does not end."""
+    signal.setitimer(signal.ITIMER_REAL, HANGS + PATIENCE * seconds)
+
+
 def _run_item(item: pytest.Item, following: pytest.Item | None) -> None:
     item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
@@ -398,7 +404,8 @@ class _Warm(_Child):
         by_name = {each.nodeid: each for each in items}
         self.watch, self.mutant, self.functions = hot, mutant, functions
         self.items = [by_name[each] for each in hot.tests_for(mutant)]
-        self._seconds = sum(hot.reach.seconds[each.nodeid] for each in self.items)
+        self.seconds_of = hot.reach.seconds
+        self._seconds = sum(self.seconds_of[each.nodeid] for each in self.items)
 
     @property
     def seconds(self) -> float:
@@ -408,6 +415,7 @@ class _Warm(_Child):
         if not _exchange(self.mutant, self.functions):
             return COLD
         for item, following in zip(self.items, [*self.items[1:], None], strict=False):
+            _be_patient(self.seconds_of[item.nodeid])
             _run_item(item, following)
             if self.watch.failed is not None:
                 return self.watch.failed
@@ -444,7 +452,12 @@ class _Chosen(_Watch):
 
     def __init__(self, tests: dict[str, float]) -> None:
         super().__init__()
+        self.seconds_of = tests
         self.rank = {test: index for index, test in enumerate(tests)}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        _be_patient(self.seconds_of[item.nodeid])
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
