@@ -38,6 +38,7 @@ def test_a_pattern_is_written_as_java_writes_it(pattern: str, text: str, width: 
         ("yyyyMMM", "write 'MM'"),
         ("yyyyhh", "write 'HH'"),
         ("%Y%m%d", "Java's 'yyyyMMdd'"),
+        ("%y-%j %H:%M:%S.%f", "Java's 'yy-DDD HH:mm:ss.SSS'"),
         ("%Y-%W", "Java's letters"),
         ("yyyy'MM", "quotes closed"),
         ("yyyy[MM]", "in quotes"),
