@@ -326,10 +326,14 @@ class _Hot(_Watch):
         return True
 
     def _tests_of(self, module: str) -> dict[str, float]:
-        """Return the tests that reach a module, the quick ones first."""
+        """Return all tests, those first that reach a module, and of these the quick ones."""
         seconds, lines = self.reach.seconds, self.reach.lines
-        tests = [each for each in seconds if (its := lines[each]) is None or its[module]]
-        return {each: seconds[each] for each in sorted(tests, key=lambda each: seconds[each])}
+
+        def rank(test: str) -> tuple[bool, float]:
+            its = lines[test]
+            return its is not None and not its[module], seconds[test]
+
+        return {each: seconds[each] for each in sorted(seconds, key=rank)}
 
     def tests_for(self, mutant: Mutant) -> list[str]:
         """Return the tests that reach a mutant: those that killed its neighbours, the quick."""
@@ -423,7 +427,7 @@ class _Warm(_Child):
 
 
 class _Cold(_Child):
-    """The module is imported with the mutant, and all tests that reach the module are run."""
+    """The module is imported with the mutant, and all tests are run."""
 
     def __init__(self, group: Group, tests: dict[str, dict[str, float]], mutant: Mutant) -> None:
         self.group, self.mutant, self.tests = group, mutant, tests[mutant.module]
@@ -442,13 +446,13 @@ class _Cold(_Child):
 
         setattr(importlib.machinery.SourceFileLoader, "get_code", get_mutant)  # noqa: B010
         _prepare_hypothesis()
-        watch = _Chosen(self.tests)
+        watch = _Ordered(self.tests)
         status = pytest.main([*OPTIONS, *self.group.tests], plugins=[watch])
         return watch.failed or (None if status == pytest.ExitCode.OK else "import")
 
 
-class _Chosen(_Watch):
-    """A plugin that runs some tests, in their order."""
+class _Ordered(_Watch):
+    """A plugin that runs the tests in another order."""
 
     def __init__(self, tests: dict[str, float]) -> None:
         super().__init__()
@@ -461,10 +465,7 @@ class _Chosen(_Watch):
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = sorted(
-            (each for each in items if each.nodeid in self.rank),
-            key=lambda each: self.rank[each.nodeid],
-        )
+        items.sort(key=lambda each: self.rank[each.nodeid])
 
 
 # Code
