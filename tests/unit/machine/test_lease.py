@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 
 from aiocosid.abc import InstanceId
 from aiocosid.errors import (
+    BusyError,
     ClockTooManyBackwardsError,
     ClosedError,
     InvalidArgumentError,
@@ -136,6 +138,26 @@ async def test_an_id_that_somebody_else_holds_is_replaced(clock: ManualClock, ea
         assert COSID_MS.parse(call.result).machine_id != grant.machine_id
         assert gen.statistics().machine.losses == 1
     assert len(ear.of(MachineIdLost)) == 1
+
+
+async def test_there_is_no_id_while_it_is_being_opened(clock: ManualClock) -> None:
+    """Whoever asks is told that, and not that it is closed."""
+    link = Link(store_of(clock))
+    link.opens = anyio.Event()
+    gen = SnowflakeId(MachineIdLease(link, clock=clock), clock=clock)
+    async with anyio.create_task_group() as group:
+        opening = Call(group, gen.__aenter__)
+        await clock.advance(0)
+        for ask in (gen.next_id, partial(gen.next_ids, 2)):
+            with pytest.raises(BusyError, match="is being opened"):
+                await ask()
+        with pytest.raises(BusyError, match="is being opened"):
+            gen.next_id_nowait()
+        link.opens.set()
+        await clock.advance(1)
+    assert opening.result is gen
+    assert gen.next_id_nowait() > 0
+    await gen.aclose()
 
 
 async def test_the_machine_id_that_replaces_a_lost_one_may_be_0(clock: ManualClock) -> None:
