@@ -180,6 +180,13 @@ async def test_a_forward_jump_is_followed_or_refused(clock: ManualClock) -> None
         assert caught.value.limit == 10
 
 
+async def test_without_waiting_there_is_no_end_of_a_turn(clock: ManualClock) -> None:
+    """Nobody can be given one; a second has ids enough."""
+    async with SnowflakeId(machines(), layout=COSID_S, clock=clock) as gen:
+        ids = [gen.next_id_nowait() for _ in range(20_001)]
+    assert ids == list(range(ids[0], ids[0] + 20_001))
+
+
 async def test_two_generators_of_one_name_share_one_sequence(clock: ManualClock) -> None:
     """On one distributor they share the machine id; with other names the ids are their own."""
     distributor = machines()
