@@ -160,8 +160,11 @@ async def test_there_is_no_id_while_it_is_being_opened(clock: ManualClock) -> No
     await gen.aclose()
 
 
-async def test_the_machine_id_that_replaces_a_lost_one_may_be_0(clock: ManualClock) -> None:
-    """No id of the lost one follows: its heir issues them.  One tick is begun once."""
+@pytest.mark.parametrize("first", ["waits", "next_id", "next_ids"])
+async def test_the_machine_id_that_replaces_a_lost_one_may_be_0(
+    clock: ManualClock, first: str
+) -> None:
+    """No id of the lost one follows, whoever asks first: its heir issues them."""
     store = store_of(clock)
     earlier = store.machine_id_distributor(instance_id="earlier")
     assert (await earlier.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62)).machine_id == 0
@@ -177,11 +180,14 @@ async def test_the_machine_id_that_replaces_a_lost_one_may_be_0(clock: ManualClo
         grant = await heir.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62)
         assert grant.machine_id == 1
         await earlier.revert(0, last_ms=clock.now_ms())
-        link.heal()
         async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
+            waiting = [Call(group, gen.next_id)] if first == "waits" else []
+            await settle()
+            link.heal()
             await clock.advance(5)
-        found = [call.result]
+        found = [call.result for call in waiting]
+        found += [await gen.next_id()] if first == "next_id" else []
+        found += await gen.next_ids(2)
         await clock.advance(0.001)
         for _ in range(3):  # without another wait
             found += await gen.next_ids(2)
