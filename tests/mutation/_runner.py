@@ -19,6 +19,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -161,7 +162,7 @@ def _leave_at_end(work: Callable[[], object]) -> None:
         work()
         status = 0
     except BaseException:  # noqa: BLE001  # a child must not go on in its parent's place
-        sys.excepthook(*sys.exc_info())
+        traceback.print_exc()
     finally:
         os._exit(status)
 

@@ -261,13 +261,11 @@ def test_what_is_no_key_is_refused_as_the_value() -> None:
         (SnowflakeTimeKey(COSID_MS, "UTC"), 1.5),
     ]
     for key, wrong in keys:
-        for ask in (
-            key.local_time,
-            lambda each, key=key: key.local_span(ShardRange.at_least(each)),
-        ):
-            with pytest.raises(InvalidArgumentError) as error:
-                ask(wrong)
-            assert error.value.argument == "value"
+        with pytest.raises(InvalidArgumentError) as of_one:
+            key.local_time(wrong)
+        with pytest.raises(InvalidArgumentError) as of_range:
+            key.local_span(ShardRange.at_least(wrong))
+        assert of_one.value.argument == of_range.value.argument == "value"
 
 
 def test_the_first_id_of_all_has_a_time() -> None:
