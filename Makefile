@@ -10,6 +10,9 @@ UV ?= uv
 # Handed on:  make test TESTS=tests/unit ARGS='-k fork'
 TESTS ?= tests
 ARGS ?=
+# What make mutants looks at: parts of paths below aiocosid/; everything of tests/mutation/modules.toml
+# if it is empty, which takes an hour or two.
+MODULE ?=
 # Processes that share the tests; each starts servers of its own, and waits for them half of the time.
 # 0 for one, in order.
 WORKERS ?= 4
@@ -31,7 +34,7 @@ SOURCES := aiocosid bench tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets share one environment
-.PHONY: help demo test stress chaos fuzz bench docs check lock clean venv
+.PHONY: help demo test stress chaos fuzz mutants bench docs check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -53,6 +56,9 @@ fuzz: $(VENV)/.dev  ## Every parser, guided by coverage:  make fuzz SECONDS=60 [
 chaos: $(VENV)/.dev  ## Break real servers under real processes: SCENARIO, SECONDS, PROCESSES, IDS
 	$(BIN)/python -m tests.chaos $(SCENARIO) --seconds $(SECONDS) --processes $(PROCESSES) \
 	  --ids $(IDS) $(ARGS)
+
+mutants: $(VENV)/.dev  ## Change a line, see a test fail: MODULE=snowflake/_sequencer; which changes none notices
+	$(BIN)/python -m tests.mutation $(MODULE) $(ARGS)
 
 bench: $(VENV)/.dev  ## Measure; results go into bench/
 	$(BIN)/python -m bench $(ARGS); status=$$?; $(BIN)/python -m bench.report; exit $$status
