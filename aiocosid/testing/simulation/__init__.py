@@ -25,7 +25,9 @@ from ._ledger import Ledger as Ledger
 from ._link import Link as Link
 from ._loop import VirtualTimeLoop as VirtualTimeLoop
 from ._node import Node as Node
+from ._redis import SimulatedRedis as SimulatedRedis
 from ._scenarios import SCENARIOS as SCENARIOS
+from ._sqlite import SimulatedSqlite as SimulatedSqlite
 from ._trouble import ACTS as ACTS
 from ._trouble import trouble as trouble
 from ._witness import Witness as Witness
@@ -50,6 +52,8 @@ __all__ = (
     "NothingLeftError",
     "Report",
     "Scenario",
+    "SimulatedRedis",
+    "SimulatedSqlite",
     "SimulationError",
     "VirtualTimeLoop",
     "Witness",
