@@ -40,17 +40,20 @@ ROUGH: Final = Faults(
 HOWS: Final[tuple[How, ...]] = ("task", "scope", "reply")
 
 
+RECOVERY_STEP: Final = 0.25  # seconds between two looks
+
+
 async def churn(
     world: World,
     make: MakeGenerator,
     *,
     nodes: int = 3,
     callers: int = 2,
-    seconds: float = 8.0,
+    seconds: float = 5.0,
     pause: float = 0.5,
     faults: Faults = ROUGH,
     acts: Sequence[Act] = ACTS,
-    every: float = 0.5,
+    every: float = 0.4,
     longest: float = 5.0,
     skew: float = 0.05,
     drift: float = 1e-4,
@@ -78,7 +81,7 @@ async def churn(
         skew: seconds that a wall clock is off at most, at the beginning.
         drift: by how much clocks run too fast or too slow at most.
         deadline: see `Node.watch`.
-        recovery: seconds after which each node has to have handed out ids again.
+        recovery: seconds within which each node has to hand out ids again.
         parse: see `Node.watch`.
     """
     rng = world.rng
@@ -94,13 +97,20 @@ async def churn(
             drift=rng.uniform(-drift, drift),
         )
     await trouble(world, world.nodes, seconds=seconds, every=every, acts=acts, longest=longest)
-    before = {node.name: node.ids for node in world.nodes}
-    await world.sleep(recovery)
-    for node in world.nodes:
-        if node.ids == before[node.name]:
-            world.fail(f"{node.name} got no ids in the {recovery:g} s after all was mended")
+    await _recover(world, recovery)
     for node in world.nodes:
         await node.stop()
+
+
+async def _recover(world: World, seconds: float) -> None:
+    """Have every node hand out ids again, within so many seconds."""
+    before = {node.name: node.ids for node in world.nodes}
+    end = world.time + seconds
+    while waiting := [node for node in world.nodes if node.ids == before[node.name]]:
+        if world.time >= end:
+            world.fail(f"{waiting[0].name} got no ids in the {seconds:g} s after all was mended")
+            return
+        await world.sleep(RECOVERY_STEP)
 
 
 async def _serve(

@@ -116,8 +116,8 @@ def snowflakes(store: MemoryStore, naming: Naming = "new") -> MakeGenerator:
 
 def parse(new_id: int) -> tuple[int, int]:
     """Return the machine id and the time of an id in `LAYOUT`."""
-    parts = LAYOUT.parse(new_id)
-    return parts.machine_id, parts.timestamp_ms
+    # As LAYOUT.parse() does, which says more and takes longer.
+    return new_id >> 4 & 0b11, (new_id >> 6) + COSID_EPOCH_MS
 
 
 async def snowflake_faults(world: World) -> None:

@@ -80,6 +80,7 @@ class Witness:
         self._deadline = deadline
         self._parse = parse
         self._highest = 0
+        self.spoils: tuple[list[tuple[int, list[int]]], int] | None = None  # in a child
         about = generator.statistics()
         self._namespace = about.namespace
         self._counter = f"{about.namespace}.{about.name}"
@@ -114,6 +115,21 @@ class Witness:
         self._used([new_id])
         return new_id
 
+    def keep(self, ids: Sequence[int]) -> None:
+        """Have the parent told what this child got."""
+        if self.spoils is not None:
+            kept, number = self.spoils
+            kept.append((number, list(ids)))
+
+    def robbed(self, ids: Sequence[int], by: Moment) -> None:
+        """Take note of what a child got, which is another process."""
+        self._world.note(by.who, "gets", _span(ids))
+        self._world.ledger.handed_out(self._counter, ids, by)
+        if self._parse is not None:
+            for new_id in ids:
+                machine_id, at_ms = self._parse(new_id)
+                self._world.ledger.emitted(self._namespace, machine_id, by.who, at_ms)
+
     async def _watched(self, what: str, call: Callable[[], Awaitable[_T]]) -> _T:
         world = self._world
         span = self._node._virtual(self._deadline)
@@ -136,6 +152,9 @@ class Witness:
             self._world.note(self._node.name, "errs", f"{what}: {type(error).__name__}")
 
     def _returned(self, ids: Sequence[int], floor: int) -> None:
+        if self.spoils is not None:
+            self.keep(ids)
+            return
         if self._world.is_over or not ids:
             return
         who = self._node._current()
@@ -154,7 +173,7 @@ class Witness:
         self._used(ids)
 
     def _used(self, ids: Sequence[int]) -> None:
-        if self._parse is None or self._world.is_over:
+        if self._parse is None or self._world.is_over or self.spoils is not None:
             return
         owner = self._node._current()
         for new_id in ids:
