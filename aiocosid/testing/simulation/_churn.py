@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
@@ -12,7 +13,7 @@ from ._faults import Faults
 from ._trouble import ACTS, trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ...abc import IdGenerator
     from ._ledger import Parse
@@ -60,6 +61,7 @@ async def churn(
     deadline: float = 5.0,
     recovery: float = 6.0,
     parse: Parse | None = None,
+    meanwhile: Callable[[World], Awaitable[None]] | None = None,
 ) -> None:
     """Let nodes take ids from their generators, under trouble, and recover.
 
@@ -83,6 +85,7 @@ async def churn(
         deadline: see `Node.watch`.
         recovery: seconds within which each node has to hand out ids again.
         parse: see `Node.watch`.
+        meanwhile: does something to the stores while the trouble lasts, and mends it.
     """
     rng = world.rng
 
@@ -96,7 +99,11 @@ async def churn(
             skew=rng.uniform(-skew, skew),
             drift=rng.uniform(-drift, drift),
         )
-    await trouble(world, world.nodes, seconds=seconds, every=every, acts=acts, longest=longest)
+    others = [] if meanwhile is None else [meanwhile(world)]
+    await asyncio.gather(
+        trouble(world, world.nodes, seconds=seconds, every=every, acts=acts, longest=longest),
+        *others,
+    )
     await _recover(world, recovery)
     for node in world.nodes:
         await node.stop()

@@ -87,11 +87,14 @@ class LinkedMachineIdDistributor(MachineIdDistributor):
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
         """Send the call."""
-        await self._link.call(
-            self.store,
-            f"guard({machine_id}, mark {mark_ms})",
-            lambda: self._inner.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms),
-        )
+        world, process = self._node.world, self._node._current()
+
+        async def renew() -> None:
+            await self._inner.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+            until = world.time + self.safe_guard
+            world.ledger.renewed(self.namespace, machine_id, process, until=until)
+
+        await self._link.call(self.store, f"guard({machine_id}, mark {mark_ms})", renew)
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         """Send the call."""

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ("Grant", "granted_by_script", "granted_by_statement")
 
-Grant: TypeAlias = "tuple[str, int, int]"
-"""Namespace, machine id, and the floor in milliseconds."""
+Grant: TypeAlias = "tuple[str, int, int, bool]"
+"""Namespace, machine id, the floor in milliseconds, and whether the owner writes marks."""
 
 ENTRIES: Final = b"}:itc_idx"
+UNMARKED: Final = b"unmarked"  # said by the peer that is as CosId
 
 
 def granted_by_script(words: Sequence[bytes], reply: Reply) -> Grant | None:
@@ -31,8 +32,8 @@ def granted_by_script(words: Sequence[bytes], reply: Reply) -> Grant | None:
     if not (isinstance(reply, list) and reply[:1] == [b"taken"]):
         return None
     namespace = words[3].removeprefix(b"cosid:{").removesuffix(ENTRIES).decode()
-    _, machine_id, floor_ms, *_ = (each if isinstance(each, bytes) else b"" for each in reply)
-    return namespace, int(machine_id), int(floor_ms)
+    _, machine_id, floor_ms, *rest = (each if isinstance(each, bytes) else b"" for each in reply)
+    return namespace, int(machine_id), int(floor_ms), UNMARKED not in rest
 
 
 def granted_by_statement(
@@ -49,4 +50,4 @@ def granted_by_statement(
     if not rows or statement not in {dialect.take, dialect.insert}:
         return None
     _, machine_id, mark_ms, *_ = rows[0]
-    return values["namespace"], machine_id, max(values.get("stamp", -1), mark_ms)
+    return values["namespace"], machine_id, max(values.get("stamp", -1), mark_ms), True

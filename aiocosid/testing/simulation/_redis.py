@@ -90,8 +90,10 @@ class SimulatedRedis:
             raise ConnectionRefusedError(f"{server.name} does not run")
         reply = server.execute(words, denied=denied)
         if (found := granted_by_script(words, reply)) is not None:
-            namespace, machine_id, floor_ms = found
-            self._world.ledger.granted(namespace, machine_id, process, floor_ms=floor_ms)
+            namespace, machine_id, floor_ms, has_marks = found
+            self._world.ledger.granted(
+                namespace, machine_id, process, floor_ms=floor_ms, has_marks=has_marks
+            )
         return reply
 
     # For the scenario.

@@ -179,9 +179,11 @@ class _Linked(Executor):
             dialect = SqliteMachineIdDistributor.machine_dialect
             found = granted_by_statement(dialect, statement, values, rows)
             if found is not None:
-                namespace, machine_id, floor_ms = found
+                namespace, machine_id, floor_ms, has_marks = found
                 ledger = self._sqlite._world.ledger
-                ledger.granted(namespace, machine_id, process, floor_ms=floor_ms)
+                ledger.granted(
+                    namespace, machine_id, process, floor_ms=floor_ms, has_marks=has_marks
+                )
             return rows
 
         return await self._link.call("sqlite", " ".join(statement.split(None, 4)[:4]), operation)

@@ -67,7 +67,7 @@ class Witness:
     * Its ids are above all ids that were returned before the call began; `next_ids` gives exactly
       as many as were asked for, rising.
     * No id comes twice, in the whole world.
-    * A machine id in it was the process's at that time.
+    * A machine id in it was the process's at that time, and its lease had not ended.
     """
 
     def __init__(
@@ -164,6 +164,10 @@ class Witness:
         self._highest = max(self._highest, ids[-1])
         self._node.ids += len(ids)
         self._world.ledger.handed_out(self._counter, ids, Moment(who.name, self._world.time))
+        # One that was stopped may have made it before; and so may one that waited for several.
+        if self._parse is not None and len(ids) == 1 and not who.stopped_until:
+            machine_id, _ = self._parse(ids[0])
+            self._world.ledger.stamped(self._namespace, machine_id, who, now=self._world.time)
 
     async def _use(self, ids: Sequence[int]) -> None:
         """Use the ids, perhaps a good while after they were returned."""

@@ -1,0 +1,111 @@
+"""Trouble of a store: it dies, forgets, fails over, is split."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from ._faults import draw_between
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from ._redis import SimulatedRedis
+    from ._sqlite import SimulatedSqlite
+    from ._world import World
+
+__all__ = ("LOSSES", "RedisAct", "redis_trouble", "sqlite_losses")
+
+RedisAct: TypeAlias = Literal["restart", "outage", "save", "flush", "fail over", "split"]
+
+LOSSES: Final[tuple[RedisAct, ...]] = ("restart", "outage", "save", "flush", "fail over", "split")
+"""All that may happen to a Redis."""
+
+DOWN: Final = (0.01, 2.0)  # seconds
+LAG: Final = 12  # writes that a replica may be behind
+
+
+async def redis_trouble(
+    world: World,
+    redis: SimulatedRedis,
+    *,
+    seconds: float,
+    every: float = 1.0,
+    acts: Sequence[RedisAct] = LOSSES,
+) -> None:
+    """Do something to a Redis, now and then; have it run in the end.
+
+    Args:
+        world: the world.
+        redis: whom.
+        seconds: for how long.
+        every: seconds between two acts, on average.
+        acts: what may be done: a ``restart``, an ``outage`` of seconds and a start; a ``save`` of
+            what the next start will find, if there are snapshots; a ``flush``; to one with
+            replicas a ``fail over`` to one that lags, or a ``split`` of seconds.
+    """
+    rng, end = world.rng, world.time + seconds
+    while (rest := rng.expovariate(1 / every)) < end - world.time:
+        await world.sleep(rest)
+        await _REDIS[rng.choice(acts)](world, redis)
+    await world.sleep(max(0.0, end - world.time))
+    redis.mend()
+
+
+async def _restart(_: World, redis: SimulatedRedis) -> None:
+    redis.restart()
+
+
+async def _outage(world: World, redis: SimulatedRedis) -> None:
+    redis.crash()
+    await world.sleep(draw_between(world.rng, DOWN))
+    redis.mend()
+
+
+async def _save(_: World, redis: SimulatedRedis) -> None:
+    redis.save()
+
+
+async def _flush(_: World, redis: SimulatedRedis) -> None:
+    redis.flush()
+
+
+async def _fail_over(world: World, redis: SimulatedRedis) -> None:
+    redis.fail_over(behind=world.rng.randrange(LAG))
+
+
+async def _split(world: World, redis: SimulatedRedis) -> None:
+    strays = [node for node in world.nodes if world.rng.random() < 0.5]
+    redis.split(strays, behind=world.rng.randrange(LAG))
+    await world.sleep(draw_between(world.rng, DOWN))
+    redis.rejoin()
+
+
+_REDIS: Final[dict[RedisAct, Callable[[World, SimulatedRedis], Awaitable[None]]]] = {
+    "restart": _restart,
+    "outage": _outage,
+    "save": _save,
+    "flush": _flush,
+    "fail over": _fail_over,
+    "split": _split,
+}
+
+
+async def sqlite_losses(
+    world: World, sqlite: SimulatedSqlite, *, seconds: float, every: float = 1.0
+) -> None:
+    """Take back some last commits of a file, now and then, or put an old one in its place.
+
+    Args:
+        world: the world.
+        sqlite: the file; one with a history.
+        seconds: for how long.
+        every: seconds between two losses, on average.
+    """
+    rng, end, saved = world.rng, world.time + seconds, sqlite.save()
+    while (rest := rng.expovariate(1 / every)) < end - world.time:
+        await world.sleep(rest)
+        if rng.random() < 0.8:
+            sqlite.lose(rng.randrange(1, LAG))
+        else:
+            sqlite.restore(saved)
+    await world.sleep(max(0.0, end - world.time))
