@@ -14,6 +14,9 @@ ARGS ?=
 # 0 for one, in order.
 WORKERS ?= 4
 
+# Worlds of each scenario.
+SEEDS ?= 1000
+
 DEMO_STORE ?= sqlite:///demo.db
 
 BIN := $(VENV)/bin
@@ -23,7 +26,7 @@ SOURCES := aiocosid bench tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets share one environment
-.PHONY: help demo test stress bench docs check lock clean venv
+.PHONY: help demo test stress simulate bench docs check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -38,6 +41,9 @@ test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minute
 
 stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
 	$(BIN)/python -m pytest -m stress $(TESTS) $(ARGS)
+
+simulate: $(VENV)/.dev  ## Simulated worlds, on all cores, until something is found: SEEDS=100000
+	$(BIN)/python -m aiocosid.testing.simulation all --seeds $(SEEDS) $(ARGS)
 
 bench: $(VENV)/.dev  ## Measure; results go into bench/
 	$(BIN)/python -m bench $(ARGS); status=$$?; $(BIN)/python -m bench.report; exit $$status
