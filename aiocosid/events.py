@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 __all__ = (
+    "CacheFound",
+    "CacheLost",
     "ClockBackwards",
     "DistanceChanged",
     "Event",
@@ -24,6 +26,7 @@ __all__ = (
     "MachineIdLost",
     "SegmentFetched",
     "SnowflakeOpened",
+    "SpanLeased",
     "Starved",
     "WaitTimedOut",
 )
@@ -192,6 +195,47 @@ class MachineIdLost(Event):
 
     machine_id: int
     error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanLeased(Event):
+    """A tiered store's root has leased a span, for the cache to hand out.
+
+    Attributes:
+        max_id: the span's last id.
+        count: ids in the span.
+        reason: what was wrong with the one before: ``"missing"``, ``"server"`` (another one, or in
+            another life), ``"damaged"``, ``"behind"`` (a segment seen here) or ``"left"`` (too few
+            ids).
+        took: seconds that the root needed.
+    """
+
+    max_id: int
+    count: int
+    reason: str
+    took: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheLost(Event):
+    """A tiered store's cache does not answer, or refuses; segments come from the root.
+
+    Attributes:
+        error: what it answered.
+    """
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheFound(Event):
+    """A tiered store's cache answers again.
+
+    Attributes:
+        lasted: seconds that it did not.
+    """
+
+    lasted: float
 
 
 @runtime_checkable

@@ -324,6 +324,13 @@ class IdSegmentDistributor(ABC):
         used again.
         """
 
+    def statistics(self) -> object | None:
+        """Return a frozen dataclass for the statistics of a generator, or None (the default).
+
+        Cheap, and never waits.
+        """
+        return None
+
     def __repr__(self) -> str:
         """Name the counter and the step."""
         return f"<{type(self).__name__} {self.namespaced_name} step={self.step}>"

@@ -21,6 +21,7 @@ from ._general import SchemaMissingError as SchemaMissingError
 from ._general import SegmentUnavailableError as SegmentUnavailableError
 from ._general import StoreAuthenticationError as StoreAuthenticationError
 from ._general import StoreError as StoreError
+from ._general import StoreIdentityHiddenError as StoreIdentityHiddenError
 from ._general import StoreRolledBackError as StoreRolledBackError
 from ._general import StoreUnavailableError as StoreUnavailableError
 from ._general import UnsupportedRuntimeError as UnsupportedRuntimeError
@@ -64,6 +65,7 @@ __all__ = (
     "SegmentUnavailableError",
     "StoreAuthenticationError",
     "StoreError",
+    "StoreIdentityHiddenError",
     "StoreRolledBackError",
     "StoreUnavailableError",
     "UnsupportedRuntimeError",

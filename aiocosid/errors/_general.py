@@ -20,6 +20,7 @@ __all__ = (
     "SegmentUnavailableError",
     "StoreAuthenticationError",
     "StoreError",
+    "StoreIdentityHiddenError",
     "StoreRolledBackError",
     "StoreUnavailableError",
     "UnsupportedRuntimeError",
@@ -261,6 +262,17 @@ class StoreUnavailableError(StoreError):
 
 class StoreAuthenticationError(StoreError):
     """The store rejected the user, the password or the user's rights."""
+
+
+class StoreIdentityHiddenError(StoreError):
+    """A server does not tell who it is, so that a span would outlive the server that opened it."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(
+            store,
+            f"the server does not tell who it is ({reason}); allow it with "
+            "'ACL SETUSER <user> +info', or connect past the proxy that hides it",
+        )
 
 
 class SchemaMissingError(StoreError):

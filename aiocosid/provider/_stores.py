@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
 
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..abc import Store
 
-__all__ = ("open_store",)
+__all__ = ("open_store", "open_tiered")
 
 STORES: Final = {
     "memory": ("memory", "MemoryStore"),
@@ -30,7 +33,17 @@ STORES: Final = {
         ("redis", "RedisStore"),
     ),
     **dict.fromkeys(("postgres", "postgresql"), ("postgres", "PostgresStore")),
+    "tiered": ("tiered", "TieredStore"),
 }
+
+TIERED: Final[dict[str, Callable[[str], Any]]] = {
+    "root": str,
+    "cache": str,
+    "span": int,
+    "cache_timeout": float,
+    "pause": float,
+}
+"""The options of a tiered store's URL, and how their text is read."""
 
 
 def open_store(url: str) -> Store:
@@ -39,7 +52,8 @@ def open_store(url: str) -> Store:
     Args:
         url: ``memory://``, ``sqlite:///ids.db``, ``redis://host:6379/0`` (``rediss://`` for TLS,
             ``unix:///path``, ``redis+cluster://a,b,c``, ``redis+sentinel://a,b,c/service/0``), or
-            ``postgresql://user@host/db``.
+            ``postgresql://user@host/db``.  ``tiered:?root=URL&cache=URL`` puts one beneath another
+            (see `aiocosid.stores.tiered`); within it both are percent-encoded.
 
     Raises:
         InvalidArgumentError: the URL names no store, or is malformed.
@@ -50,7 +64,45 @@ def open_store(url: str) -> Store:
         # Only the scheme: the rest may hold a password.
         known = ", ".join(f"{name}:" for name in sorted(STORES))
         raise InvalidArgumentError("url", f"{scheme}:...", expected=f"one that begins with {known}")
-    module, name = STORES[scheme]
-    store: type[Any] = getattr(import_module(f"..stores.{module}", __package__), name)
-    made: Store = store.from_url(url)
+    if scheme == "tiered":
+        return _tiered(url)
+    made: Store = _class_of(scheme).from_url(url)
     return made
+
+
+def open_tiered(root: Store, cache: Store, *, owns_stores: bool, **options: Any) -> Store:  # noqa: ANN401 - TieredStore's
+    """Return a tiered store on two others.
+
+    Raises:
+        InvalidArgumentError: an argument is outside its range, or the cache is not Redis.
+        MissingExtraError: the driver of Redis is not installed.
+    """
+    made: Store = _class_of("tiered")(root, cache, owns_stores=owns_stores, **options)
+    return made
+
+
+def _class_of(scheme: str) -> Any:  # noqa: ANN401 - the class of a store
+    module, name = STORES[scheme]
+    return getattr(import_module(f"..stores.{module}", __package__), name)
+
+
+def _tiered(url: str) -> Store:
+    query = url.partition(":")[2]
+    given = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
+    options = {name: text for name, text in given if name in TIERED}
+    if (
+        not query.startswith("?")
+        or len(options) < len(given)
+        or not {"root", "cache"} <= {*options}
+    ):
+        # Not the URL itself, which may hold passwords.
+        expected = f"tiered:?root=URL&cache=URL, percent-encoded; options are {', '.join(TIERED)}"
+        raise InvalidArgumentError("url", "tiered:...", expected=expected)
+    read: dict[str, Any] = {}
+    for name, text in options.items():
+        try:
+            read[name] = TIERED[name](text)
+        except ValueError:
+            raise InvalidArgumentError(name, text, expected="a number") from None
+    root, cache = open_store(read.pop("root")), open_store(read.pop("cache"))
+    return open_tiered(root, cache, owns_stores=True, **read)

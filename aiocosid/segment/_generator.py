@@ -346,10 +346,9 @@ class SegmentGenerator(Supply, IdGenerator):
         """Return a frozen picture of the generator; cheap, and never waits."""
         distributor, pace = self._distributor, self._pace
         remaining = self._left() + self._chain.remaining
-        handed_out = self._handed_out()
-        now, wall = self._clock.monotonic(), self._clock.now_ms() / 1000
-        rate = self._meter.rate(now, handed_out)
-        head = self._head()
+        handed_out, now = self._handed_out(), self._clock.monotonic()
+        wall = self._clock.now_ms() / 1000
+        rate, head = self._meter.rate(now, handed_out), self._head()
         return SegmentStatistics(
             kind=type(self).__name__,
             namespace=distributor.namespace,
@@ -376,6 +375,7 @@ class SegmentGenerator(Supply, IdGenerator):
             seconds_left=remaining / rate if rate > 0 else None,
             last_error=self._last_error,
             ended=self._ended(),
+            distributor=distributor.statistics(),
         )
 
     def _head(self) -> IdSegment | None:

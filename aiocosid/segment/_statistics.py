@@ -46,6 +46,7 @@ class SegmentStatistics(Statistics):
         last_error: the store's latest error; None after a fetch that succeeded.
         ended: why no id comes any more: it is not open, the store lost writes, or the ids are used
             up; None while it serves.
+        distributor: what the distributor says about itself, if it says anything.
     """
 
     step: int
@@ -70,6 +71,7 @@ class SegmentStatistics(Statistics):
     seconds_left: float | None
     last_error: Exception | None
     ended: CosIdError | None
+    distributor: object | None = None
 
     def as_tree(self) -> dict[str, Any]:
         """Return the picture as CosId's actuator shows a segment, then what it does not show.
@@ -80,6 +82,8 @@ class SegmentStatistics(Statistics):
         taken = ("kind", "headSequence", "headOffset", "headMaxId", "fetchTime", "isExpired")
         for key in taken:
             del ours[key]
+        if self.distributor is None:
+            del ours["distributor"]
         ours["lastMaxId"], ours["distributorStep"] = ours.pop("maxId"), ours.pop("step")
         return {"kind": self.kind, **self._segment(), "actual": None, "converter": None, **ours}
 

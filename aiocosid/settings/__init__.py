@@ -19,6 +19,7 @@ from ._models import MachineSettings as MachineSettings
 from ._models import SegmentSettings as SegmentSettings
 from ._models import Settings as Settings
 from ._models import SnowflakeSettings as SnowflakeSettings
+from ._models import TieredSettings as TieredSettings
 from ._report import GeneratorReport as GeneratorReport
 from ._report import SettingsReport as SettingsReport
 from ._report import ShardingReport as ShardingReport
@@ -46,6 +47,7 @@ __all__ = (
     "ShardingReport",
     "SnowflakeSettings",
     "SnowflakeShardingSettings",
+    "TieredSettings",
     "check_settings",
     "load_settings",
 )

@@ -94,7 +94,7 @@ class Builder:
         self._instrument = instrument
         self._clock = clock or SYSTEM_CLOCK
         self._broken = broken
-        self._stores = Stores(settings, self._note)
+        self._stores = Stores(settings, self._note, instrument=instrument, clock=self._clock)
         self._machines = Machines(
             settings, self._note, instrument=instrument, clock=clock, rehearsal=rehearsal
         )

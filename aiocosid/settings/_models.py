@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, SecretStr
+from pydantic import Discriminator, Field, SecretStr, Tag
 
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP
 from ..abc._ids import MAX_ID
@@ -25,6 +25,7 @@ __all__ = (
     "SegmentSettings",
     "Settings",
     "SnowflakeSettings",
+    "TieredSettings",
 )
 
 Count: TypeAlias = Annotated[Whole, Field(ge=1, le=MAX_ID)]
@@ -303,13 +304,41 @@ class MachineSettings(Section):
     call_timeout: Timeout = 2.0
 
 
+class TieredSettings(Section):
+    """A durable store beneath a fast one.
+
+    Attributes:
+        root: a URL, or a name in ``stores``: the store that counts.
+        cache: likewise: Redis, which hands out what the root has leased.
+        span: ids leased at a time.
+        cache_timeout: seconds after which the root is asked instead.
+        pause: seconds for which the cache is not asked after it did not answer.
+    """
+
+    root: SecretStr
+    cache: SecretStr
+    span: Count = 1_000_000
+    cache_timeout: Timeout = 0.75
+    pause: Patience = 1.0
+
+
+def _store_kind(value: object) -> str:
+    return "tiered" if isinstance(value, dict | TieredSettings) else "url"
+
+
+StoreSettings: TypeAlias = Annotated[
+    Annotated[SecretStr, Tag("url")] | Annotated[TieredSettings, Tag("tiered")],
+    Discriminator(_store_kind),
+]
+
+
 class Settings(Section):
     """All settings of a provider; `configure` builds it.
 
     Attributes:
         namespace: of all counters and machine ids that have none of their own.
         store: a URL, or a name in ``stores``: where they lie.
-        stores: URLs by name.
+        stores: URLs by name, or tables of a tiered store.
         close_timeout: seconds that closing may take.
         machine: where machine ids come from.
         share: the default generator, ``__share__``.
@@ -319,7 +348,7 @@ class Settings(Section):
 
     namespace: Name = DEFAULT_NAMESPACE
     store: SecretStr | None = None
-    stores: dict[str, SecretStr] = Field(default_factory=dict)
+    stores: dict[str, StoreSettings] = Field(default_factory=dict)
     close_timeout: Timeout = 5.0
     machine: MachineSettings = MachineSettings()
     share: GeneratorSettings | None = None

@@ -18,6 +18,7 @@ from ._models import (
     SegmentSettings,
     Settings,
     SnowflakeSettings,
+    TieredSettings,
 )
 from ._sharding import (
     IntervalShardingSettings,
@@ -53,6 +54,8 @@ TABLES: Final[dict[str, type[Section]]] = {
 }
 ENTRIES: Final = ("generators", "sharding", "stores")
 """Tables whose keys are names that the user gives."""
+
+STORE_KINDS: Final = ("url", "tiered")
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -102,6 +105,9 @@ def _path(location: tuple[int | str, ...], data: object) -> Path:
         ):  # a list among them cannot be hashed
             may_be_kind = False
             continue
+        if may_be_kind and path[0] == "stores" and part in STORE_KINDS:
+            may_be_kind = False
+            continue
         path.append(part)
         data = table.get(part)
         may_be_kind = path[0] == "share" or (path[0] in ENTRIES and len(path) > 1)
@@ -125,7 +131,7 @@ def _unknown(path: Path, data: object) -> str:
 
 
 def _section(path: Path, data: object) -> type[Section]:
-    section: type[Section] = Settings
+    section: type[Section] = TieredSettings if path[:1] == ("stores",) else Settings
     for part in path:
         data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
         table = cast("Mapping[str, Any]", data if isinstance(data, Mapping) else {})

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidArgumentError, MissingExtraError
 from ..provider import open_store
+from ..provider._stores import open_tiered
+from ._models import TieredSettings
 from ._secrets import shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pydantic import SecretStr
+
     from ..abc import Store
     from ._models import Settings
 
 __all__ = ("Stores",)
+
+PARTS: Final = ("root", "cache")
 
 
 class Stores:
@@ -24,11 +30,17 @@ class Stores:
         opened: those that were made.
     """
 
-    def __init__(self, settings: Settings, note: Callable[[tuple[str, ...], str], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        note: Callable[[tuple[str, ...], str], None],
+        **options: Any,  # noqa: ANN401 - of a tiered store
+    ) -> None:
         self.opened: list[Store] = []
+        self._options = options
         self._settings = settings
         self._note = note
-        self._made: dict[str, Store | None] = {}  # by URL
+        self._made: dict[str, Store | None] = {}  # by URL, or by name
 
     def of(self, path: tuple[str, ...], section: Any) -> tuple[Store | None, str]:  # noqa: ANN401 - of any kind
         """Return a generator's store, and its URL without secrets; what is wrong is noted."""
@@ -42,22 +54,61 @@ class Stores:
         return None, ""
 
     def place(self, section: Any) -> str:  # noqa: ANN401 - of any kind
-        """Return a generator's URL with all that is secret, to tell stores apart."""
+        """Return the URL of a generator's machine ids with all that is secret, to tell stores apart.
+
+        A tiered store's are its root's.
+        """
         found = section.store or self._settings.store
         text = "" if found is None else str(found.get_secret_value())
-        named = self._settings.stores.get(text)
-        return text if named is None else named.get_secret_value()
+        for _ in range(2):  # a tiered store's name, and its root's
+            named = self._settings.stores.get(text)
+            if named is None:
+                break
+            text = _root_of(named)
+        return text
 
     def check_unused(self) -> None:
         """Look at the stores that no generator uses, too."""
-        for name, url in self._settings.stores.items():
-            self._open(("stores", name), url.get_secret_value())
+        for name in self._settings.stores:
+            self._named(("stores", name), name)
 
     def _named(self, path: tuple[str, ...], text: str) -> tuple[Store | None, str]:
         named = self._settings.stores.get(text)
+        if isinstance(named, TieredSettings):
+            return self._tiered(("stores", text), named)
         if named is not None:
             return self._open(("stores", text), named.get_secret_value())
         return self._open(path, text)
+
+    def _tiered(self, path: tuple[str, ...], section: TieredSettings) -> tuple[Store | None, str]:
+        """Return a store on two others, each of which may have a name too."""
+        key = ".".join(path)
+        if key not in self._made:
+            self._made[key] = None
+            parts = [self._part((*path, each), getattr(section, each)) for each in PARTS]
+            root, cache = parts
+            if root is not None and cache is not None:
+                options = section.model_dump(exclude=set(PARTS)) | self._options
+                try:
+                    self._made[key] = open_tiered(root, cache, owns_stores=False, **options)
+                except MissingExtraError as error:
+                    self._note(path, str(error))
+                except InvalidArgumentError as error:
+                    expected = str(error).partition("it has to be ")[2]
+                    self._note((*path, error.argument), f"has to be {expected}")
+        shown = (self._shown(getattr(section, each).get_secret_value()) for each in PARTS)
+        return self._made[key], "tiered: {} under {}".format(*shown)
+
+    def _part(self, path: tuple[str, ...], text: SecretStr) -> Store | None:
+        named = self._settings.stores.get(text.get_secret_value())
+        if isinstance(named, TieredSettings):
+            self._note(path, "is a tiered store itself; name one that is none")
+            return None
+        return self._named(path, text.get_secret_value())[0]
+
+    def _shown(self, text: str) -> str:
+        named = self._settings.stores.get(text)
+        return text if named is not None else shown_url(text)
 
     def _open(self, path: tuple[str, ...], url: str) -> tuple[Store | None, str]:
         if url not in self._made:
@@ -78,3 +129,7 @@ class Stores:
             return f"has to be a URL: {expected}"
         known = ", ".join(self._settings.stores) or "none"
         return f"has to be a URL, {expected}, or a name in [stores], which has {known}"
+
+
+def _root_of(store: SecretStr | TieredSettings) -> str:
+    return (store.root if isinstance(store, TieredSettings) else store).get_secret_value()

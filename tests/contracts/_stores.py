@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from contextlib import closing
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
+from urllib.parse import parse_qsl, quote
 
 import pytest
 
@@ -234,12 +235,74 @@ class Postgres(Backend):
             self.server.execute(statement.format(ms=int(seconds * 1000), of=namespace))
 
 
+class TieredOnSqlite(Backend):
+    """The session's Valkey on a file of the test's own."""
+
+    root_type: ClassVar[type[Backend]] = Sqlite
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.root = self.root_type(request)
+        # A busy machine must not have a second span opened: there would be a gap.
+        patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+        patch.setattr("aiocosid.stores.redis._span.CLAIM_MS", 15_000)
+        # A step above the span comes from the root, so that it leaves a gap.
+        has_great_steps = "test_each_call_has_its_own_step" in request.node.name
+        self.span = 2**60 if has_great_steps else 1_000_000
+        self.cache = Valkey(request)
+
+    @property
+    def url(self) -> str:
+        root, cache = quote(self.root.url, safe=""), quote(self.cache.url, safe="")
+        return f"tiered:?root={root}&cache={cache}&span={self.span}&cache_timeout=15"
+
+    @property
+    def distributor(self) -> type[Distributor]:
+        return OwnTiered
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        self.root.set_counter(distributor, to)
+        self.cache.server.call("DEL", f"aiocosid:{{{distributor.namespaced_name}}}:span")
+
+
+class TieredOnPostgres(TieredOnSqlite):
+    """The session's Valkey on the session's PostgreSQL."""
+
+    root_type = Postgres
+
+
+class OwnTiered:
+    """A tiered distributor on two that have connections of their own."""
+
+    @classmethod
+    def from_url(
+        cls, url: str, *, namespace: str, name: str, offset: int = 0, step: int = 100
+    ) -> IdSegmentDistributor:
+        """Read a tiered store's URL."""
+        from aiocosid.stores.redis import RedisIdSegmentDistributor
+        from aiocosid.stores.tiered import TieredIdSegmentDistributor
+
+        told = dict(parse_qsl(url.partition("?")[2]))
+        kinds: dict[str, type[Backend]] = {"sqlite": Sqlite, "postgresql": Postgres}
+        kind = kinds[told["root"].partition(":")[0]]
+        root_class = kind.distributor.fget(None)  # type: ignore[attr-defined]  # of no instance
+        return TieredIdSegmentDistributor(
+            root_class.from_url(
+                told["root"], namespace=namespace, name=name, offset=offset, step=step
+            ),
+            RedisIdSegmentDistributor.from_url(told["cache"], namespace=namespace, name=name),
+            span=int(told["span"]),
+            cache_timeout=float(told["cache_timeout"]),
+        )
+
+
 STORES: Final[dict[str, type[Backend]]] = {
     "memory": Memory,
     "sqlite": Sqlite,
     "valkey": Valkey,
     "redis": Redis,
     "postgres": Postgres,
+    "tiered": TieredOnSqlite,
+    "tiered_pg": TieredOnPostgres,
 }
 
 KEEP_MACHINES: Final = [name for name, kind in STORES.items() if kind.age is not Backend.age]

@@ -29,10 +29,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def is_repetition(item: pytest.Item) -> bool:
-    """Tell whether a test has a twin: Redis is Valkey's, on uvloop; uvloop is asyncio's else."""
+    """Tell whether a test has a twin: Redis is Valkey's, on uvloop; uvloop is asyncio's else.
+
+    A tiered store differs from others in what its distributors do, and in no generator.
+    """
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return False
     words = item.callspec.id.split("-")
+    if not {"tiered", "tiered_pg"}.isdisjoint(words):
+        needed = ["TestOnOneStore"] if "tiered_pg" in words else ["TestOnOneStore", "TestOnTheirOwn"]
+        return "uvloop" in words or item.cls is None or item.cls.__name__ not in needed
     if "asyncio" in words or "uvloop" in words:
         return ("uvloop" in words) != ("redis" in words)
     return item.callspec.params.get("kind") in NOT_ON_TRIO

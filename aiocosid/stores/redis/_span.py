@@ -1,0 +1,124 @@
+"""The span of one counter: a range of ids, leased from a durable store, that a server hands out.
+
+It lies in one hash of ours, ``aiocosid:{<namespace>.<name>}:span``; the scripts are the ``.lua``
+files of this package, and what all have in common is in ``span_common.lua``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import StoreIdentityHiddenError
+from ._errors import STORE, translated
+from ._machine_scripts import text_of
+from ._scripts import UNDECODED, Script
+
+if TYPE_CHECKING:
+    from ._segment import RedisIdSegmentDistributor
+
+__all__ = ("CLAIM_MS", "Claimed", "Opening", "Span", "Taken")
+
+CLAIM_MS: Final = 500
+"""How long others wait for whoever leases a span; a slower one loses the claim, and no id."""
+
+
+def _script(name: str) -> Script:
+    folder = files(__package__ or "")
+    texts = [folder.joinpath(f"span_{each}.lua").read_bytes() for each in ("common", name)]
+    return Script(b"".join(texts))
+
+
+LOOK: Final = _script("look")
+TAKE: Final = _script("take")
+OPEN: Final = _script("open")
+RELEASE: Final = _script("release")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The segment that ends at ``max_id`` is the caller's."""
+
+    max_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The caller has to open a span.
+
+    Attributes:
+        why: ``missing``, ``server``, ``damaged``, ``behind`` or ``left``.
+    """
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Somebody else is opening a span.
+
+    Attributes:
+        left: seconds for which the others leave it to them.
+    """
+
+    left: float
+
+
+class Span:
+    """The span of a counter, on a distributor's connections.
+
+    Each call raises `StoreIdentityHiddenError` where the server does not tell who it is, and else
+    what the distributor's own raise.  Cancelled, it may have taken effect.
+    """
+
+    __slots__ = ("_key", "_link", "_name")
+
+    def __init__(self, cache: RedisIdSegmentDistributor) -> None:
+        """Describe it; nothing is sent yet."""
+        self._link = cache._link
+        self._name = cache.namespaced_name
+        self._key = f"aiocosid:{{{self._name}}}:span".encode()
+
+    async def look(self) -> None:
+        """Make sure that the server tells who it is; writes nothing."""
+        await self._ask(LOOK)
+
+    async def take(self, step: int, floor: int, nonce: bytes) -> Taken | Claimed | Opening:
+        """Take a segment, or claim the right to open a span, in the caller's name ``nonce``."""
+        found, *facts = await self._ask(TAKE, step, floor, nonce, CLAIM_MS)
+        if found == "taken":
+            return Taken(int(facts[0]))
+        return Claimed(facts[0]) if found == "claimed" else Opening(int(facts[0]) / 1000)
+
+    async def open(self, nonce: bytes, cursor: int, last: int) -> tuple[bool, int]:
+        """Open a span whose ids up to ``cursor`` are taken, if the claim is the caller's still.
+
+        Returns:
+            Whether it was opened, and how many ids of the span before it are given up.
+        """
+        found, *facts = await self._ask(OPEN, nonce, cursor, last)
+        before = [int(each) for each in facts if each.isdecimal()]
+        return found == "opened", max(0, before[1] - before[0]) if len(before) > 1 else 0
+
+    async def release(self, nonce: bytes) -> bool:
+        """Give a claim back, if it is the caller's."""
+        return await self._ask(RELEASE, nonce) == ["released"]
+
+    async def void(self) -> None:
+        """Forget the span, and whoever is about to open one."""
+        with translated(self._name, self._key.decode()):
+            await self._link.call(
+                lambda client: client.execute_command("DEL", self._key, **UNDECODED)
+            )
+
+    async def _ask(self, script: Script, *arguments: bytes | int) -> list[str]:
+        async def run(client: Any) -> list[str]:  # noqa: ANN401 - the driver's
+            reply = await script.run_on(client, (self._key,), *arguments)
+            return [text_of(each) for each in reply]
+
+        with translated(self._name, self._key.decode()):
+            reply = await self._link.call(run)
+        if reply[0] == "hidden":
+            raise StoreIdentityHiddenError(STORE, reply[1])
+        return reply

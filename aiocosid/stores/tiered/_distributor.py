@@ -1,0 +1,290 @@
+"""Hands out segments of spans that a durable store has leased to a fast one."""
+
+from __future__ import annotations
+
+import logging
+import random
+from contextlib import suppress
+from secrets import token_hex
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ..._clock import SYSTEM_CLOCK
+from ...abc import MAX_ID, IdSegmentDistributor
+from ...abc._ids import check_integer, check_seconds
+from ...errors import (
+    CosIdError,
+    IdOverflowError,
+    InvalidArgumentError,
+    StoreError,
+    StoreUnavailableError,
+)
+from ...events import CacheFound, CacheLost, Instruments, SpanLeased
+from .._arguments import check_step
+from .._watermark import HighWater
+from ..redis import RedisIdSegmentDistributor
+from ..redis._errors import STORE
+from ..redis._span import Claimed, Span, Taken
+from ._outage import Outage
+from ._statistics import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ...abc import Clock
+    from ...events import Instrument
+    from ..redis._span import Opening
+    from ._statistics import TieredStatistics
+
+__all__ = ("CACHE_TIMEOUT", "PAUSE", "SPAN", "TieredIdSegmentDistributor")
+
+SPAN: Final = 1_000_000  # ids
+# Twice this and a trip to the root are below the 2 s after which a generator gives a call up.
+CACHE_TIMEOUT: Final = 0.75  # seconds
+PAUSE: Final = 1.0  # seconds
+
+POLL: Final = (0.002, 0.05)  # seconds until somebody else's span is looked for: first, at most
+RELEASE_TIMEOUT: Final = 0.25  # seconds that a cancelled call takes to give its claim back
+
+T = TypeVar("T")
+
+_logger = logging.getLogger("aiocosid")
+
+
+class TieredIdSegmentDistributor(IdSegmentDistributor):
+    """A counter in a durable store, handed out by Redis or Valkey span by span.
+
+    Runs on asyncio.  The root's counter is CosId's own, and others may use it at the same time: each
+    span is one step of it.  What lies in Redis is ``aiocosid:{<namespace>.<name>}:span``; CosId's
+    key there is not touched.  While Redis does not answer, segments come from the root directly.
+
+    Attributes:
+        span: ids per span.
+        cache_timeout: seconds that the cache has to answer.
+    """
+
+    __slots__ = (
+        *("_cache", "_clock", "_instrument", "_outage", "_root", "_span", "_tally", "_water"),
+        *("cache_timeout", "span"),
+    )
+
+    store = "tiered"
+
+    def __init__(
+        self,
+        root: IdSegmentDistributor,
+        cache: RedisIdSegmentDistributor,
+        *,
+        span: int = SPAN,
+        cache_timeout: float = CACHE_TIMEOUT,
+        pause: float = PAUSE,
+        instrument: Instrument | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Put one counter under another; nothing is sent yet.
+
+        Args:
+            root: the counter that counts, in a store that loses no writes.
+            cache: where spans are handed out; its namespace and name have to be the root's.  Of it
+                only the connection and the name are used.
+            span: ids per span, 1 to 2^63-1: one trip to the root each, and what is lost at most
+                when Redis forgets.  A request for more goes to the root.
+            cache_timeout: seconds after which the root is asked instead.
+            pause: seconds for which Redis is not asked after it did not answer.
+            instrument: receives the events ``SpanLeased``, ``CacheLost`` and ``CacheFound``.
+            clock: time; the system's by default.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or the names are not the same.
+        """
+        if not isinstance(root, IdSegmentDistributor):
+            raise InvalidArgumentError("root", root, expected="an IdSegmentDistributor")
+        described = root.namespace, root.name
+        if (
+            not isinstance(cache, RedisIdSegmentDistributor)
+            or (cache.namespace, cache.name) != described
+        ):
+            expected = "a RedisIdSegmentDistributor of the namespace and name {} and {!r}"
+            raise InvalidArgumentError("cache", cache, expected=expected.format(*described))
+        check_integer("span", span, at_least=1)
+        check_seconds("cache_timeout", cache_timeout)
+        check_seconds("pause", pause, or_zero=True)
+        super().__init__(
+            namespace=root.namespace, name=root.name, offset=root.offset, step=root.step
+        )
+        self.span, self.cache_timeout = span, cache_timeout
+        self._root, self._cache, self._span = root, cache, Span(cache)
+        self._clock, self._outage = clock, Outage(clock, pause)
+        self._instrument = None if instrument is None else Instruments(instrument)
+        self._tally, self._water = Tally(), HighWater()
+
+    async def next_max_id(self, step: int) -> int:
+        """Take a segment; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
+
+        A cancelled call may have taken effect, here and there: a segment, or a span, is a gap then.
+
+        Raises:
+            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was sent.
+            IdOverflowError: the root's counter would pass 2^63-1.
+            StoreIdentityHiddenError: Redis does not tell who it is; only before it ever did.
+            StoreAuthenticationError: Redis rejects the user, the password or the rights, and never
+                answered before; or the root does.
+            StoreUnavailableError: the root cannot be reached, and Redis has no span left.
+            StoreRolledBackError: the root's counter is lower than it was.
+            ForkedError: a distributor, or the connections beneath it, are the parent's.
+            CosIdError: what else the root raises.
+        """
+        check_step(step)
+        if step > MAX_ID:
+            raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
+        self._water.ensure_own(repr(self))
+        sent = self._water.sent()
+        if step <= self.span and self._outage.is_over_soon():
+            max_id = await self._from_span(step, sent)
+        else:
+            max_id = await self._from_root(step)
+        self._water.ensure_own(repr(self))  # suspended across a fork: the segment is the parent's
+        return self._water.check(self, max_id, step=step, sent=sent)
+
+    async def _from_root(self, step: int) -> int:
+        self._tally.root_trips += 1
+        max_id = await self._root.next_max_id(step)
+        self._tally.segments_from_root += 1
+        return max_id
+
+    async def _from_span(self, step: int, sent: int | None) -> int:
+        # Good for one claim: a call that comes late, or twice, finds another one there.
+        nonce = token_hex(16).encode()
+        try:
+            reply = await self._taken(step, sent or 0, nonce)
+            if isinstance(reply, Taken):
+                return reply.max_id
+            if reply is not None:
+                last = await self._leased(reply.why)
+                return await self._opened(nonce, last, step, sent)
+        except IdOverflowError:  # less than a span is left
+            await self._released(nonce)
+        except BaseException:
+            await self._released(nonce)
+            raise
+        return await self._from_root(step)
+
+    async def _taken(self, step: int, floor: int, nonce: bytes) -> Taken | Claimed | None:
+        """Return a segment, the duty to open a span, or None: the root is to be asked."""
+        until, pause = self._clock.monotonic() + self.cache_timeout, POLL[0]
+        while True:
+            reply = await self._asked(lambda: self._span.take(step, floor, nonce))
+            if isinstance(reply, Taken):
+                self._tally.segments_from_cache += 1
+            if reply is None or isinstance(reply, Taken | Claimed):
+                return reply
+            # Half of it at least, so that those who wait come one after the other.
+            delay = min(reply.left, pause) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+            if self._clock.monotonic() + delay > until:
+                return None
+            await self._clock.sleep(delay)
+            pause = min(pause * 2, POLL[1])
+
+    async def _leased(self, why: str) -> int:
+        """Return the last id of a new span, which is ours alone until it is opened."""
+        begin = self._clock.monotonic()
+        self._tally.root_trips += 1
+        last = await self._root.next_max_id(self.span)
+        self._tally.leased(why)
+        if self._instrument is not None:
+            self._instrument.on_event(
+                SpanLeased(
+                    namespace=self.namespace,
+                    name=self.name,
+                    max_id=last,
+                    count=self.span,
+                    reason=why,
+                    took=self._clock.monotonic() - begin,
+                )
+            )
+        return last
+
+    async def _opened(self, nonce: bytes, last: int, step: int, sent: int | None) -> int:
+        """Take the first segment of a span, and have Redis hand out the rest.
+
+        The segment is ours, whatever becomes of the call: in Redis the span begins behind it.
+        """
+        # Before it is opened: a root that went backwards has leased what others hold already.
+        max_id = self._water.check(self, last - self.span + step, step=step, sent=sent)
+        reply = await self._asked(lambda: self._span.open(nonce, max_id, last))
+        is_open, given_up = reply or (False, 0)
+        self._tally.ids_abandoned += given_up if is_open else last - max_id
+        return max_id
+
+    async def _released(self, nonce: bytes) -> None:
+        """Let others open a span, if we were to; they would wait for the claim's end else."""
+        if self._outage.is_on:
+            return
+        with (
+            suppress(CosIdError),
+            self._clock.move_on_after(RELEASE_TIMEOUT, shield=True),
+        ):
+            await self._span.release(nonce)
+
+    async def _asked(self, command: Callable[[], Awaitable[T]]) -> T | None:
+        """Return what the cache answers; None if it does not, which begins an outage."""
+        try:
+            with self._clock.move_on_after(self.cache_timeout):
+                reply = await command()
+                self._found()
+                return reply
+            error: StoreError = StoreUnavailableError(
+                STORE, f"no answer within {self.cache_timeout:g} s"
+            )
+        except StoreError as failure:
+            if not (failure.retryable or self._outage.has_answered):
+                raise  # it is not set up as it has to be
+            error = failure
+        self._lost(error)
+        return None
+
+    def _found(self) -> None:
+        lasted = self._outage.end()
+        if lasted is None:
+            return
+        _logger.info("%r: the cache answers again, after %.1f s", self, lasted)
+        if self._instrument is not None:
+            self._instrument.on_event(
+                CacheFound(namespace=self.namespace, name=self.name, lasted=lasted)
+            )
+
+    def _lost(self, error: StoreError) -> None:
+        self._tally.cache_failures += 1
+        if not self._outage.begin():
+            return
+        _logger.warning("%r: the cache fails, so segments come from the root: %s", self, error)
+        if self._instrument is not None:
+            self._instrument.on_event(
+                CacheLost(namespace=self.namespace, name=self.name, error=error)
+            )
+
+    def statistics(self) -> TieredStatistics:
+        """Return what went through this distributor so far."""
+        return self._tally.picture(is_cache_up=not self._outage.is_on)
+
+    async def aopen(self) -> None:
+        """Get ready in this process, and look whether Redis tells who it is; writes nothing.
+
+        A Redis that cannot be reached is no error: the root serves until it can.
+
+        Raises:
+            StoreIdentityHiddenError: Redis does not tell who it is; the error says what to allow.
+            StoreError: Redis refuses; it never answered before.
+            ForkedError: a client was passed in, and is the parent's.
+        """
+        self._water.adopt()
+        await self._root.aopen()
+        await self._cache.aopen()
+        if self._outage.is_over_soon():
+            await self._asked(self._span.look)
+
+    async def aclose(self) -> None:
+        """Close what the root and the cache have opened themselves; clients of others stay open."""
+        try:
+            await self._root.aclose()
+        finally:
+            await self._cache.aclose()
