@@ -18,6 +18,7 @@ class SegmentIdOptions(TypedDict, total=False):
     fetch_timeout: float | None
     close_timeout: float
     max_id: int
+    give_back: bool
     instrument: Instrument | None
 
 

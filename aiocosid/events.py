@@ -18,6 +18,7 @@ __all__ = (
     "Event",
     "FetchFailed",
     "IdsDiscarded",
+    "IdsGivenBack",
     "Instrument",
     "Instruments",
     "MachineIdDistributed",
@@ -119,6 +120,17 @@ class IdsDiscarded(Event):
 
     count: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdsGivenBack(Event):
+    """Ids that were not used went back to the store when the generator was closed.
+
+    Attributes:
+        count: how many.
+    """
+
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

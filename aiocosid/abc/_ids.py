@@ -310,6 +310,34 @@ class IdSegmentDistributor(ABC):
         """
         raise WouldBlock
 
+    def allow_give_back(self) -> bool:
+        """Have every grant from now on noted, so that `give_back` can work; tell whether it can.
+
+        The default is that it cannot.
+        """
+        return False
+
+    async def give_back(self, max_id: int, unused: int) -> int:
+        """Give back the ids ``(max_id - unused, max_id]``, which nobody has used nor ever will.
+
+        Some of the topmost of them, or none: it lowers the store's counter in one atomic step, and
+        only if nothing at all has happened to it since this object was granted ``max_id``.  It has
+        to be safe to be applied twice, with others' grants between.  A cancelled call, or one that
+        raises, may have taken effect.
+
+        Args:
+            max_id: the last answer of `next_max_id`.
+            unused: how many ids below and with it, at least 1; all granted to this object.
+
+        Returns:
+            How many went back; the others are a gap.
+
+        Raises:
+            StoreError: the store cannot be reached, or refuses.
+            ForkedError: they are the parent process's.
+        """
+        return 0
+
     async def aopen(self) -> None:
         """Get ready in this process and loop; called whenever a generator on it is opened.
 

@@ -97,6 +97,21 @@ class IdSegmentChain:
             self._advance(node, node.remaining)
         return dropped
 
+    def unbroken(self, in_hand: list[int]) -> range:
+        """Return the ids at the end that follow each other without a hole, and stay as they are.
+
+        Args:
+            in_hand: the ids that were cut off last and not used, without a hole.
+        """
+        first, stop = (in_hand[0], in_hand[-1] + 1) if in_hand else (0, 0)
+        node = self.head
+        while node is not None:
+            if node.first != stop:
+                first = node.first
+            stop = node.segment.max_id + 1
+            node = node.next
+        return range(first, stop)
+
     def clear(self) -> int:
         """Drop everything; return how many ids that were."""
         dropped, self.remaining = self.remaining, 0

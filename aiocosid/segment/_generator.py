@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ("MAX_BATCH", "SegmentGenerator")
 
-SHORT_PIECE: Final = (
-    1000  # ids between two turns for the loop while the chain is below its distance
-)
+SHORT_PIECE: Final = 1000  # ids between two turns for the loop while the chain is too short
 LONG_PIECE: Final = STRETCH  # ids between two turns at most, about a millisecond
 
 
@@ -371,6 +369,7 @@ class SegmentGenerator(Supply, IdGenerator):
             ids_fetched=self._fetched,
             ids_handed_out=handed_out,
             ids_discarded=self._discarded,
+            ids_given_back=self._given_back,
             rate=rate,
             seconds_left=remaining / rate if rate > 0 else None,
             last_error=self._last_error,

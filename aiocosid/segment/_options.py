@@ -30,6 +30,7 @@ class SegmentOptions:
     quiet_period: float
     max_id: int
     instrument: Instrument | None
+    give_back: bool
 
     @classmethod
     def checked(
@@ -42,6 +43,7 @@ class SegmentOptions:
         quiet_period: float = QUIET_PERIOD,
         max_id: int = MAX_ID,
         instrument: Instrument | None = None,
+        give_back: bool = False,
     ) -> SegmentOptions:
         """Build them, or raise `InvalidArgumentError` for the first one outside its range."""
         check_seconds("wait_timeout", wait_timeout)
@@ -58,6 +60,8 @@ class SegmentOptions:
         if ttl is not None:
             check_seconds("ttl", ttl)
         check_integer("max_id", max_id, at_least=1)
+        if type(give_back) is not bool:
+            raise InvalidArgumentError("give_back", give_back, expected="True or False")
         return cls(
             ttl=FOREVER if ttl is None else ttl,
             wait_timeout=wait_timeout,
@@ -66,4 +70,5 @@ class SegmentOptions:
             quiet_period=quiet_period,
             max_id=max_id,
             instrument=instrument,
+            give_back=give_back,
         )

@@ -41,6 +41,7 @@ class SegmentChainId(SegmentGenerator):
         max_distance: int = MAX_DISTANCE,
         max_ids_ahead: int = MAX_IDS_AHEAD,
         quiet_period: float = QUIET_PERIOD,
+        give_back: bool = False,
         instrument: Instrument | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -60,11 +61,14 @@ class SegmentChainId(SegmentGenerator):
             max_ids_ahead: the same in ids, for large steps.  The safe distance is kept all the
                 same, and callers get a batch of any size.
             quiet_period: seconds after which a distance that was not needed is halved.
+            give_back: whether closing gives ids that were not used back to the store, if nothing
+                has happened to the counter since.
             instrument: receives events.
             clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range.
+            InvalidArgumentError: an argument is outside its range, or the distributor takes no ids
+                back.
         """
         check_integer("max_distance", max_distance, at_least=1)
         check_integer("max_ids_ahead", max_ids_ahead, at_least=1)
@@ -77,6 +81,7 @@ class SegmentChainId(SegmentGenerator):
             quiet_period=quiet_period,
             max_id=max_id,
             instrument=instrument,
+            give_back=give_back,
         )
         pace = Pace(
             step=distributor.step,

@@ -35,6 +35,7 @@ class SegmentId(SegmentGenerator):
         fetch_timeout: float | None = None,
         close_timeout: float = 5.0,
         max_id: int = MAX_ID,
+        give_back: bool = False,
         instrument: Instrument | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -48,11 +49,14 @@ class SegmentId(SegmentGenerator):
                 fifths of it.
             close_timeout: seconds that `aclose` waits for a call under way before it tears it.
             max_id: the highest id ever handed out, 1 to 2^63-1.
+            give_back: whether closing gives ids that were not used back to the store, if nothing
+                has happened to the counter since.
             instrument: receives events.
             clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range.
+            InvalidArgumentError: an argument is outside its range, or the distributor takes no ids
+                back.
         """
         options = SegmentOptions.checked(
             ttl=ttl,
@@ -61,6 +65,7 @@ class SegmentId(SegmentGenerator):
             close_timeout=close_timeout,
             max_id=max_id,
             instrument=instrument,
+            give_back=give_back,
         )
         super().__init__(distributor, options, Pace(step=distributor.step, safe_distance=0), clock)
 

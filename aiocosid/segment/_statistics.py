@@ -41,6 +41,7 @@ class SegmentStatistics(Statistics):
         ids_fetched: ids reserved in the store.
         ids_handed_out: ids given to callers.
         ids_discarded: ids given up: expired, cancelled, closed or above the limit.
+        ids_given_back: ids that went back to the store at closing, or are on their way.
         rate: ids a second that callers took lately.
         seconds_left: how long the ids in hand last at that rate; None when nobody takes any.
         last_error: the store's latest error; None after a fetch that succeeded.
@@ -67,6 +68,7 @@ class SegmentStatistics(Statistics):
     ids_fetched: int
     ids_handed_out: int
     ids_discarded: int
+    ids_given_back: int
     rate: float
     seconds_left: float | None
     last_error: Exception | None

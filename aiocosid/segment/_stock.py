@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from .._component import Component
 from .._waiters import WaiterQueue
-from ..errors import CosIdError, ForkedError
+from ..errors import ClosedError, CosIdError, ForkedError, InvalidArgumentError
 from ..events import DistanceChanged, Event, IdsDiscarded, Starved
 from ._chain import IdSegmentChain
 from ._statistics import RateMeter
@@ -75,6 +75,7 @@ class Stock(Component):
         "_fetches",
         "_flight",
         "_floor",
+        "_given_back",
         "_hungry",
         "_in_flight",
         "_in_hand",
@@ -90,6 +91,7 @@ class Stock(Component):
         "_starvations",
         "_starved",
         "_stock",
+        "_unused",
         "_used_up",
         "_waiters",
         "_waits",
@@ -103,10 +105,13 @@ class Stock(Component):
         pace: Pace,
         clock: Clock | None,
     ) -> None:
+        if options.give_back and not distributor.allow_give_back():
+            expected = f"False: {type(distributor).__name__} takes no ids back"
+            raise InvalidArgumentError("give_back", options.give_back, expected=expected)
         self._distributor = distributor
         self._options = options
         self._pace = pace
-        # The last max id of all lives: a sound store answers above it.
+        # The last max id of all lives, less what may have gone back: a sound store answers above.
         self._floor: int | None = None
         super().__init__(clock)
         self._reset()
@@ -141,6 +146,8 @@ class Stock(Component):
         self._failures: int = 0
         self._fetched: int = 0
         self._discarded: int = 0
+        self._given_back: int = 0
+        self._unused: range | None = None  # what is to be given back
 
     @property
     def close_timeout(self) -> float:
@@ -158,7 +165,7 @@ class Stock(Component):
 
     @property
     def _has_to_drain(self) -> bool:
-        return self._in_flight
+        return self._in_flight or self._unused is not None
 
     def _reached(self) -> int | None:
         """Return how far it has come, for its successor: a sound store answers above that."""
@@ -193,7 +200,8 @@ class Stock(Component):
         raise NotImplementedError
 
     def _handed_out(self) -> int:
-        return self._fetched - self._discarded - self._chain.remaining - self._left()
+        gone = self._discarded + self._given_back
+        return self._fetched - gone - self._chain.remaining - self._left()
 
     # Hunger and quiet.
 
@@ -250,15 +258,34 @@ class Stock(Component):
             self._discarded += count
             self._emit(IdsDiscarded, count=count, reason=reason)
 
-    @undivided
     def _stop(self, reason: CosIdError) -> None:
+        # In the middle of another step ids may be on their way to somebody.
+        self._give_up(reason, keeps=isinstance(reason, ClosedError) and not self._busy)
+
+    @undivided
+    def _give_up(self, reason: CosIdError, *, keeps: bool) -> None:
+        if keeps and self._options.give_back and not self._in_flight:
+            self._set_aside()
         dropped = self._left() + self._chain.clear()
         self._in_hand = EMPTY
         if isinstance(reason, ForkedError):
             return  # nobody in this process waits, and the parent's loop is not ours to touch
-        self._discard(dropped, "closed")
+        self._discard(dropped - self._given_back, "closed")
         self._waiters.fail(reason.again)
         self._wake()
+
+    def _set_aside(self) -> None:
+        """Keep the ids below the last max id, which nobody has and nobody gets, to be given back.
+
+        The floor is lowered at once, and stays so: whoever is opened next may come before or after.
+        """
+        # The very iterator is used up: whoever has a hand on it finds it empty.
+        in_hand = list(self._in_hand)
+        unused = self._chain.unbroken(in_hand)
+        self._in_hand = iter(in_hand)
+        if unused and unused.stop - 1 == self._last_max_id:
+            self._unused, self._floor = unused, unused.start - 1
+            self._given_back = len(unused)
 
     def _emit(self, kind: type[Event], **facts: object) -> None:
         if self._options.instrument is None:

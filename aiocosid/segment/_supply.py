@@ -18,7 +18,7 @@ from ..errors import (
     StoreUnavailableError,
     WouldBlock,
 )
-from ..events import FetchFailed, SegmentFetched
+from ..events import FetchFailed, IdsGivenBack, SegmentFetched
 from ._segment import FOREVER, IdSegment
 from ._stock import Stock, logger, undivided
 
@@ -265,6 +265,9 @@ class Supply(Stock):
 
     async def _drain(self) -> None:
         """Await the flight; after the close timeout tear it, and its connection with it."""
+        unused, self._unused = self._unused, None
+        if unused is not None:
+            await self._give_back(unused)
         if not self._in_flight:
             return
         # Two may drain at once: its own closing, and its provider's.
@@ -277,6 +280,35 @@ class Supply(Stock):
                 self._flight.cancel()
         with self._clock.move_on_after(self.close_timeout):
             await landed.wait()
+
+    async def _give_back(self, unused: range) -> None:
+        """Give back what was set aside; a flight of its own, and asked for once.
+
+        Torn, it may have taken effect or not: a gap at worst.
+        """
+        life, back = self._chain, 0
+        self._in_flight = True
+        try:
+            with self._clock.move_on_after(self.close_timeout) as scope:
+                self._flight = scope
+                back = await self._distributor.give_back(unused.stop - 1, len(unused))
+            if scope.cancelled_caught:
+                logger.warning("%s: cannot give ids back: no answer", self._label())
+        except Exception as error:  # noqa: BLE001 - a stranger's distributor; closing goes on
+            logger.warning("%s: cannot give ids back: %s", self._label(), error)
+        finally:
+            if self._chain is life:  # else opened anew meanwhile
+                self._gave_back(len(unused), back)
+
+    def _gave_back(self, unused: int, back: int) -> None:
+        self._in_flight = False
+        self._flight = None
+        if self._landed is not None:
+            self._landed.set()
+        self._given_back = back
+        self._discard(unused - back, "closed")
+        if back:
+            self._emit(IdsGivenBack, count=back)
 
     async def _release(self) -> None:
         await self._distributor.aclose()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Builder", "Built")
 
-COUNTED: Final = {"wait_timeout", "ttl", "fetch_timeout"}
+COUNTED: Final = {"wait_timeout", "ttl", "fetch_timeout", "give_back"}
 PREFETCHED: Final = COUNTED | {"safe_distance", "max_distance", "max_ids_ahead", "quiet_period"}
 
 

@@ -157,6 +157,7 @@ class _Counted(_Generator):
         ttl: seconds after which fetched ids are not handed out any more; for ever without it.
         fetch_timeout: seconds for one call to the store; two fifths of wait_timeout without it.
         max_id: the highest id ever handed out.
+        give_back: whether closing gives unused ids back to the store.
     """
 
     step: Count = DEFAULT_STEP
@@ -164,6 +165,7 @@ class _Counted(_Generator):
     ttl: Timeout | None = None
     fetch_timeout: Timeout | None = None
     max_id: Count | None = None
+    give_back: Flag = False
 
 
 class SegmentSettings(_Counted):

@@ -1,5 +1,7 @@
 """What the PostgreSQL store knows of its server: URL, statements, and what its errors mean."""
 
+# ruff: noqa: S608 - put together from pieces of this file alone
+
 from __future__ import annotations
 
 import re
@@ -16,7 +18,7 @@ from ..errors import (
     StoreUnavailableError,
 )
 from ._executor import OutOfRangeError
-from ._sql import NAME_WIDTH, TABLE, Dialect
+from ._sql import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
 
 try:
     from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError
@@ -24,6 +26,24 @@ except ModuleNotFoundError as _exc:
     raise MissingExtraError("asyncpg", extra="postgres") from _exc
 
 __all__ = ("POSTGRES", "checked_url", "each_host", "refused_url", "translated")
+
+_ADVANCE: Final = """
+INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
+VALUES ($1, $2::bigint, extract(epoch from now())::bigint)
+ON CONFLICT (name) DO UPDATE
+SET last_max_id = c.last_max_id + $3::bigint, last_fetch_time = excluded.last_fetch_time
+WHERE c.last_max_id % 1 = 0
+RETURNING c.last_max_id::bigint"""
+
+_RAISE: Final = """
+INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
+VALUES ($1, $2::bigint, extract(epoch from now())::bigint)
+ON CONFLICT (name) DO UPDATE SET last_max_id = greatest(c.last_max_id, excluded.last_max_id)
+WHERE c.last_max_id % 1 = 0
+RETURNING c.last_max_id::bigint, c.last_fetch_time"""
+
+# Which server, and since when it runs: one that was restored from a copy, or promoted, is another.
+_SERVER: Final = "'@' || extract(epoch from pg_postmaster_start_time())::text"
 
 # A column may be numeric, as one that was migrated from MySQL's unsigned integers is: what is no
 # integer in it is refused, and int64 is the end all the same.
@@ -45,25 +65,63 @@ BEGIN
 END
 $$
 """,
-    next_max_id="""
-INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
-VALUES ($1, $2::bigint, extract(epoch from now())::bigint)
-ON CONFLICT (name) DO UPDATE
-SET last_max_id = c.last_max_id + $3::bigint, last_fetch_time = excluded.last_fetch_time
-WHERE c.last_max_id % 1 = 0
-RETURNING c.last_max_id::bigint
-""",
-    set_floor="""
-INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
-VALUES ($1, $2::bigint, extract(epoch from now())::bigint)
-ON CONFLICT (name) DO UPDATE SET last_max_id = greatest(c.last_max_id, excluded.last_max_id)
-WHERE c.last_max_id % 1 = 0
-RETURNING c.last_max_id::bigint, c.last_fetch_time
-""",
+    next_max_id=_ADVANCE,
+    set_floor=_RAISE,
     counter="SELECT last_max_id FROM cosid WHERE name = $1",
     counters="""
 SELECT name, last_max_id, last_fetch_time FROM cosid
 WHERE substr(name, 1, length($1::text)) = $1::text
+""",
+    create_grants=f"""
+DO $$
+BEGIN
+    IF to_regclass('{GRANT_TABLE}') IS NULL THEN
+        PERFORM pg_advisory_xact_lock(hashtext('aiocosid'));
+        CREATE TABLE IF NOT EXISTS {GRANT_TABLE} (
+            name varchar({NAME_WIDTH}) NOT NULL,
+            nonce varchar(64) NOT NULL DEFAULT '',
+            top bigint NOT NULL DEFAULT 0,
+            base bigint NOT NULL DEFAULT 0,
+            CONSTRAINT aiocosid_grant_pk PRIMARY KEY (name)
+        );
+    END IF;
+END
+$$
+""",
+    is_created_on_use=False,
+    # The counter's row is locked first by each of these.  ON CONFLICT then reads the newest note,
+    # not the one that was there when the statement began and had to wait for the row; so does
+    # UPDATE, of a note that was there by then.
+    grant=f"""
+WITH granted AS ({_ADVANCE} AS max_id), noted AS (
+    INSERT INTO aiocosid_grant AS g (name, nonce, top, base)
+    SELECT $1::varchar, $4::varchar || {_SERVER}, max_id, max_id - $3::bigint FROM granted
+    ON CONFLICT (name) DO UPDATE SET nonce = excluded.nonce, top = excluded.top, base =
+        CASE WHEN g.nonce = $5::varchar || {_SERVER} AND g.top = excluded.base
+        THEN g.base ELSE excluded.base END
+    RETURNING g.base
+)
+SELECT granted.max_id, noted.base FROM granted, noted
+""",
+    give_back=f"""
+WITH counter AS (
+    SELECT name FROM cosid WHERE name = $1::varchar AND last_max_id = $2::bigint FOR UPDATE
+), taken AS (
+    UPDATE aiocosid_grant AS g SET nonce = '' FROM counter
+    WHERE g.name = counter.name AND g.nonce = $4::varchar || {_SERVER}
+    AND g.top = $2::bigint AND g.base <= $3::bigint
+    RETURNING g.name
+)
+UPDATE cosid AS c SET last_max_id = $3::bigint FROM taken
+WHERE c.name = taken.name AND c.last_max_id = $2::bigint
+RETURNING c.last_max_id
+""",
+    set_floor_noted=f"""
+WITH raised AS ({_RAISE}), forgotten AS (
+    INSERT INTO aiocosid_grant AS g (name) SELECT $1::varchar FROM raised
+    ON CONFLICT (name) DO UPDATE SET nonce = ''
+)
+SELECT * FROM raised
 """,
 )
 
@@ -87,7 +145,7 @@ _URL_FORM: Final = (
     "postgresql://user:password@host:port/database; "
     "in user and password everything but letters and digits percent-encoded"
 )
-_MISSING: Final = re.compile(rf"\b(?:aio)?{TABLE}(?:_machine(?:_bits)?)?\b")
+_MISSING: Final = re.compile(rf"\b(?:aio)?{TABLE}(?:_grant|_machine(?:_bits)?)?\b")
 _HOST: Final = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]*)(:[0-9]{1,5})?")
 
 

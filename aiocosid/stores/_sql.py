@@ -20,30 +20,35 @@ from ..errors import (
     IdOverflowError,
     InvalidArgumentError,
     NameTooLongError,
+    SchemaMissingError,
     StoreUnavailableError,
 )
 from ._arguments import check_above, check_step
 from ._executor import OutOfRangeError
+from ._give_back import GrantRun
 from ._sql_machine_store import SqlMachineStore
 from ._watermark import HighWater
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._executor import Executor
+    from ._executor import Executor, Row, Value
+    from ._give_back import Note
 
-__all__ = ("NAME_WIDTH", "TABLE", "Dialect", "SqlIdSegmentDistributor", "SqlStore")
+__all__ = ("GRANT_TABLE", "NAME_WIDTH", "TABLE", "Dialect", "SqlIdSegmentDistributor", "SqlStore")
 
 TABLE: Final = "cosid"
+GRANT_TABLE: Final = "aiocosid_grant"
 NAME_WIDTH: Final = 100  # characters; CosId's varchar(100)
 SHOWN: Final = 40  # characters of a damaged value that an error repeats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """The statements of one database, all on CosId's own table ``cosid``.
+    """The statements of one database on CosId's own table ``cosid``, and on ours beside it.
 
-    Each is atomic by itself.  Parameters are by name, in the order given here.
+    Ours, ``aiocosid_grant``, holds the note on a counter's last grant, if that may be given back;
+    see `_give_back`.  Each is atomic by itself.  Parameters are by name, in the order given here.
 
     Attributes:
         create_table: creates the table if it is missing, whoever else does so at the same time.
@@ -51,6 +56,13 @@ class Dialect:
             and answers ``last_max_id``; no row, or `OutOfRangeError`, if it cannot be advanced.
         set_floor: (name, above) raises or creates a counter and answers ``last_max_id`` and
             ``last_fetch_time``; no row if it holds no integer.
+        create_grants: creates the table ``aiocosid_grant``, as ``create_table`` does its own.
+        is_created_on_use: whether whoever finds ``aiocosid_grant`` missing creates it.
+        grant: (name, first, step, nonce, previous) does what ``next_max_id`` does, and notes it;
+            answers also where a run that ``previous`` belongs to began, or NULL if there is none.
+        give_back: (name, top, lower, nonce) lowers a counter from ``top``, if that is noted, and
+            removes the note; answers a row if so.
+        set_floor_noted: (name, above) does what ``set_floor`` does, and removes the note.
         counter: (name) answers ``last_max_id``.
         counters: (prefix) answers the three columns of every counter whose name begins so.
     """
@@ -60,12 +72,17 @@ class Dialect:
     set_floor: str
     counter: str
     counters: str
+    create_grants: str
+    is_created_on_use: bool
+    grant: str
+    give_back: str
+    set_floor_noted: str
 
 
 class SqlIdSegmentDistributor(IdSegmentDistributor):
     """A row of the table ``cosid``, advanced by one statement for each segment."""
 
-    __slots__ = ("_executor", "_owns_executor", "_water", "store")
+    __slots__ = ("_executor", "_owns_executor", "_run", "_water", "store")
 
     dialect: ClassVar[Dialect]
 
@@ -99,6 +116,7 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
         self._executor = executor
         self._owns_executor = owns_executor
         self._water = HighWater()
+        self._run = GrantRun()
 
     @classmethod
     def _on(cls, executor: Executor, **described: Any) -> Self:  # noqa: ANN401 - as for __init__
@@ -162,7 +180,7 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
         self._water.ensure_own(repr(self))
         sent = self._water.sent()
         try:
-            max_id = await self._advanced(first, step)
+            max_id = await (self._noted if self._run.is_noted else self._advanced)(first, step)
         except CosIdError:
             self._water.ensure_own(repr(self))
             raise
@@ -179,6 +197,58 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
         if row is None:
             await _refused(self._executor, self.dialect, name, step)
         return _sound(self._executor, name, row[0])
+
+    async def _noted(self, first: int, step: int) -> int:
+        with self._run.call() as note:
+            max_id, base = await self._granted(first, step, note)
+        self._run.granted(note, max_id, max_id - step if base is None else base)
+        return max_id
+
+    async def _granted(self, first: int, step: int, note: Note) -> tuple[int, int | None]:
+        name = self.namespaced_name
+        about = {"name": name, "first": first, "step": step}
+        about |= {"nonce": note.nonce, "previous": note.previous}
+        try:
+            row = await self._fetch_noted(self.dialect.grant, **about)
+        except OutOfRangeError as error:
+            raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
+        if row is None:
+            await _refused(self._executor, self.dialect, name, step)
+        return _sound(self._executor, name, row[0]), row[1]
+
+    async def _fetch_noted(self, statement: str, **values: Value) -> Row | None:
+        try:
+            return await self._executor.fetch_row(statement, **values)
+        except SchemaMissingError as error:
+            if error.table != GRANT_TABLE or not self.dialect.is_created_on_use:
+                raise
+        await self._executor.fetch_rows(self.dialect.create_grants)
+        return await self._executor.fetch_row(statement, **values)
+
+    def allow_give_back(self) -> bool:
+        """Have every grant from now on noted, in the table ``aiocosid_grant``."""
+        self._run.is_noted = True
+        return True
+
+    async def give_back(self, max_id: int, unused: int) -> int:
+        """Lower the counter; see `aiocosid.abc.IdSegmentDistributor.give_back`.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+            ForkedError: the distributor, or the client beneath it, is the parent process's.
+            WrongLoopError: the connections are in use on another event loop.
+        """
+        self._water.ensure_own(repr(self))
+        offer = self._run.offer(max_id, unused)
+        if offer is None:
+            return 0
+        self._water.lower(offer.lower)
+        name, statement = self.namespaced_name, self.dialect.give_back
+        row = await self._executor.fetch_row(
+            statement, name=name, top=max_id, lower=offer.lower, nonce=offer.nonce
+        )
+        self._water.ensure_own(repr(self))
+        return 0 if row is None else max_id - offer.lower
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.
@@ -248,6 +318,7 @@ class SqlStore(SqlMachineStore):
             StoreError: the store refuses or cannot be reached.
         """
         await self._executor.fetch_rows(self.distributor.dialect.create_table)
+        await self._executor.fetch_rows(self.distributor.dialect.create_grants)
         await self._machine_tables.create()
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
@@ -288,7 +359,7 @@ class SqlStore(SqlMachineStore):
         described = self.segment_distributor(namespace=namespace, name=name)
         key, dialect = described.namespaced_name, described.dialect
         try:
-            row = await self._executor.fetch_row(dialect.set_floor, name=key, above=above)
+            row = await self._raised(dialect, key, above)
         except OutOfRangeError as error:
             raise IdOverflowError(key, limit=MAX_ID) from error.__cause__
         if row is None:
@@ -299,6 +370,15 @@ class SqlStore(SqlMachineStore):
             last_max_id=_sound(self._executor, key, max_id),
             last_fetch_time=_integer(fetch_time),
         )
+
+    async def _raised(self, dialect: Dialect, key: str, above: int) -> Row | None:
+        try:
+            return await self._executor.fetch_row(dialect.set_floor_noted, name=key, above=above)
+        except SchemaMissingError as error:
+            if error.table != GRANT_TABLE:
+                raise
+        # Nobody has ever been granted what could be given back.
+        return await self._executor.fetch_row(dialect.set_floor, name=key, above=above)
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.

@@ -1,5 +1,7 @@
 """The blocking side of the SQLite store: its URL, its statements, and what runs in its worker."""
 
+# ruff: noqa: S608 - put together from pieces of this file alone
+
 from __future__ import annotations
 
 import os
@@ -17,7 +19,7 @@ from ..errors import (
     StoreUnavailableError,
     UnsupportedRuntimeError,
 )
-from ._sql import NAME_WIDTH, TABLE, Dialect
+from ._sql import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +43,25 @@ WAL_ATTEMPTS: Final = 20  # at setting the journal mode; each waits for one othe
 OLDEST: Final = (3, 35)  # of SQLite's versions: it brought RETURNING
 
 # A sum above int64 would silently become a floating-point number, and a text plus one is one.
+_ADVANCE: Final = """
+INSERT INTO cosid (name, last_max_id, last_fetch_time)
+VALUES (:name, :first, CAST(strftime('%s', 'now') AS INTEGER))
+ON CONFLICT (name) DO UPDATE
+SET last_max_id = cosid.last_max_id + :step, last_fetch_time = excluded.last_fetch_time
+WHERE typeof(cosid.last_max_id) = 'integer'
+AND cosid.last_max_id <= 9223372036854775807 - :step
+RETURNING last_max_id"""
+
+_RAISE: Final = """
+INSERT INTO cosid (name, last_max_id, last_fetch_time)
+VALUES (:name, :above, CAST(strftime('%s', 'now') AS INTEGER))
+ON CONFLICT (name) DO UPDATE SET last_max_id = max(cosid.last_max_id, excluded.last_max_id)
+WHERE typeof(cosid.last_max_id) = 'integer'
+RETURNING last_max_id, last_fetch_time"""
+
+_FORGET: Final = "UPDATE aiocosid_grant SET nonce = '' WHERE name = :name"
+
+# Of several statements the later ones run only if the first one gives a row; see `run`.
 SQLITE: Final = Dialect(
     create_table=f"""
 CREATE TABLE IF NOT EXISTS {TABLE} (
@@ -50,27 +71,45 @@ CREATE TABLE IF NOT EXISTS {TABLE} (
     CONSTRAINT cosid_pk PRIMARY KEY (name)
 )
 """,
-    next_max_id="""
-INSERT INTO cosid (name, last_max_id, last_fetch_time)
-VALUES (:name, :first, CAST(strftime('%s', 'now') AS INTEGER))
-ON CONFLICT (name) DO UPDATE
-SET last_max_id = cosid.last_max_id + :step, last_fetch_time = excluded.last_fetch_time
-WHERE typeof(cosid.last_max_id) = 'integer'
-AND cosid.last_max_id <= 9223372036854775807 - :step
-RETURNING last_max_id
-""",
-    set_floor="""
-INSERT INTO cosid (name, last_max_id, last_fetch_time)
-VALUES (:name, :above, CAST(strftime('%s', 'now') AS INTEGER))
-ON CONFLICT (name) DO UPDATE SET last_max_id = max(cosid.last_max_id, excluded.last_max_id)
-WHERE typeof(cosid.last_max_id) = 'integer'
-RETURNING last_max_id, last_fetch_time
-""",
+    next_max_id=_ADVANCE,
+    set_floor=_RAISE,
     counter="SELECT last_max_id FROM cosid WHERE name = :name",
     counters="""
 SELECT name, last_max_id, last_fetch_time FROM cosid
 WHERE substr(name, 1, length(:prefix)) = :prefix
 """,
+    create_grants=f"""
+CREATE TABLE IF NOT EXISTS {GRANT_TABLE} (
+    name varchar({NAME_WIDTH}) NOT NULL,
+    nonce varchar(64) NOT NULL DEFAULT '',
+    top bigint NOT NULL DEFAULT 0,
+    base bigint NOT NULL DEFAULT 0,
+    CONSTRAINT aiocosid_grant_pk PRIMARY KEY (name)
+)
+""",
+    is_created_on_use=True,
+    grant=f"""
+{_ADVANCE}, (
+    SELECT base FROM aiocosid_grant AS g
+    WHERE g.name = :name AND g.nonce = :previous AND :previous <> ''
+    AND g.top = cosid.last_max_id - :step
+);
+INSERT INTO aiocosid_grant (name, nonce, top, base)
+SELECT name, :nonce, last_max_id, last_max_id - :step FROM cosid WHERE name = :name
+ON CONFLICT (name) DO UPDATE SET nonce = excluded.nonce, top = excluded.top, base =
+    CASE WHEN aiocosid_grant.nonce = :previous AND :previous <> ''
+        AND aiocosid_grant.top = excluded.base THEN aiocosid_grant.base ELSE excluded.base END
+""",
+    give_back=f"""
+UPDATE cosid SET last_max_id = :lower WHERE name = :name AND last_max_id = :top
+AND EXISTS (
+    SELECT 1 FROM aiocosid_grant
+    WHERE name = :name AND nonce = :nonce AND top = :top AND base <= :lower
+)
+RETURNING last_max_id;
+{_FORGET}
+""",
+    set_floor_noted=f"{_RAISE};{_FORGET}",
 )
 
 _OUTAGES: Final = {

@@ -56,6 +56,11 @@ class HighWater:
             self._highest = max_id
         return max_id
 
+    def lower(self, to: int) -> None:
+        """Expect no more than that a sound store is at ``to``: ids above it may have gone back."""
+        if self._highest is not None:
+            self._highest = min(self._highest, to)
+
     @property
     def is_forked(self) -> bool:
         """Whether the process was forked since this object was made or last adopted."""

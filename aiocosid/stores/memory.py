@@ -14,9 +14,7 @@ from ..abc import (
     DEFAULT_NAMESPACE,
     DEFAULT_SAFE_GUARD,
     DEFAULT_STEP,
-    MAX_ID,
     Counter,
-    IdSegmentDistributor,
     InstanceId,
     MachineGrant,
     MachineIdDistributor,
@@ -24,9 +22,10 @@ from ..abc import (
 )
 from ..abc._ids import check_text
 from ..abc._machine import NAME_WIDTH
-from ..errors import ForkedError, IdOverflowError, InvalidArgumentError, WouldBlock
-from ._arguments import check_above, check_step
+from ..errors import ForkedError, InvalidArgumentError
+from ._arguments import check_above
 from ._memory_machines import MachinePool
+from ._memory_segments import URLS, MemoryIdSegmentDistributor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,94 +33,6 @@ if TYPE_CHECKING:
     from ..abc import Clock, Machine
 
 __all__ = ("MemoryIdSegmentDistributor", "MemoryMachineIdDistributor", "MemoryStore")
-
-
-class MemoryIdSegmentDistributor(IdSegmentDistributor):
-    """A counter in memory, shared by all distributors of the same store and name."""
-
-    __slots__ = ("_counters", "_key", "_store")
-
-    store = "memory"
-
-    def __init__(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-        memory: MemoryStore | None = None,
-    ) -> None:
-        """Describe a counter; see `aiocosid.abc.IdSegmentDistributor`.
-
-        Args:
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where a new counter starts.
-            step: ids per segment.
-            memory: where the counter lies; by default in the one store that all distributors of
-                this process share.
-        """
-        super().__init__(namespace=namespace, name=name, offset=offset, step=step)
-        self._store = _SHARED if memory is None else memory
-        self._counters = self._store._counters
-        self._key = self.namespaced_name
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str = "memory://",
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> Self:
-        """Describe a counter in the process's shared store, as ``memory://`` names it.
-
-        Raises:
-            InvalidArgumentError: the URL names something else.
-        """
-        store = MemoryStore.from_url(url)
-        return cls(namespace=namespace, name=name, offset=offset, step=step, memory=store)
-
-    async def next_max_id(self, step: int) -> int:
-        """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`."""
-        return self.next_max_id_nowait(step)  # nobody drives a coroutine in a signal handler
-
-    def next_max_id_nowait(self, step: int) -> int:
-        """Advance the counter without a suspension: it is in this process.
-
-        Raises:
-            InvalidArgumentError: ``step`` is no integer, or below 1.
-            IdOverflowError: the counter would pass 2^63-1.
-            WouldBlock: a signal handler or finalizer asks while the counters are being changed.
-            ForkedError: the counter is the parent's; another process counts on it.
-        """
-        check_step(step)
-        store, key = self._store, self._key
-        if store._born != _fork.generation:
-            store._refuse_child()
-        with store._lock:
-            if store._busy:  # in this very thread, between two of these lines
-                raise WouldBlock
-            try:
-                store._busy = True
-                max_id = self._counters.get(key, self.offset) + step
-                if max_id > MAX_ID:
-                    raise IdOverflowError(key, limit=MAX_ID)
-                self._counters[key] = max_id
-            finally:
-                store._busy = False
-        return max_id
-
-    async def aopen(self) -> None:
-        """Refuse a forked child: it would count on from where the parent was.
-
-        Raises:
-            ForkedError: the counter is the parent's.
-        """
-        self._store._refuse_child()
 
 
 class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
@@ -253,7 +164,16 @@ class MemoryStore(Uncopied, Store):
     The event loops of several threads may share one.
     """
 
-    __slots__ = ("__weakref__", "_born", "_busy", "_clock", "_counters", "_lock", "_pools")
+    __slots__ = (
+        "__weakref__",
+        "_born",
+        "_busy",
+        "_clock",
+        "_counters",
+        "_lock",
+        "_notes",
+        "_pools",
+    )
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         """Make an empty store.
@@ -262,6 +182,7 @@ class MemoryStore(Uncopied, Store):
             clock: tells how long an instance has been silent; for tests.
         """
         self._counters: dict[str, int] = {}
+        self._notes: dict[str, tuple[str, int, int]] = {}  # nonce, top, base: see _give_back
         self._pools: dict[str, MachinePool] = {}
         self._clock = clock or SYSTEM_CLOCK
         self._born = _fork.generation
@@ -276,8 +197,8 @@ class MemoryStore(Uncopied, Store):
         Raises:
             InvalidArgumentError: the URL names something else.
         """
-        if url not in {"memory:", "memory://"}:
-            raise InvalidArgumentError("url", url, expected="memory://")
+        if url not in URLS:
+            raise InvalidArgumentError("url", url, expected=URLS[0])
         return _SHARED
 
     def segment_distributor(
@@ -378,6 +299,7 @@ class MemoryStore(Uncopied, Store):
             try:
                 self._busy = True
                 self._counters[key] = max_id = max(self._counters.get(key, 0), above)
+                self._notes.pop(key, None)
             finally:
                 self._busy = False
         return Counter(namespaced_name=key, last_max_id=max_id)

@@ -18,6 +18,7 @@ from ..errors import (
     WouldBlock,
 )
 from ..segment import SegmentChainId, SegmentId
+from ._give_back_contract import GiveBackContract
 from ._workers import assert_rising, assert_unique, storm, take_at_once
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class MakeDistributor(Protocol):
         raise NotImplementedError
 
 
-class IdSegmentDistributorContract:
+class IdSegmentDistributorContract(GiveBackContract):
     """Checks a distributor.  Inherit, provide the fixture ``make_distributor``, and run pytest.
 
     With pytest-asyncio mark your class ``@pytest.mark.asyncio``, with anyio's plugin

@@ -65,6 +65,14 @@ class WrappedDistributor(IdSegmentDistributor):
         self.steps.append(step)
         return await self.inner.next_max_id(step)
 
+    def allow_give_back(self) -> bool:
+        """Pass it on."""
+        return self.inner.allow_give_back()
+
+    async def give_back(self, max_id: int, unused: int) -> int:
+        """Pass it on."""
+        return await self.inner.give_back(max_id, unused)
+
     async def aopen(self) -> None:
         """Pass it on."""
         self.opened += 1

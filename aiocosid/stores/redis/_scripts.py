@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha1
 from typing import Any, Final
 
-__all__ = ("ADVANCE", "RAISE", "UNDECODED", "Script")
+__all__ = ("ADVANCE", "GIVE_BACK", "GRANT", "RAISE", "UNDECODED", "Script")
 
 UNDECODED: Final = {"NEVER_DECODE": True}
 """The drivers' option for a reply in bytes, whatever the user's client makes of others: it may hold
@@ -27,7 +27,7 @@ class Script:
         digest = sha1(self.text, usedforsecurity=False).hexdigest()
         object.__setattr__(self, "digest", digest.encode())
 
-    async def run(self, client: Any, key: bytes, *arguments: int) -> Any:  # noqa: ANN401 - the driver's
+    async def run(self, client: Any, key: bytes, *arguments: bytes | int) -> Any:  # noqa: ANN401 - the driver's
         """Run it on one key."""
         return await self.run_on(client, (key,), *arguments)
 
@@ -59,8 +59,63 @@ return redis.call('GET', KEYS[1])
 """)
 """Create at ARGV[1] if missing, add ARGV[2], return the sum; an overflow leaves nothing behind."""
 
+_SERVER: Final = b"""\
+-- TIME and INFO make what is written after them unpredictable, and old servers have to be told.
+pcall(redis.replicate_commands)
+
+-- Which server this is, and whose data it has: one that was restarted, or was promoted, is another.
+local function server()
+  local about, data = redis.pcall('INFO', 'server'), redis.pcall('INFO', 'replication')
+  if type(about) ~= 'string' or type(data) ~= 'string' then return nil end
+  local run, lineage = about:match('run_id:(%x+)'), data:match('master_replid:(%x+)')
+  return run and lineage and '@' .. run .. '@' .. lineage
+end
+
+"""
+
+GRANT: Final = Script(
+    _SERVER
+    + b"""\
+local made = redis.call('SETNX', KEYS[1], ARGV[1])
+local base = redis.pcall('GET', KEYS[1])
+local reply = redis.pcall('INCRBY', KEYS[1], ARGV[2])
+if type(reply) == 'table' then
+  if made == 1 then redis.call('DEL', KEYS[1]) end
+  return reply
+end
+local max_id, where = redis.call('GET', KEYS[1]), server()
+local before = redis.pcall('HMGET', KEYS[2], 'nonce', 'top', 'base')
+redis.call('DEL', KEYS[2])  -- whatever somebody has put there
+if not where then return {max_id, ''} end
+if before[1] == ARGV[4] .. where and before[2] == base then base = before[3] end
+redis.call('HSET', KEYS[2], 'nonce', ARGV[3] .. where, 'top', max_id, 'base', base)
+return {max_id, base}
+"""
+)
+"""As `ADVANCE`, and note it with the nonce ARGV[3]; ARGV[4] is that of the grant before.
+
+Answers also where the run of grants began, or '' if nothing can be noted here."""
+
+GIVE_BACK: Final = Script(
+    _SERVER
+    + b"""\
+local where = server()
+if not where or redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+local nonce, top, base = unpack(redis.call('HMGET', KEYS[2], 'nonce', 'top', 'base'))
+if nonce ~= ARGV[3] .. where or top ~= ARGV[1] or not base then return 0 end
+-- As texts: a Lua number loses what is above 2^53.
+if #base > #ARGV[2] or (#base == #ARGV[2] and base > ARGV[2]) then return 0 end
+redis.call('INCRBY', KEYS[1], '-' .. ARGV[4])
+redis.call('DEL', KEYS[2])
+return 1
+"""
+)
+"""Lower the counter from ARGV[1] to ARGV[2], which is by ARGV[4], if that is noted with the nonce
+ARGV[3]; and remove the note."""
+
 RAISE: Final = Script(b"""\
 redis.call('INCRBY', KEYS[1], 0)
+redis.call('DEL', KEYS[2])
 local value, floor = redis.call('GET', KEYS[1]), ARGV[1]
 local lower = #value < #floor or (#value == #floor and value < floor)
 if lower or value:sub(1, 1) == '-' then
@@ -69,4 +124,6 @@ if lower or value:sub(1, 1) == '-' then
 end
 return value
 """)
-"""Raise to ARGV[1], or leave what is higher; INCRBY by 0 refuses whatever is no integer."""
+"""Raise to ARGV[1], or leave what is higher, and remove the note: the counter must not go below.
+
+INCRBY by 0 refuses whatever is no integer."""

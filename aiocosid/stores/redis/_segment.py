@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Self
 
 from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, IdSegmentDistributor
 from ...errors import IdOverflowError, InvalidArgumentError
 from .._arguments import check_step
+from .._give_back import GrantRun
 from .._watermark import HighWater
 from ._errors import STORE, translated
 from ._link import BorrowedLink, Link, OwnedLink
-from ._scripts import ADVANCE
+from ._scripts import ADVANCE, GIVE_BACK, GRANT
 
 if TYPE_CHECKING:
     from ._link import RedisClient
+
+logger = logging.getLogger("aiocosid")
 
 __all__ = ("RedisIdSegmentDistributor",)
 
@@ -25,7 +29,7 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
     driver that resends: that wastes a range and never shares one.
     """
 
-    __slots__ = ("_key", "_link", "_owns_link", "_water")
+    __slots__ = ("_has_warned", "_key", "_link", "_note_key", "_owns_link", "_run", "_water")
 
     store = STORE
 
@@ -60,9 +64,12 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
             raise InvalidArgumentError(
                 "namespace.name", self.namespaced_name, expected="a text that UTF-8 can hold"
             ) from None
+        self._note_key = f"cosid:{{{self.namespaced_name}}}.grant".encode()
         self._link = client if isinstance(client, Link) else BorrowedLink(client)
         self._owns_link = False
         self._water = HighWater()
+        self._run = GrantRun()
+        self._has_warned = False
 
     @classmethod
     def from_url(
@@ -111,6 +118,8 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
 
         async def advance(client: Any) -> tuple[int | None, int]:  # noqa: ANN401 - the driver's
             sent = self._water.sent()
+            if self._run.is_noted:
+                return sent, await self._grant(client, step)
             return sent, int(await self._advance(client, step))
 
         with translated(self.namespaced_name, self._key.decode()):
@@ -121,6 +130,53 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
         if self.offset:
             return await ADVANCE.run(client, self._key, self.offset, step)
         return await client.execute_command("INCRBY", self._key, step)
+
+    async def _grant(self, client: Any, step: int) -> int:  # noqa: ANN401 - the driver's
+        keys = self._key, self._note_key
+        with self._run.call() as note:
+            about = note.nonce.encode(), note.previous.encode()
+            reply = await GRANT.run_on(client, keys, self.offset, step, *about)
+        max_id, base = map(bytes, reply)
+        if base:
+            self._run.granted(note, int(max_id), int(base))
+        else:
+            self._warn()
+        return int(max_id)
+
+    def _warn(self) -> None:
+        self._run.forget()
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("%r: ids cannot be given back: the server refuses INFO", self)
+
+    def allow_give_back(self) -> bool:
+        """Have every grant from now on noted, under ``cosid:{<namespace>.<name>}.grant``.
+
+        Needs the right to ``INFO``: without it nothing goes back.
+        """
+        self._run.is_noted = True
+        return True
+
+    async def give_back(self, max_id: int, unused: int) -> int:
+        """Lower the counter; see `aiocosid.abc.IdSegmentDistributor.give_back`.
+
+        Raises:
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        self._water.ensure_own(repr(self))
+        offer = self._run.offer(max_id, unused)
+        if offer is None:
+            return 0
+        self._water.lower(offer.lower)
+        keys, count = (self._key, self._note_key), max_id - offer.lower
+        about = max_id, offer.lower, offer.nonce.encode(), count
+
+        async def lower(client: Any) -> int:  # noqa: ANN401 - the driver's
+            return int(await GIVE_BACK.run_on(client, keys, *about))
+
+        with translated(self.namespaced_name, self._key.decode()):
+            return count if await self._link.call(lower) else 0
 
     async def aopen(self) -> None:
         """Get ready in this process; in a forked child with new connections.

@@ -201,7 +201,8 @@ class RedisStore(Store):
         check_above(above)
         counter = self.segment_distributor(namespace=namespace, name=name)
         with translated(counter.namespaced_name, counter._key.decode()):
-            value = await self._link.call(lambda client: RAISE.run(client, counter._key, above))
+            keys = counter._key, counter._note_key
+            value = await self._link.call(lambda client: RAISE.run_on(client, keys, above))
         return Counter(namespaced_name=counter.namespaced_name, last_max_id=int(value))
 
     async def aopen(self) -> None:
