@@ -49,7 +49,9 @@ def _find(parser: argparse.ArgumentParser, name: str) -> Scenario:
         return SCENARIOS[name]
     module, _, function = name.partition(":")
     if not function:
-        parser.error(f"{name!r} is neither module:function, nor all, nor one of: {', '.join(SCENARIOS)}")
+        parser.error(
+            f"{name!r} is neither module:function, nor all, nor one of: {', '.join(SCENARIOS)}"
+        )
     try:
         found: Scenario = attrgetter(function)(importlib.import_module(module))
     except (ImportError, AttributeError) as error:

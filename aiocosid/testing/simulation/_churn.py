@@ -61,6 +61,7 @@ async def churn(
     deadline: float = 5.0,
     recovery: float = 6.0,
     parse: Parse | None = None,
+    fair: bool = True,
     meanwhile: Callable[[World], Awaitable[None]] | None = None,
 ) -> None:
     """Let nodes take ids from their generators, under trouble, and recover.
@@ -85,12 +86,16 @@ async def churn(
         deadline: see `Node.watch`.
         recovery: seconds within which each node has to hand out ids again.
         parse: see `Node.watch`.
+        fair: see `Node.watch`.
         meanwhile: does something to the stores while the trouble lasts, and mends it.
     """
     rng = world.rng
 
     async def main(node: Node) -> None:
-        await _serve(node, make(node), callers=callers, pause=pause, deadline=deadline, parse=parse)
+        def watch(generator: IdGenerator) -> Witness:
+            return node.watch(generator, deadline=deadline, parse=parse, fair=fair)
+
+        await _serve(node, make(node), watch, callers=callers, pause=pause)
 
     for _ in range(nodes):
         world.node(
@@ -123,17 +128,16 @@ async def _recover(world: World, seconds: float) -> None:
 async def _serve(
     node: Node,
     generator: IdGenerator,
+    watch: Callable[[IdGenerator], Witness],
     *,
     callers: int,
     pause: float,
-    deadline: float,
-    parse: Parse | None,
 ) -> None:
     """Open the generator until that succeeds, and anew when it has ended."""
     while True:
         try:
             async with generator:
-                ids = node.watch(generator, deadline=deadline, parse=parse)
+                ids = watch(generator)
                 async with anyio.create_task_group() as group:
                     for _ in range(callers):
                         group.start_soon(_take, node, ids, pause)

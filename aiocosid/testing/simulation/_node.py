@@ -213,6 +213,7 @@ class Node:
         *,
         deadline: float = 5.0,
         parse: Parse | None = None,
+        fair: bool = False,
     ) -> Witness:
         """Return what calls a generator, and checks each call.
 
@@ -221,8 +222,10 @@ class Node:
             deadline: seconds in which every call has to end, with ids or a `CosIdError`.
             parse: tells the machine id of an id and its time in milliseconds since 1970, for
                 generators that have a machine id.
+            fair: whether callers that have to wait are to be served in the order in which they
+                came, as our generators do.
         """
-        witness = Witness(self, generator, deadline=deadline, parse=parse)
+        witness = Witness(self, generator, deadline=deadline, parse=parse, fair=fair)
         self.witnesses.append(witness)
         return witness
 

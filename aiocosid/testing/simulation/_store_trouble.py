@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = ("LOSSES", "RedisAct", "redis_trouble", "sqlite_losses")
 
-RedisAct: TypeAlias = Literal["restart", "outage", "save", "flush", "fail over", "split"]
+RedisAct: TypeAlias = Literal[
+    "restart", "outage", "save", "flush", "fail over", "fail back", "split"
+]
 
-LOSSES: Final[tuple[RedisAct, ...]] = ("restart", "outage", "save", "flush", "fail over", "split")
-"""All that may happen to a Redis."""
+LOSSES: Final[tuple[RedisAct, ...]] = (
+    *("restart", "outage", "save", "flush", "fail over", "fail back", "split"),
+)
+"""All that may happen to a Redis with replicas."""
 
 DOWN: Final = (0.01, 2.0)  # seconds
+BACK: Final = (0.0001, 0.5)  # seconds between a fail-over and the way back
 LAG: Final = 12  # writes that a replica may be behind
 
 
@@ -41,7 +46,8 @@ async def redis_trouble(
         every: seconds between two acts, on average.
         acts: what may be done: a ``restart``, an ``outage`` of seconds and a start; a ``save`` of
             what the next start will find, if there are snapshots; a ``flush``; to one with
-            replicas a ``fail over`` to one that lags, or a ``split`` of seconds.
+            replicas a ``fail over`` to one that lags, the same and a ``fail back`` a moment later,
+            or a ``split`` of seconds.
     """
     rng, end = world.rng, world.time + seconds
     while (rest := rng.expovariate(1 / every)) < end - world.time:
@@ -73,6 +79,12 @@ async def _fail_over(world: World, redis: SimulatedRedis) -> None:
     redis.fail_over(behind=world.rng.randrange(LAG))
 
 
+async def _fail_back(world: World, redis: SimulatedRedis) -> None:
+    redis.fail_over(behind=world.rng.randrange(LAG))
+    await world.sleep(draw_between(world.rng, BACK))
+    redis.fail_over()
+
+
 async def _split(world: World, redis: SimulatedRedis) -> None:
     strays = [node for node in world.nodes if world.rng.random() < 0.5]
     redis.split(strays, behind=world.rng.randrange(LAG))
@@ -86,6 +98,7 @@ _REDIS: Final[dict[RedisAct, Callable[[World, SimulatedRedis], Awaitable[None]]]
     "save": _save,
     "flush": _flush,
     "fail over": _fail_over,
+    "fail back": _fail_back,
     "split": _split,
 }
 

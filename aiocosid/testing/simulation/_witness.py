@@ -59,6 +59,42 @@ class Moment:
         return f"{self.who} at {self.at:.4f} s"
 
 
+class Line:
+    """Who has to wait is served in the order in which they came."""
+
+    __slots__ = ("_began", "_count", "_served")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._began: dict[int, float] = {}
+        self._served: list[tuple[int, int]] = []
+
+    def join(self, now: float) -> int:
+        """Begin a call; returns its place."""
+        self._count += 1
+        self._began[self._count] = now
+        return self._count
+
+    def check(
+        self, place: int, reply: object, now: float, fail: Callable[[str], object]
+    ) -> None:  # fmt: skip
+        """Look at what a call got, if it had to wait."""
+        if now == self._began[place]:
+            return
+        lowest = min(reply) if isinstance(reply, list) else reply
+        assert isinstance(lowest, int)
+        for later, its_lowest in self._served:
+            if later > place and its_lowest < lowest:
+                fail(f"a caller that came later got {its_lowest}, before one that got {lowest}")
+        self._served.append((place, lowest))
+
+    def leave(self, place: int) -> None:
+        """End a call."""
+        del self._began[place]
+        oldest = min(self._began, default=self._count)
+        self._served = [each for each in self._served if each[0] > oldest]
+
+
 class Witness:
     """Offers a generator's three calls, and checks what comes of each.
 
@@ -66,12 +102,19 @@ class Witness:
       does not count.
     * Its ids are above all ids that were returned before the call began; `next_ids` gives exactly
       as many as were asked for, rising.
+    * If it is to be fair, callers that have to wait are served in the order in which they came.
     * No id comes twice, in the whole world.
     * A machine id in it was the process's at that time, and its lease had not ended.
     """
 
     def __init__(
-        self, node: Node, generator: IdGenerator, *, deadline: float, parse: Parse | None
+        self,
+        node: Node,
+        generator: IdGenerator,
+        *,
+        deadline: float,
+        parse: Parse | None,
+        fair: bool = False,
     ) -> None:
         """See `Node.watch`."""
         self.generator = generator
@@ -79,6 +122,7 @@ class Witness:
         self._world = node.world
         self._deadline = deadline
         self._parse = parse
+        self._line = Line() if fair else None
         self._highest = 0
         self.spoils: tuple[list[tuple[int, list[int]]], int] | None = None  # in a child
         about = generator.statistics()
@@ -131,12 +175,16 @@ class Witness:
                 self._world.ledger.emitted(self._namespace, machine_id, by.who, at_ms)
 
     async def _watched(self, what: str, call: Callable[[], Awaitable[_T]]) -> _T:
-        world = self._world
+        world, line = self._world, self._line
+        place = None if line is None else line.join(world.loop.time())
         span = self._node._virtual(self._deadline)
         record = Call(self._node, what, world.loop.time() + span)
         world.expect(record)
         try:
-            return await call()
+            reply = await call()
+            if line is not None and place is not None:
+                line.check(place, reply, world.loop.time(), world.fail)
+            return reply
         except CosIdError as error:
             self._errs(what, error)
             raise
@@ -145,6 +193,8 @@ class Witness:
             raise
         finally:
             record.is_done = True
+            if line is not None and place is not None:
+                line.leave(place)
 
     def _errs(self, what: str, error: CosIdError) -> None:
         if not self._world.is_over:

@@ -208,6 +208,7 @@ def naive(kind: Callable[[Node, Counters], Naive]) -> Scenario:
             every=2.0,
             seconds=15.0,
             longest=15.0,
+            fair=False,
         )
 
     return scenario
@@ -225,6 +226,8 @@ def machines(*, recycles_early: bool = False, **switches: bool) -> Scenario:
             recovery=12.0,
             longest=8.0,
             parse=parse_machine,
+            seconds=8.0,
+            fair=False,
         )
 
     return scenario
