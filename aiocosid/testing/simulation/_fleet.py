@@ -25,8 +25,7 @@ class Chunk(NamedTuple):
     """Worlds of one scenario."""
 
     scenario: str
-    first: int
-    worlds: int
+    seeds: range
 
 
 class Done(NamedTuple):
@@ -37,21 +36,23 @@ class Done(NamedTuple):
     error: str
 
 
-def run_all(seeds: range, *, jobs: int | None = None) -> int:
-    """Run all scenarios that come with the package, each with all seeds; tell how it goes.
+def run_all(seeds: range, *, jobs: int | None = None, share: int = 1) -> int:
+    """Run all scenarios that come with the package; tell how it goes.
 
     Args:
-        seeds: the seeds; every scenario gets the same ones.
+        seeds: the seeds.
         jobs: processes; as many as there are cores by default.
+        share: each scenario gets one seed in so many, and each seed another part of them.
 
     Returns:
         1 if something was found, else 0.
     """
-    total, began = len(seeds) * len(SCENARIOS), time.monotonic()
+    chunks, began = list(_chunks(seeds, share)), time.monotonic()
+    total = sum(len(chunk.seeds) for chunk in chunks)
     worlds, ids, told = 0, 0, began
     # Not forked: this process may have threads.
     with multiprocessing.get_context("spawn").Pool(jobs, _be_quiet) as pool:
-        for done in pool.imap_unordered(_run, _chunks(seeds)):
+        for done in pool.imap_unordered(_run, chunks):
             worlds, ids, now = worlds + done.worlds, ids + done.ids, time.monotonic()
             if done.error:
                 pool.terminate()
@@ -69,11 +70,12 @@ def _tell(what: str, worlds: int, seconds: float) -> None:
     sys.stdout.flush()
 
 
-def _chunks(seeds: range) -> Iterator[Chunk]:
+def _chunks(seeds: range, share: int) -> Iterator[Chunk]:
     """Take turns, so that whatever is broken shows early."""
-    for first in range(seeds.start, seeds.stop, CHUNK):
-        for name in SCENARIOS:
-            yield Chunk(name, first, min(CHUNK, seeds.stop - first))
+    for first in range(seeds.start, seeds.stop, CHUNK * share):
+        for place, name in enumerate(SCENARIOS):
+            end = min(first + CHUNK * share, seeds.stop)
+            yield Chunk(name, range(first + place % share, end, share))
 
 
 def _be_quiet() -> None:
@@ -82,9 +84,9 @@ def _be_quiet() -> None:
 
 def _run(chunk: Chunk) -> Done:
     ids = 0
-    for seed in range(chunk.first, chunk.first + chunk.worlds):
+    for seed in chunk.seeds:
         try:
             ids += World(seed).run(SCENARIOS[chunk.scenario]).ids
         except SimulationError as error:
-            return Done(seed - chunk.first, ids, str(error))
-    return Done(chunk.worlds, ids, "")
+            return Done(0, ids, str(error))
+    return Done(len(chunk.seeds), ids, "")

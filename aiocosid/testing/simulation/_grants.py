@@ -29,7 +29,7 @@ def granted_by_script(words: Sequence[bytes], reply: Reply) -> Grant | None:
         words: the command.
         reply: its reply.
     """
-    if not (isinstance(reply, list) and reply[:1] == [b"taken"]):
+    if not (isinstance(reply, list) and reply[:1] == [b"taken"] and words[3].endswith(ENTRIES)):
         return None
     namespace = words[3].removeprefix(b"cosid:{").removesuffix(ENTRIES).decode()
     _, machine_id, floor_ms, *rest = (each if isinstance(each, bytes) else b"" for each in reply)

@@ -182,10 +182,10 @@ class RedisServer:
         if sections & {b"all", b"default", b"everything"}:
             sections = set(facts)
         lines: list[str] = []
-        for name in facts:
+        for name, told in facts.items():
             if name in sections:
                 lines.append(f"# {name.decode().title()}")
-                lines += [f"{fact}:{value}" for fact, value in facts[name].items()]
+                lines += [f"{fact}:{value}" for fact, value in told.items()]
                 lines.append("")
         return "\r\n".join(lines).encode()
 

@@ -26,7 +26,8 @@ LOSSES: Final[tuple[RedisAct, ...]] = (
 
 DOWN: Final = (0.01, 2.0)  # seconds
 BACK: Final = (0.0001, 0.5)  # seconds between a fail-over and the way back
-LAG: Final = 12  # writes that a replica may be behind
+LAG: Final = 3.0  # writes that a replica is behind, on average
+COMMITS: Final = 12  # that are taken back at most
 
 
 async def redis_trouble(
@@ -57,6 +58,10 @@ async def redis_trouble(
     redis.mend()
 
 
+def _lag(world: World) -> int:
+    return int(world.rng.expovariate(1 / LAG))
+
+
 async def _restart(_: World, redis: SimulatedRedis) -> None:
     redis.restart()
 
@@ -76,18 +81,18 @@ async def _flush(_: World, redis: SimulatedRedis) -> None:
 
 
 async def _fail_over(world: World, redis: SimulatedRedis) -> None:
-    redis.fail_over(behind=world.rng.randrange(LAG))
+    redis.fail_over(behind=_lag(world))
 
 
 async def _fail_back(world: World, redis: SimulatedRedis) -> None:
-    redis.fail_over(behind=world.rng.randrange(LAG))
+    redis.fail_over(behind=_lag(world))
     await world.sleep(draw_between(world.rng, BACK))
     redis.fail_over()
 
 
 async def _split(world: World, redis: SimulatedRedis) -> None:
     strays = [node for node in world.nodes if world.rng.random() < 0.5]
-    redis.split(strays, behind=world.rng.randrange(LAG))
+    redis.split(strays, behind=_lag(world))
     await world.sleep(draw_between(world.rng, DOWN))
     redis.rejoin()
 
@@ -118,7 +123,7 @@ async def sqlite_losses(
     while (rest := rng.expovariate(1 / every)) < end - world.time:
         await world.sleep(rest)
         if rng.random() < 0.8:
-            sqlite.lose(rng.randrange(1, LAG))
+            sqlite.lose(rng.randrange(1, COMMITS))
         else:
             sqlite.restore(saved)
     await world.sleep(max(0.0, end - world.time))
