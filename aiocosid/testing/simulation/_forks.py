@@ -14,6 +14,8 @@ from ._loop import PROCESS
 from ._witness import Moment
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ._loop import VirtualTimeLoop
     from ._node import Node
     from ._process import Process
@@ -84,11 +86,12 @@ def _be_child(node: Node, process: Process, writer: int) -> None:
 def _live(node: Node, process: Process) -> None:
     loop: VirtualTimeLoop = node.world.loop
     process.interrupt_in(0)
+    thieves: list[asyncio.Task[None]] = []
     for witness in node.witnesses:
         _take_at_once(witness)
         context = node.world.context.copy()
         context.run(PROCESS.set, process)
-        loop.create_task(_take(witness), name="thief", context=context)
+        thieves.append(loop.create_task(_take(witness), name="thief", context=context))
     for _ in range(TURNS):
         loop.run_ready(process)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha1
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...errors import MissingExtraError
@@ -63,10 +64,10 @@ class Interpreter:
 
     def __init__(self) -> None:
         try:
-            from lupa.lua51 import LuaRuntime  # noqa: PLC0415 - a package for tests
+            lua51: Any = import_module("lupa.lua51")  # a package for tests
         except ModuleNotFoundError as exc:
             raise MissingExtraError("lupa", extra="test") from exc
-        self._lua: Any = LuaRuntime(encoding=None, register_eval=False)
+        self._lua: Any = lua51.LuaRuntime(encoding=None, register_eval=False)
         self._call: Call | None = None
         self._bug: Exception | None = None
         self._run: Any = self._lua.execute(PRELUDE, self._dispatch, _sha1hex)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ("SimulatedRedisClient",)
 
-ERRORS: Final = {
+ERRORS: Final[dict[str, type[exceptions.RedisError]]] = {
     "LOADING": exceptions.BusyLoadingError,
     "NOPERM": exceptions.NoPermissionError,
     "NOSCRIPT": exceptions.NoScriptError,
@@ -119,7 +119,7 @@ def _encoded(value: object) -> bytes:
     return repr(value).encode()
 
 
-def _error(text: str) -> exceptions.ResponseError:
+def _error(text: str) -> exceptions.RedisError:
     code, _, rest = text.partition(" ")
     if code in ERRORS:
         return ERRORS[code](rest)

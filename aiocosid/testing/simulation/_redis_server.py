@@ -168,7 +168,7 @@ class RedisServer:
         return [b"slave", b"127.0.0.1", 6379, b"connected", self.space.offset]
 
     def _info(self, sections: set[bytes]) -> Reply:
-        facts = {
+        facts: dict[bytes, dict[str, object]] = {
             b"server": {"redis_version": self._version, "run_id": self.run_id},
             b"replication": {
                 "role": "master" if self.is_master else "slave",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import socket
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import hiredis
 
@@ -158,8 +158,7 @@ class Sequences:
             case 1:
                 return _eval(RAISE, KEYS[:1], rng.choice(NUMBERS[4:]))
             case 2:
-                facts = (who, machine, stamp, later, token, rng.choice(STAMPS[:3]))
-                return _eval(GUARD, keys, *facts)
+                return _eval(GUARD, keys, who, machine, stamp, later, token, rng.choice(STAMPS[:3]))
             case 3:
                 return _eval(REVERT, keys, who, machine, later, flag, token)
             case 4:
@@ -216,7 +215,9 @@ class OnServer:
 
     def run(self, commands: list[Words]) -> list[Any]:
         """Return all replies, errors as their texts."""
-        self.socket.sendall(b"".join(hiredis.pack_command(tuple(words)) for words in commands))
+        self.socket.sendall(
+            b"".join(hiredis.pack_command(cast("Any", tuple(words))) for words in commands)
+        )
         replies: list[Any] = []
         while len(replies) < len(commands):
             self.reader.feed(self.socket.recv(1 << 20))
