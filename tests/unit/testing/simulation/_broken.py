@@ -366,5 +366,5 @@ UNPROVEN: dict[str, tuple[Scenario, str]] = {
 """Broken as well, and not found yet: the scenarios have to be made sharper.
 
 The mark alone keeps ids apart where the lease is not looked at; what shows is only that a generator
-is not silent past its lease.  Its scenario spins in some worlds, with nothing broken: to be explained.
+is not silent past its lease.  Its scenario spins in some worlds with nothing broken: unexplained.
 """
