@@ -17,6 +17,10 @@ WORKERS ?= 4
 # Worlds of each scenario.
 SEEDS ?= 1000
 
+# Of make fuzz: for each parser; which ones, all if empty.
+SECONDS ?= 60
+TARGETS ?=
+
 DEMO_STORE ?= sqlite:///demo.db
 
 BIN := $(VENV)/bin
@@ -26,7 +30,7 @@ SOURCES := aiocosid bench tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets share one environment
-.PHONY: help demo test stress simulate bench docs check lock clean venv
+.PHONY: help demo test stress simulate fuzz bench docs check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -44,6 +48,9 @@ stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
 
 simulate: $(VENV)/.dev  ## Simulated worlds, on all cores, until something is found: SEEDS=100000
 	$(BIN)/python -m aiocosid.testing.simulation all --seeds $(SEEDS) $(ARGS)
+
+fuzz: $(VENV)/.dev  ## Every parser, guided by coverage:  make fuzz SECONDS=60 [TARGETS="urls dates"]
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
 
 bench: $(VENV)/.dev  ## Measure; results go into bench/
 	$(BIN)/python -m bench $(ARGS); status=$$?; $(BIN)/python -m bench.report; exit $$status

@@ -370,9 +370,7 @@ def check_text(argument: str, value: object, *, at_most: int | None = None) -> N
     if not isinstance(value, str) or not value or "\0" in value:
         expected = "a text that is not empty, without NUL"
         raise InvalidArgumentError(argument, value, expected=expected)
-    if at_most is None:
-        return
-    if len(value) > at_most:
+    if at_most is not None and len(value) > at_most:
         raise InvalidArgumentError(argument, value, expected=f"at most {at_most} characters")
     try:
         value.encode()

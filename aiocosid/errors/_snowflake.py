@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from shlex import quote
+from typing import Final
 
-from ._general import CosIdError, InvalidArgumentError, StoreError
+from ._general import MOST_SHOWN, CosIdError, InvalidArgumentError, StoreError
 
 __all__ = (
     "ClockTooFarForwardError",
@@ -18,6 +19,12 @@ __all__ = (
     "MachineIdOverflowError",
     "MachineIdUnavailableError",
 )
+
+MOST_OF_A_PLACE: Final = 400  # characters: a path has many
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 class InvalidIdError(InvalidArgumentError):
@@ -182,5 +189,8 @@ class CorruptMachineStateError(StoreError):
     def __init__(
         self, store: str, *, place: str, found: str, expected: str = "'machine_id|timestamp_ms'"
     ) -> None:
-        super().__init__(store, f"{place} holds {found}, not {expected}; repair or remove it")
+        # Anybody may have put it there: it is shown in short, and without control characters.
+        shown = _cut(place if place.isprintable() else repr(place)[1:-1], MOST_OF_A_PLACE)
+        found = _cut(found, MOST_SHOWN)
+        super().__init__(store, f"{shown} holds {found}, not {expected}; repair or remove it")
         self.place = place

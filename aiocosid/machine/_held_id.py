@@ -180,7 +180,9 @@ class HeldId:
         if text is None:
             return -1
         try:
-            mark = MachineState.parse(text)
+            # The end of the line is the end of the file: one that was cut short, and so has a mark
+            # that is too low, has none.
+            mark = MachineState.parse(text.removesuffix("\n")) if text.endswith("\n") else None
         except InvalidArgumentError:
             mark = None
         if mark is None or mark.machine_id != self._machine_id:
@@ -189,7 +191,7 @@ class HeldId:
         return mark.last_timestamp_ms
 
     def _write_mark(self, mark_ms: int) -> None:
-        write_text(self._mark_path, str(MachineState(self._machine_id, mark_ms)))
+        write_text(self._mark_path, f"{MachineState(self._machine_id, mark_ms)}\n")
         self._mark_ms = mark_ms
 
     def _show(self, now_ms: int) -> None:

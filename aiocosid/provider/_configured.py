@@ -8,7 +8,7 @@ import anyio
 
 from .._default import use_provider
 from ..abc import SHARE
-from ..errors import ClosedError, CosIdError
+from ..errors import ClosedError, CosIdError, InvalidArgumentError
 from ._hosting import Hosting, component_of
 
 if TYPE_CHECKING:
@@ -104,9 +104,12 @@ class ConfiguredProvider(Hosting):
             clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: ``close_timeout`` is outside its range.
+            InvalidArgumentError: ``close_timeout`` is outside its range; or a generator is neither
+                one of ours nor wraps one.
         """
         super().__init__(close_timeout=close_timeout, clock=clock)
+        for name, generator in generators.items():
+            _check_ours(name, generator)
         self._generators = dict(generators)
         self._shared = tuple(leases)
         self._stores = tuple(stores)
@@ -191,6 +194,14 @@ class ConfiguredProvider(Hosting):
                 errors.append(error)
         if errors:
             raise errors[0]
+
+
+def _check_ours(name: str, generator: object) -> None:
+    try:
+        component_of(generator)
+    except AttributeError:
+        expected = "a generator of this library, or one that wraps such"
+        raise InvalidArgumentError(f"generators[{name!r}]", generator, expected=expected) from None
 
 
 def _named(error: CosIdError, name: str) -> CosIdError:

@@ -9,6 +9,7 @@ import anyio
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, SHARE, Store
 from ..errors import BusyError
 from ..segment import GroupedSegmentId, SegmentChainId, SegmentId
+from ..segment._group import KINDS, Agreement
 from ..segment._grouped import MAX_GROUPS
 from ..segment._open_groups import OpenGroups
 from ..segment._stock import Stock
@@ -208,7 +209,9 @@ class IdProvider(Hosting):
             made._resume(self._floors.get((OpenGroups, name)))
             return made
 
-        found = await self._generator(GroupedSegmentId, name, make()._detail, make)
+        # Of a kind that there is not, making it tells.
+        detail = Agreement(step, KINDS[kind], group_by) if kind in KINDS else make()._detail
+        found = await self._generator(GroupedSegmentId, name, detail, make)
         found._renew_fallen()
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from ..abc import Store
 
 __all__ = ("open_store", "open_tiered")
+
+SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 STORES: Final = {
     "memory": ("memory", "MemoryStore"),
@@ -61,23 +64,31 @@ def open_store(url: str) -> Store:
     """
     scheme = str(url).partition(":")[0].lower()
     if scheme not in STORES:
-        # Only the scheme: the rest may hold a password.
+        # Only the scheme: the rest may hold a password, and so may what is no URL at all.
+        shown = f"{scheme}:..." if SCHEME.match(str(url)) else "..."
         known = ", ".join(f"{name}:" for name in sorted(STORES))
-        raise InvalidArgumentError("url", f"{scheme}:...", expected=f"one that begins with {known}")
+        raise InvalidArgumentError("url", shown, expected=f"one that begins with {known}")
     if scheme == "tiered":
         return _tiered(url)
     made: Store = _class_of(scheme).from_url(url)
     return made
 
 
-def open_tiered(root: Store, cache: Store, *, owns_stores: bool, **options: Any) -> Store:  # noqa: ANN401 - TieredStore's
-    """Return a tiered store on two others.
+def open_tiered(
+    root: Store,
+    cache: Store,
+    *,
+    root_url: str,
+    **options: Any,  # noqa: ANN401 - TieredStore's
+) -> Store:
+    """Return a tiered store on two others; the root is told apart by its URL's host and path.
 
     Raises:
         InvalidArgumentError: an argument is outside its range, or the cache is not Redis.
         MissingExtraError: the driver of Redis is not installed.
     """
-    made: Store = _class_of("tiered")(root, cache, owns_stores=owns_stores, **options)
+    name = import_module("..stores.tiered._root_name", __package__).name_of_url(root_url)
+    made: Store = _class_of("tiered")(root, cache, root_name=name, **options)
     return made
 
 
@@ -104,5 +115,6 @@ def _tiered(url: str) -> Store:
             read[name] = TIERED[name](text)
         except ValueError:
             raise InvalidArgumentError(name, text, expected="a number") from None
-    root, cache = open_store(read.pop("root")), open_store(read.pop("cache"))
-    return open_tiered(root, cache, owns_stores=True, **read)
+    root_url = read.pop("root")
+    root, cache = open_store(root_url), open_store(read.pop("cache"))
+    return open_tiered(root, cache, root_url=root_url, owns_stores=True, **read)

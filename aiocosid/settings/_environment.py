@@ -147,6 +147,9 @@ def _read() -> dict[str, Any]:
         variable = PREFIX + name.upper()
         problem = SettingsProblem(name, "has to be a table, written in JSON", variable)
         raise InvalidSettingsError([problem]) from error
+    except RecursionError as error:
+        reason = f"holds JSON that is nested too deeply, in one of the {PREFIX}... variables"
+        raise InvalidSettingsError([SettingsProblem("", reason, "environment")]) from error
     return cast("dict[str, Any]", _marked(found))
 
 

@@ -91,9 +91,11 @@ def _others(
                 rest = _without(rest, key)
             case _:
                 return []
-    builder = Builder(
-        Settings.model_validate(rest), replace(given, data=rest), broken=broken, **options
-    )
+    try:
+        sound = Settings.model_validate(rest)
+    except ValidationError:  # a name that is no text in UTF-8 is told by pydantic as another one
+        return []
+    builder = Builder(sound, replace(given, data=rest), broken=broken, **options)
     builder.build()
     return builder.problems
 

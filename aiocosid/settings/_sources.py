@@ -85,14 +85,17 @@ def _file(path: Path) -> Given:
     except OSError as error:
         reason, line = f"cannot be read: {error.strerror or error}", None
         raise InvalidSettingsError([SettingsProblem("", reason, name, line)]) from error
-    except UnicodeDecodeError as error:
+    except UnicodeDecodeError:
         problem = SettingsProblem("", "is no text in UTF-8", name)
-        raise InvalidSettingsError([problem]) from error
+        raise InvalidSettingsError([problem]) from None  # its repr has the file, passwords too
     except tomllib.TOMLDecodeError as error:
         found = LINE.search(str(error))
         line = int(found[1]) if found else None
         problem = SettingsProblem("", f"is no TOML: {error}", name, line)
         raise InvalidSettingsError([problem]) from error
+    except (ValueError, RecursionError) as error:  # Python's own limits
+        reason = "holds a number of thousands of digits, or tables nested hundreds deep"
+        raise InvalidSettingsError([SettingsProblem("", reason, name)]) from error
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,9 +54,9 @@ class Stores:
         return None, ""
 
     def place(self, section: Any) -> str:  # noqa: ANN401 - of any kind
-        """Return the URL of a generator's machine ids with all that is secret, to tell stores apart.
+        """Return the URL of a generator's store with all that is secret, to tell stores apart.
 
-        A tiered store's are its root's.
+        Of a tiered one it is the root's, as machine ids are.
         """
         found = section.store or self._settings.store
         text = "" if found is None else str(found.get_secret_value())
@@ -90,7 +90,9 @@ class Stores:
             if root is not None and cache is not None:
                 options = section.model_dump(exclude=set(PARTS)) | self._options
                 try:
-                    self._made[key] = open_tiered(root, cache, owns_stores=False, **options)
+                    self._made[key] = open_tiered(
+                        root, cache, root_url=self._url_of(section.root), **options
+                    )
                 except MissingExtraError as error:
                     self._note(path, str(error))
                 except InvalidArgumentError as error:
@@ -98,6 +100,10 @@ class Stores:
                     self._note((*path, error.argument), f"has to be {expected}")
         shown = (self._shown(getattr(section, each).get_secret_value()) for each in PARTS)
         return self._made[key], "tiered: {} under {}".format(*shown)
+
+    def _url_of(self, part: SecretStr) -> str:
+        named = self._settings.stores.get(part.get_secret_value())
+        return part.get_secret_value() if named is None else _root_of(named)
 
     def _part(self, path: tuple[str, ...], text: SecretStr) -> Store | None:
         named = self._settings.stores.get(text.get_secret_value())

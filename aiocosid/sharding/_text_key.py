@@ -35,7 +35,12 @@ class DateTextReader:
             if token in VARYING and _may_begin_with_digit(following):
                 expected = f"with a sign after {token!r}, which varies in length"
                 raise InvalidArgumentError(argument, pattern, expected=expected)
-        self._format = "".join(map(_directive, tokens))
+        directives = [_directive(token) for token in tokens]
+        twice = [d for d in directives if d in STRFTIME and directives.count(d) > 1]
+        if twice:
+            expected = f"with {STRFTIME[twice[0]]!r} only once"
+            raise InvalidArgumentError(argument, pattern, expected=expected)
+        self._format = "".join(directives)
         fields = self.pattern.fields
         needed = UNITS[: UNITS.index(fields[-1]) + 1] if fields else UNITS[:1]
         day_of_year = "%j" in self._format
@@ -67,14 +72,19 @@ class DateTextReader:
 
 def _may_begin_with_digit(token: str) -> bool:
     """Tell whether the text of a part of a pattern may begin with a digit."""
-    return token.isalpha() or token.lstrip("'")[:1].isdigit()
+    return _is_field(token) or token.lstrip("'")[:1].isdigit()
+
+
+def _is_field(token: str) -> bool:
+    """Tell whether a part of a pattern is letters of Java's; those of other alphabets are text."""
+    return token.isascii() and token.isalpha()
 
 
 def _directive(token: str) -> str:
     """Return a part of a pattern as `strptime` has it."""
     if token[0] == "'":
         return token[1:-1].replace("''", "'") or "'"  # no %: a pattern has none
-    if not token[0].isalpha():
+    if not _is_field(token):
         return token
     java = token.replace("u", "y")
     return DIRECTIVES[VARYING.get(java, java)]

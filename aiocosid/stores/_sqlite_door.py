@@ -54,8 +54,16 @@ class Door:
             if self._is_closed:
                 raise ValueError
             if not self._opened:
-                prepare(self._open())
+                self._prepared()
             return function(self._opened[0])
+
+    def _prepared(self) -> None:
+        opened = self._open()
+        try:
+            prepare(opened)
+        except BaseException:
+            self._shut()  # else the next call would use it as it is
+            raise
 
     def _open(self) -> sqlite3.Connection:
         if _inherited and identity(self._path) in _inherited:
@@ -108,9 +116,11 @@ class _Gate:
                     door._shut()
 
     def after_in_parent(self) -> None:
-        self.forks -= 1
-        self.changed.notify_all()
-        self.changed.release()
+        # A signal handler may have cut before_fork() short.
+        self.forks = max(0, self.forks - 1)
+        with suppress(RuntimeError):
+            self.changed.notify_all()
+            self.changed.release()
 
     def after_in_child(self) -> None:
         self.reset()
@@ -131,12 +141,14 @@ if hasattr(os, "register_at_fork"):
 @contextmanager
 def in_use() -> Generator[None]:
     """Use SQLite, while nobody forks."""
-    with _gate.changed:
-        _gate.changed.wait_for(lambda: not _gate.forks)
+    changed = _gate.changed
+    with changed:
+        changed.wait_for(lambda: not _gate.forks)
         _gate.running += 1
     try:
         yield
     finally:
-        with _gate.changed:
-            _gate.running -= 1
-            _gate.changed.notify_all()
+        if changed is _gate.changed:  # else a signal handler has forked, and this is the child
+            with changed:
+                _gate.running -= 1
+                changed.notify_all()

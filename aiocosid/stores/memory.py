@@ -198,7 +198,8 @@ class MemoryStore(Uncopied, Store):
             InvalidArgumentError: the URL names something else.
         """
         if url not in URLS:
-            raise InvalidArgumentError("url", url, expected=URLS[0])
+            # Not what was given: it may be another store's URL, with a password.
+            raise InvalidArgumentError("url", "...", expected="memory://")
         return _SHARED
 
     def segment_distributor(

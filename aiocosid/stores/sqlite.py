@@ -201,8 +201,11 @@ class _Borrowed(Executor):
         self._check_process("make a new connection in this process")
         running_asyncio_loop(self.label)
         if not self._has_table:
-            await _call(self.label, self._connection, run, self.label, SQLITE.create_table, {})
+            await self._do(SQLITE.create_table, {})
             self._has_table = True
+        return await self._do(statement, values)
+
+    async def _do(self, statement: str, values: Mapping[str, Value]) -> list[Row]:
         return await _call(self.label, self._connection, _guarded, self.label, statement, values)
 
 

@@ -17,9 +17,11 @@ from ..provider import (
     SnowflakeOptions,
     open_store,
 )
-from ..segment import SegmentChainId, SegmentId
+from ..segment import GroupedSegmentId, SegmentChainId, SegmentId
+from ..segment._grouped import MAX_GROUPS
 from ._batches import check_batch, check_make, check_timeout
 from ._generator import DEFAULT_TIMEOUT, SyncIdGenerator
+from ._grouping import check_groups
 from ._session import Session, refuse_on_a_loop
 
 if TYPE_CHECKING:
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 
     from ..abc import AnyGenerator, InstanceId
     from ..events import Instrument
-    from ..snowflake import SnowflakeLayout
+    from ..segment import GroupBy
+    from ..segment._group import SegmentKind
+    from ..snowflake import CosIdText, SnowflakeLayout
 
 __all__ = ("SyncIdProvider", "SyncProvider", "connect")
 
@@ -262,6 +266,89 @@ class SyncIdProvider(SyncProvider[IdProvider]):
             return provider.snowflake(name, layout=layout, **options)
 
         return self._generator(name, f"SnowflakeId with layout {layout!r}", find, batch)
+
+    def grouped(
+        self,
+        name: str,
+        *,
+        group_by: GroupBy,
+        step: int = DEFAULT_STEP,
+        offset: int = 0,
+        kind: SegmentKind = "chain",
+        max_groups: int = MAX_GROUPS,
+        batch: int | None = None,
+        **options: Unpack[SegmentChainOptions],
+    ) -> SyncIdGenerator[int]:
+        """Return the `GroupedSegmentId` of this name; its ids are `GroupedId`.
+
+        Args:
+            name: the generator's name; its counters are called ``{name}@{group}``.
+            group_by: by date alone: ``GroupBy.day(zone="Europe/Berlin")``, or another.
+            step: ids per segment.
+            offset: where a new counter starts.
+            kind: ``"chain"`` or ``"segment"``: what hands out the ids of one group.
+            max_groups: groups held in memory at most, as for `GroupedSegmentId`.
+            batch: ids taken from it at once; see `SyncIdGenerator`.
+            **options: as for that kind.
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, with another step or group.
+            InvalidArgumentError: an argument is outside its range.
+        """
+        checked = GroupedSegmentId(
+            _Nowhere,
+            namespace=DEFAULT_NAMESPACE,
+            name=name,
+            group_by=group_by,
+            step=step,
+            offset=offset,
+            kind=kind,
+            max_groups=max_groups,
+            **options,
+        )
+        check_groups(checked)
+
+        def find(provider: IdProvider) -> Awaitable[GroupedSegmentId]:
+            return provider.grouped(
+                name,
+                group_by=group_by,
+                step=step,
+                offset=offset,
+                kind=kind,
+                max_groups=max_groups,
+                **options,
+            )
+
+        asked = f"GroupedSegmentId with {checked._detail}"
+        return self._generator(name, asked, find, batch)
+
+    def cosid(
+        self,
+        name: str = "cosid",
+        *,
+        text: CosIdText | None = None,
+        batch: int | None = None,
+        **options: Unpack[SnowflakeOptions],
+    ) -> SyncIdGenerator[str]:
+        """Return the `CosIdGenerator` of this name; its ids are text.
+
+        Args:
+            name: the generator's name in the provider's namespace; by default CosId's own for it.
+            text: how the ids are written; `aiocosid.snowflake.RADIX62` if none is given.
+            batch: ids taken from it at once; see `SyncIdGenerator`.
+            **options: as for `SnowflakeId`; they are checked at the first use.
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, or with another text.
+            InvalidArgumentError: an argument is outside its range.
+        """
+        import_module("aiocosid.snowflake")  # as in snowflake()
+        check_text("name", name)
+
+        def find(provider: IdProvider) -> Awaitable[Any]:
+            return provider.cosid(name, text=text, **options)
+
+        return self._generator(name, f"CosIdGenerator with text {text!r}", find, batch)
 
 
 class _Nowhere(IdSegmentDistributor):

@@ -292,6 +292,7 @@ class OwnTiered:
             RedisIdSegmentDistributor.from_url(told["cache"], namespace=namespace, name=name),
             span=int(told["span"]),
             cache_timeout=float(told["cache_timeout"]),
+            root_name=told["root"],
         )
 
 

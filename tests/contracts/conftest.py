@@ -37,7 +37,9 @@ def is_repetition(item: pytest.Item) -> bool:
         return False
     words = item.callspec.id.split("-")
     if not {"tiered", "tiered_pg"}.isdisjoint(words):
-        needed = ["TestOnOneStore"] if "tiered_pg" in words else ["TestOnOneStore", "TestOnTheirOwn"]
+        needed = (
+            ["TestOnOneStore"] if "tiered_pg" in words else ["TestOnOneStore", "TestOnTheirOwn"]
+        )
         return "uvloop" in words or item.cls is None or item.cls.__name__ not in needed
     if "asyncio" in words or "uvloop" in words:
         return ("uvloop" in words) != ("redis" in words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from aiocosid.errors import StoreAuthenticationError
 from aiocosid.provider import configure, open_store
@@ -71,6 +72,7 @@ async def test_every_store_in_one_file(file: Path, namespace: str) -> None:
     report = check_settings(file)
     assert {each.store.partition(":")[0] for each in report.generators} >= {"sqlite", "postgresql"}
     for url in urls:
+        assert isinstance(url, SecretStr)
         async with open_store(url.get_secret_value()) as store:
             machines = await store.machines(namespace=namespace)
             assert {machine.instance_id for machine in machines} <= {""}
@@ -79,6 +81,7 @@ async def test_every_store_in_one_file(file: Path, namespace: str) -> None:
 async def create_tables(file: Path) -> None:
     """Get the stores ready."""
     for url in load_settings(file).stores.values():
+        assert isinstance(url, SecretStr)
         async with open_store(url.get_secret_value()) as store:
             await store.create_schema()
 

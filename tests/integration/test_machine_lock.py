@@ -169,7 +169,7 @@ def test_in_the_child_it_is_refused(tmp_path: Path) -> None:
         *("ForkedError", "ForkedError", "ForkedError", "None", "None", "MachineIdInUseError"),
         "MachineGrant(machine_id=8, floor_ms=-1)",
     ]
-    assert (tmp_path / "aiocosid.Y29zaWQ.7.mark").read_text() == "7|3"
+    assert (tmp_path / "aiocosid.Y29zaWQ.7.mark").read_text() == "7|3\n"
 
 
 def test_one_of_many_processes_gets_it(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import aiocosid
 from aiocosid.errors import (
     WrongLoopError,
 )
+from aiocosid.stores import _sqlite_door
 from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
 from tests.script import run_python
 from tests.servers import wait_until
@@ -140,6 +141,26 @@ class TestProcesses:
         child, last = (30, 40) if seconds < 1 else ("StoreError", 30)
         assert told == {"child": child, "parent": [20, last]}
 
+    def test_a_fork_by_a_handler_under_a_statement(self) -> None:
+        """What was under way is the parent's: the child counts from nothing."""
+        assert run_python(FORK_UNDER_A_STATEMENT) is True
+
+    def test_a_connection_that_cannot_be_prepared_is_not_used(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Opened anew after a fork, it would count without being synced."""
+        door = _sqlite_door.Door(str(tmp_path / "ids.db"))
+
+        def refuse(_: sqlite3.Connection) -> None:
+            raise sqlite3.OperationalError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_sqlite_door, "prepare", refuse)
+            with pytest.raises(sqlite3.OperationalError):
+                door.run(lambda _: None)
+        assert door.run(lambda database: database.execute("PRAGMA synchronous").fetchone()) == (3,)
+        door.close()
+
     def test_an_unclosed_store_does_not_hold_the_interpreter(self, url: str) -> None:
         """Not even on a loop that was never told to end."""
         code = (
@@ -197,6 +218,22 @@ with asyncio.Runner() as runner:
     os.write(close, b"1")
     os.waitpid(pid, 0)
     print(json.dumps({"child": json.loads(os.read(told, 99)), "parent": runner.run(grants())}))
+"""
+
+FORK_UNDER_A_STATEMENT = """
+import json, os, warnings
+from aiocosid.stores import _sqlite_door as door
+
+warnings.simplefilter("ignore", DeprecationWarning)
+with door.in_use():  # a signal handler may fork here
+    pid = os.fork()
+counts = (door._gate.running, door._gate.forks)
+if pid == 0:
+    with door.in_use():
+        counts += (door._gate.running,)
+    os._exit(0 if counts == (0, 0, 1) else 1)
+_, status = os.waitpid(pid, 0)
+print(json.dumps(status == 0 and counts == (0, 0)))
 """
 
 FORK_IN_STATEMENT = """

@@ -32,13 +32,14 @@ from aiocosid.stores.redis._span import Claimed, Opening, Span, Taken
 from aiocosid.stores.tiered import TieredIdSegmentDistributor, TieredStore
 from tests.consumers import overlaps, spawn
 from tests.script import run_python
-from tests.servers import FaultProxy, ValkeyServer, free_port, wait_until
+from tests.servers import PASSWORD, FaultProxy, ValkeyServer, free_port, wait_until
 
 pytestmark = [pytest.mark.integration]
 
 # What a user of Redis needs for it, as docs/howto/tiered-store.md has it.
 RIGHTS = "~aiocosid:* +eval +evalsha +info +time +hget +hmget +hset +hincrby +hdel +del"
 
+CURSOR = "cursor@root"
 QUICK = ("--repl-diskless-sync-delay", "0")
 
 
@@ -73,9 +74,15 @@ class Bench:
 
     def __init__(self, namespace: str, **options: Any) -> None:
         self.memory = MemoryStore()
-        self.described = {"namespace": namespace, "name": "n"}
+        self.described: dict[str, Any] = {"namespace": namespace, "name": "n"}
         self.key = f"aiocosid:{{{namespace}.n}}:span"
-        self.options = {"span": 100, "cache_timeout": 5.0, "pause": 0.0, **options}
+        self.options: dict[str, Any] = {
+            "span": 100,
+            "cache_timeout": 5.0,
+            "pause": 0.0,
+            "root_name": "root",
+            **options,
+        }
         self.taken: list[tuple[int, int]] = []
         self.made: list[IdSegmentDistributor] = []
         self.roots: list[Root] = []
@@ -198,6 +205,10 @@ async def test_a_server_that_forgets(
     await bench.take(other, 3)
 
 
+def follows(server: ValkeyServer) -> bool:
+    return "master_link_status:up" in str(server.call("INFO", "replication"))
+
+
 @pytest.mark.asyncio
 async def test_failed_over_to_a_lagging_replica_and_back(
     valkey_factory: Callable[..., ValkeyServer], bench: Bench
@@ -205,20 +216,20 @@ async def test_failed_over_to_a_lagging_replica_and_back(
     """The first master has its old run_id again, and what the replica knew: the past."""
     first = valkey_factory(*QUICK)
     second = valkey_factory(*QUICK, "--replicaof", f"{first.host} {first.port}")
+    wait_until(lambda: follows(second), "it has another master_replid from its first replica on")
     await bench.take(bench.on(first.url), 4)
-    wait_until(lambda: second.call("HGET", bench.key, "cursor") == "40", "it has followed")
+    wait_until(lambda: second.call("HGET", bench.key, CURSOR) == "40", "it has followed")
     second.call("REPLICAOF", "127.0.0.1", free_port())  # cut off
     await bench.take(bench.on(first.url), 3)
     second.call("REPLICAOF", "NO", "ONE")
     first.call("REPLICAOF", second.host, second.port)
-    wait_until(
-        lambda: "master_link_status:up" in str(first.call("INFO", "replication")), "it follows"
-    )
+    wait_until(lambda: follows(first), "it follows")
+    first.call("CONFIG", "SET", "replica-read-only", "no")
     fresh = bench.on(first.url)
     await bench.take(fresh)  # of a replica: the root serves
     assert fresh.statistics().cache_failures == 1
     first.call("REPLICAOF", "NO", "ONE")
-    assert first.call("HGET", bench.key, "cursor") == "40", "what came after it is forgotten"
+    assert first.call("HGET", bench.key, CURSOR) == "40", "what came after it is forgotten"
     fresh = bench.on(first.url)
     await bench.take(fresh, 4)
     assert fresh.statistics().spans_of_another_server == 1
@@ -230,9 +241,10 @@ async def test_split_in_two(valkey_factory: Callable[..., ValkeyServer], bench: 
     """Both halves serve for a while; each its own spans."""
     first = valkey_factory(*QUICK)
     second = valkey_factory(*QUICK, "--replicaof", f"{first.host} {first.port}")
+    wait_until(lambda: follows(second), "it has another master_replid from its first replica on")
     one = bench.on(first.url)
     await bench.take(one, 4)
-    wait_until(lambda: second.call("HGET", bench.key, "cursor") == "40", "it has followed")
+    wait_until(lambda: second.call("HGET", bench.key, CURSOR) == "40", "it has followed")
     second.call("REPLICAOF", "NO", "ONE")
     other = bench.on(second.url)
     for _ in range(5):
@@ -245,7 +257,7 @@ async def test_split_in_two(valkey_factory: Callable[..., ValkeyServer], bench: 
 async def test_a_claim_is_good_once(valkey: ValkeyServer, bench: Bench, namespace: str) -> None:
     """Not for who comes late, twice, or after the span was ended."""
     store = RedisStore.from_url(valkey.url)
-    span = Span(store.segment_distributor(namespace=namespace, name="n"))
+    span = Span(store.segment_distributor(namespace=namespace, name="n"), "x")
     assert await span.take(10, 0, b"a") == Claimed("missing")
     assert await span.take(10, 0, b"a") == Claimed("missing"), "sent again"
     opening = await span.take(10, 0, b"b")
@@ -265,19 +277,19 @@ async def test_a_claim_is_good_once(valkey: ValkeyServer, bench: Bench, namespac
     await span.release(b"e")
     assert await span.take(1, 0, b"f") == Claimed("left")
     # Expired, and taken by another one.
-    valkey.call("HSET", bench.key, "until", 1)
+    valkey.call("HSET", bench.key, "until@x", 1)
     assert await span.take(1, 0, b"g") == Claimed("left")
     assert await span.open(b"f", 201, 300) == (False, 0)
     assert await span.open(b"g", 301, 400) == (True, 0)
     # A clock that was set back makes nobody wait for long.
     assert await span.take(1, 350, b"h") == Claimed("behind")
-    valkey.call("HSET", bench.key, "until", 10**15)
+    valkey.call("HSET", bench.key, "until@x", 10**15)
     assert await span.take(1, 350, b"i") == Claimed("behind")
     await span.void()
     assert await span.open(b"i", 401, 500) == (False, 0)
     # A claim of another life of the server.
     assert await span.take(1, 0, b"j") == Claimed("missing")
-    valkey.call("HSET", bench.key, "by", "somebody else")
+    valkey.call("HSET", bench.key, "by@x", "somebody else")
     assert await span.open(b"j", 401, 500) == (False, 0)
     assert await span.take(1, 0, b"k") == Claimed("missing"), "and nobody waits for it"
     await store.aclose()
@@ -341,18 +353,20 @@ async def test_replies_that_are_lost(valkey: ValkeyServer, proxy: FaultProxy, be
 @pytest.mark.asyncio
 async def test_a_server_that_hides_who_it_is(valkey: ValkeyServer, bench: Bench) -> None:
     """Refused at start, with what to allow; the rights of the page are enough."""
-    valkey.call("ACL", "SETUSER", "hides", "reset", "on", ">pw", "~*", "+@all", "-info")
-    valkey.call("ACL", "SETUSER", "mute", "reset", "on", ">pw", "~*", "+@all", "-evalsha", "-eval")
-    valkey.call("ACL", "SETUSER", "app", "reset", "on", ">pw", *RIGHTS.split())
-    hidden = bench.on(valkey.url_for(username="hides", password="pw"))
+    valkey.call("ACL", "SETUSER", "hides", "reset", "on", f">{PASSWORD}", "~*", "+@all", "-info")
+    valkey.call(
+        "ACL", "SETUSER", "mute", "reset", "on", f">{PASSWORD}", "~*", "+@all", "-evalsha", "-eval"
+    )
+    valkey.call("ACL", "SETUSER", "app", "reset", "on", f">{PASSWORD}", *RIGHTS.split())
+    hidden = bench.on(valkey.url_for(username="hides", password=PASSWORD))
     for attempt in (hidden.aopen(), hidden.next_max_id(10)):
         with pytest.raises(StoreIdentityHiddenError, match=r"ACL SETUSER <user> \+info") as caught:
             await attempt
         assert not caught.value.retryable
     with pytest.raises(StoreAuthenticationError):
-        await bench.on(valkey.url_for(username="mute", password="pw")).aopen()
+        await bench.on(valkey.url_for(username="mute", password=PASSWORD)).aopen()
     assert bench.trips == 0
-    app = bench.on(valkey.url_for(username="app", password="pw"))
+    app = bench.on(valkey.url_for(username="app", password=PASSWORD))
     await app.aopen()
     await bench.take(app, 30)
     # Taken away later it is an outage: the root serves.
@@ -368,7 +382,7 @@ async def test_what_somebody_has_planted(valkey: ValkeyServer, bench: Bench) -> 
     """A new span, or a clear error; never a repeat."""
     one = bench.on(valkey.url)
     await bench.take(one, 2)
-    for planted in (
+    for field, value in (
         ("cursor", "many"),
         ("cursor", "-5"),
         ("cursor", "5"),
@@ -384,14 +398,14 @@ async def test_what_somebody_has_planted(valkey: ValkeyServer, bench: Bench) -> 
         ("until", "nan"),
         ("until", "x"),
     ):
-        valkey.call("HSET", bench.key, *planted)
-        if planted[0] == "until":
-            valkey.call("HSET", bench.key, "claim", "x", "server", "x")
+        valkey.call("HSET", bench.key, f"{field}@root", value)
+        if field == "until":
+            valkey.call("HSET", bench.key, "claim@root", "x", "server@root", "x")
         trips = bench.trips
         await bench.take(one, 2)
-        assert bench.trips == trips + 1, planted
+        assert bench.trips == trips + 1, (field, value)
     for field in ("cursor", "last", "server"):
-        valkey.call("HDEL", bench.key, field)
+        valkey.call("HDEL", bench.key, f"{field}@root")
         await bench.take(one, 2)
     valkey.call("DEL", bench.key)
     valkey.call("SET", bench.key, "5")
@@ -450,7 +464,7 @@ async def test_the_root_is_down(valkey: ValkeyServer, bench: Bench) -> None:
     for step in (10, 1000):
         with pytest.raises(StoreUnavailableError, match="root: unplugged"):
             await one.next_max_id(step)
-    assert valkey.call("HGET", bench.key, "claim") is None
+    assert valkey.call("HGET", bench.key, "claim@root") is None
     await bench.take(other)
     await bench.take(one)
     assert bench.taken[-1][1] == 120
@@ -476,7 +490,21 @@ async def test_a_root_that_went_back(valkey: ValkeyServer, bench: Bench, namespa
     valkey.call("DEL", bench.key)
     with pytest.raises(StoreRolledBackError):
         await one.next_max_id(10)
-    assert valkey.call("HGET", bench.key, "cursor") is None
+    assert valkey.call("HGET", bench.key, CURSOR) is None
+
+
+@pytest.mark.asyncio
+async def test_two_roots_on_one_redis(valkey: ValkeyServer, namespace: str) -> None:
+    """Counters of one name in two databases are two, and their spans are not mixed."""
+    benches = [Bench(namespace, root_name=name) for name in ("db1/shop", "db2/shop")]
+    both = [each.on(valkey.url) for each in benches]
+    for _ in range(15):
+        for each, one in zip(benches, both, strict=True):
+            await each.take(one)
+    assert [each.taken[-1][1] for each in benches] == [150, 150]
+    assert [each.trips for each in benches] == [2, 2]
+    for each in benches:
+        await each.aclose()
 
 
 @pytest.mark.asyncio
@@ -497,7 +525,7 @@ async def test_near_the_last_id(valkey: ValkeyServer, bench: Bench) -> None:
 @pytest.mark.asyncio
 async def test_a_raised_floor(valkey: ValkeyServer, proxy: FaultProxy, namespace: str) -> None:
     """Root and span; while Redis cannot be asked, it is an error, and to be repeated."""
-    described = {"namespace": namespace, "name": "n"}
+    described: dict[str, Any] = {"namespace": namespace, "name": "n"}
     root = MemoryStore()
     async with TieredStore(root, RedisStore.from_url(url_of(proxy)), owns_stores=True) as store:
         counter = store.segment_distributor(**described)
@@ -528,7 +556,7 @@ async def test_cancelled_at_each_turn(valkey: ValkeyServer, bench: Bench) -> Non
         flight.cancel()
         with suppress(asyncio.CancelledError):
             bench.note(await flight)
-        assert valkey.call("HGET", bench.key, "claim") is None
+        assert valkey.call("HGET", bench.key, "claim@root") is None
         await bench.take(other)
     await bench.take(one)
 
@@ -553,10 +581,11 @@ def test_a_forked_child(valkey: ValkeyServer, namespace: str, tmp_path: Path) ->
 
 
 FORK = """
-import asyncio, json, os, sys
+import asyncio, json, os, sys, warnings
 from aiocosid import open_store
 from aiocosid.errors import CosIdError
 
+warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: a fork beside threads
 url, namespace = sys.argv[1:]
 
 async def child(store, counter):

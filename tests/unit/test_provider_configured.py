@@ -405,3 +405,11 @@ async def test_generators_that_need_no_store() -> None:
 async def test_bad_arguments() -> None:
     with pytest.raises(InvalidArgumentError):
         ConfiguredProvider({}, close_timeout=0)
+
+
+async def test_a_strangers_generator_is_refused() -> None:
+    class Stranger:
+        """Neither ours nor around one of ours."""
+
+    with pytest.raises(InvalidArgumentError, match=r"generators\['order'\].*of this library"):
+        ConfiguredProvider({"order": Stranger()})  # type: ignore[dict-item]

@@ -724,6 +724,28 @@ def test_a_provider_gives_the_same_object_for_the_same_name() -> None:
     ids.close()
 
 
+def test_a_provider_has_groups_and_cosid_texts() -> None:
+    by_year, by_day = GroupBy.year(zone="UTC"), GroupBy.day(zone="UTC")
+    with sync.connect("memory://", namespace="sync-kinds") as ids:
+        numbers = ids.grouped("invoice", group_by=by_year, step=10)
+        first = numbers.next_id()
+        assert (first, type(first).__name__, len(getattr(first, "group", ""))) == (
+            1,
+            "GroupedId",
+            4,
+        )
+        assert ids.grouped("invoice", group_by=by_year, step=10) is numbers
+        with pytest.raises(BusyError, match="GroupedSegmentId with step 10"):
+            ids.grouped("invoice", group_by=by_day, step=10)
+        with pytest.raises(InvalidArgumentError, match="by date alone"):
+            ids.grouped("tenant", group_by=GroupBy.key(lambda: "a"))
+        with pytest.raises(InvalidArgumentError, match="kind"):
+            ids.grouped("tenant", group_by=by_day, kind="ring")  # type: ignore[arg-type]
+        texts = ids.cosid()
+        assert texts.next_id() < texts.next_id()
+        assert ids["cosid"] is texts
+
+
 def test_a_name_may_be_asked_for_before_its_kind_is_known() -> None:
     with sync.connect("memory://", namespace="sync-name") as ids:
         orders = ids["order"]

@@ -72,12 +72,18 @@ class Span:
     what the distributor's own raise.  Cancelled, it may have taken effect.
     """
 
-    __slots__ = ("_key", "_link", "_name")
+    __slots__ = ("_key", "_link", "_name", "_root")
 
-    def __init__(self, cache: RedisIdSegmentDistributor) -> None:
-        """Describe it; nothing is sent yet."""
+    def __init__(self, cache: RedisIdSegmentDistributor, root: str) -> None:
+        """Describe it; nothing is sent yet.
+
+        Args:
+            cache: whose connections and name are used.
+            root: the name of the store that leases it.
+        """
         self._link = cache._link
         self._name = cache.namespaced_name
+        self._root = root.encode(errors="backslashreplace")
         self._key = f"aiocosid:{{{self._name}}}:span".encode()
 
     async def look(self) -> None:
@@ -106,7 +112,7 @@ class Span:
         return await self._ask(RELEASE, nonce) == ["released"]
 
     async def void(self) -> None:
-        """Forget the span, and whoever is about to open one."""
+        """Forget the spans, of whatever root, and whoever is about to open one."""
         with translated(self._name, self._key.decode()):
             await self._link.call(
                 lambda client: client.execute_command("DEL", self._key, **UNDECODED)
@@ -114,7 +120,7 @@ class Span:
 
     async def _ask(self, script: Script, *arguments: bytes | int) -> list[str]:
         async def run(client: Any) -> list[str]:  # noqa: ANN401 - the driver's
-            reply = await script.run_on(client, (self._key,), *arguments)
+            reply = await script.run_on(client, (self._key,), self._root, *arguments)
             return [text_of(each) for each in reply]
 
         with translated(self._name, self._key.decode()):

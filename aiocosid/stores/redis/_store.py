@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Self
 
 from ...abc import (
@@ -9,6 +10,7 @@ from ...abc import (
     DEFAULT_NAMESPACE,
     DEFAULT_SAFE_GUARD,
     DEFAULT_STEP,
+    MAX_ID,
     Counter,
     InstanceId,
     Machine,
@@ -31,6 +33,8 @@ __all__ = ("RedisStore",)
 BATCH = 500  # keys asked for at once
 
 PREFIX, SUFFIX = "cosid:{", "}.adder"
+
+INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 
 
 class RedisStore(Store):
@@ -251,7 +255,8 @@ def _text(key: bytes) -> str | None:
 
 
 def _integer(value: bytes | None) -> int | None:
-    try:
-        return None if value is None else int(value)
-    except ValueError:
+    # As the server reads a number: int() would take spaces, underscores and any length as well.
+    if value is None or INTEGER.fullmatch(value) is None:
         return None
+    number = int(value)
+    return number if -MAX_ID - 1 <= number <= MAX_ID else None

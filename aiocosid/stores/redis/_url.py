@@ -25,7 +25,7 @@ _SCHEMES: Final = {
     "redis+sentinel": ("sentinel", False),
     "rediss+sentinel": ("sentinel", True),
 }
-_ESCAPED: Final = "with host:port and a percent-encoded user, password and option"
+_ESCAPED: Final = "with host:port and a percent-encoded user, password, path and option"
 _HOST: Final = re.compile(r"(?P<host>\[[^\[\]]+\]|[^:\[\]@\s]*)(?::(?P<port>[0-9]{1,5}))?")
 
 
@@ -142,6 +142,8 @@ class _Reading:
         self._kind, self._tls = _SCHEMES[scheme]
         rest, _, query = rest.partition("?")
         self._authority, slash, path = rest.partition("/")
+        if "@" in path:  # most often a password with an unescaped '/'; a path is shown
+            raise self._refused(_ESCAPED)
         self._path = unquote(slash + path)
         self._options = self._queried(query)
 

@@ -3,15 +3,19 @@
 -- the same life of the same history: run_id alone comes back with a demoted and promoted master,
 -- master_replid alone with a restart.
 --
--- KEYS  1 span  hash, ours, with the fields
+-- KEYS  1 span  hash, ours, with these fields, each with an @ and the root's name behind it: spans
+--       of two roots must not be mixed, and those of one root under two names do no harm
 --         server  who opened it, as below
 --         cursor  the last id handed out         last   the last id there is
 --         claim   nonce of who leases the next span just now
 --         by      who took the claim down        until  when it ends, in ms by TIME
+-- ARGV  1 the root's name
 --
 -- Reply of all: {'hidden', why} where the server does not tell who it is; nothing was written.
 -- Numbers are text, up to 2^63-1: as a Lua number they would lose what is above 2^53.
-local span = KEYS[1]
+local span, root = KEYS[1], '@' .. ARGV[1]
+local SERVER, CURSOR, LAST = 'server' .. root, 'cursor' .. root, 'last' .. root
+local CLAIM, BY, UNTIL = 'claim' .. root, 'by' .. root, 'until' .. root
 
 -- INFO and TIME make what is written after them unpredictable: old servers have to be told.
 pcall(redis.replicate_commands)

@@ -1,8 +1,8 @@
 -- Give a claim back.
 --
--- ARGV  1 nonce of the claim
+-- ARGV  2 nonce of the claim
 -- Reply {'released'}, whosever it is by now
-if redis.call('HGET', span, 'claim') == ARGV[1] then
-  redis.call('HDEL', span, 'claim', 'by', 'until')
+if redis.call('HGET', span, CLAIM) == ARGV[2] then
+  redis.call('HDEL', span, CLAIM, BY, UNTIL)
 end
 return {'released'}

@@ -1,13 +1,13 @@
 -- Take a segment from the span, or the right to open the next one.
 --
--- ARGV  1 step   2 the highest max id that the caller has seen, 0 for none   3 nonce
---       4 how long a claim lasts, in ms
+-- ARGV  2 step   3 the highest max id that the caller has seen, 0 for none   4 nonce
+--       5 how long a claim lasts, in ms
 -- Reply {'taken', max id}
 --       or {'claimed', why}: the caller has to open a span, because the present one is
 --          'missing', of another 'server', 'damaged', 'behind' the caller, or has too little 'left'
 --       or {'opening', ms}: somebody else is about to, for so long at most
-local step, floor, nonce, lasts = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local kept = redis.call('HMGET', span, 'server', 'cursor', 'last', 'claim', 'by', 'until')
+local step, floor, nonce, lasts = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local kept = redis.call('HMGET', span, SERVER, CURSOR, LAST, CLAIM, BY, UNTIL)
 local server, cursor, last, claim, by, ends = unpack(kept)
 
 local why = 'left'
@@ -15,14 +15,14 @@ if not server then
   why = 'missing'
 elseif server ~= here then
   why = 'server'
-elseif not (whole(cursor) and whole(last)) or lower(last, cursor) then
+elseif not (whole(cursor) and whole(last)) then
   why = 'damaged'
 elseif lower(cursor, floor) then
   why = 'behind'
-elseif type(redis.pcall('HINCRBY', span, 'cursor', step)) == 'number' then
-  local max_id = redis.call('HGET', span, 'cursor')
+elseif type(redis.pcall('HINCRBY', span, CURSOR, step)) == 'number' then
+  local max_id = redis.call('HGET', span, CURSOR)
   if not lower(last, max_id) then return {'taken', max_id} end
-  redis.call('HINCRBY', span, 'cursor', '-' .. step)
+  redis.call('HINCRBY', span, CURSOR, '-' .. step)
 end
 
 local time = redis.call('TIME')
@@ -32,5 +32,5 @@ local left = (tonumber(ends or '') or 0) - now
 if claim and claim ~= nonce and by == here and left > 0 and left <= lasts then
   return {'opening', string.format('%.0f', left)}
 end
-redis.call('HSET', span, 'claim', nonce, 'by', here, 'until', string.format('%.0f', now + lasts))
+redis.call('HSET', span, CLAIM, nonce, BY, here, UNTIL, string.format('%.0f', now + lasts))
 return {'claimed', why}

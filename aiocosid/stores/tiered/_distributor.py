@@ -25,6 +25,7 @@ from ..redis import RedisIdSegmentDistributor
 from ..redis._errors import STORE
 from ..redis._span import Claimed, Span, Taken
 from ._outage import Outage
+from ._root_name import name_of_root
 from ._statistics import Tally
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from ...abc import Clock
     from ...events import Instrument
-    from ..redis._span import Opening
     from ._statistics import TieredStatistics
 
 __all__ = ("CACHE_TIMEOUT", "PAUSE", "SPAN", "TieredIdSegmentDistributor")
@@ -53,9 +53,9 @@ _logger = logging.getLogger("aiocosid")
 class TieredIdSegmentDistributor(IdSegmentDistributor):
     """A counter in a durable store, handed out by Redis or Valkey span by span.
 
-    Runs on asyncio.  The root's counter is CosId's own, and others may use it at the same time: each
-    span is one step of it.  What lies in Redis is ``aiocosid:{<namespace>.<name>}:span``; CosId's
-    key there is not touched.  While Redis does not answer, segments come from the root directly.
+    Runs on asyncio.  The root's counter is CosId's own, and others may use it at the same time:
+    each span is one step of it.  What lies in Redis is ``aiocosid:{<namespace>.<name>}:span``;
+    CosId's key there is not touched.  While Redis does not answer, segments come from the root.
 
     Attributes:
         span: ids per span.
@@ -77,6 +77,7 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         span: int = SPAN,
         cache_timeout: float = CACHE_TIMEOUT,
         pause: float = PAUSE,
+        root_name: str | None = None,
         instrument: Instrument | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -90,21 +91,17 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
                 when Redis forgets.  A request for more goes to the root.
             cache_timeout: seconds after which the root is asked instead.
             pause: seconds for which Redis is not asked after it did not answer.
+            root_name: tells roots apart whose counters have equal names on one Redis; the same in
+                all processes.  Not needed for a SQLite file that was opened by its URL, whose name
+                is that of host and path.
             instrument: receives the events ``SpanLeased``, ``CacheLost`` and ``CacheFound``.
             clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the names are not the same.
+            InvalidArgumentError: an argument is outside its range, the names are not the same, or
+                ``root_name`` is missing.
         """
-        if not isinstance(root, IdSegmentDistributor):
-            raise InvalidArgumentError("root", root, expected="an IdSegmentDistributor")
-        described = root.namespace, root.name
-        if (
-            not isinstance(cache, RedisIdSegmentDistributor)
-            or (cache.namespace, cache.name) != described
-        ):
-            expected = "a RedisIdSegmentDistributor of the namespace and name {} and {!r}"
-            raise InvalidArgumentError("cache", cache, expected=expected.format(*described))
+        _check_both(root, cache)
         check_integer("span", span, at_least=1)
         check_seconds("cache_timeout", cache_timeout)
         check_seconds("pause", pause, or_zero=True)
@@ -112,7 +109,8 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             namespace=root.namespace, name=root.name, offset=root.offset, step=root.step
         )
         self.span, self.cache_timeout = span, cache_timeout
-        self._root, self._cache, self._span = root, cache, Span(cache)
+        self._root, self._cache = root, cache
+        self._span = Span(cache, name_of_root(root, root_name))
         self._clock, self._outage = clock, Outage(clock, pause)
         self._instrument = None if instrument is None else Instruments(instrument)
         self._tally, self._water = Tally(), HighWater()
@@ -227,19 +225,20 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
 
     async def _asked(self, command: Callable[[], Awaitable[T]]) -> T | None:
         """Return what the cache answers; None if it does not, which begins an outage."""
+        replies: list[T] = []
+        error: StoreError | None = None
         try:
             with self._clock.move_on_after(self.cache_timeout):
-                reply = await command()
-                self._found()
-                return reply
-            error: StoreError = StoreUnavailableError(
-                STORE, f"no answer within {self.cache_timeout:g} s"
-            )
+                replies.append(await command())
         except StoreError as failure:
             if not (failure.retryable or self._outage.has_answered):
                 raise  # it is not set up as it has to be
             error = failure
-        self._lost(error)
+        if replies:
+            self._found()
+            return replies[0]
+        reason = f"no answer within {self.cache_timeout:g} s"
+        self._lost(error or StoreUnavailableError(STORE, reason))
         return None
 
     def _found(self) -> None:
@@ -288,3 +287,12 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             await self._root.aclose()
         finally:
             await self._cache.aclose()
+
+
+def _check_both(root: object, cache: object) -> None:
+    if not isinstance(root, IdSegmentDistributor):
+        raise InvalidArgumentError("root", root, expected="an IdSegmentDistributor")
+    name = root.namespaced_name
+    if not isinstance(cache, RedisIdSegmentDistributor) or cache.namespaced_name != name:
+        expected = f"a RedisIdSegmentDistributor named {name!r}, as the root is"
+        raise InvalidArgumentError("cache", cache, expected=expected)

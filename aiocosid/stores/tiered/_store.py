@@ -19,6 +19,7 @@ from ..redis import RedisStore
 from ..redis._span import Span
 from ._distributor import CACHE_TIMEOUT, PAUSE, SPAN, TieredIdSegmentDistributor
 from ._outage import Outage
+from ._root_name import name_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,16 @@ class TieredStore(Store):
     """
 
     __slots__ = (
-        *("_cache", "_clock", "_instrument", "_outage", "_owns_stores", "_pause", "_root"),
+        *(
+            "_cache",
+            "_clock",
+            "_instrument",
+            "_outage",
+            "_owns_stores",
+            "_pause",
+            "_root",
+            "_root_name",
+        ),
         *("cache_timeout", "span"),
     )
 
@@ -48,6 +58,7 @@ class TieredStore(Store):
         span: int = SPAN,
         cache_timeout: float = CACHE_TIMEOUT,
         pause: float = PAUSE,
+        root_name: str | None = None,
         owns_stores: bool = False,
         instrument: Instrument | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -60,6 +71,8 @@ class TieredStore(Store):
             span: as for `TieredIdSegmentDistributor`, of each counter.
             cache_timeout: likewise.
             pause: likewise.
+            root_name: likewise; of a server whose URL is given in ``tiered:`` or in settings the
+                host and the path.
             owns_stores: whether `aclose` closes both.
             instrument: as for `TieredIdSegmentDistributor`.
             clock: likewise.
@@ -67,15 +80,14 @@ class TieredStore(Store):
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        if not isinstance(root, Store) or isinstance(root, TieredStore):
-            raise InvalidArgumentError("root", root, expected="a store, and no TieredStore")
-        if not isinstance(cache, RedisStore):
-            raise InvalidArgumentError("cache", cache, expected="a RedisStore")
+        _check_both(root, cache)
         check_integer("span", span, at_least=1)
         check_seconds("cache_timeout", cache_timeout)
         check_seconds("pause", pause, or_zero=True)
+        root_name = name_of_root(root.segment_distributor(name="root"), root_name)
         self.span, self.cache_timeout, self._pause = span, cache_timeout, pause
-        self._root, self._cache, self._owns_stores = root, cache, owns_stores
+        self._root, self._cache, self._root_name = root, cache, root_name
+        self._owns_stores = owns_stores
         self._instrument, self._clock, self._outage = instrument, clock, Outage(clock, pause)
 
     def __repr__(self) -> str:
@@ -103,6 +115,7 @@ class TieredStore(Store):
             span=self.span,
             cache_timeout=self.cache_timeout,
             pause=self._pause,
+            root_name=self._root_name,
             instrument=self._instrument,
             clock=self._clock,
         )
@@ -188,9 +201,9 @@ class TieredStore(Store):
             ForkedError: connections are the parent's.
         """
         check_above(above)
-        span = Span(self._cache.segment_distributor(namespace=namespace, name=name))
+        cache = self._cache.segment_distributor(namespace=namespace, name=name)
         raised = await self._root.set_floor(namespace=namespace, name=name, above=above)
-        await span.void()
+        await Span(cache, "").void()
         return raised
 
     async def aopen(self) -> None:
@@ -209,3 +222,10 @@ class TieredStore(Store):
                 await self._root.aclose()
             finally:
                 await self._cache.aclose()
+
+
+def _check_both(root: object, cache: object) -> None:
+    if not isinstance(root, Store) or isinstance(root, TieredStore):
+        raise InvalidArgumentError("root", root, expected="a store, and no TieredStore")
+    if not isinstance(cache, RedisStore):
+        raise InvalidArgumentError("cache", cache, expected="a RedisStore")

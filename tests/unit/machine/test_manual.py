@@ -48,7 +48,7 @@ def names(folder: Path) -> set[str]:
 
 
 def mark_of(folder: Path, machine_id: int = 7) -> str:
-    return (folder / f"aiocosid.Y29zaWQ.{machine_id}.mark").read_text()
+    return (folder / f"aiocosid.Y29zaWQ.{machine_id}.mark").read_text().removesuffix("\n")
 
 
 async def test_it_is_the_one_that_was_chosen(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_a_lock_file_that_is_removed_while_it_is_locked(
     await first.aclose()
 
 
-@pytest.mark.parametrize("content", ["", "garbage", "8|1700000000000", "7|"])
+@pytest.mark.parametrize("content", ["", "garbage", "8|1700000000000\n", "7|\n", "7|17000"])
 async def test_a_damaged_mark_is_no_guess(tmp_path: Path, content: str) -> None:
     """No id is handed out, the file is named, and nothing stays locked."""
     (tmp_path / "aiocosid.Y29zaWQ.7.mark").write_text(content)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+import socket
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from aiocosid import connect, open_store
+from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, InvalidSettingsError
 from aiocosid.settings import check_settings, load_settings
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.tiered import TieredIdSegmentDistributor, TieredStore
+from aiocosid.stores.tiered._root_name import PROCESS
 
+HERE = socket.gethostname()
 CACHE = "redis://:s3cret%2Fx@localhost/0"
 
 
@@ -24,6 +29,17 @@ def test_a_url() -> None:
     assert (store.span, store.cache_timeout) == (5000, 0.75)
     quoted = f"tiered:?root={quote('sqlite:///a b.db')}&cache={quote(CACHE, safe='')}"
     assert "s3cret" not in repr(open_store(quoted))
+    for root, name in {
+        "postgresql://app:s3cret@db:5433/shop": "db:5433/shop",
+        "postgresql://app@localhost/shop": f"{HERE} localhost/shop",
+        "postgresql://app@db-1,db-2/shop": "db-1,db-2/shop",
+        "postgresql:///shop": f"{HERE} /shop",
+        "sqlite:////var/ids.db": f"{HERE} /var/ids.db",
+        "memory://": f"memory {PROCESS}",
+    }.items():
+        store = open_store(f"tiered:?root={quote(root, safe='')}&cache=redis://h")
+        assert isinstance(store, TieredStore)
+        assert store._root_name == name
     assert "server localhost:6379 on <SqliteStore" in repr(open_store(quoted)).replace(
         "> on", " on"
     )
@@ -32,6 +48,7 @@ def test_a_url() -> None:
 def test_a_url_that_is_none() -> None:
     """What is wrong is told without what may be secret."""
     cache = quote(CACHE)
+    nested = quote("tiered:?root=memory://&cache=redis://h", safe="")
     for url, words in {
         "tiered:": "tiered:?root=URL&cache=URL",
         f"tiered:?root=memory://&cash={cache}": "tiered:?root=URL&cache=URL",
@@ -40,9 +57,7 @@ def test_a_url_that_is_none() -> None:
         f"tiered:?root=memory://&cache={cache}&span=0": "an integer from 1",
         "tiered:?root=memory://&cache=memory://": "a RedisStore",
         "tiered:?root=nowhere://&cache=redis://h": "begins with",
-        f"tiered:?root={quote('tiered:?root=memory://&cache=redis://h', safe='')}&cache=redis://h": (
-            "no TieredStore"
-        ),
+        f"tiered:?root={nested}&cache=redis://h": "no TieredStore",
     }.items():
         with pytest.raises(InvalidArgumentError, match=re.escape(words)) as caught:
             open_store(url)
@@ -109,10 +124,30 @@ async def test_by_hand() -> None:
     for root_given, cache_given, options in wrong:
         with pytest.raises(InvalidArgumentError):
             TieredIdSegmentDistributor(root_given, cache_given, **options)  # type: ignore[arg-type]  # on purpose
-    for stores in ((root, root), (cache, root), (TieredStore(root, cache), cache)):
+    nothing: Any
+    for nothing in (None, root.segment_distributor(name="a"), TieredStore(root, cache)):
         with pytest.raises(InvalidArgumentError):
-            TieredStore(*stores)  # type: ignore[arg-type]  # on purpose
+            TieredStore(nothing, cache)
+        with pytest.raises(InvalidArgumentError):
+            TieredStore(root, nothing)
     async with connect(TieredStore(root, cache, pause=0)) as ids:
         chain = await ids.segment_chain("order")
         assert await chain.next_id() == 1, "the root serves"
         assert chain.statistics().as_tree()["distributor"]["segmentsFromRoot"] > 0
+
+
+class Unnamed(IdSegmentDistributor):
+    """A counter of somebody's own, of which nothing tells the place."""
+
+    async def next_max_id(self, step: int) -> int:
+        raise NotImplementedError
+
+
+def test_a_root_that_cannot_be_told_from_others_has_to_be_named() -> None:
+    """Else two databases with counters of one name would mix their spans, and repeat ids."""
+    cache = RedisStore.from_url("redis://h").segment_distributor(name="n")
+    with pytest.raises(InvalidArgumentError, match=r"root_name is None.*this store root"):
+        TieredIdSegmentDistributor(Unnamed(name="n"), cache)
+    TieredIdSegmentDistributor(Unnamed(name="n"), cache, root_name="mine")
+    with pytest.raises(InvalidArgumentError, match="root_name"):
+        TieredIdSegmentDistributor(Unnamed(name="n"), cache, root_name="")

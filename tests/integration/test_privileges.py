@@ -1,0 +1,378 @@
+"""The rights on the page suffice, and none of them is there for nothing."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+import pytest
+import pytest_asyncio
+
+from aiocosid.abc import MAX_ID, IdSegmentDistributor, InstanceId, Store
+from aiocosid.errors import CosIdError, IdOverflowError, StoreAuthenticationError
+from aiocosid.provider import open_store
+from aiocosid.testing import (
+    IdSegmentDistributorContract,
+    MachineIdDistributorContract,
+    MakeDistributor,
+    MakeMachineIdDistributor,
+)
+from tests.contracts._stores import AGE
+from tests.servers import (
+    GUEST,
+    GUEST_PASSWORD,
+    PASSWORD,
+    PostgresServer,
+    RedisServer,
+    ValkeyServer,
+)
+
+pytestmark = pytest.mark.integration
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "howto" / "least-privileges.md"
+LATEST: Final = 2**53 - 1
+APP: Final = "app"
+
+
+# What each line is for: done once by whoever has all rights, and then by who has the line's.
+
+
+async def segments(store: Store) -> None:
+    counter = store.segment_distributor(namespace="shop", name="order")
+    await counter.next_max_id(5)
+
+
+async def segments_with_an_offset(store: Store) -> None:
+    name = f"invoice{uuid.uuid4().hex}"
+    counter = store.segment_distributor(namespace="shop", name=name, offset=7)
+    assert await counter.next_max_id(5) == 12
+    full = store.segment_distributor(namespace="shop", name=f"full{name}", offset=MAX_ID - 1)
+    with pytest.raises(IdOverflowError):  # and what it has created goes again
+        await full.next_max_id(5)
+
+
+async def machine_ids(store: Store) -> None:
+    one = store.machine_id_distributor(namespace="shop", instance_id="one")
+    for _ in range(2):
+        grant = await one.distribute(3, now_ms=1000, latest_ms=LATEST)
+        await one.guard(grant.machine_id, now_ms=2000, mark_ms=3000)
+        await one.revert(grant.machine_id, last_ms=2500)
+    pod = store.machine_id_distributor(
+        namespace="shop", instance_id=InstanceId(f"pod{uuid.uuid4().hex}", stable=True)
+    )
+    grant = await pod.distribute(3, now_ms=1000, latest_ms=LATEST)
+    await pod.revert(grant.machine_id, last_ms=-1)
+    await store.revert_machine(namespace="shop", machine_id=grant.machine_id)
+
+
+async def set_floor(store: Store) -> None:
+    name = f"floor{uuid.uuid4().hex}"
+    for above in (100, 200, 50):
+        await store.set_floor(namespace="shop", name=name, above=above)
+
+
+async def inspect(store: Store) -> None:
+    assert await store.counters()
+
+
+async def machines_list(store: Store) -> None:
+    assert await store.machines()
+    await store.machines(namespace="shop")
+
+
+async def machines_revert(store: Store) -> None:
+    await store.revert_machine(namespace="shop", machine_id=HELD)
+
+
+async def machines_bits(store: Store) -> None:
+    await store.machine_bits(namespace="shop")
+    await store.set_machine_bits(namespace="shop", bits=4)
+    await store.set_machine_bits(namespace="shop", bits=5)
+
+
+HELD: Final = 0
+TASKS: Final[dict[str, Callable[[Store], Awaitable[None]]]] = {
+    "segments": segments,
+    "segments with an offset": segments_with_an_offset,
+    "machine ids": machine_ids,
+    "aiocosid set-floor": set_floor,
+    "aiocosid inspect": inspect,
+    "aiocosid machines list": machines_list,
+    "aiocosid machines revert": machines_revert,
+    "aiocosid machines bits": machines_bits,
+}
+"""By the words of the page, which has a line for each, and no other."""
+
+
+async def prepare(task: str, owner: Store) -> None:
+    """What somebody else has done before."""
+    if task in {"aiocosid inspect", "segments"}:
+        await segments(owner)
+    if task in {"aiocosid machines list", "aiocosid machines revert"}:
+        one = owner.machine_id_distributor(namespace="shop", instance_id="held")
+        assert (await one.distribute(3, now_ms=1, latest_ms=LATEST)).machine_id == HELD
+
+
+async def can(task: str, url: str) -> bool:
+    """Do what a line is for; any other error than one about rights is one of the test."""
+    async with open_store(url) as store:
+        try:
+            await TASKS[task](store)
+        except StoreAuthenticationError as error:
+            assert not error.retryable  # noqa: PT017 - or none
+            return False
+    return True
+
+
+def fenced(language: str, beginning: str) -> str:
+    """The block of the page in that language that begins so."""
+    found = re.findall(
+        rf"^```{language}\n({re.escape(beginning)}.*?)^```",
+        PAGE.read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    (block,) = found
+    return str(block)
+
+
+# Redis
+
+
+def acl_lines() -> dict[str, list[str]]:
+    lines = [line.partition("#") for line in fenced("text", "~cosid:").splitlines()]
+    return {what.strip(): rights.split() for rights, _, what in lines}
+
+
+def set_user(server: ValkeyServer, rights: list[str]) -> str:
+    server.call("ACL", "SETUSER", APP, "reset", "on", f">{PASSWORD}", *rights)
+    return server.url_for(username=APP, password=PASSWORD)
+
+
+async def empty(server: ValkeyServer, task: str) -> None:
+    """Nothing but what the task needs; no script is known, as after a restart."""
+    server.call("FLUSHALL")
+    server.call("SCRIPT", "FLUSH")
+    async with open_store(server.url) as owner:
+        await prepare(task, owner)
+    server.call("SCRIPT", "FLUSH")
+
+
+@pytest.fixture
+def own_valkey(valkey_factory: Callable[..., ValkeyServer]) -> ValkeyServer:
+    return valkey_factory()
+
+
+@pytest.mark.asyncio
+async def test_the_lines_for_redis_are_enough_and_not_too_much(own_valkey: ValkeyServer) -> None:
+    """With a line its task is done; without any one right of it, it is not."""
+    lines = acl_lines()
+    assert lines.keys() == TASKS.keys()
+    for task, rights in lines.items():
+        await empty(own_valkey, task)
+        assert await can(task, set_user(own_valkey, rights)), task
+        for right in rights:
+            await empty(own_valkey, task)
+            rest = [each for each in rights if each != right]
+            assert not await can(task, set_user(own_valkey, rest)), (task, right)
+
+
+@pytest.mark.asyncio
+async def test_the_application_of_the_page(own_valkey: ValkeyServer) -> None:
+    """It does its own work, and nothing in the keys of others, its own data's or the server's."""
+    words = fenced("text", "ACL SETUSER").split()
+    assert words[:5] == ["ACL", "SETUSER", APP, "reset", "on"]
+    url = set_user(own_valkey, words[6:])
+    for task in ("segments", "segments with an offset", "machine ids"):
+        await empty(own_valkey, task)
+        assert await can(task, url) != (task == "segments with an offset")
+    async with open_store(url) as store:
+        others = store.segment_distributor(namespace="shop2", name="order")
+        with pytest.raises(StoreAuthenticationError):
+            await others.next_max_id(1)
+        with pytest.raises(StoreAuthenticationError):
+            await store.counters(namespace="shop")
+        with pytest.raises(StoreAuthenticationError):
+            await store.machine_id_distributor(namespace="shop2").distribute(
+                3, now_ms=1, latest_ms=LATEST
+            )
+    assert own_valkey.call("EXISTS", "cosid:{shop2.order}.adder", "cosid:{shop2}:itc_idx") == 0
+
+
+# PostgreSQL
+
+
+def grants() -> dict[str, list[tuple[str, str]]]:
+    """For each task its rights, one by one: (right, what it is on)."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for part in fenced("sql", "-- segments").split("-- ")[1:]:
+        task, _, statements = part.partition("\n")
+        for rights, table in re.findall(r"GRANT (.*?) ON (\w+) TO app;", statements):
+            found.setdefault(task, []).extend((right, table) for right in rights.split(", "))
+    return found
+
+
+def around() -> list[tuple[str, str]]:
+    """What a role needs where PUBLIC has nothing."""
+    return re.findall(r"GRANT (.*?) ON (.*?) TO app;", fenced("sql", "GRANT CONNECT"))
+
+
+TABLES: Final = "cosid, cosid_machine, aiocosid_machine, aiocosid_machine_bits"
+
+
+class Postgres:
+    """A database that PUBLIC may not even connect to."""
+
+    def __init__(self, server: PostgresServer, database: str) -> None:
+        self.server, self.database = server, database
+        self.owner = server.url_for(database=database)
+        self.url = server.url_for(user=GUEST, password=GUEST_PASSWORD, database=database)
+        self.execute(
+            f"REVOKE ALL ON DATABASE {database} FROM PUBLIC;REVOKE ALL ON SCHEMA public FROM PUBLIC"
+        )
+
+    def execute(self, sql: str) -> None:
+        self.server.execute(sql, database=self.database)
+
+    def grant(self, rights: list[tuple[str, str]]) -> None:
+        """Give the guest these rights and no others."""
+        sql = [
+            f"REVOKE ALL ON {TABLES} FROM {GUEST}; REVOKE ALL ON SCHEMA public FROM {GUEST}",
+            f"REVOKE ALL ON DATABASE {self.database} FROM {GUEST}",
+        ]
+        for right, on in rights:
+            here = on.replace("DATABASE shop", f"DATABASE {self.database}")
+            sql.append(f"GRANT {right} ON {here} TO {GUEST}")
+        self.execute(";".join(sql))
+
+    async def empty(self, task: str) -> None:
+        self.execute(f"TRUNCATE {TABLES}")
+        async with open_store(self.owner) as owner:
+            await prepare(task, owner)
+
+
+@pytest_asyncio.fixture
+async def database(
+    postgres: PostgresServer, postgres_database: str, namespace: str
+) -> AsyncIterator[Postgres]:
+    async with open_store(postgres_database) as owner:
+        await owner.create_schema()
+    yield Postgres(postgres, namespace)
+
+
+@pytest.mark.asyncio
+async def test_the_grants_for_postgresql_are_enough(database: Postgres) -> None:
+    """Each task with its own, and init again by a role that may create nothing."""
+    lines = grants()
+    assert lines.keys() | {"segments with an offset"} == TASKS.keys()
+    for task, rights in lines.items():
+        database.grant(around() + rights)
+        await database.empty(task)
+        assert await can(task, database.url), task
+        async with open_store(database.url) as store:
+            await store.create_schema()
+
+
+@pytest.mark.stress
+@pytest.mark.asyncio
+async def test_the_grants_for_postgresql_are_not_too_much(database: Postgres) -> None:
+    """Without any one of them its task is not done."""
+    for task, rights in grants().items():
+        every = around() + rights
+        for right in every:
+            database.grant([each for each in every if each != right])
+            await database.empty(task)
+            try:
+                assert not await can(task, database.url), (task, right)
+            except CosIdError as error:  # a schema that may not be looked into looks empty
+                assert "SCHEMA" in right[1], (task, right, error)  # noqa: PT017 - or none
+
+
+@pytest.mark.asyncio
+async def test_namespaces_are_parted_by_row_security(database: Postgres) -> None:
+    """As the page says."""
+    database.execute(fenced("sql", "ALTER TABLE").replace("TO app", f"TO {GUEST}"))
+    database.grant(around() + grants()["segments"])
+    async with open_store(database.owner) as owner:
+        await owner.segment_distributor(namespace="shop2", name="a").next_max_id(1)
+    async with open_store(database.url) as store:
+        await segments(store)
+        assert len(await store.counters()) == 1
+        for name in ("a", "b"):
+            with pytest.raises(StoreAuthenticationError):
+                await store.segment_distributor(namespace="shop2", name=name).next_max_id(1)
+
+
+# The whole contract, with all the lines and nothing else
+
+
+class Least:
+    """A store of one who has the rights of the page in all namespaces."""
+
+    def __init__(self, server: ValkeyServer | Postgres) -> None:
+        self.server = server
+        if isinstance(server, Postgres):
+            server.grant([*around(), *(right for each in grants().values() for right in each)])
+            self.url = server.url
+        else:
+            rights = {right for line in acl_lines().values() for right in line}
+            self.url = set_user(server, [each.replace("{shop", "{*") for each in sorted(rights)])
+
+    def set_counter(self, name: str, to: int) -> None:
+        if isinstance(self.server, Postgres):
+            self.server.execute(f"update cosid set last_max_id = {to} where name = '{name}'")  # noqa: S608 - ours
+        else:
+            self.server.call("SET", f"cosid:{{{name}}}.adder", to)
+
+    def age(self, namespace: str, seconds: float) -> None:
+        older = int(seconds * 1000)
+        if isinstance(self.server, Postgres):
+            for statement in AGE:
+                self.server.execute(statement.format(ms=older, of=namespace))
+            return
+        for kind in ("itc_idx", "seen"):
+            key = f"cosid:{{{namespace}}}:{kind}"
+            for field in self.server.call("HKEYS", key) or ():  # type: ignore[union-attr]  # texts
+                *machine_id, stamp = str(self.server.call("HGET", key, str(field))).split("|")
+                aged = "|".join([*machine_id, str(int(stamp) - older)])
+                self.server.call("HSET", key, str(field), aged)
+
+
+@pytest.fixture(params=["valkey", "redis", "postgres"])
+def least(request: pytest.FixtureRequest) -> Iterator[Least]:
+    if request.param == "postgres":
+        yield Least(request.getfixturevalue("database"))
+        return
+    factory: Callable[..., ValkeyServer | RedisServer] = request.getfixturevalue(
+        f"{request.param}_factory"
+    )
+    yield Least(factory())
+
+
+@pytest.mark.stress
+@pytest.mark.asyncio
+class TestContractOfDistributors(IdSegmentDistributorContract):
+    @pytest_asyncio.fixture
+    async def make_distributor(self, least: Least) -> AsyncIterator[MakeDistributor]:
+        self.least = least
+        async with AsyncExitStack() as stack:
+            yield (await stack.enter_async_context(open_store(least.url))).segment_distributor
+
+    async def set_back(self, distributor: IdSegmentDistributor, to: int) -> None:
+        self.least.set_counter(distributor.namespaced_name, to)
+
+
+@pytest.mark.stress
+@pytest.mark.asyncio
+class TestContractOfMachineIds(MachineIdDistributorContract):
+    @pytest_asyncio.fixture
+    async def make_machines(self, least: Least) -> AsyncIterator[MakeMachineIdDistributor]:
+        self.least = least
+        async with AsyncExitStack() as stack:
+            yield (await stack.enter_async_context(open_store(least.url))).machine_id_distributor
+
+    async def age(self, namespace: str, seconds: float) -> None:
+        self.least.age(namespace, seconds)
