@@ -12,7 +12,6 @@ from ._ids import Clock as Clock
 from ._ids import GroupedId as GroupedId
 from ._ids import IdGenerator as IdGenerator
 from ._ids import IdSegmentDistributor as IdSegmentDistributor
-from ._ids import Statistics as Statistics
 from ._machine import DEFAULT_GUARD_INTERVAL as DEFAULT_GUARD_INTERVAL
 from ._machine import DEFAULT_SAFE_GUARD as DEFAULT_SAFE_GUARD
 from ._machine import InstanceId as InstanceId
@@ -22,6 +21,7 @@ from ._machine import MachineIdDistributor as MachineIdDistributor
 from ._provider import SHARE as SHARE
 from ._provider import AnyGenerator as AnyGenerator
 from ._provider import Provider as Provider
+from ._statistics import Statistics as Statistics
 from ._store import Counter as Counter
 from ._store import Store as Store
 from ._text import IdConverter as IdConverter

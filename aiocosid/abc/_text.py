@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from ._ids import Statistics
+    from ._statistics import Statistics
 
 __all__ = ("IdConverter", "TextIdGenerator")
 

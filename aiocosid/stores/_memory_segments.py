@@ -2,73 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING
 
 from .. import _fork
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, IdSegmentDistributor
-from ..errors import IdOverflowError, InvalidArgumentError, WouldBlock
+from ..abc import MAX_ID, IdSegmentDistributor
+from ..errors import IdOverflowError, WouldBlock
 from ._arguments import check_step
 from ._give_back import GrantRun
 
 if TYPE_CHECKING:
     from .memory import MemoryStore
 
-__all__ = ("URLS", "MemoryIdSegmentDistributor")
-
-URLS: Final = ("memory://", "memory:")
-"""What names the store that all distributors of this process share."""
+__all__ = ("MemorySegments",)
 
 
-class MemoryIdSegmentDistributor(IdSegmentDistributor):
-    """A counter in memory, shared by all distributors of the same store and name."""
+class MemorySegments(IdSegmentDistributor):
+    """What `MemoryIdSegmentDistributor` does with a counter."""
 
     __slots__ = ("_counters", "_key", "_run", "_store")
 
     store = "memory"
 
     def __init__(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-        memory: MemoryStore | None = None,
+        self, memory: MemoryStore, *, namespace: str, name: str, offset: int, step: int
     ) -> None:
-        """Describe a counter; see `aiocosid.abc.IdSegmentDistributor`.
-
-        Args:
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where a new counter starts.
-            step: ids per segment.
-            memory: where the counter lies; by default in the one store that all distributors of
-                this process share.
-        """
         super().__init__(namespace=namespace, name=name, offset=offset, step=step)
-        self._store = _shared() if memory is None else memory
-        self._counters = self._store._counters
+        self._store = memory
+        self._counters = memory._counters
         self._key = self.namespaced_name
         self._run = GrantRun()
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str = "memory://",
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> Self:
-        """Describe a counter in the process's shared store, as ``memory://`` names it.
-
-        Raises:
-            InvalidArgumentError: the URL names something else.
-        """
-        if url not in URLS:
-            raise InvalidArgumentError("url", url, expected=URLS[0])
-        return cls(namespace=namespace, name=name, offset=offset, step=step)
 
     async def next_max_id(self, step: int) -> int:
         """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`."""
@@ -145,9 +107,3 @@ class MemoryIdSegmentDistributor(IdSegmentDistributor):
             ForkedError: the counter is the parent's.
         """
         self._store._refuse_child()
-
-
-def _shared() -> MemoryStore:
-    from .memory import MemoryStore  # noqa: PLC0415 - it imports us
-
-    return MemoryStore.from_url(URLS[0])

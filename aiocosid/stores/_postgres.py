@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from ..errors import (
@@ -17,15 +17,28 @@ from ..errors import (
     StoreError,
     StoreUnavailableError,
 )
+from ._durability import DEMANDS
 from ._executor import OutOfRangeError
-from ._sql import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
+from ._sql_dialect import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
 
 try:
     from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError
 except ModuleNotFoundError as _exc:
     raise MissingExtraError("asyncpg", extra="postgres") from _exc
 
-__all__ = ("POSTGRES", "checked_url", "each_host", "refused_url", "translated")
+if TYPE_CHECKING:
+    from ._durability import Durability
+
+__all__ = (
+    "POSTGRES",
+    "SETTINGS",
+    "checked_url",
+    "durability_of",
+    "each_host",
+    "refused_url",
+    "translated",
+    "weaknesses_of",
+)
 
 _ADVANCE: Final = """
 INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
@@ -125,6 +138,11 @@ SELECT * FROM raised
 """,
 )
 
+SETTINGS: Final = """
+SELECT current_setting('synchronous_commit'), current_setting('fsync'),
+    current_setting('full_page_writes')
+"""
+
 # By SQLSTATE; the longest prefix counts.
 _MEANINGS: Final[dict[str, type[StoreError]]] = {
     "08": StoreUnavailableError,  # the connection was lost or refused; also all of PgBouncer's
@@ -172,6 +190,43 @@ def checked_url(url: str) -> str:
     if len(hosts) > 1 and any(host[:1] in {"", ":"} for host in hosts):  # each would be localhost
         raise refused_url()
     return url
+
+
+def durability_of(url: str) -> tuple[str, Durability]:
+    """Take our own option out of a checked URL, and return both.
+
+    Raises:
+        InvalidArgumentError: it is none of the words.
+    """
+    before, mark, query = url.partition("?")
+    kept, demand = list[str](), "warn"
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        if name == "durability":
+            demand = value
+        else:
+            kept.append(pair)
+    for each in DEMANDS:
+        if each == demand:
+            return before + (mark if any(kept) else "") + "&".join(kept), each
+    raise refused_url()
+
+
+def weaknesses_of(synchronous_commit: str, fsync: str, full_page_writes: str) -> list[str]:
+    """Say by which settings of a session grants may be lost."""
+    found: list[str] = []
+    if synchronous_commit == "off":
+        found.append(
+            "synchronous_commit is off: a crash takes back the grants of the last moments, and "
+            "their ids come again; ALTER ROLE ... SET synchronous_commit = on"
+        )
+    for name, value in (("fsync", fsync), ("full_page_writes", full_page_writes)):
+        if value == "off":
+            found.append(
+                f"{name} is off: a power cut may damage the database, and ids come again; set it "
+                "to on in postgresql.conf"
+            )
+    return found
 
 
 def each_host(url: str) -> list[str]:

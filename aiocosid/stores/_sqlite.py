@@ -19,7 +19,7 @@ from ..errors import (
     StoreUnavailableError,
     UnsupportedRuntimeError,
 )
-from ._sql import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
+from ._sql_dialect import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +36,7 @@ __all__ = (
     "prepare",
     "run",
     "translated",
+    "weaknesses_of",
 )
 
 BUSY_TIMEOUT: Final = 1.5  # seconds for a lock: below the 2 s after which a generator gives up
@@ -190,6 +191,32 @@ def prepare(database: sqlite3.Connection) -> None:
         database.execute("BEGIN IMMEDIATE")
         database.execute("ROLLBACK")
     database.execute(SQLITE.create_table)
+
+
+def weaknesses_of(database: sqlite3.Connection) -> list[str]:
+    """Say by which settings of somebody's connection grants may be lost."""
+    asked = ("synchronous", "journal_mode")
+    level, mode = (_pragma(database, name) for name in asked)
+    if not _pragma(database, "database_list", column=2):
+        return []  # it lies in memory, and nobody takes that for durable
+    found: list[str] = []
+    if mode in {"off", "memory"}:
+        found.append(
+            f"journal_mode is {mode}: a crash may damage the file, and ids come again; "
+            "PRAGMA journal_mode = WAL"
+        )
+    if level == 0 or (level == 1 and mode == "wal"):
+        found.append(
+            f"synchronous is {'NORMAL' if level else 'OFF'}: a power cut takes back the last "
+            "grants, and their ids come again; PRAGMA synchronous = FULL"
+        )
+    return found
+
+
+def _pragma(database: sqlite3.Connection, name: str, *, column: int = 0) -> Any:  # noqa: ANN401 - as it is
+    with closing(database.cursor()) as cursor:
+        cursor.row_factory = None
+        return cursor.execute(f"PRAGMA {name}").fetchall()[0][column]
 
 
 def run(

@@ -25,7 +25,7 @@ from ..abc._machine import NAME_WIDTH
 from ..errors import ForkedError, InvalidArgumentError
 from ._arguments import check_above
 from ._memory_machines import MachinePool
-from ._memory_segments import URLS, MemoryIdSegmentDistributor
+from ._memory_segments import MemorySegments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,52 @@ if TYPE_CHECKING:
     from ..abc import Clock, Machine
 
 __all__ = ("MemoryIdSegmentDistributor", "MemoryMachineIdDistributor", "MemoryStore")
+
+
+class MemoryIdSegmentDistributor(MemorySegments):
+    """A counter in memory, shared by all distributors of the same store and name."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+        memory: MemoryStore | None = None,
+    ) -> None:
+        """Describe a counter; see `aiocosid.abc.IdSegmentDistributor`.
+
+        Args:
+            namespace: the counter's namespace.
+            name: the counter's name.
+            offset: where a new counter starts.
+            step: ids per segment.
+            memory: where the counter lies; by default in the one store that all distributors of
+                this process share.
+        """
+        where = _SHARED if memory is None else memory
+        super().__init__(where, namespace=namespace, name=name, offset=offset, step=step)
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str = "memory://",
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> Self:
+        """Describe a counter in the process's shared store, as ``memory://`` names it.
+
+        Raises:
+            InvalidArgumentError: the URL names something else.
+        """
+        memory = MemoryStore.from_url(url)
+        return cls(namespace=namespace, name=name, offset=offset, step=step, memory=memory)
 
 
 class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
@@ -197,7 +243,7 @@ class MemoryStore(Uncopied, Store):
         Raises:
             InvalidArgumentError: the URL names something else.
         """
-        if url not in URLS:
+        if url not in {"memory:", "memory://"}:
             # Not what was given: it may be another store's URL, with a password.
             raise InvalidArgumentError("url", "...", expected="memory://")
         return _SHARED

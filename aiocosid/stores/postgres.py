@@ -23,8 +23,18 @@ from ..errors import (
     StoreError,
     WrongLoopError,
 )
+from ._durability import DurabilityCheck
 from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor, running_asyncio_loop
-from ._postgres import POSTGRES, checked_url, each_host, refused_url, translated
+from ._postgres import (
+    POSTGRES,
+    SETTINGS,
+    checked_url,
+    durability_of,
+    each_host,
+    refused_url,
+    translated,
+    weaknesses_of,
+)
 from ._postgres_machines import POSTGRES_MACHINES
 from ._sql import SqlIdSegmentDistributor, SqlStore
 from ._sql_machines import SqlMachineIdDistributor
@@ -45,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..abc import InstanceId
+    from ._durability import Durability
     from ._executor import Row, Value
 
 __all__ = ("PostgresIdSegmentDistributor", "PostgresMachineIdDistributor", "PostgresStore")
@@ -78,6 +89,7 @@ class PostgresIdSegmentDistributor(SqlIdSegmentDistributor):
         name: str,
         offset: int = 0,
         step: int = DEFAULT_STEP,
+        durability: Durability = "warn",
     ) -> None:
         """Describe a counter on your own pool; nothing is sent yet.
 
@@ -89,18 +101,20 @@ class PostgresIdSegmentDistributor(SqlIdSegmentDistributor):
             name: the counter's name.
             offset: where a new counter starts.
             step: ids per segment.
+            durability: what to do about sessions whose settings may lose grants: ``"warn"`` in the
+                log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
 
         Raises:
             InvalidArgumentError: an argument is outside its range; a single connection is refused,
                 since it runs one query at a time, and its transactions could take grants back.
             NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
         """
-        executor = _Borrowed(pool)
+        executor = _Borrowed(pool, durability)
         super().__init__(executor, namespace=namespace, name=name, offset=offset, step=step)
 
     @classmethod
     def _own(cls, url: str) -> Executor:
-        return _Own(checked_url(url))
+        return _Own(url)
 
 
 class PostgresMachineIdDistributor(SqlMachineIdDistributor):
@@ -145,7 +159,7 @@ class PostgresMachineIdDistributor(SqlMachineIdDistributor):
 
     @classmethod
     def _own(cls, url: str) -> Executor:
-        return _Own(checked_url(url))
+        return _Own(url)
 
 
 class PostgresStore(SqlStore):
@@ -156,16 +170,17 @@ class PostgresStore(SqlStore):
     distributor = PostgresIdSegmentDistributor
     machine_distributor = PostgresMachineIdDistributor
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
+    def __init__(self, pool: asyncpg.Pool, *, durability: Durability = "warn") -> None:
         """Work on your own pool, which stays yours to close; nothing is sent yet.
 
         Args:
             pool: as for `PostgresIdSegmentDistributor`.
+            durability: what to do about sessions whose settings may lose grants; see there.
 
         Raises:
-            InvalidArgumentError: it is no pool of asyncpg's.
+            InvalidArgumentError: it is no pool of asyncpg's, or ``durability`` none of the words.
         """
-        super().__init__(_Borrowed(pool))
+        super().__init__(_Borrowed(pool, durability))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -174,6 +189,7 @@ class PostgresStore(SqlStore):
         Args:
             url: ``postgresql://user:password@host:port/database``, with ``sslmode`` and whatever
                 else asyncpg understands after a ``?``; several hosts are separated by commas.
+                ``durability=refuse`` after the ``?`` is as for the class itself.
 
         Raises:
             InvalidArgumentError: the URL is malformed.
@@ -224,6 +240,11 @@ async def _fetch(label: str, pool: _Pool, statement: str, *values: Value) -> lis
         raise translated(label, exc) from exc
 
 
+async def _check(label: str, pool: _Pool, durability: DurabilityCheck) -> None:
+    (row,) = await _fetch(label, pool, SETTINGS)
+    durability.judge(label, weaknesses_of(*row))
+
+
 async def _acquired(label: str, pool: _Pool) -> Any:  # noqa: ANN401 - a pool's own kind
     generation = _fork.generation
     connection = await pool.acquire()
@@ -265,14 +286,15 @@ def _released(releasing: asyncio.Future[None]) -> None:
 class _Borrowed(Executor):
     """On the user's pool."""
 
-    __slots__ = ("_loop", "_pool")
+    __slots__ = ("_durability", "_loop", "_pool")
 
-    def __init__(self, pool: object) -> None:
+    def __init__(self, pool: object, durability: Durability = "warn") -> None:
         if not isinstance(pool, asyncpg.Pool):
             expected = "an asyncpg.Pool; from_url() takes a URL"
             raise InvalidArgumentError("pool", type(pool), expected=expected)
         super().__init__("postgres")
         self._pool: _Pool = pool
+        self._durability = DurabilityCheck(durability)
         self._loop: object = None
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
@@ -283,22 +305,27 @@ class _Borrowed(Executor):
         self._loop = loop
         if self._pool.is_closing():
             raise StoreError(self.label, "the pool is closed")
+        if self._durability.is_due:
+            await _check(self.label, self._pool, self._durability)
         return await _fetch(self.label, self._pool, statement, *values.values())
 
 
 class _Own(OwnExecutor[_Pool]):
     """On a pool of its own."""
 
-    __slots__ = ("_connections", "_url")
+    __slots__ = ("_connections", "_durability", "_url")
 
     def __init__(self, url: str) -> None:
         super().__init__("postgres")
-        self._url = url
+        self._url, durability = durability_of(checked_url(url))
+        self._durability = DurabilityCheck(durability)
         self._connections: WeakSet[Any] = WeakSet()
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
         pool = await self._ready()
         try:
+            if self._durability.is_due:
+                await _check(self.label, pool, self._durability)
             return await _fetch(self.label, pool, statement, *values.values())
         except StoreError as error:
             cause = error.__cause__

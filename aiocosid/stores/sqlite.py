@@ -17,6 +17,7 @@ from ..abc import (
     DEFAULT_STEP,
 )
 from ..errors import InvalidArgumentError, StoreError, StoreUnavailableError
+from ._durability import DurabilityCheck
 from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor, running_asyncio_loop
 from ._sql import SqlIdSegmentDistributor, SqlStore
 from ._sql_machines import SqlMachineIdDistributor
@@ -29,6 +30,7 @@ from ._sqlite import (
     prepare,
     run,
     translated,
+    weaknesses_of,
 )
 from ._sqlite_door import Door, in_use
 from ._sqlite_machines import SQLITE_MACHINES
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from threading import Thread
 
     from ..abc import Counter, InstanceId
+    from ._durability import Durability
     from ._executor import Row, Value
 
 __all__ = ("SqliteIdSegmentDistributor", "SqliteMachineIdDistributor", "SqliteStore")
@@ -63,6 +66,7 @@ class SqliteIdSegmentDistributor(SqlIdSegmentDistributor):
         name: str,
         offset: int = 0,
         step: int = DEFAULT_STEP,
+        durability: Durability = "warn",
     ) -> None:
         """Describe a counter on your own connection; nothing is sent yet.
 
@@ -73,12 +77,14 @@ class SqliteIdSegmentDistributor(SqlIdSegmentDistributor):
             name: the counter's name.
             offset: where a new counter starts.
             step: ids per segment.
+            durability: what to do about a connection whose settings may lose grants: ``"warn"`` in
+                the log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
             NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
         """
-        executor = _Borrowed(connection)
+        executor = _Borrowed(connection, durability)
         super().__init__(executor, namespace=namespace, name=name, offset=offset, step=step)
 
     @classmethod
@@ -139,16 +145,20 @@ class SqliteStore(SqlStore):
     distributor = SqliteIdSegmentDistributor
     machine_distributor = SqliteMachineIdDistributor
 
-    def __init__(self, connection: aiosqlite.Connection) -> None:
+    def __init__(
+        self, connection: aiosqlite.Connection, *, durability: Durability = "warn"
+    ) -> None:
         """Work on your own connection, which stays yours to close; nothing is sent yet.
 
         Args:
             connection: as for `SqliteIdSegmentDistributor`.
+            durability: what to do about a connection whose settings may lose grants; see there.
 
         Raises:
-            InvalidArgumentError: it is no connection of aiosqlite's.
+            InvalidArgumentError: it is no connection of aiosqlite's, or ``durability`` none of the
+                words.
         """
-        super().__init__(_Borrowed(connection))
+        super().__init__(_Borrowed(connection, durability))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -186,20 +196,24 @@ class SqliteStore(SqlStore):
 class _Borrowed(Executor):
     """On the user's connection, whose settings are left as they are."""
 
-    __slots__ = ("_connection", "_has_table")
+    __slots__ = ("_connection", "_durability", "_has_table")
 
-    def __init__(self, connection: object) -> None:
+    def __init__(self, connection: object, durability: Durability = "warn") -> None:
         if not isinstance(connection, aiosqlite.Connection):
             expected = "an aiosqlite.Connection; from_url() takes a URL"
             raise InvalidArgumentError("connection", type(connection), expected=expected)
         check_version()
         super().__init__("sqlite")
         self._connection = connection
+        self._durability = DurabilityCheck(durability)
         self._has_table = False
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
         self._check_process("make a new connection in this process")
         running_asyncio_loop(self.label)
+        if self._durability.is_due:
+            found = await _call(self.label, self._connection, weaknesses_of)
+            self._durability.judge(self.label, found)
         if not self._has_table:
             await self._do(SQLITE.create_table, {})
             self._has_table = True

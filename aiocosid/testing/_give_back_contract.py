@@ -68,6 +68,11 @@ class GiveBackContract:
         assert await giver.next_max_id(50) == 110
         assert await giver.give_back(110, 100) == 50, "it went below what another has been granted"
         assert await other.next_max_id(10) == 70
+        plain = make_distributor(namespace=giver.namespace, name=giver.name)
+        assert await giver.next_max_id(10) == 80
+        assert await plain.next_max_id(10) == 90
+        assert await giver.next_max_id(10) == 100
+        assert await giver.give_back(100, 30) == 10, "it gave back what is another's"
 
     async def test_generators_that_come_and_go_repeat_nothing(
         self, make_distributor: MakeDistributor

@@ -14,7 +14,7 @@ from redis.credentials import UsernamePasswordCredentialProvider
 if TYPE_CHECKING:
     from ._url import Target
 
-__all__ = ("make_clients",)
+__all__ = ("SOCKET_TIMEOUT", "make_clients")
 
 # Below the 2 s after which a generator gives a call up by default, so that it hears the reason.
 SOCKET_TIMEOUT: Final = 1.5  # seconds for a reply

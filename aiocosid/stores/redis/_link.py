@@ -21,6 +21,8 @@ from ...errors import (
     UnsupportedRuntimeError,
     WrongLoopError,
 )
+from .._durability import DurabilityCheck
+from ._demands import Demands
 from ._errors import STORE
 
 try:
@@ -28,7 +30,7 @@ try:
 except ModuleNotFoundError as _exc:
     raise MissingExtraError("redis", extra="redis") from _exc
 
-from ._client import make_clients
+from ._client import SOCKET_TIMEOUT, make_clients
 from ._url import Target
 
 if TYPE_CHECKING:
@@ -176,12 +178,19 @@ def _running_loop() -> asyncio.AbstractEventLoop:
 
 
 class Link(Uncopied, ABC):
-    """A way to a server that stores and distributors share."""
+    """A way to a server that stores and distributors share.
 
-    __slots__ = ("__weakref__", "_born")
+    Attributes:
+        demands: what is asked of the server.
+        durability: whether that was looked at.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("__weakref__", "_born", "demands", "durability")
+
+    def __init__(self, demands: Demands) -> None:
         self._born = _fork.generation
+        self.demands = demands
+        self.durability = DurabilityCheck(demands.durability)
 
     async def call(
         self, command: Callable[[Any], Coroutine[Any, Any, T]], *, may_last: bool = False
@@ -222,11 +231,11 @@ class BorrowedLink(Link):
 
     __slots__ = ("_made",)
 
-    def __init__(self, client: RedisClient) -> None:
+    def __init__(self, client: RedisClient, demands: Demands | None = None) -> None:
         # Not the synchronous client: it has no aclose, and would block the loop.
         if not all(callable(getattr(client, name, None)) for name in ("execute_command", "aclose")):
             raise InvalidArgumentError("client", type(client), expected="a client of redis.asyncio")
-        super().__init__()
+        super().__init__(demands or Demands())
         self._made = Session(client, turns=_turns_on(client))
 
     def _session(self) -> Session:
@@ -275,8 +284,14 @@ class OwnedLink(Link):
     __slots__ = ("_current", "_loop", "_target")
 
     def __init__(self, url: str) -> None:
-        super().__init__()
         self._target = Target.of(url)
+        super().__init__(self._target.demands)
+        limit = self._target.options.get("socket_timeout", SOCKET_TIMEOUT)
+        if self.demands.replicas and self.demands.replica_timeout >= limit:
+            expected = f"less than socket_timeout, {limit:g} s"
+            raise InvalidArgumentError(
+                "replica_timeout", self.demands.replica_timeout, expected=expected
+            )
         self._current: Session | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         _fork.watch(self)

@@ -10,11 +10,13 @@ from ...errors import IdOverflowError, InvalidArgumentError
 from .._arguments import check_step
 from .._give_back import GrantRun
 from .._watermark import HighWater
+from ._demands import REPLICA_TIMEOUT, Confirmed, Demands, weaknesses_of
 from ._errors import STORE, translated
 from ._link import BorrowedLink, Link, OwnedLink
 from ._scripts import ADVANCE, GIVE_BACK, GRANT
 
 if TYPE_CHECKING:
+    from .._durability import Durability
     from ._link import RedisClient
 
 logger = logging.getLogger("aiocosid")
@@ -41,6 +43,9 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
         name: str,
         offset: int = 0,
         step: int = DEFAULT_STEP,
+        replicas: int = 0,
+        replica_timeout: float = REPLICA_TIMEOUT,
+        durability: Durability = "warn",
     ) -> None:
         """Describe a counter; nothing is sent yet.
 
@@ -52,6 +57,12 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
             name: the counter's name.
             offset: where a new counter starts.
             step: ids per segment.
+            replicas: how many replicas have to confirm each grant (``WAIT``), 0 to 1000.  Fewer in
+                time make it a `StoreUnavailableError`, and its range a gap.  It makes it less
+                likely that a fail-over loses a grant, and does not rule it out.
+            replica_timeout: seconds that they have; less than the client's own for a reply.
+            durability: what to do about a server whose settings may lose grants, as far as it
+                tells: ``"warn"`` in the log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the client is not an
@@ -65,7 +76,8 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
                 "namespace.name", self.namespaced_name, expected="a text that UTF-8 can hold"
             ) from None
         self._note_key = f"cosid:{{{self.namespaced_name}}}.grant".encode()
-        self._link = client if isinstance(client, Link) else BorrowedLink(client)
+        demands = Demands(replicas, replica_timeout, durability)
+        self._link = client if isinstance(client, Link) else BorrowedLink(client, demands)
         self._owns_link = False
         self._water = HighWater()
         self._run = GrantRun()
@@ -106,7 +118,8 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
             InvalidArgumentError: ``step`` is no integer, or below 1; nothing was sent.
             IdOverflowError: the counter would pass 2^63-1; nothing was written.
             CorruptCounterError: the key holds something else; nothing was written.
-            StoreUnavailableError: the server cannot be reached, is silent, loading or failing over.
+            StoreUnavailableError: the server cannot be reached, is silent, loading or failing over,
+                or too few replicas have confirmed the grant.
             StoreAuthenticationError: the server rejects the user, the password or the rights.
             StoreRolledBackError: the counter is lower than it was.
             ForkedError: the connections are the parent's.
@@ -117,6 +130,9 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
         self._water.ensure_own(repr(self))
 
         async def advance(client: Any) -> tuple[int | None, int]:  # noqa: ANN401 - the driver's
+            await self._look_at(client)
+            if self._link.demands.replicas:
+                client = Confirmed(client, self._key, self._link.demands)
             sent = self._water.sent()
             if self._run.is_noted:
                 return sent, await self._grant(client, step)
@@ -125,6 +141,11 @@ class RedisIdSegmentDistributor(IdSegmentDistributor):
         with translated(self.namespaced_name, self._key.decode()):
             sent, max_id = await self._link.call(advance)
         return self._water.check(self, max_id, step=step, sent=sent)
+
+    async def _look_at(self, client: Any) -> None:  # noqa: ANN401 - the driver's
+        check = self._link.durability
+        if check.is_due:
+            check.judge(STORE, await weaknesses_of(client, self._key))
 
     async def _advance(self, client: Any, step: int) -> Any:  # noqa: ANN401 - the driver's
         if self.offset:

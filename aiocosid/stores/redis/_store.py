@@ -17,6 +17,7 @@ from ...abc import (
     Store,
 )
 from .._arguments import check_above
+from ._demands import REPLICA_TIMEOUT, Demands
 from ._errors import translated
 from ._link import BorrowedLink, OwnedLink
 from ._machine import RedisMachineIdDistributor, machine_bits, machines, revert_machine
@@ -26,6 +27,7 @@ from ._segment import RedisIdSegmentDistributor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .._durability import Durability
     from ._link import Link, RedisClient
 
 __all__ = ("RedisStore",)
@@ -45,16 +47,28 @@ class RedisStore(Store):
 
     __slots__ = ("_link",)
 
-    def __init__(self, client: RedisClient) -> None:
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        replicas: int = 0,
+        replica_timeout: float = REPLICA_TIMEOUT,
+        durability: Durability = "warn",
+    ) -> None:
         """Work on your own client, which stays yours to close; nothing is sent yet.
 
         Args:
             client: as for `RedisIdSegmentDistributor`.
+            replicas: how many replicas have to confirm each segment; see there.
+            replica_timeout: seconds that they have.
+            durability: what to do about a server whose settings may lose grants; see there.
 
         Raises:
-            InvalidArgumentError: the client is not an asynchronous one.
+            InvalidArgumentError: an argument is outside its range, or the client is not an
+                asynchronous one.
         """
-        self._link: Link = BorrowedLink(client)
+        demands = Demands(replicas, replica_timeout, durability)
+        self._link: Link = BorrowedLink(client, demands)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -68,7 +82,8 @@ class RedisStore(Store):
                 sentinels.  The last two may begin with ``rediss``.  Options after a ``?``:
                 ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs``,
                 ``ssl_check_hostname``; ``socket_timeout`` and ``socket_connect_timeout`` in
-                seconds; ``max_connections``, ``client_name``.
+                seconds; ``max_connections``, ``client_name``; ``replicas``, ``replica_timeout`` and
+                ``durability``, as for the class itself.
 
         Raises:
             InvalidArgumentError: the URL is malformed.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
 from ...errors import InvalidArgumentError
+from .._durability import DEMANDS
+from ._demands import MAX_REPLICAS, Demands
 
 __all__ = ("Target",)
 
@@ -38,6 +40,15 @@ def _boolean(text: str) -> bool:
 def _at_least(lowest: int) -> Callable[[str], int]:
     def integer(text: str) -> int:
         if (value := int(text)) < lowest:
+            raise ValueError
+        return value
+
+    return integer
+
+
+def _up_to(highest: int) -> Callable[[str], int]:
+    def integer(text: str) -> int:
+        if not 0 <= (value := int(text)) <= highest:
             raise ValueError
         return value
 
@@ -78,6 +89,11 @@ _OPTIONS: Final[Mapping[str, tuple[_Reader, str]]] = {
     "socket_timeout": (_seconds, "a number of seconds"),
     "socket_connect_timeout": (_seconds, "a number of seconds"),
 }
+_DEMANDS: Final[Mapping[str, tuple[_Reader, str]]] = {
+    "replicas": (_up_to(MAX_REPLICAS), f"an integer from 0 to {MAX_REPLICAS}"),
+    "replica_timeout": (_seconds, "a number of seconds"),
+    "durability": (_one_of(*DEMANDS), "warn, refuse or ignore"),
+}
 _TLS_OPTIONS: Final[Mapping[str, tuple[_Reader, str]]] = {
     "ssl_ca_certs": (_file, "a file that is there"),
     "ssl_certfile": (_file, "a file that is there"),
@@ -103,6 +119,7 @@ class Target:
         path: of the unix socket.
         service: the name under which the sentinels know the master.
         options: everything else, by the driver's names; may hold passwords.
+        demands: what is asked of the server.
     """
 
     kind: str
@@ -111,6 +128,7 @@ class Target:
     path: str = ""
     service: str = ""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    demands: Demands = field(default_factory=Demands)
 
     def __str__(self) -> str:
         """Name the deployment, without credentials."""
@@ -146,8 +164,14 @@ class _Reading:
             raise self._refused(_ESCAPED)
         self._path = unquote(slash + path)
         self._options = self._queried(query)
+        asked = {name: self._options.pop(name) for name in _DEMANDS if name in self._options}
+        self._demands = Demands(**asked)
 
     def target(self) -> Target:
+        """Return what was read."""
+        return replace(self._target(), demands=self._demands)
+
+    def _target(self) -> Target:
         login, _, hosts = self._authority.rpartition("@")
         for name, text in zip(("username", "password"), login.partition(":")[::2], strict=True):
             if text:
@@ -190,7 +214,7 @@ class _Reading:
         return service, db
 
     def _queried(self, query: str) -> dict[str, Any]:
-        known = dict(_OPTIONS)
+        known = {**_OPTIONS, **_DEMANDS}
         if self._tls:
             known |= _TLS_OPTIONS
         if self._kind == "sentinel":

@@ -161,6 +161,7 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
             failures=0,
             ids_fetched=30,
             ids_handed_out=4,
+            ids_given_back=0,
             ids_discarded=0,
             rate=0.0,
             seconds_left=None,

@@ -17,7 +17,7 @@ import pytest
 from aiocosid import open_store
 from aiocosid.abc import DEFAULT_STEP, MAX_ID, Counter, IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, WouldBlock
-from aiocosid.stores import memory
+from aiocosid.stores import _memory_segments
 from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
 from tests.script import run_python
 
@@ -192,7 +192,7 @@ async def test_a_signal_handler_that_asks_in_the_middle() -> None:
     taken: list[int] = []
 
     def ask(frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code.co_filename != memory.__file__:
+        if frame.f_code.co_filename != _memory_segments.__file__:
             return None
         if event == "line":
             with suppress(WouldBlock):

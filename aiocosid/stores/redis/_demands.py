@@ -1,0 +1,120 @@
+"""What is asked of a server besides a counter: that replicas have heard, and that it keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ...abc._ids import check_integer, check_seconds
+from ...errors import StoreUnavailableError
+from ._errors import STORE
+
+if TYPE_CHECKING:
+    from .._durability import Durability
+
+__all__ = ("MAX_REPLICAS", "REPLICA_TIMEOUT", "Confirmed", "Demands", "weaknesses_of")
+
+REPLICA_TIMEOUT: Final = 0.5  # seconds; below the driver's 1.5 s for a reply
+MAX_REPLICAS: Final = 1000
+
+_REFUSALS: Final = {"NoPermissionError", "ResponseError"}
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What a store or distributor was told.
+
+    Attributes:
+        replicas: how many have to confirm each grant; 0 asks none.
+        replica_timeout: seconds that they have for it.
+        durability: what to do about a server that may forget.
+    """
+
+    replicas: int = 0
+    replica_timeout: float = REPLICA_TIMEOUT
+    durability: Durability = "warn"
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_integer("replicas", self.replicas, at_least=0, at_most=MAX_REPLICAS)
+        check_seconds("replica_timeout", self.replica_timeout)
+
+
+class Confirmed:
+    """Sends WAIT as the next command on the connection of each one that it is given.
+
+    WAIT counts the replicas that have heard of what its own connection has written.  So both go out
+    together, and the driver may resend both or none.  Errors are looked at here: told to raise them
+    a cluster's pipeline sends again what has failed, the WAIT alone, on another connection.
+    """
+
+    __slots__ = ("_client", "_demands", "_key")
+
+    def __init__(self, client: Any, key: bytes, demands: Demands) -> None:  # noqa: ANN401 - the driver's
+        self._client = client
+        self._key = key
+        self._demands = demands
+
+    async def execute_command(self, *command: Any, **options: Any) -> Any:  # noqa: ANN401 - the driver's
+        """Send one command, which writes on the key, and return its reply.
+
+        Raises:
+            StoreUnavailableError: too few replicas have heard of it in time; it stays done.
+        """
+        reply, heard = await self._send(command, options)
+        if type(reply).__name__ == "MovedError":
+            # Nothing was written.  Whoever follows it learns where the slot is now.
+            await self._client.execute_command("GET", self._key)
+            reply, heard = await self._send(command, options)
+        for each in (reply, heard):
+            if isinstance(each, Exception):
+                raise each
+        asked = self._demands
+        if heard < asked.replicas:
+            raise StoreUnavailableError(
+                STORE,
+                f"{heard} of {asked.replicas} replicas confirmed a grant within "
+                f"{asked.replica_timeout:g} s; its range is a gap",
+            )
+        return reply
+
+    async def _send(self, command: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:
+        wait = "WAIT", self._demands.replicas, max(1, int(self._demands.replica_timeout * 1000))
+        if not hasattr(self._client, "nodes_manager"):
+            pipeline = self._client.pipeline(transaction=False)
+            pipeline.execute_command(*command, **options)
+            pipeline.execute_command(*wait)
+            reply, heard = await pipeline.execute(raise_on_error=False)
+            return reply, heard
+        node = self._client.get_node_from_key(self._key)
+        pipeline = self._client.pipeline()
+        pipeline.execute_command(*command, target_nodes=node, **options)
+        pipeline.execute_command(*wait, target_nodes=node)
+        reply, heard = await pipeline.execute(raise_on_error=False, allow_redirections=False)
+        return reply, heard
+
+
+async def weaknesses_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 - the driver's
+    """Say by which settings the server of a key may forget it; none if it does not tell."""
+    options: dict[str, Any] = {}
+    if hasattr(client, "nodes_manager"):
+        options["target_nodes"] = client.get_node_from_key(key)
+    try:
+        told = await client.execute_command("INFO", **options)
+    except Exception as exc:
+        if type(exc).__name__ not in _REFUSALS:
+            raise
+        return []
+    found: list[str] = []
+    policy = str(told.get("maxmemory_policy", ""))
+    if policy.startswith("allkeys") and told.get("maxmemory"):
+        found.append(
+            f"maxmemory-policy is {policy}: counters may be evicted, and their ids come again; "
+            "set it to noeviction"
+        )
+    if told.get("aof_enabled") == 0:
+        found.append(
+            "appendonly is no: a crash takes back what was granted since the last snapshot, and "
+            "those ids come again; set it to yes"
+        )
+    return found

@@ -1,0 +1,143 @@
+"""What a store's settings say of whether it keeps what it grants: warned of once, or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+import asyncpg
+import pytest
+from redis.asyncio import Redis
+
+from aiocosid import open_store
+from aiocosid.errors import InvalidArgumentError, StoreError, StoreUnavailableError
+from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresStore
+from aiocosid.stores.redis import RedisStore
+from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
+from tests.servers import PostgresServer, ValkeyServer
+
+driver: Any = asyncpg
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged since the last call."""
+    found = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    caplog.clear()
+    return found
+
+
+async def test_redis(
+    valkey_factory: Callable[..., ValkeyServer], caplog: pytest.LogCaptureFixture, namespace: str
+) -> None:
+    """A server without a log of its writes, and one that evicts."""
+    server = valkey_factory()
+    async with open_store(server.url) as store:
+        for name in ("a", "b"):
+            await store.segment_distributor(name=name).next_max_id(1)
+        (told,) = warnings(caplog)
+        assert told.startswith("redis: appendonly is no: a crash takes back")
+    server.call("CONFIG", "SET", "maxmemory", "1gb")
+    server.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    async with open_store(f"{server.url}?durability=refuse") as store:
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"maxmemory-policy is allkeys-lru.*appendonly"):
+                await store.segment_distributor(name="a").next_max_id(1)
+        assert server.call("GET", "cosid:{cosid.a}.adder") == "1"
+    client = Redis.from_url(server.url)
+    await RedisStore(client, durability="ignore").segment_distributor(name="a").next_max_id(1)
+    server.call("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+    server.call("CONFIG", "SET", "appendonly", "yes")
+    await RedisStore(client, durability="refuse").segment_distributor(name="a").next_max_id(1)
+    server.call("ACL", "SETUSER", namespace, "on", ">x", "~cosid:*", "+@all", "-info")
+    server.call("CONFIG", "SET", "appendonly", "no")
+    hidden = server.url_for(username=namespace, password="x")  # noqa: S106 - the test's
+    async with open_store(f"{hidden}?durability=refuse") as store:
+        await store.segment_distributor(name="a").next_max_id(1)
+    await client.aclose()
+    assert not warnings(caplog)
+
+
+async def test_postgres(
+    postgres: PostgresServer, postgres_database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What counts is the session: a role or a URL may set it. The test's server has no fsync."""
+    async with open_store(postgres_database) as store:
+        await store.create_schema()
+        await store.segment_distributor(name="a").next_max_id(1)
+        (told,) = warnings(caplog)
+        assert told.startswith("postgres: fsync is off: a power cut may damage the database")
+    off = f"{postgres_database}?durability=refuse&synchronous_commit=off"
+    async with open_store(off) as store:
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"synchronous_commit is off.*fsync is off"):
+                await store.segment_distributor(name="a").next_max_id(1)
+    async with driver.create_pool(postgres_database, min_size=1) as pool:
+        with pytest.raises(StoreError, match="fsync is off"):
+            await PostgresStore(pool, durability="refuse").counters()
+        distributor = PostgresIdSegmentDistributor(pool, name="a", durability="ignore")
+        assert await distributor.next_max_id(1) == 2
+    assert not warnings(caplog)
+    with pytest.raises(InvalidArgumentError, match="url"):
+        open_store(f"{postgres_database}?durability=maybe")
+
+
+async def test_sqlite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A user's connection may have been made faster than it is safe; ours never is."""
+    path = tmp_path / "ids.db"
+    cases = (
+        ("DELETE", "FULL", 0),
+        ("WAL", "NORMAL", 1),
+        ("WAL", "FULL", 0),
+        ("WAL", "OFF", 1),
+        ("DELETE", "NORMAL", 0),
+        ("MEMORY", "FULL", 1),
+        ("OFF", "OFF", 2),
+    )
+    for mode, level, count in cases:
+        async with aiosqlite.connect(path) as connection:
+            await connection.execute(f"PRAGMA journal_mode = {mode}")
+            await connection.execute(f"PRAGMA synchronous = {level}")
+            store = SqliteStore(connection)
+            for name in ("a", "b"):
+                await store.segment_distributor(name=name).next_max_id(1)
+            assert len(warnings(caplog)) == count, (mode, level)
+            strict = SqliteIdSegmentDistributor(connection, name="a", durability="refuse")
+            call = strict.next_max_id(1)
+            if count:
+                with pytest.raises(StoreError, match="durability='refuse'"):
+                    await call
+            else:
+                await call
+    async with aiosqlite.connect(":memory:") as connection:
+        await SqliteStore(connection).segment_distributor(name="a").next_max_id(1)
+    async with open_store(f"sqlite:///{path}") as own:
+        await own.segment_distributor(name="a").next_max_id(1)
+    assert not warnings(caplog)
+
+
+async def test_other_isolation_levels(postgres_database: str) -> None:
+    """A call may fail there, and be tried again; no range is given twice, none is lost."""
+    for level in ("repeatable read", "serializable"):
+        options: Any = {"server_settings": {"default_transaction_isolation": level}}
+        options |= {"min_size": 1, "max_size": 8}
+        async with driver.create_pool(postgres_database, **options) as pool:
+            store = PostgresStore(pool, durability="ignore")
+            await store.create_schema()
+            for noted in (False, True):
+                distributor = store.segment_distributor(name=f"{level} {noted}")
+                if noted:
+                    distributor.allow_give_back()
+                answers: list[Any] = await asyncio.gather(
+                    *(distributor.next_max_id(1) for _ in range(60)), return_exceptions=True
+                )
+                errors = {type(each) for each in answers if not isinstance(each, int)}
+                granted = sorted(each for each in answers if isinstance(each, int))
+                assert errors <= {StoreUnavailableError}
+                assert granted == list(range(1, len(granted) + 1))
+                assert granted

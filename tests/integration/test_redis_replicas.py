@@ -1,0 +1,181 @@
+"""Grants that replicas have to confirm: WAIT, next on the same connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+
+from aiocosid import open_store
+from aiocosid.abc import IdSegmentDistributor
+from aiocosid.errors import InvalidArgumentError, StoreUnavailableError
+from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
+from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+
+@pytest.fixture
+def both(valkey_sentinel: ValkeySentinel) -> tuple[ValkeyServer, ValkeyServer]:
+    """A master and its replica."""
+    master = valkey_sentinel.current_master()
+    return master, next(
+        each for each in (valkey_sentinel.master, valkey_sentinel.replica) if each is not master
+    )
+
+
+@pytest_asyncio.fixture
+async def client(both: tuple[ValkeyServer, ValkeyServer]) -> AsyncIterator[Redis]:
+    client: Redis = Redis.from_url(both[0].url, decode_responses=True)
+    yield client
+    await client.aclose()
+
+
+def calls_of(server: ValkeyServer, command: str) -> int:
+    """How often a server has run a command."""
+    told = str(server.call("INFO", "commandstats"))
+    line = next((each for each in told.split() if f"cmdstat_{command}:" in each), "calls=0,")
+    return int(line.partition("calls=")[2].partition(",")[0])
+
+
+async def test_a_replica_confirms_each_grant(
+    both: tuple[ValkeyServer, ValkeyServer], client: Redis, namespace: str
+) -> None:
+    """By command and by script, noted ones too; what it confirmed is there."""
+    master, replica = both
+    sent = calls_of(master, "wait")
+    for offset, noted in ((0, False), (5, False), (5, True)):
+        name = f"{offset}{noted}"
+        distributor = RedisIdSegmentDistributor(
+            client, namespace=namespace, name=name, offset=offset, replicas=1, replica_timeout=1
+        )
+        if noted:
+            distributor.allow_give_back()
+        for grants in (1, 2):
+            max_id = await distributor.next_max_id(10)
+            assert max_id == offset + 10 * grants
+            key = f"cosid:{{{namespace}.{name}}}.adder"
+            assert replica.call("GET", key) == str(max_id)
+    assert calls_of(master, "wait") - sent >= 6
+
+
+async def test_without_it_nothing_is_waited_for(
+    both: tuple[ValkeyServer, ValkeyServer], client: Redis, namespace: str
+) -> None:
+    sent = calls_of(both[0], "wait")
+    distributor = RedisIdSegmentDistributor(client, namespace=namespace, name="n")
+    await distributor.next_max_id(10)
+    assert calls_of(both[0], "wait") == sent
+
+
+async def test_too_few_replicas_burn_the_range(
+    both: tuple[ValkeyServer, ValkeyServer], client: Redis, namespace: str
+) -> None:
+    """It is a gap, the error says how many have heard, and once they do the ids come."""
+    _, replica = both
+    store = RedisStore(client, replicas=1, replica_timeout=0.05)
+    distributor = store.segment_distributor(namespace=namespace, name="n")
+    assert await distributor.next_max_id(10) == 10
+    replica.pause()
+    try:
+        told = "0 of 1 replicas confirmed a grant within 0.05 s; its range is a gap"
+        with pytest.raises(StoreUnavailableError, match=told) as caught:
+            await distributor.next_max_id(10)
+        assert caught.value.retryable
+    finally:
+        replica.resume()
+
+    async def attempt() -> int:
+        return await distributor.next_max_id(10)
+
+    assert await eventually(attempt, StoreUnavailableError) >= 30
+
+
+async def test_wait_is_sent_on_the_connection_of_the_grant(
+    both: tuple[ValkeyServer, ValkeyServer], client: Redis, namespace: str
+) -> None:
+    """Another one has written nothing, and would be answered at once whatever the replica does."""
+    _, replica = both
+    pool: Any = client.connection_pool
+    busy = [await pool.get_connection() for _ in range(3)]
+    for each in busy:
+        await each.send_command("PING")
+        await each.read_response()
+        await pool.release(each)
+    distributor = RedisIdSegmentDistributor(
+        client, namespace=namespace, name="n", replicas=1, replica_timeout=0.05
+    )
+    replica.pause()
+    try:
+        errors = await asyncio.gather(
+            *(distributor.next_max_id(1) for _ in range(20)), return_exceptions=True
+        )
+        assert {type(each) for each in errors} == {StoreUnavailableError}
+    finally:
+        replica.resume()
+
+
+async def test_a_cluster_asks_the_node_of_the_key(
+    valkey_cluster: ValkeyCluster, namespace: str
+) -> None:
+    """None of its masters has a replica here; the grant is made, and burnt."""
+    url = f"{valkey_cluster.url}?replicas=1&replica_timeout=0.05"
+    async with open_store(url) as store:
+        for name in ("a", "b", "c", "d"):
+            distributor = store.segment_distributor(namespace=namespace, name=name)
+            with pytest.raises(StoreUnavailableError, match="0 of 1 replicas"):
+                await distributor.next_max_id(10)
+            key = f"cosid:{{{namespace}.{name}}}.adder"
+            assert valkey_cluster.owner(key).call("GET", key) == "10"
+
+
+@pytest.mark.stress
+async def test_on_a_cluster_with_replicas(
+    cluster_factory: Callable[..., ValkeyCluster], namespace: str
+) -> None:
+    """They confirm, also for a slot that has moved since the client looked."""
+    cluster = cluster_factory(replicas=True)
+    async with open_store(cluster.url + "?replicas=1&replica_timeout=1") as store:
+        for name in ("a", "b", "c", "d"):
+            distributor = store.segment_distributor(namespace=namespace, name=name)
+
+            async def attempt(distributor: IdSegmentDistributor = distributor) -> int:
+                return await distributor.next_max_id(10)
+
+            assert await eventually(attempt, StoreUnavailableError) % 10 == 0
+        key = f"cosid:{{{namespace}.a}}.adder"
+        before = cluster.owner(key)
+        follower = cluster.replicas[cluster.masters.index(before)]
+        follower.call("CLUSTER", "FAILOVER")
+        await eventually(lambda: _owned(cluster, key, follower), AssertionError)
+        moved = store.segment_distributor(namespace=namespace, name="a")
+        assert await eventually(lambda: moved.next_max_id(10), StoreUnavailableError) >= 20
+
+
+async def _owned(cluster: ValkeyCluster, key: str, by: ValkeyServer) -> None:
+    assert cluster.owner(key) is by
+
+
+async def test_arguments(valkey: ValkeyServer, namespace: str) -> None:
+    """Refused at once, in Python and in the URL."""
+    wrong: tuple[dict[str, Any], ...] = (
+        {"replicas": -1},
+        {"replicas": True},
+        {"replica_timeout": 0},
+        {"durability": "maybe"},
+    )
+    with pytest.raises(InvalidArgumentError, match="less than socket_timeout"):
+        open_store(f"{valkey.url}?replicas=1&replica_timeout=2")
+    open_store(f"{valkey.url}?replicas=1&replica_timeout=2&socket_timeout=3")
+    client = Redis.from_url(valkey.url)
+    for each in wrong:
+        with pytest.raises(InvalidArgumentError, match=next(iter(each))):
+            RedisIdSegmentDistributor(client, namespace=namespace, name="n", **each)
+        ((name, value),) = each.items()
+        with pytest.raises(InvalidArgumentError, match=name):
+            open_store(f"{valkey.url}?{name}={value}")
+    await client.aclose()
