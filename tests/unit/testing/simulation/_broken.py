@@ -122,25 +122,45 @@ def fence(identity: bytes) -> tuple[tuple[object, str, object], ...]:
 
 
 async def silent_past_the_lease(world: World) -> None:
-    """Nodes that are cut off, on clocks that are set back: their marks are ahead for long."""
+    """Nodes that are cut off while their clocks are set back: their marks last longer than leases.
+
+    Only the lease silences them.
+    """
     store = MemoryStore(clock=world.clock)
 
     def make(node: Node) -> SnowflakeId:
         machine = store.machine_id_distributor(
             instance_id=node.process.name, safe_guard=SAFE_GUARD, interval=INTERVAL
         )
-        return SnowflakeId(node.link().machines(machine), layout=LAYOUT, clock=node.clock)
+        lease = MachineIdLease(
+            node.link().machines(machine),
+            bits=LAYOUT.machine_bits,
+            lead=0.9 * SAFE_GUARD,
+            clock=node.clock,
+        )
+        return SnowflakeId(lease, layout=LAYOUT, clock=node.clock)
+
+    async def strike(world: World) -> None:
+        for node in world.nodes:
+            await world.sleep(world.rng.uniform(0.5, 2.0))
+            node.step_clock(-world.rng.uniform(0.5, 2.0))
+            for link in node.links:
+                link.cut()
+        await world.sleep(SAFE_GUARD + 2.0)
+        for link in (link for node in world.nodes for link in node.links):
+            link.heal()
 
     await churn(
         world,
         make,
-        faults=Faults(delay=0.3, delayed=(0.4, 0.8), reset=0.0),
-        acts=("cut", "step"),
-        longest=12.0,
-        seconds=8.0,
-        recovery=40.0,
-        deadline=60.0,
+        faults=Faults(delay=0.3, delayed=(0.4, 1.5), timeout=3.0, reset=0.0),
+        acts=(),
+        seconds=0.0,
+        pause=0.2,
+        recovery=20.0,
+        deadline=10.0,
         parse=parse,
+        meanwhile=strike,
     )
 
 
@@ -281,7 +301,7 @@ def serves_small(
 
 
 async def gives_back(world: World) -> None:
-    """Chains that give back what they have not used, on a link that is slow and sends again."""
+    """Short lives on one counter, with equal steps, that give back what they have not used."""
     redis = SimulatedRedis(world)
 
     async def main(node: Node) -> None:
@@ -291,12 +311,12 @@ async def gives_back(world: World) -> None:
                 async with SegmentChainId(
                     counter, clock=node.clock, safe_distance=1, max_distance=1, give_back=True
                 ) as chain:
-                    ids = node.watch(chain)
-                    for _ in range(world.rng.randrange(1, 3)):
-                        await ids.next_ids(STEP)
-            await node.clock.sleep(world.rng.expovariate(5.0))
+                    await node.watch(chain).next_ids(STEP)
+                    # What was ordered comes: nothing goes back while it is under way.
+                    await node.clock.sleep(world.rng.expovariate(5.0))
+            await node.clock.sleep(world.rng.expovariate(10.0))
 
-    await life(world, main, nodes=4, resend=0.5, latency=(0.001, 0.1))
+    await life(world, main, nodes=6, resend=0.5, latency=(0.005, 0.1))
 
 
 PLAIN_GIVE_BACK = Script(b"""\
