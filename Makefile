@@ -17,9 +17,13 @@ WORKERS ?= 4
 # Worlds of each scenario.
 SEEDS ?= 1000
 
-# Of make fuzz: for each parser; which ones, all if empty.
+# Of make fuzz (for each parser) and make chaos.
 SECONDS ?= 60
 TARGETS ?=
+# make chaos SCENARIO='sentinel cluster' SECONDS=120 PROCESSES=16;  0 is the scenario's own number.
+SCENARIO ?= all
+PROCESSES ?= 0
+IDS ?= 0
 
 DEMO_STORE ?= sqlite:///demo.db
 
@@ -30,7 +34,7 @@ SOURCES := aiocosid bench tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets share one environment
-.PHONY: help demo test stress simulate fuzz bench docs check lock clean venv
+.PHONY: help demo test stress simulate chaos fuzz bench docs check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -51,6 +55,10 @@ simulate: $(VENV)/.dev  ## Simulated worlds, on all cores, until something is fo
 
 fuzz: $(VENV)/.dev  ## Every parser, guided by coverage:  make fuzz SECONDS=60 [TARGETS="urls dates"]
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
+
+chaos: $(VENV)/.dev  ## Break real servers under real processes: SCENARIO, SECONDS, PROCESSES, IDS
+	$(BIN)/python -m tests.chaos $(SCENARIO) --seconds $(SECONDS) --processes $(PROCESSES) \
+	  --ids $(IDS) $(ARGS)
 
 bench: $(VENV)/.dev  ## Measure; results go into bench/
 	$(BIN)/python -m bench $(ARGS); status=$$?; $(BIN)/python -m bench.report; exit $$status

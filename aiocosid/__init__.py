@@ -29,6 +29,7 @@ from .errors import MachineBitsMismatchError as MachineBitsMismatchError
 from .errors import MachineIdInUseError as MachineIdInUseError
 from .errors import MachineIdLostError as MachineIdLostError
 from .errors import MachineIdOverflowError as MachineIdOverflowError
+from .errors import MachineIdQuarantineError as MachineIdQuarantineError
 from .errors import MachineIdUnavailableError as MachineIdUnavailableError
 from .errors import MissingExtraError as MissingExtraError
 from .errors import NameTooLongError as NameTooLongError
@@ -37,6 +38,7 @@ from .errors import SchemaMissingError as SchemaMissingError
 from .errors import SegmentUnavailableError as SegmentUnavailableError
 from .errors import StoreAuthenticationError as StoreAuthenticationError
 from .errors import StoreError as StoreError
+from .errors import StoreIdentityHiddenError as StoreIdentityHiddenError
 from .errors import StoreRolledBackError as StoreRolledBackError
 from .errors import StoreUnavailableError as StoreUnavailableError
 from .errors import UnsupportedRuntimeError as UnsupportedRuntimeError
@@ -91,6 +93,7 @@ __all__ = (
     "MachineIdLease",
     "MachineIdLostError",
     "MachineIdOverflowError",
+    "MachineIdQuarantineError",
     "MachineIdUnavailableError",
     "MissingExtraError",
     "NameTooLongError",
@@ -104,6 +107,7 @@ __all__ = (
     "SnowflakeLayout",
     "StoreAuthenticationError",
     "StoreError",
+    "StoreIdentityHiddenError",
     "StoreRolledBackError",
     "StoreUnavailableError",
     "StringIdGenerator",

@@ -25,6 +25,7 @@ __all__ = (
     "MachineIdGuardFailed",
     "MachineIdGuarded",
     "MachineIdLost",
+    "MachineIdsQuarantined",
     "SegmentFetched",
     "SnowflakeOpened",
     "SpanLeased",
@@ -248,6 +249,19 @@ class CacheFound(Event):
     """
 
     lasted: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineIdsQuarantined(Event):
+    """The store hands out no machine ids for a while; ``name`` is the instance id.
+
+    Sent once for each quarantine that a lease is refused by.
+
+    Attributes:
+        seconds_left: how long it takes from now; ``inf`` if it does not end by itself.
+    """
+
+    seconds_left: float
 
 
 @runtime_checkable

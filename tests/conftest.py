@@ -22,6 +22,7 @@ import pytest
 from tests.servers import (
     PASSWORD,
     PgBouncerServer,
+    PostgresPair,
     PostgresServer,
     RedisServer,
     ServerMissingError,
@@ -253,6 +254,12 @@ def sentinel_factory() -> Iterator[Callable[..., ValkeySentinel]]:
 def postgres_factory() -> Iterator[Callable[..., PostgresServer]]:
     """Start a PostgresServer(*options)."""
     yield from _factory(PostgresServer)
+
+
+@pytest.fixture
+def pair_factory() -> Iterator[Callable[..., PostgresPair]]:
+    """Start a PostgresPair(*options, synchronous=)."""
+    yield from _factory(PostgresPair)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from ._machine import InstanceId as InstanceId
 from ._machine import Machine as Machine
 from ._machine import MachineGrant as MachineGrant
 from ._machine import MachineIdDistributor as MachineIdDistributor
+from ._machine_store import MachineMarker as MachineMarker
 from ._provider import SHARE as SHARE
 from ._provider import AnyGenerator as AnyGenerator
 from ._provider import Provider as Provider
@@ -45,6 +46,7 @@ __all__ = (
     "Machine",
     "MachineGrant",
     "MachineIdDistributor",
+    "MachineMarker",
     "Provider",
     "Statistics",
     "Store",

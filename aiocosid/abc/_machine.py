@@ -18,6 +18,7 @@ __all__ = (
     "DEFAULT_SAFE_GUARD",
     "INSTANCE_ID_WIDTH",
     "MAX_MACHINE_BITS",
+    "QUARANTINE_MARGIN",
     "WIDTH_EXPECTED",
     "InstanceId",
     "Machine",
@@ -33,6 +34,9 @@ DEFAULT_SAFE_GUARD: Final = 300.0
 
 DEFAULT_GUARD_INTERVAL: Final = 60.0
 """Seconds; CosId's guarder runs as often."""
+
+QUARANTINE_MARGIN: Final = 5.0
+"""Seconds that a quarantine is longer than the longest safe guard that was named in it."""
 
 NAME_WIDTH: Final = 91
 """Characters; ``{namespace}.{8 digits}`` has to fit CosId's varchar(100)."""
@@ -104,6 +108,25 @@ class MachineIdDistributor(ABC):
     `aiocosid.machine.MachineIdLease` calls it, and knows how long an id may be used.  Check your
     own with `aiocosid.testing.MachineIdDistributorContract`.
 
+    A store may forget: it is emptied, restored, or fails over to a replica that lags.  So the
+    namespace has a *marker* in it, with the store's *identity*, which the same atomic step looks at
+    first.  If it is missing, or names another identity than the store has now, a **quarantine**
+    begins, in that step:
+
+    * It ends when the longest safe guard of those who called in it, and `QUARANTINE_MARGIN`, have
+      passed since its beginning by the *store's* clock.  The first call after that marks the store
+      as sound.
+    * Until then nobody is handed an id, whatever the store says: `distribute` is
+      `MachineIdQuarantineError`.
+    * Whoever holds an id, and knows that it is still good, says so by `reassert`, which writes all
+      that the store may have forgotten.
+    * Of two instances that assert one id the earlier keeps it: the one whose `distribute` was
+      called with the lower ``now_ms``, then the one with the lower text.  The other is told by
+      `MachineIdLostError`, at once or at its next call.  Of two lives under one text the later has
+      it.  What the store says of somebody who has not asserted it in this quarantine counts for
+      nothing, but for a Java peer's sign of life since it began: CosId does not observe it, and
+      would not yield.
+
     Attributes:
         namespace: groups the machines of one system.
         instance_id: who asks.
@@ -169,6 +192,7 @@ class MachineIdDistributor(ABC):
         Raises:
             MachineBitsMismatchError: another width is noted; nothing was written.
             MachineIdOverflowError: all ``2^bits`` are held.
+            MachineIdQuarantineError: the store may have forgotten who holds which.
             InvalidArgumentError: ``bits`` is outside its range.
             StoreError: the store refuses or cannot be reached.
         """
@@ -187,8 +211,32 @@ class MachineIdDistributor(ABC):
         Raises:
             MachineIdLostError: somebody else holds the id, or nobody, or the instance was handed it
                 again by another call; nothing was written.
+            MachineIdQuarantineError: the store may have forgotten that somebody else has it by now;
+                nothing was written of the id.
             StoreError: the store refuses or cannot be reached.
         """
+
+    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        """Give a sign of life for an id that is surely ours: in a quarantine, take it back.
+
+        As `guard`, which it is where this method is not overridden, but in a quarantine: there the
+        store is told again what it may have forgotten, and the id stays ours if nobody who took it
+        earlier asserts it too.  One atomic step, safe to be applied twice.
+
+        Only for an id that was handed out to this object, and only while its lease has not ended,
+        by a clock that nobody sets: until then nobody else can have been handed it.
+
+        Args:
+            machine_id: the one that was handed out to this instance.
+            now_ms: our wall clock.
+            mark_ms: no id with a later time will be issued before the next call has succeeded.
+
+        Raises:
+            MachineIdLostError: as for `guard`; in a quarantine somebody who took it earlier asserts
+                it, and nothing was written of the id.
+            StoreError: the store refuses or cannot be reached.
+        """
+        await self.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
 
     @abstractmethod
     async def revert(self, machine_id: int, *, last_ms: int) -> None:

@@ -6,15 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from ..errors import StoreError
 from ._ids import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
-from ._machine import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD
+from ._machine_store import MachineStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
-
-    from ._machine import InstanceId, Machine, MachineIdDistributor
 
 __all__ = ("Counter", "Store")
 
@@ -34,7 +31,7 @@ class Counter:
     last_fetch_time: int | None = None
 
 
-class Store(ABC):
+class Store(MachineStore, ABC):
     """One server or file that keeps many counters; what ``connect(url)`` and the CLI work on.
 
     Made from the user's client, which it then never closes, or from a URL.
@@ -57,83 +54,11 @@ class Store(ABC):
             InvalidArgumentError: an argument is outside its range, or the name is too long.
         """
 
-    def machine_id_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> MachineIdDistributor:
-        """Return a distributor of machine ids on this store's connections; nothing is sent yet.
-
-        Args:
-            namespace: the namespace of the machine ids, at most 91 characters.
-            instance_id: who asks; by default an instance that nobody else is.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-            StoreError: this store has no machine ids, as one of your own may not.
-        """
-        raise self._has_no_machine_ids()
-
-    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
-        """Return the machine ids that were ever handed out, by namespace and number.
-
-        Args:
-            namespace: only this one's; None for all.
-
-        Raises:
-            CorruptMachineStateError: an entry is damaged.
-            StoreError: the store refuses or cannot be reached.
-        """
-        raise self._has_no_machine_ids()
-
-    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
-        """Take a machine id from its owner, whoever that is: for one that died and is stable.
-
-        Its mark stays, so that the next owner begins above it.  The owner must not run any more.
-
-        Raises:
-            InvalidArgumentError: nobody holds the id.
-            StoreError: the store refuses or cannot be reached.
-        """
-        raise self._has_no_machine_ids()
-
-    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
-        """Return the width of a namespace's machine ids, or None if none is noted yet.
-
-        Raises:
-            CorruptMachineStateError: the note is damaged.
-            StoreError: the store refuses or cannot be reached.
-        """
-        raise self._has_no_machine_ids()
-
-    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
-        """Change the width of a namespace's machine ids for good, while nobody holds one.
-
-        One atomic step, safe to repeat.  That the new layout makes no id again that the old one has
-        made is the caller's to see to.
-
-        Args:
-            namespace: the namespace.
-            bits: the new width, 1 to 31; the present one changes nothing.
-
-        Raises:
-            MachineIdInUseError: somebody holds a machine id, dead or alive; nothing was written.
-            InvalidArgumentError: ``bits`` is outside its range.
-            StoreError: the store refuses or cannot be reached.
-        """
-        raise self._has_no_machine_ids()
-
-    def _has_no_machine_ids(self) -> StoreError:
-        return StoreError(type(self).__name__, "this store hands out no machine ids")
-
     @abstractmethod
     async def create_schema(self) -> None:
         """Create the tables if they are missing; does nothing on a store without any.
+
+        For machine ids the store has to be marked as well; see `mark_machines`.
 
         Raises:
             StoreError: the store refuses or cannot be reached.

@@ -13,14 +13,16 @@ import typer
 
 from .. import connect
 from ..abc import DEFAULT_NAMESPACE
+from ..errors import MachineIdQuarantineError
 from . import _settings
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
 from ._exit import PROGRAM, ExitCode, printable, redacted
-from ._machines import machines
+from ._machines import machines, tell_quarantines
 from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
     AnyNamespace,
+    MachineNamespace,
     Name,
     Namespace,
     Seconds,
@@ -128,11 +130,33 @@ def _reserved(
 
 
 @app.command()
-def init(*, store: StoreUrl = DEFAULT_STORE, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
-    """Create the tables that the store needs; may be repeated."""
+def init(
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    namespace: MachineNamespace = DEFAULT_NAMESPACE,
+    i_am_new: Annotated[
+        bool,
+        typer.Option(
+            "--i-am-new",
+            help="Nobody who was started before holds a machine id there: end a quarantine.",
+        ),
+    ] = False,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Create the tables that the store needs, and mark it for machine ids; may be repeated.
+
+    Once for each namespace of machine ids on Redis and PostgreSQL, as a migration is run, and not
+    at every start: what was emptied since must not be marked as sound.
+    """
     with Session(store, timeout=timeout) as session:
         session.call(session.store.create_schema)
-    write(f"{printable(redacted(store))} is ready\n")
+        marker = session.call(session.store.mark_machines, namespace=namespace, is_new=i_am_new)
+    where = redacted(store)
+    if marker.is_quarantined:
+        left = marker.seconds_left
+        raise MachineIdQuarantineError(where, namespace=namespace, seconds_left=left)
+    about = f", marked for the machine ids of namespace {namespace}" if marker.is_new else ""
+    write(f"{printable(where + ' is ready' + about)}\n")
 
 
 @app.command()
@@ -146,6 +170,7 @@ def inspect(
     """Show the counters of a store."""
     with Session(store, timeout=timeout) as session:
         counters = session.call(session.store.counters, namespace=namespace)
+        tell_quarantines(session, namespace)
     write_counters(counters, layout)
 
 

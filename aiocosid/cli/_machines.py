@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from math import ceil, isinf
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import InvalidArgumentError
-from ._exit import ExitCode, one_line, printable
+from ._exit import PROGRAM, ExitCode, one_line, printable
 from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from ..abc import Machine
 
-__all__ = ("machines",)
+__all__ = ("machines", "tell_quarantines")
 
 machines = typer.Typer(help="The machine ids of a store: who holds which.")
 
@@ -43,12 +44,22 @@ def list_(
     """Show the machine ids that were ever handed out, and who holds them."""
     with Session(store, timeout=timeout) as session:
         found = session.call(session.store.machines, namespace=namespace)
+        tell_quarantines(session, namespace)
     if layout is TableFormat.JSON:
         write_json([{**asdict(each), "free": not each.instance_id} for each in found])
     elif found:
         write_table(_COLUMNS, map(_row, found), left=(0, 2))
     else:
         write("no machine ids\n")
+
+
+def tell_quarantines(session: Session, namespace: str | None) -> None:
+    """Say on standard error where nobody is handed a machine id now."""
+    for each in session.call(session.store.machine_markers):
+        if each.is_quarantined and namespace in {None, each.namespace}:
+            left = "without an end" if isinf(each.seconds_left) else f"{ceil(each.seconds_left)} s"
+            about = f"{PROGRAM}: machine ids of namespace {printable(each.namespace)}"
+            typer.echo(f"{about} are in quarantine: {left}", err=True)
 
 
 _COLUMNS = (

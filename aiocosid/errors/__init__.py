@@ -37,6 +37,7 @@ from ._snowflake import MachineBitsMismatchError as MachineBitsMismatchError
 from ._snowflake import MachineIdInUseError as MachineIdInUseError
 from ._snowflake import MachineIdLostError as MachineIdLostError
 from ._snowflake import MachineIdOverflowError as MachineIdOverflowError
+from ._snowflake import MachineIdQuarantineError as MachineIdQuarantineError
 from ._snowflake import MachineIdUnavailableError as MachineIdUnavailableError
 
 __all__ = (
@@ -57,6 +58,7 @@ __all__ = (
     "MachineIdInUseError",
     "MachineIdLostError",
     "MachineIdOverflowError",
+    "MachineIdQuarantineError",
     "MachineIdUnavailableError",
     "MissingExtraError",
     "NameTooLongError",

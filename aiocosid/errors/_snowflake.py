@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil, inf
 from shlex import quote
 from typing import Final
 
@@ -17,6 +18,7 @@ __all__ = (
     "MachineIdInUseError",
     "MachineIdLostError",
     "MachineIdOverflowError",
+    "MachineIdQuarantineError",
     "MachineIdUnavailableError",
 )
 
@@ -158,6 +160,35 @@ class MachineIdInUseError(CosIdError):
     def __init__(self, what: str, *, holder: str) -> None:
         super().__init__(f"{what} is in use by {holder}")
         self.what = what
+
+
+class MachineIdQuarantineError(StoreError):
+    """The store may have forgotten who holds which machine id: nobody is handed one for a while.
+
+    It was never marked for the namespace, was emptied, restored or failed over.  Those who run tell
+    it again what they hold; whoever asks anew waits until all that do not are silent.
+
+    Attributes:
+        namespace: the namespace.
+        seconds_left: how long it takes from now, by the store's clock; ``inf`` if it does not end
+            by itself.
+    """
+
+    retryable = True
+
+    def __init__(self, store: str, *, namespace: str, seconds_left: float) -> None:
+        wait = "it does not end by itself (safe_guard=inf)"
+        if seconds_left < inf:
+            wait = f"wait for {ceil(seconds_left)} s"
+        super().__init__(
+            store,
+            f"it was not marked for the machine ids of namespace {namespace!r}, or has been "
+            f"emptied, restored or failed over since; nobody is handed one for now: {wait}, or run "
+            f"'aiocosid init --store ... --namespace {quote(namespace)} --i-am-new' if no process "
+            "that was started before holds one",
+        )
+        self.namespace = namespace
+        self.seconds_left = seconds_left
 
 
 class MachineIdUnavailableError(CosIdError):

@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidArgumentError
 from ..events import (
+    CacheFound,
+    CacheLost,
     ClockBackwards,
     DistanceChanged,
     Event,
     FetchFailed,
     IdsDiscarded,
+    IdsGivenBack,
     MachineIdDistributed,
     MachineIdGuarded,
     MachineIdGuardFailed,
     MachineIdLost,
+    MachineIdsQuarantined,
     SegmentFetched,
     SnowflakeOpened,
+    SpanLeased,
     Starved,
     WaitTimedOut,
 )
@@ -38,12 +43,17 @@ LEVELS: Final[Mapping[type[Event], int]] = {
     DistanceChanged: logging.DEBUG,
     WaitTimedOut: logging.WARNING,
     IdsDiscarded: logging.DEBUG,
+    IdsGivenBack: logging.DEBUG,
     ClockBackwards: logging.WARNING,
     SnowflakeOpened: logging.DEBUG,
     MachineIdDistributed: logging.DEBUG,
     MachineIdGuarded: logging.DEBUG,
     MachineIdGuardFailed: logging.INFO,  # as FetchFailed
     MachineIdLost: logging.ERROR,
+    MachineIdsQuarantined: logging.WARNING,
+    SpanLeased: logging.DEBUG,
+    CacheLost: logging.INFO,  # as FetchFailed
+    CacheFound: logging.INFO,
 }
 """The level of each event's line."""
 

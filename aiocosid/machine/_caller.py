@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._component import Component
 from .._strangers import translated
-from ..errors import ClosedError, CosIdError, StoreUnavailableError
-from ..events import Event, MachineIdGuardFailed
+from ..errors import (
+    ClosedError,
+    CosIdError,
+    MachineIdQuarantineError,
+    StoreUnavailableError,
+)
+from ..events import Event, MachineIdGuardFailed, MachineIdsQuarantined
 
 if TYPE_CHECKING:
     from ..abc import Clock, MachineIdDistributor
@@ -28,7 +33,15 @@ JITTER: Final = 0.1  # of an interval: many processes started at once do not sta
 class Caller(Component):
     """What a lease needs to talk to its distributor, and to wait between two calls."""
 
-    __slots__ = ("_call_by", "_failures", "_last_error", "_life", "_options", "distributor")
+    __slots__ = (
+        "_call_by",
+        "_failures",
+        "_last_error",
+        "_life",
+        "_options",
+        "_quarantine_ends_at",
+        "distributor",
+    )
 
     def __init__(
         self, distributor: MachineIdDistributor, options: LeaseOptions, clock: Clock | None
@@ -43,6 +56,7 @@ class Caller(Component):
         self._call_by = inf  # by the monotonic clock; what opening takes has an end
         self._last_error: Exception | None = None
         self._failures = 0
+        self._quarantine_ends_at: float | None = None  # by the monotonic clock, as far as is known
 
     @property
     def namespace(self) -> str:
@@ -88,6 +102,16 @@ class Caller(Component):
         if attempt == 1:
             logger.warning("%s: %s", self._label(), error)
         self._emit(MachineIdGuardFailed, error=error, attempt=attempt)
+        if isinstance(error, MachineIdQuarantineError):
+            is_first = self._quarantine_ends_at is None
+            self._quarantine_ends_at = self._clock.monotonic() + error.seconds_left
+            if is_first:
+                self._emit(MachineIdsQuarantined, seconds_left=error.seconds_left)
+
+    def _quarantine_left(self) -> float:
+        if self._quarantine_ends_at is None:
+            return 0.0
+        return max(0.0, self._quarantine_ends_at - self._clock.monotonic())
 
     def _emit(self, kind: type[Event], **facts: object) -> None:
         if self._options.instrument is None:

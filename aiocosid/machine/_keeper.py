@@ -154,6 +154,7 @@ class Keeper(Caller):
     async def _take(self) -> None:
         """Take a machine id and raise its mark; tries until the start timeout."""
         started, attempt = self._clock.monotonic(), 0
+        answered: CosIdError | None = None
         self._call_by = started + self._options.start_timeout
         try:
             while (error := await self._try_to_take()) is not None:
@@ -161,12 +162,14 @@ class Keeper(Caller):
                 self._note(error, attempt)
                 if not error.retryable or not isinstance(error, StoreError):
                     raise error
+                if answered is None or self._clock.monotonic() < self._call_by:
+                    answered = error  # else it tells only that there was no time for this call
                 waited, pause = self._clock.monotonic() - started, self._pause(attempt)
                 if waited + pause >= self._options.start_timeout:
-                    reason = str(error)
+                    reason = str(answered)
                     raise MachineIdUnavailableError(
                         self.namespace, waited=waited, reason=reason
-                    ) from error
+                    ) from answered
                 await self._sleep(pause)
                 self._check_usable()
         finally:
@@ -293,17 +296,22 @@ class Keeper(Caller):
         return error
 
     async def _renew(self) -> CosIdError | None:
-        """Give one sign of life, with a mark that is ahead; the lease counts from before it."""
+        """Give one sign of life, with a mark that is ahead; the lease counts from before it.
+
+        As long as the lease is good nobody else can have been handed the id, whatever the store
+        has forgotten.
+        """
         sent_at, now_ms = self._clock.monotonic(), self._clock.now_ms()
         mark_ms = max(self._mark_ms, self.floor_ms, now_ms + int(self._options.lead_seconds * MS))
-        machine_id = self.machine_id
-        done = await self._call(self.distributor.guard, machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        machine_id, by = self.machine_id, self.distributor
+        call = by.reassert if sent_at < self._ends_at else by.guard
+        done = await self._call(call, machine_id, now_ms=now_ms, mark_ms=mark_ms)
         if isinstance(done, CosIdError):
             return done
         self._ends_at = sent_at + self._options.lease_time
         self._mark_ms = mark_ms
         self._renewals += 1
-        self._last_error = None
+        self._last_error = self._quarantine_ends_at = None
         took = self._clock.monotonic() - sent_at
         self._emit(MachineIdGuarded, machine_id=machine_id, mark_ms=mark_ms, took=took)
         self._notify()

@@ -242,6 +242,7 @@ class MachineIdLease(Keeper):
             failures=self._failures,
             losses=self._losses,
             last_error=self._last_error,
+            quarantine_left=self._quarantine_left(),
         )
 
     def __repr__(self) -> str:

@@ -25,6 +25,8 @@ class MachineIdStatistics:
         failures: calls to the store that failed.
         losses: how often the id was lost to somebody else.
         last_error: why the last call failed, or None if it did not.
+        quarantine_left: seconds for which the store hands out no ids, because it may have forgotten
+            who holds which, as it told us last; ``inf`` if that does not end by itself.
     """
 
     namespace: str
@@ -39,3 +41,4 @@ class MachineIdStatistics:
     failures: int
     losses: int
     last_error: Exception | None
+    quarantine_left: float = 0.0

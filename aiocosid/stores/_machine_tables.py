@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = (
     "BITS_TABLE",
     "MACHINE_TABLE",
+    "MARKER_TABLE",
     "MAX_MACHINE_ID",
     "NOTE_TABLE",
     "MachineDialect",
@@ -38,6 +39,7 @@ __all__ = (
 MACHINE_TABLE: Final = "cosid_machine"
 NOTE_TABLE: Final = "aiocosid_machine"
 BITS_TABLE: Final = "aiocosid_machine_bits"
+MARKER_TABLE: Final = "aiocosid_machine_marker"
 MAX_MACHINE_ID: Final = 2**31 - 1
 SHOWN: Final = 40  # characters of a damaged value that an error repeats
 
@@ -51,6 +53,8 @@ class MachineDialect:
     the instance counts only while that instance holds the id: CosId writes no notes.  Its token is
     of the call that handed the id out last: whoever has another one is late, whatever its name.
     ``aiocosid_machine_bits``, ours too, holds the width of a namespace's machine ids.
+    ``aiocosid_machine_marker`` tells of which store the rows of a namespace are, since when it is
+    under quarantine, by its own clock, or 0, and how long that lasts.
 
     Each is atomic by itself.  Parameters are by name, in the order given here.
 
@@ -61,17 +65,21 @@ class MachineDialect:
             best first: ``name, machine_id, instance_id, last_timestamp, rank, own``.  A number that
             was never handed out has no name and no instance.  ``own`` counts the instance's ids.
         take: (name, holder, stamp, instance_id, now, stable, token, namespace, bits) moves a row
-            from its holder to the instance if neither holder nor stamp has changed, and if no other
-            width than ``bits`` is noted, which it then is; answers its ``name, machine_id`` and the
-            ``mark``.
+            from its holder to the instance if neither holder nor stamp has changed, if no other
+            width than ``bits`` is noted, which it then is, and if the marker is of this store,
+            without a quarantine; answers its ``name, machine_id`` and the ``mark``.
         insert: (namespace, instance_id, now, stable, token, limit, own, bits) creates the row of
-            the lowest number that is missing, unless the instance holds more than ``own`` by now or
-            another width is noted; answers the same.
+            the lowest number that is missing, unless the instance holds more than ``own`` by now,
+            another width is noted, or the marker is not so; answers the same.
         release: (namespace, instance_id, name, stable, limit, latest, guard) frees what else the
             instance holds and does not want, except that name.
         guard: (namespace, instance_id, machine_id, now, mark, stable, token) raises stamp and mark
-            of the instance's own row, unless it was handed out with another token since; answers a
-            row.  An empty token is not compared.
+            of the instance's own row, unless it was handed out with another token since, or the
+            marker is not so; answers a row.  An empty token is not compared.
+        reassert: (namespace, instance_id, machine_id, now, mark, stable, token, bits, born) under a
+            quarantine creates the instance's row, or takes it, and notes the width; unless somebody
+            has done so under it who was given the id before ``born``, or it is a living CosId's.
+            Answers the ``name``, and how many others the instance holds.
         revert: (namespace, instance_id, machine_id, last, stable, token) gives it back, unless it
             was handed out with another token since.
         holder: (namespace, machine_id) answers ``instance_id``.
@@ -83,6 +91,13 @@ class MachineDialect:
             `set_bits` changes.
         set_bits: (namespace, bits, version) notes a width, if nobody has taken an id since the
             version was read, an empty one for no note; answers a row.
+        markers: (everything, namespace) answers ``namespace, is_ours, since, lasts, now`` of all
+            markers, or of one namespace's; ``is_ours`` says whether it is of this store.
+        quarantine: (namespace, lasts) begins one if the marker is not of this store, unless it is a
+            new namespace of a file that was marked as a whole; prolongs one that runs to ``lasts``,
+            or ends it if that is over.  Answers a row if it has changed anything.
+        mark: (namespace, is_new) marks the namespace as this store's, if it is not marked at all or
+            ``is_new``; answers a row then.
     """
 
     create_tables: tuple[str, ...]
@@ -92,6 +107,7 @@ class MachineDialect:
     insert: str
     release: str
     guard: str
+    reassert: str
     revert: str
     holder: str
     holders: str
@@ -99,10 +115,13 @@ class MachineDialect:
     free: str
     bits: str
     set_bits: str
+    markers: str
+    quarantine: str
+    mark: str
 
 
 class MachineTables:
-    """The three tables of one database."""
+    """The four tables of one database."""
 
     __slots__ = ("dialect", "executor")
 

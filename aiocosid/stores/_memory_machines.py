@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from ..abc import Machine, MachineGrant
+from ..abc import DEFAULT_SAFE_GUARD, Machine, MachineGrant
 from ..abc._machine import bits_in_use, check_machine_bits, check_same_bits
-from ..errors import InvalidArgumentError, MachineIdLostError, MachineIdOverflowError
+from ..errors import (
+    InvalidArgumentError,
+    MachineIdLostError,
+    MachineIdOverflowError,
+    MachineIdQuarantineError,
+)
+from ._memory_marker import Claim, Marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +22,8 @@ if TYPE_CHECKING:
     from ..abc import InstanceId
 
 __all__ = ("MachinePool",)
+
+STORE: Final = "memory"
 
 HOLDERS_NAMED: Final = 5
 """Of those who hold a full pool, in the error."""
@@ -60,14 +69,16 @@ class MachinePool:
 
     Attributes:
         bits: the width of the machine ids, once one was handed out.
+        marker: whether all is known; only a test makes it say no.
     """
 
-    __slots__ = ("bits", "entries", "namespace")
+    __slots__ = ("bits", "entries", "marker", "namespace")
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.bits: int | None = None
         self.entries: dict[int, Entry] = {}
+        self.marker = Marker()
 
     def distribute(
         self,
@@ -85,9 +96,11 @@ class MachinePool:
         Raises:
             MachineBitsMismatchError: the namespace has another width.
             MachineIdOverflowError: all of that width are held.
+            MachineIdQuarantineError: the store forgot.
             InvalidArgumentError: the width is outside its range.
         """
         size = check_machine_bits(bits)
+        self._check_marker(seen, safe_guard)
         check_same_bits(self.namespace, bits, self.bits)
         own = self._own(who)
         best: Entry | None = None
@@ -109,15 +122,19 @@ class MachinePool:
         self.bits = bits
         return grant
 
-    def set_bits(self, bits: int) -> None:
+    def set_bits(self, bits: int, *, seen: float) -> None:
         """Change the width, while nobody holds a machine id.
 
         Raises:
             MachineIdInUseError: somebody does.
+            MachineIdQuarantineError: the store forgot.
             InvalidArgumentError: the width is outside its range.
         """
         check_machine_bits(bits)
-        if bits != self.bits and (holders := self._holders()):
+        if bits == self.bits:
+            return
+        self._check_marker(seen, DEFAULT_SAFE_GUARD)
+        if holders := self._holders():
             raise bits_in_use(self.namespace, self.bits, holders)
         self.bits = bits
 
@@ -129,13 +146,20 @@ class MachinePool:
         now_ms: int,
         mark_ms: int,
         seen: float,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
         token: object = None,
+        claim: Claim | None = None,
     ) -> None:
-        """Give a sign of life, and raise the mark.
+        """Give a sign of life, and raise the mark; with a claim assert it in a quarantine.
 
         Raises:
             MachineIdLostError: somebody else holds the id, or nobody.
+            MachineIdQuarantineError: the store forgot, and nothing is claimed.
         """
+        if left := self.marker.look(seen, safe_guard):
+            if claim is None:
+                raise self._quarantine(left)
+            self._assert(who, machine_id, claim)
         entry = self.entries.get(machine_id)
         if entry is None or entry.holder != who.text or entry.token is not token:
             reason = f"{entry.holder} holds it" if entry and entry.holder else "nobody holds it"
@@ -158,6 +182,40 @@ class MachinePool:
             entry.mark_ms = last_ms
         if not who.stable:
             entry.let_go()
+
+    def _assert(self, who: InstanceId, machine_id: int, claim: Claim) -> None:
+        """Hand an id to its owner once more, unless somebody with a better claim has it.
+
+        Raises:
+            MachineIdLostError: somebody has.
+        """
+        claims = self.marker.claims
+        for number, other in claims.items():
+            is_rival = number == machine_id or other.text == claim.text
+            if is_rival and claim.yields_to(other):
+                reason = f"{other.text} holds it"
+                raise MachineIdLostError(self.namespace, machine_id, reason=reason)
+        own = self._own(who)
+        if own is not None and own.machine_id != machine_id:
+            own.let_go()
+            claims.pop(own.machine_id, None)
+        entry = self.entries.setdefault(machine_id, Entry(machine_id))
+        entry.holder, entry.stable, entry.token = who.text, who.stable, claim.token
+        claims[machine_id], self.bits = claim, claim.bits
+
+    def forget(self, *, everything: bool) -> None:
+        """Lose the marker, and with it all that was known or nothing."""
+        self.marker = Marker(is_there=not everything, is_ours=False)
+        if everything:
+            self.entries.clear()
+            self.bits = None
+
+    def _check_marker(self, seen: float, safe_guard: float) -> None:
+        if left := self.marker.look(seen, safe_guard):
+            raise self._quarantine(left)
+
+    def _quarantine(self, left: float) -> MachineIdQuarantineError:
+        return MachineIdQuarantineError(STORE, namespace=self.namespace, seconds_left=left)
 
     def take_away(self, machine_id: int) -> None:
         """Let an id go, whoever holds it.
@@ -192,7 +250,7 @@ class MachinePool:
         known = [each for number, each in sorted(self.entries.items()) if number < size]
         yield from (each for each in known if each is own)
         yield from (each for each in known if not each.holder)
-        new = len(known)  # numbers are handed out without a gap
+        new = next(number for number in count() if number not in self.entries)
         if new < size:
             yield Entry(new)
         yield from (

@@ -163,7 +163,7 @@ _URL_FORM: Final = (
     "postgresql://user:password@host:port/database; "
     "in user and password everything but letters and digits percent-encoded"
 )
-_MISSING: Final = re.compile(rf"\b(?:aio)?{TABLE}(?:_grant|_machine(?:_bits)?)?\b")
+_MISSING: Final = re.compile(rf"\b(?:aio)?{TABLE}(?:_grant|_machine(?:_bits|_marker)?)?\b")
 _HOST: Final = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]*)(:[0-9]{1,5})?")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from ._machine_tables import BITS_TABLE, MACHINE_TABLE, NOTE_TABLE, MachineDialect
+from ._postgres_markers import IDENTITY, MARKERS, mark, marker, markers, quarantine, reassert, sound
 
 __all__ = ("POSTGRES_MACHINES", "postgres_machines")
 
@@ -68,15 +69,18 @@ BEGIN
 END
 $$
 """,
+    MARKERS,
 )
 
 
 # Locked, and written only when the note has said that it was not handed out since, to another life
 # of the same name: as long as the row is locked nobody can do that.
-_OURS: Final = """
+def _ours(only: str = "") -> str:
+    return f"""
 ours AS (
     SELECT m.name, m.instance_id, m.machine_id FROM cosid_machine AS m
     WHERE m.namespace = $1::varchar AND m.instance_id = $2::varchar AND m.machine_id = $3::bigint
+    {only}
     FOR NO KEY UPDATE
 )
 """
@@ -87,7 +91,7 @@ def _under(token: str) -> str:
 
 
 def _same_width(namespace: str, bits: str) -> str:
-    """Note the width, or find it noted; no row if it is another one.
+    """Note the width, or find it noted; no row if it is another one, or the marker is not there.
 
     It is written even if it is the same: whoever changes it finds by the version that somebody has
     taken an id since, and whoever takes one meanwhile waits here, and then reads the new one.
@@ -95,7 +99,7 @@ def _same_width(namespace: str, bits: str) -> str:
     return f"""
 width AS (
     INSERT INTO aiocosid_machine_bits AS w (namespace, bits)
-    VALUES ({namespace}::varchar, {bits}::smallint)
+    SELECT {namespace}::varchar, {bits}::smallint FROM marker
     ON CONFLICT (namespace) DO UPDATE SET bits = w.bits WHERE w.bits = excluded.bits
     RETURNING 1
 )
@@ -140,8 +144,13 @@ RETURNING a.name, (SELECT machine_id FROM {source}), a.mark
 """
 
 
-def postgres_machines(now: str = NOW) -> MachineDialect:
-    """Return the statements; ``now`` is the store's clock in milliseconds, as an expression."""
+def postgres_machines(now: str = NOW, identity: str = IDENTITY) -> MachineDialect:
+    """Return the statements.
+
+    Args:
+        now: the store's clock in milliseconds, as an expression.
+        identity: which store it is, as an expression.
+    """
     known = "cosid_machine AS m LEFT JOIN aiocosid_machine AS a ON a.name = m.name"
     floor = "greatest(m.last_timestamp, coalesce(a.mark, -1))"
 
@@ -178,7 +187,7 @@ FROM (
 ORDER BY rank, floor, machine_id LIMIT 8
 """,
         take=f"""
-WITH {_same_width("$8", "$9")}, taken AS (
+WITH {sound("$8", identity)}, {_same_width("$8", "$9")}, taken AS (
     UPDATE cosid_machine AS m SET instance_id = $4::varchar,
         last_timestamp = greatest(m.last_timestamp, $5::bigint),
         distribute_time =
@@ -193,7 +202,7 @@ WITH {_same_width("$8", "$9")}, taken AS (
 WITH known AS (
     SELECT machine_id::bigint, instance_id FROM cosid_machine
     WHERE namespace = $1::varchar AND machine_id BETWEEN 0 AND $6::bigint
-), {_new("$6")}, {_same_width("$1", "$8")}, made AS (
+), {_new("$6")}, {sound("$1", identity)}, {_same_width("$1", "$8")}, made AS (
     INSERT INTO cosid_machine AS m
         (name, namespace, machine_id, last_timestamp, instance_id, distribute_time, revert_time)
     SELECT {_name("new.machine_id")}, $1::varchar, new.machine_id, $3::bigint, $2::varchar,
@@ -216,16 +225,18 @@ FROM (
 ) AS extra
 WHERE o.name = extra.name AND o.instance_id = $2::varchar
 """,
+        # The marker is not locked here: this hands nothing out.
         guard=f"""
-WITH {_OURS}, noted AS (
+WITH {_ours(f"AND EXISTS ({marker('$1', identity, '= 0')})")}, noted AS (
     {_noted("ours", mark="$5", stable="$6", token="$7", now=now, only=_under("$7"))}
 )
 UPDATE cosid_machine AS m SET last_timestamp = greatest(m.last_timestamp, $4::bigint)
 FROM noted WHERE m.name = noted.name
 RETURNING 1
 """,
+        reassert=reassert(now, identity, name=_name("$3::bigint")),
         revert=f"""
-WITH {_OURS}, noted AS (
+WITH {_ours()}, noted AS (
     INSERT INTO aiocosid_machine AS a (name, instance_id) SELECT name, instance_id FROM ours
     ON CONFLICT (name) DO UPDATE
     SET mark = CASE WHEN $4::bigint < 0 THEN a.mark ELSE least(a.mark, $4::bigint) END
@@ -264,6 +275,9 @@ INSERT INTO aiocosid_machine_bits AS w (namespace, bits) VALUES ($1::varchar, $2
 ON CONFLICT (namespace) DO UPDATE SET bits = excluded.bits WHERE w.xmin::text = $3::text
 RETURNING w.bits
 """,
+        markers=markers(now, identity),
+        quarantine=quarantine(now, identity),
+        mark=mark(identity),
     )
 
 

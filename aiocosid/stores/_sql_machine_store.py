@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ..abc import DEFAULT_GUARD_INTERVAL, DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD, Store
+from ..abc._machine import check_machine_bits
+from ._machine_markers import Markers
 from ._machine_tables import MachineTables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..abc import InstanceId, Machine
+    from ..abc import InstanceId, Machine, MachineMarker
     from ._executor import Executor
     from ._sql_machines import SqlMachineIdDistributor
 
@@ -84,13 +86,51 @@ class SqlMachineStore(Store):
 
         Raises:
             MachineIdInUseError: somebody does; nothing was written.
+            MachineIdQuarantineError: the store may have forgotten who does.
             InvalidArgumentError: an argument is outside its range.
             CorruptMachineStateError: the note is damaged; nothing was written.
             StoreUnavailableError: somebody took a machine id in the meantime, and nothing was
                 written; or as always.
             StoreError: the store refuses or cannot be reached.
         """
-        await self._machine_tables.set_bits(namespace, bits)
+        check_machine_bits(bits)
+        tables = self._machine_tables
+        if await tables.bits(namespace) != bits:
+            await Markers(tables).check(namespace, DEFAULT_SAFE_GUARD)
+            await tables.set_bits(namespace, bits)
+
+    async def mark_machines(
+        self, *, namespace: str = DEFAULT_NAMESPACE, is_new: bool = False
+    ) -> MachineMarker:
+        """Mark the database as one that has forgotten nothing of a namespace's machine ids.
+
+        See `aiocosid.abc.Store.mark_machines`.  A cancelled call may have taken effect; it is safe
+        to repeat.
+
+        Args:
+            namespace: the namespace of the machine ids.
+            is_new: write the marker in any case, and end a quarantine: nobody who was started
+                before holds a machine id any more, which is yours to know.
+
+        Returns:
+            The marker as it is now.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await Markers(self._machine_tables).mark(namespace, is_new=is_new)
+
+    async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
+        """Return the markers, by namespace; where there is none yet, none.  Writes nothing.
+
+        Args:
+            namespace: only this one's; None for all.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await Markers(self._machine_tables).all(namespace)
 
     @property
     def _machine_tables(self) -> MachineTables:

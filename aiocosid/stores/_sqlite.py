@@ -20,6 +20,7 @@ from ..errors import (
     UnsupportedRuntimeError,
 )
 from ._sql_dialect import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
+from ._sqlite_identity import tell_identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -176,6 +177,7 @@ def is_missing(path: str) -> bool:
 
 def prepare(database: sqlite3.Connection) -> None:
     """Set up a connection of ours, and the table."""
+    tell_identity(database)
     # In WAL mode the same as FULL: every commit is synced.  Where there is no WAL, on some file
     # systems, the deletion of the journal is synced as well, without which it could come back.
     database.execute("PRAGMA synchronous = EXTRA")

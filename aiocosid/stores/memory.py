@@ -18,19 +18,18 @@ from ..abc import (
     InstanceId,
     MachineGrant,
     MachineIdDistributor,
-    Store,
 )
-from ..abc._ids import check_text
-from ..abc._machine import NAME_WIDTH
 from ..errors import ForkedError, InvalidArgumentError
 from ._arguments import check_above
+from ._memory_machine_store import MemoryMachineStore
 from ._memory_machines import MachinePool
+from ._memory_marker import Claim
 from ._memory_segments import MemorySegments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..abc import Clock, Machine
+    from ..abc import Clock
 
 __all__ = ("MemoryIdSegmentDistributor", "MemoryMachineIdDistributor", "MemoryStore")
 
@@ -87,7 +86,7 @@ class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
     For the instances of one process: another process has a memory, and machine ids, of its own.
     """
 
-    __slots__ = ("_pool", "_store", "_token")
+    __slots__ = ("_claim", "_pool", "_store", "_token")
 
     store = "memory"
 
@@ -117,6 +116,7 @@ class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
         )
         self._store = _SHARED if memory is None else memory
         self._token: object = None  # of the last call that was handed an id
+        self._claim: Claim | None = None  # what that call was
         with self._store._lock:
             self._pool = self._store._pools.setdefault(namespace, MachinePool(namespace))
 
@@ -149,6 +149,7 @@ class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
         Raises:
             MachineBitsMismatchError: the namespace has another width.
             MachineIdOverflowError: all ``2^bits`` are held.
+            MachineIdQuarantineError: a test made the store forget.
             InvalidArgumentError: ``bits`` is outside its range.
             ForkedError: the machine ids are the parent's; another process goes on with them.
         """
@@ -165,6 +166,7 @@ class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
                 token=token,
             )
         self._token = token
+        self._claim = Claim(self.instance_id.text, token, now_ms, bits)
         return grant
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
@@ -172,8 +174,22 @@ class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
 
         Raises:
             MachineIdLostError: somebody else holds the id, or nobody.
+            MachineIdQuarantineError: a test made the store forget.
             ForkedError: the machine ids are the parent's.
         """
+        self._guard(machine_id, now_ms, mark_ms, None)
+
+    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        """Do so for an id that is surely ours; see `aiocosid.abc.MachineIdDistributor.reassert`.
+
+        Raises:
+            MachineIdLostError: somebody else holds the id, or nobody.
+            MachineIdQuarantineError: a test made the store forget, and this object took no id.
+            ForkedError: the machine ids are the parent's.
+        """
+        self._guard(machine_id, now_ms, mark_ms, self._claim)
+
+    def _guard(self, machine_id: int, now_ms: int, mark_ms: int, claim: Claim | None) -> None:
         self._store._refuse_child()
         with self._store._lock:
             self._pool.guard(
@@ -182,7 +198,9 @@ class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
                 now_ms=now_ms,
                 mark_ms=mark_ms,
                 seen=self._store._clock.monotonic(),
+                safe_guard=self.safe_guard,
                 token=self._token,
+                claim=claim,
             )
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
@@ -204,7 +222,7 @@ class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
         self._store._refuse_child()
 
 
-class MemoryStore(Uncopied, Store):
+class MemoryStore(Uncopied, MemoryMachineStore):
     """Counters and machine ids in memory; several stores know nothing of each other.
 
     The event loops of several threads may share one.
@@ -220,6 +238,8 @@ class MemoryStore(Uncopied, Store):
         "_notes",
         "_pools",
     )
+
+    machine_distributor = MemoryMachineIdDistributor
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         """Make an empty store.
@@ -260,61 +280,6 @@ class MemoryStore(Uncopied, Store):
         return MemoryIdSegmentDistributor(
             namespace=namespace, name=name, offset=offset, step=step, memory=self
         )
-
-    def machine_id_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> MemoryMachineIdDistributor:
-        """Return a distributor of this store's machine ids."""
-        return MemoryMachineIdDistributor(
-            namespace=namespace,
-            instance_id=instance_id,
-            safe_guard=safe_guard,
-            interval=interval,
-            memory=self,
-        )
-
-    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
-        """Return the machine ids that were ever handed out, by namespace and number."""
-        with self._lock:
-            return [
-                machine
-                for name, pool in sorted(self._pools.items())
-                if namespace in {None, name}
-                for machine in pool.machines()
-            ]
-
-    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
-        """Take a machine id from its owner; its mark stays.
-
-        Raises:
-            InvalidArgumentError: nobody holds the id.
-            ForkedError: the machine ids are the parent's.
-        """
-        self._refuse_child()
-        with self._lock:
-            self._pools.get(namespace, MachinePool(namespace)).take_away(machine_id)
-
-    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
-        """Return the width of a namespace's machine ids, or None if none was handed out yet."""
-        return self._pools.get(namespace, MachinePool(namespace)).bits
-
-    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
-        """Change the width of a namespace's machine ids, while nobody holds one.
-
-        Raises:
-            MachineIdInUseError: somebody does.
-            InvalidArgumentError: an argument is outside its range.
-            ForkedError: the machine ids are the parent's.
-        """
-        self._refuse_child()
-        check_text("namespace", namespace, at_most=NAME_WIDTH)
-        with self._lock:
-            self._pools.setdefault(namespace, MachinePool(namespace)).set_bits(bits)
 
     async def create_schema(self) -> None:
         """Do nothing: there are no tables."""

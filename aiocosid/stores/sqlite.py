@@ -33,6 +33,7 @@ from ._sqlite import (
     weaknesses_of,
 )
 from ._sqlite_door import Door, in_use
+from ._sqlite_identity import tell_identity
 from ._sqlite_machines import SQLITE_MACHINES
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ class _Borrowed(Executor):
             self._durability.judge(self.label, found)
         if not self._has_table:
             await self._do(SQLITE.create_table, {})
+            await _call(self.label, self._connection, tell_identity)
             self._has_table = True
         return await self._do(statement, values)
 

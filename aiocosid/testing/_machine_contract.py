@@ -18,6 +18,7 @@ from ._machine_kit import (
     refused_as_lost,
     refused_for_its_width,
 )
+from ._machine_quarantine import MachineQuarantines
 from ._machine_times import MachineTimes
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ BAD: Final[dict[str, dict[str, object]]] = {
 }
 
 
-class MachineIdDistributorContract(MachineTimes, MachineCrowds):
+class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantines):
     """Checks a distributor.  Inherit, provide the fixture ``make_machines``, and run pytest.
 
     With pytest-asyncio mark your class ``@pytest.mark.asyncio``, with anyio's plugin
@@ -57,9 +58,11 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds):
             async def age(self, namespace: str, seconds: float) -> None:
                 await admin.execute("update ... set last_timestamp = last_timestamp - ...")
 
-    Each test uses a namespace of its own, so that the store need not be emptied.  What the
-    distributors open, your fixture closes.  No test sleeps: who has been silent is made so by
-    `age`, and the tests that need it are skipped where it is not overridden.
+    Each test uses a namespace of its own, so that the store need not be emptied.  If yours has to
+    be marked for a namespace, as by `Store.mark_machines`, what ``make_machines`` returns does so
+    when it is given a new one.  What the distributors open, your fixture closes.  No test sleeps:
+    who has been silent is made so by `age`, and the store is made to forget by `forget`; the tests
+    that need them are skipped where they are not overridden.
     """
 
     # Who asks.
@@ -351,11 +354,24 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds):
         """Make all machine ids of a namespace look as if nobody had given a sign of life since.
 
         Behind the distributors' back, and without waiting: take ``seconds`` from the stamps that
-        the store compares with its clock, or move that clock on.  The time marks stay.  Override it
-        where the store allows it; the tests that need it are skipped otherwise.
+        the store compares with its clock, and from the beginning of a quarantine; or move that
+        clock on.  The time marks stay.  Override it where the store allows it; the tests that need
+        it are skipped otherwise.
 
         Args:
             namespace: whose ids.
             seconds: how much older the last sign of life of each is to be.
         """
         raise unittest.SkipTest("age is not overridden")
+
+    async def forget(self, namespace: str, *, everything: bool) -> None:  # noqa: ARG002
+        """Have the store forget, behind the distributors' back, as by a restart or fail-over.
+
+        Override it where the store may forget; the tests that need it are skipped otherwise.
+
+        Args:
+            namespace: whose ids.
+            everything: remove all that it knows of the namespace, the marker included; else write
+                the identity of another store into the marker, and leave all as it is.
+        """
+        raise unittest.SkipTest("forget is not overridden")

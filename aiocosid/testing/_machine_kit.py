@@ -106,6 +106,10 @@ class MachineKit:
         """Have an instance give a sign of life, now."""
         await self.of(text).guard(machine_id, now_ms=self.now_ms(), mark_ms=mark_ms)
 
+    async def reassert(self, text: str, machine_id: int, *, mark_ms: int = -1) -> None:
+        """Have an instance give a sign of life, now, whose lease has not ended."""
+        await self.of(text).reassert(machine_id, now_ms=self.now_ms(), mark_ms=mark_ms)
+
 
 def fresh_namespace() -> str:
     """Return a namespace that nobody else uses."""
@@ -131,14 +135,21 @@ async def refused_as_full(kit: MachineKit, text: str, *, bits: int = 2) -> Machi
 
 
 async def refused_as_lost(
-    kit: MachineKit, text: str, machine_id: int, *, mark_ms: int = -1
+    kit: MachineKit,
+    who: str | MachineIdDistributor,
+    machine_id: int,
+    *,
+    mark_ms: int = -1,
+    reassert: bool = False,
 ) -> MachineIdLostError:
     """Have an instance give a sign of life for an id that is not its own; return the error."""
+    made = kit.of(who) if isinstance(who, str) else who
+    call = made.reassert if reassert else made.guard
     try:
-        await kit.guard(text, machine_id, mark_ms=mark_ms)
+        await call(machine_id, now_ms=kit.now_ms(), mark_ms=mark_ms)
     except MachineIdLostError as error:
         return error
-    raise AssertionError(f"{text} could guard {machine_id}, which it does not hold")
+    raise AssertionError(f"{made} could guard {machine_id}, which it does not hold")
 
 
 async def refused_for_its_width(kit: MachineKit, text: str, *, bits: int, found: int) -> None:

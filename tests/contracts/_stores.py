@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
@@ -21,7 +22,12 @@ from aiocosid.stores.memory import (
     MemoryMachineIdDistributor,
     MemoryStore,
 )
+from tests.machine_marks import mark_machines, mark_postgres
 from tests.servers import PostgresServer, ValkeyServer
+
+SUFFIXES: Final = (
+    *("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits", "marker", "claim"),
+)
 
 
 class Distributor(Protocol):
@@ -56,6 +62,17 @@ class MachineDistributor(Protocol):
 AGE: Final = (
     "update cosid_machine set last_timestamp = last_timestamp - {ms} where namespace = '{of}'",
     "update aiocosid_machine set seen = seen - {ms} where name like '{of}.%'",
+    "update aiocosid_machine_marker set since = since - {ms} where since > 0 and namespace='{of}'",
+)
+FORGET: Final = (
+    "delete from cosid_machine where namespace = '{of}'",
+    "delete from aiocosid_machine where name like '{of}.%'",
+    "delete from aiocosid_machine_bits where namespace = '{of}'",
+    "delete from aiocosid_machine_marker where namespace = '{of}'",
+)
+ANOTHER: Final = (
+    "delete from aiocosid_machine_marker where namespace = '{of}'",
+    "insert into aiocosid_machine_marker (namespace, identity) values ('{of}', 'another')",
 )
 
 
@@ -90,8 +107,18 @@ class Backend(ABC):
         raise NotImplementedError
 
     def age(self, namespace: str, seconds: float) -> None:
-        """Make the last sign of life of all machine ids of a namespace older; keep the marks."""
+        """Make the last sign of life of all machine ids of a namespace older; keep the marks.
+
+        And a quarantine.
+        """
         raise NotImplementedError
+
+    def mark(self, namespace: str) -> None:  # noqa: B027 - most need nothing
+        """Mark the store for a namespace, as ``aiocosid init`` does, if it does not itself."""
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        """Lose all of a namespace's machine ids, or become another store that has the same."""
+        pytest.skip("this store has no marker yet")
 
 
 class Memory(Backend):
@@ -118,6 +145,13 @@ class Memory(Backend):
     def age(self, namespace: str, seconds: float) -> None:
         for entry in MemoryStore.from_url(self.url)._pools[namespace].entries.values():
             entry.seen -= seconds
+        marker = MemoryStore.from_url(self.url)._pools[namespace].marker
+        if marker.since is not None:
+            marker.since -= seconds
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        store = MemoryStore.from_url(self.url)
+        store.forget_machines(namespace=namespace, everything=everything)
 
 
 class Sqlite(Backend):
@@ -153,9 +187,16 @@ class Sqlite(Backend):
         return SqliteMachineIdDistributor
 
     def age(self, namespace: str, seconds: float) -> None:
+        self._execute(AGE, ms=int(seconds * 1000), of=namespace)
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        # Without a marker of its own the namespace would have that of the file.
+        self._execute(FORGET + ANOTHER if everything else ANOTHER, of=namespace)
+
+    def _execute(self, statements: Sequence[str], **about: object) -> None:
         with closing(sqlite3.connect(self.file)) as connection, connection:
-            for statement in AGE:
-                connection.execute(statement.format(ms=int(seconds * 1000), of=namespace))
+            for statement in statements:
+                connection.execute(statement.format(**about))
 
 
 class Valkey(Backend):
@@ -195,6 +236,19 @@ class Valkey(Backend):
             entry = str(self.server.call("HGET", key, str(instance)))
             machine_id, _, stamp = entry.partition("|")
             self.server.call("HSET", key, str(instance), f"{machine_id}|{int(stamp) - older}")
+        marker = f"cosid:{{{namespace}}}:marker"
+        if self.server.call("HEXISTS", marker, "since"):
+            self.server.call("HINCRBY", marker, "since", -older)
+
+    def mark(self, namespace: str) -> None:
+        mark_machines(self.server, namespace)
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        if not everything:
+            self.server.call("HSET", f"cosid:{{{namespace}}}:marker", "identity", "another one")
+            return
+        for suffix in SUFFIXES:
+            self.server.call("DEL", f"cosid:{{{namespace}}}:{suffix}")
 
 
 class Redis(Valkey):
@@ -231,8 +285,17 @@ class Postgres(Backend):
         return PostgresMachineIdDistributor
 
     def age(self, namespace: str, seconds: float) -> None:
-        for statement in AGE:
-            self.server.execute(statement.format(ms=int(seconds * 1000), of=namespace))
+        self._execute(AGE, ms=int(seconds * 1000), of=namespace)
+
+    def mark(self, namespace: str) -> None:
+        if "\0" not in namespace:  # which no distributor takes
+            mark_postgres(self.server, namespace)
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        self._execute(FORGET if everything else ANOTHER, of=namespace)
+
+    def _execute(self, statements: Sequence[str], **about: object) -> None:
+        self.server.execute(";\n".join(statements).format(**about))
 
 
 class TieredOnSqlite(Backend):

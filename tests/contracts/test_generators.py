@@ -128,7 +128,8 @@ class TestSnowflakes(Snowflakes):
         return STORES[request.param](request)
 
     @pytest.fixture
-    def make_generator(self, store: Store, namespace: str) -> MakeGenerator:
+    def make_generator(self, backend: Backend, store: Store, namespace: str) -> MakeGenerator:
+        backend.mark(namespace)
         return self.maker(store, COSID_MS, namespace)
 
 

@@ -42,6 +42,21 @@ class Machines(MachineIdDistributorContract):
     async def age(self, namespace: str, seconds: float) -> None:
         self.backend.age(namespace, seconds)
 
+    async def forget(self, namespace: str, *, everything: bool) -> None:
+        self.backend.forget(namespace, everything=everything)
+
+    def marking(self, make: MakeMachineIdDistributor) -> MakeMachineIdDistributor:
+        """Mark the store for each namespace that is new."""
+        known: set[str] = set()
+
+        def made(*, namespace: str, **about: Any) -> MachineIdDistributor:
+            if namespace not in known:
+                self.backend.mark(namespace)
+                known.add(namespace)
+            return make(namespace=namespace, **about)
+
+        return made
+
 
 @pytest.mark.asyncio
 class TestOnOneStore(Machines):
@@ -49,11 +64,12 @@ class TestOnOneStore(Machines):
 
     @pytest.fixture
     def make_machines(self, store: Store) -> MakeMachineIdDistributor:
-        return store.machine_id_distributor
+        return self.marking(store.machine_id_distributor)
 
     async def test_a_width_is_changed_while_nobody_holds_an_id(self, store: Store) -> None:
         """Nor a dead one; whoever comes then has to have the new width."""
         namespace = f"width{uuid.uuid4().hex[:12]}"
+        self.backend.mark(namespace)
         one = store.machine_id_distributor(namespace=namespace, instance_id="one")
         assert await store.machine_bits(namespace=namespace) is None
         await one.distribute(2, now_ms=1, latest_ms=2**53)
@@ -77,6 +93,7 @@ class TestOnOneStore(Machines):
 async def test_two_providers_with_two_layouts(backend: Backend, store: Store) -> None:
     """The second is refused when it opens, with the way out, and holds no machine id."""
     namespace = f"two{uuid.uuid4().hex[:12]}"
+    backend.mark(namespace)
     async with (
         connect(backend.url, namespace=namespace) as one,
         connect(backend.url, namespace=namespace) as two,
@@ -115,7 +132,7 @@ class TestOnTheirOwn(Machines):
                 stack.push_async_callback(made.aclose)
                 return made
 
-            yield make
+            yield self.marking(make)
 
 
 @pytest.mark.anyio
@@ -129,7 +146,11 @@ class TestMemoryOnTrio(MachineIdDistributorContract):
     @pytest.fixture
     def make_machines(self) -> MakeMachineIdDistributor:
         self.clock = ManualClock()
-        return MemoryStore(clock=self.clock).machine_id_distributor
+        self.store = MemoryStore(clock=self.clock)
+        return self.store.machine_id_distributor
 
     async def age(self, namespace: str, seconds: float) -> None:
         await self.clock.advance(seconds)
+
+    async def forget(self, namespace: str, *, everything: bool) -> None:
+        self.store.forget_machines(namespace=namespace, everything=everything)

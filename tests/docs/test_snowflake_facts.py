@@ -93,6 +93,7 @@ async def test_the_rights_on_postgresql_suffice(
     """A role with the grants of the page leases, gives back, frees and looks."""
     async with aiocosid.open_store(postgres_database) as store:
         await store.create_schema()
+        await store.mark_machines()
     grant = block_of(SCHEMA, "sql", "GRANT").replace("TO app", f"TO {GUEST}")
     postgres.execute(grant, database=namespace)
     url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)

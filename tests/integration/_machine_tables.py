@@ -79,10 +79,12 @@ class Tables(ABC):
     def execute(self, sql: str) -> list[list[str]]:
         """Run SQL and return its rows, all as text."""
 
-    async def prepare(self) -> None:
-        """Create the tables, and a clock that stands at `T0`."""
+    async def prepare(self, *namespaces: str) -> None:
+        """Create the tables, marked for ``dev`` and others, and a clock that stands at `T0`."""
         async with self.store.from_url(self.url) as store:
             await store.create_schema()
+            for namespace in ("dev", *namespaces):
+                await store.mark_machines(namespace=namespace)
         self.execute(f"create table test_clock (ms bigint); insert into test_clock values ({T0});")
 
     def set_clock(self, ms: int) -> None:

@@ -10,6 +10,7 @@ from pydantic import SecretStr
 from aiocosid.errors import StoreAuthenticationError
 from aiocosid.provider import configure, open_store
 from aiocosid.settings import check_settings, load_settings
+from tests.machine_marks import mark_machines
 from tests.servers.valkey import ValkeyServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -18,6 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 @pytest.fixture
 def file(valkey: ValkeyServer, postgres_database: str, namespace: str, tmp_path: Path) -> Path:
     """Settings with three stores."""
+    mark_machines(valkey, namespace)
     path = tmp_path / "ids.toml"
     path.write_text(
         f"""
@@ -61,6 +63,10 @@ async def test_every_store_in_one_file(file: Path, namespace: str) -> None:
     seen: dict[str, list[object]] = {}
     provider, urls = configure(file), load_settings(file).stores.values()
     await create_tables(file)
+    books = load_settings(file).stores["books"]
+    assert isinstance(books, SecretStr)
+    async with open_store(books.get_secret_value()) as store:
+        await store.mark_machines(namespace=f"{namespace}.token")
     for _ in range(2):
         async with provider as ids:
             for name in ids:

@@ -66,6 +66,7 @@ async def store(postgres_database: str, raw: Any) -> AsyncIterator[SetPostgresSt
     async with SetPostgresStore.from_url(postgres_database) as store:
         await store.create_schema()
         await raw.execute("CREATE TABLE test_clock (ms bigint); INSERT INTO test_clock VALUES (0)")
+        await store.mark_machines(namespace="dev")
         yield store
 
 

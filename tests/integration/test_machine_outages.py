@@ -22,6 +22,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import SnowflakeId
+from tests.machine_marks import mark_machines
 from tests.servers import EXECUTED, FaultProxy, PostgresServer, ValkeyServer, eventually
 
 from ._snowflakes import LAYOUT, Consumer, check_owners, check_unique, consuming, lease_on, until
@@ -53,11 +54,14 @@ async def server(request: pytest.FixtureRequest, namespace: str) -> AsyncIterato
     made: ValkeyServer | PostgresServer = request.getfixturevalue(request.param)
     proxy = FaultProxy(made.host, made.port)
     if request.param == "valkey":
+        assert isinstance(made, ValkeyServer)
+        mark_machines(made, namespace)
         yield Server(made.url, proxy, namespace, to=b"EVALSHA")
         return
     url: str = request.getfixturevalue("postgres_database")
     async with open_store(url) as store:
         await store.create_schema()
+        await store.mark_machines(namespace=namespace)
     yield Server(url, proxy, namespace, matching=EXECUTED)
 
 

@@ -34,6 +34,7 @@ async def tables(postgres: PostgresServer, postgres_database: str) -> PostgresTa
     """The tables in a database of the test's own."""
     async with PostgresStore.from_url(postgres_database) as store:
         await store.create_schema()
+        await store.mark_machines(namespace="dev")
     return PostgresTables(postgres, postgres_database)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from aiocosid import open_store
 from aiocosid.snowflake import SnowflakeId
+from tests.machine_marks import mark_machines
 
 from ._snowflakes import LAYOUT, check_unique, consuming, lease_on, until
 
@@ -28,13 +29,16 @@ async def test_at_the_same_time(
     """They take the machine id from each other; no id comes twice, and at least one goes on."""
     url = f"sqlite:///{tmp_path}/ids.db"
     if kind == "valkey":
-        url = request.getfixturevalue("valkey").url
+        server = request.getfixturevalue("valkey")
+        mark_machines(server, namespace)
+        url = server.url
     elif kind == "postgres":
         url = request.getfixturevalue("postgres_database")
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         stores = [await enter(open_store(url)) for _ in range(2)]
         await stores[0].create_schema()
+        await stores[0].mark_machines(namespace=namespace)
         leases = [lease_on(each, namespace, INSTANCE, lead=LEAD) for each in stores]
         generators = [await enter(SnowflakeId(each, layout=LAYOUT)) for each in leases]
         twins = await enter(consuming(*generators))

@@ -55,6 +55,15 @@ async def segments_with_an_offset(store: Store) -> None:
         await full.next_max_id(5)
 
 
+async def segments_given_back(store: Store) -> None:
+    counter = store.segment_distributor(namespace="shop", name=f"back{uuid.uuid4().hex}")
+    assert counter.allow_give_back()
+    for grants in (1, 2):
+        assert await counter.next_max_id(5) == 5 * grants
+    if not await counter.give_back(10, 7):
+        raise StoreAuthenticationError("the store", "nothing went back")
+
+
 async def machine_ids(store: Store) -> None:
     one = store.machine_id_distributor(namespace="shop", instance_id="one")
     for _ in range(2):
@@ -98,6 +107,7 @@ HELD: Final = 0
 TASKS: Final[dict[str, Callable[[Store], Awaitable[None]]]] = {
     "segments": segments,
     "segments with an offset": segments_with_an_offset,
+    "segments, given back": segments_given_back,
     "machine ids": machine_ids,
     "aiocosid set-floor": set_floor,
     "aiocosid inspect": inspect,

@@ -26,6 +26,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore, _link
+from tests.machine_marks import mark_machines
 from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, free_port
 
 pytestmark = [pytest.mark.integration]
@@ -33,7 +34,9 @@ pytestmark = [pytest.mark.integration]
 T = 1_700_000_000_000  # some time in the past, in ms
 FAR = 2**62  # no floor is too late
 BOTH = ["valkey", "redis_server"]
-ALL = ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits")
+ALL = (
+    *("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits", "marker", "claim"),
+)
 
 
 @pytest.fixture(params=BOTH)
@@ -103,6 +106,7 @@ class Keys:
 @pytest.fixture
 def keys(server: ValkeyServer, namespace: str) -> Iterator[Keys]:
     keys = Keys(server, namespace)
+    mark_machines(server, namespace)
     yield keys
     keys.delete()  # damaged ones would be found by whoever lists all
 
@@ -136,7 +140,8 @@ class Instances:
 
 
 @pytest.fixture
-def instances(store: RedisStore, namespace: str) -> Instances:
+def instances(store: RedisStore, server: ValkeyServer, namespace: str) -> Instances:
+    mark_machines(server, namespace)
     return Instances(store, namespace)
 
 
@@ -552,6 +557,7 @@ class TestDamage:
     @pytest.mark.parametrize("suffix", ALL)
     async def test_key_of_another_type(self, instances: Instances, keys: Keys, suffix: str) -> None:
         """Every call says which."""
+        keys.server.call("DEL", keys(suffix))
         keys.server.call("RPUSH", keys(suffix), "1")
         before = keys.dump()
         for call in (
@@ -660,6 +666,7 @@ class TestStore:
         """CosId's keys, whatever the text; and all is found again."""
         keys = Keys(server, text)
         keys.delete()
+        mark_machines(server, text)
         instances = Instances(store, text)
         assert (await instances.take(text)).machine_id == 0
         assert keys.entries == {text: f"0|{T}"}
@@ -758,6 +765,7 @@ class TestClients:
         self, server: ValkeyServer, namespace: str
     ) -> None:
         """And goes on with new connections."""
+        mark_machines(server, namespace)
         machine = RedisMachineIdDistributor.from_url(server.url, namespace=namespace)
         for floor in (-1, T):
             grant = await machine.distribute(1, now_ms=T, latest_ms=FAR)
@@ -766,6 +774,7 @@ class TestClients:
 
     async def test_default_instance_is_unique(self, store: RedisStore, namespace: str) -> None:
         """Two of them never share an id."""
+        await store.mark_machines(namespace=namespace)
         made = [store.machine_id_distributor(namespace=namespace) for _ in range(4)]
         grants = [await each.distribute(2, now_ms=T, latest_ms=FAR) for each in made]
         assert {each.machine_id for each in grants} == {0, 1, 2, 3}
@@ -963,6 +972,7 @@ class TestManyAtOnce:
 
     async def test_four_ids_taken_and_given_back(self, store: RedisStore, namespace: str) -> None:
         """Two thousand times, by four at once: never full, never two owners."""
+        await store.mark_machines(namespace=namespace)
         held: set[int] = set()
 
         async def work(number: int) -> None:
@@ -982,6 +992,7 @@ class TestManyAtOnce:
 
 def test_processes(server: ValkeyServer, namespace: str) -> None:
     """Fifty at once from five processes, on a store without a key: 0 to 49."""
+    mark_machines(server, namespace)
     with multiprocessing.get_context("spawn").Pool(5) as processes:
         found = processes.starmap(take_ten, [(server.url, namespace)] * 5, chunksize=1)
     taken = sorted(each for process in found for each in process)

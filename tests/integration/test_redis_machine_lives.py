@@ -18,6 +18,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore
+from tests.machine_marks import mark_machines
 from tests.script import run_python
 from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, wait_until
 
@@ -51,6 +52,7 @@ async def take_expired(store: RedisStore, namespace: str, text: str) -> MachineG
 
 async def check(store: RedisStore, namespace: str) -> None:
     """All that a store can do."""
+    await store.mark_machines(namespace=namespace)
     first = machine_of(store, namespace, "a")
     assert await first.distribute(1, now_ms=T, latest_ms=FAR) == MachineGrant(0, -1)
     await first.guard(0, now_ms=T + 1, mark_ms=T + 9)
@@ -105,6 +107,8 @@ class TestCluster:
         """CosId's keys then have no hash tag: refused, and nothing is written."""
         async with cluster_store(valkey_cluster, "url") as store:
             with pytest.raises(StoreError, match="slot"):
+                await store.mark_machines(namespace="}x")
+            with pytest.raises(StoreError, match="slot"):
                 await take(store, "}x", "a")
 
     async def test_failover(
@@ -113,10 +117,12 @@ class TestCluster:
         """The replica knows who holds what, also after a recycling by the master's clock."""
         cluster = await asyncio.to_thread(cluster_factory, replicas=True)
         async with cluster_store(cluster, "url") as store:
+            await store.mark_machines(namespace=namespace)
             for text in ("a", "b"):
                 await take(store, namespace, text)
             assert await take_expired(store, namespace, "c") == MachineGrant(0, T)
             machine = machine_of(store, namespace, "c")
+            await machine.distribute(1, now_ms=T, latest_ms=FAR)
             await machine.guard(0, now_ms=T, mark_ms=T + 9)
             owner = cluster.owner(f"cosid:{{{namespace}}}:itc_idx")
             await caught_up(owner, cluster.replicas[cluster.masters.index(owner)])
@@ -149,7 +155,7 @@ async def keeps_guarding(machine: RedisMachineIdDistributor) -> None:
     async with asyncio.timeout(FAILOVER):
         while True:
             try:
-                return await machine.guard(0, now_ms=T + 1, mark_ms=T + 10)
+                return await machine.reassert(0, now_ms=T + 1, mark_ms=T + 10)
             except StoreUnavailableError:
                 await asyncio.sleep(0.05)
 
@@ -171,6 +177,7 @@ class TestSentinel:
         """The id is still ours."""
         group = await asyncio.to_thread(sentinel_factory)
         async with RedisStore.from_url(group.url) as store:
+            await store.mark_machines(namespace=namespace)
             machine = machine_of(store, namespace, "a")
             await machine.distribute(1, now_ms=T, latest_ms=FAR)
             await caught_up(group.master, group.replica)
@@ -186,12 +193,13 @@ async def test_replica_has_the_same(request: pytest.FixtureRequest, factory: str
     start = request.getfixturevalue(factory)
     master: ValkeyServer = start()
     replica: ValkeyServer = start("--replicaof", master.host, master.port)
+    await caught_up(master, replica)  # a master's identity changes with its first replica
     async with RedisStore.from_url(master.url) as store:
         await check(store, "ns")
         for text in ("a", "b"):
             await take(store, "ns", text)
     await caught_up(master, replica)
-    for suffix in ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen"):
+    for suffix in ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "marker"):
         digests = [
             each.call("DEBUG", "DIGEST-VALUE", f"cosid:{{ns}}:{suffix}")
             for each in (master, replica)
@@ -210,6 +218,7 @@ async def test_replica_has_the_same(request: pytest.FixtureRequest, factory: str
 
 def test_forked_child(valkey: ValkeyServer, namespace: str) -> None:
     """It is a new instance, unless it was given a name; then the one who asks last has the id."""
+    mark_machines(valkey, namespace)
     told = run_python(FORK, valkey.url, namespace)
     assert told["child"] == {
         "unopened": ["ForkedError"] * 3,

@@ -36,7 +36,15 @@ FOLDER = Path(__file__).parents[1] / "vectors"
 MACHINE = json.loads((FOLDER / "redis_machine.json").read_text(encoding="utf-8"))
 SCRIPTS = json.loads((FOLDER / "redis_scripts.json").read_text(encoding="utf-8"))
 
-OURS = (":mark", ":stable", ":token", ":seen", ":bits")  # the keys of which CosId knows nothing
+OURS = (
+    ":mark",
+    ":stable",
+    ":token",
+    ":seen",
+    ":bits",
+    ":marker",
+    ":claim",
+)  # the keys of which CosId knows nothing
 
 FAR = 2**62  # no floor is too late
 
@@ -140,6 +148,7 @@ class TestDistributor:
     ) -> None:
         """Every machine id, and all of CosId's keys after every step."""
         number, namespace = vector["args"]["no"], vector["args"]["namespace"]
+        await store.mark_machines(namespace=namespace)
         processes: defaultdict[str, Process] = defaultdict(Process)
         before: State = {}
         compared = 0
@@ -291,6 +300,7 @@ def written_right(after: State, instance: str) -> State:
 async def run_script(store: RedisStore, step: dict[str, Any], before: State) -> Any:
     """Our script for CosId's: the reply in CosId's form, or the error."""
     keys = MachineKeys(step["keys"][0].strip("{}"))
+    await store.mark_machines(namespace=keys.namespace)
     instance, *argv = (each.encode() for each in step["argv"])
     held = dict(before.get(keys.names[0].decode(), {"value": []})["value"])
     # CosId's guard and revert do not say which machine id they are about.
@@ -306,7 +316,7 @@ async def run_script(store: RedisStore, step: dict[str, Any], before: State) -> 
                 return [int(answer[0]), max(int(answer[1]), int(now))]
             case "machine_id_guard.lua":
                 found, _ = await ask(
-                    store._link, GUARD, keys, instance, machine_id, *argv, -1, b"", 0
+                    store._link, GUARD, keys, instance, machine_id, *argv, -1, *(b"",) * 3, 0, 0, 0
                 )
             case name:
                 stays = int(name == "machine_id_revert_stable.lua")

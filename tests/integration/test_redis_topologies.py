@@ -171,6 +171,7 @@ async def test_what_is_no_utf8(
         assert [each.namespaced_name for each in counters] == [f"{namespace}.good"]
         machines = [each for each in await store.machines() if namespace in each.namespace]
         assert [each.instance_id for each in machines] == ["\\xff"]
+        await store.mark_machines(namespace=namespace)
         one = store.machine_id_distributor(namespace=namespace)
         assert (await one.distribute(2, now_ms=1, latest_ms=9)).machine_id == 1
 

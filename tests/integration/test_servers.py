@@ -36,6 +36,7 @@ from tests.servers import (
     READER,
     FaultProxy,
     PgBouncerServer,
+    PostgresPair,
     PostgresServer,
     RedisServer,
     ServerStartError,
@@ -418,6 +419,29 @@ class TestFailover:
             group.master.kill()
             assert await eventually(lambda: client.incrby(namespace, 7), RedisError) in (7, 14)
         assert group.current_master() is group.replica
+
+    @pytest.mark.asyncio
+    async def test_a_cut_standby_is_promoted_without_the_last_write(
+        self, pair_factory: Callable[..., PostgresPair]
+    ) -> None:
+        pair = pair_factory()
+        pair.primary.execute("CREATE TABLE t AS SELECT 1 AS n")
+        pair.catch_up()
+        pair.standby.cut()
+        pair.primary.execute("INSERT INTO t VALUES (2)")
+        pair.fail_over()
+        async with connection_to(pair.url) as connection:
+            assert await connection.fetch("INSERT INTO t VALUES (3) RETURNING n")
+        assert pair.standby.execute("SELECT n FROM t ORDER BY n") == "1\n3"
+
+    @pytest.mark.stress
+    def test_a_synchronous_standby_has_every_write(
+        self, pair_factory: Callable[..., PostgresPair]
+    ) -> None:
+        pair = pair_factory(synchronous=True)
+        pair.primary.execute("CREATE TABLE t AS SELECT 1 AS n; INSERT INTO t VALUES (2)")
+        pair.fail_over()
+        assert pair.standby.execute("SELECT n FROM t ORDER BY n") == "1\n2"
 
 
 @asynccontextmanager

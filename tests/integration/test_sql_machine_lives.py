@@ -31,7 +31,7 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
     else:
         server: PostgresServer = request.getfixturevalue("postgres")
         tables = PostgresTables(server, request.getfixturevalue("postgres_database"))
-    asyncio.run(tables.prepare())
+    asyncio.run(tables.prepare("cosid"))
     return tables
 
 

@@ -156,6 +156,7 @@ class TestOrder:
     async def test_namespaces_are_apart(self, fleet: Fleet, store: SqliteStore) -> None:
         await fleet.take(0)
         for namespace in ("de", "dev.x", "DEV", "d%v", "dev' --"):
+            await store.mark_machines(namespace=namespace)
             other = store.machine_id_distributor(namespace=namespace, instance_id=who(0))
             assert await other.distribute(1, now_ms=T0, latest_ms=FAR) == MachineGrant(0, -1)
 
@@ -196,6 +197,7 @@ class TestWidths:
     async def test_wide_numbers(self, fleet: Fleet, tables: Tables) -> None:
         """The lowest that is missing, also where there are far higher ones."""
         wide = store_of(fleet, "wide")
+        await fleet.store.mark_machines(namespace="wide")
         tables.execute(
             "insert into cosid_machine (name, namespace, machine_id, instance_id) values "
             "('wide.00000000', 'wide', 0, 'a'), ('wide.99999999', 'wide', 99999999, 'a')"
@@ -732,13 +734,15 @@ class TestPostgres:
     """What only a server has."""
 
     @pytest.mark.parametrize(
-        "table", ["cosid_machine", "aiocosid_machine", "aiocosid_machine_bits"]
+        "table",
+        ["cosid_machine", "aiocosid_machine", "aiocosid_machine_bits", "aiocosid_machine_marker"],
     )
     async def test_a_missing_table_is_named(
         self, postgres: PostgresServer, postgres_database: str, table: str
     ) -> None:
         async with PostgresStore.from_url(postgres_database) as store:
             await store.create_schema()
+            await store.mark_machines(namespace="dev")
             postgres.execute(f"drop table {table}", database=postgres_database.rpartition("/")[2])
             one = store.machine_id_distributor(namespace="dev")
             with pytest.raises(SchemaMissingError) as caught:
@@ -756,6 +760,7 @@ class TestPostgres:
     async def test_a_name_at_its_widest(self, postgres_database: str) -> None:
         async with PostgresStore.from_url(postgres_database) as store:
             await store.create_schema()
+            await store.mark_machines(namespace="é" * 91)
             one = store.machine_id_distributor(namespace="é" * 91, instance_id="主" * 100)
             assert await one.distribute(2, now_ms=T0, latest_ms=T0) == MachineGrant(0, -1)
             await one.guard(0, now_ms=T0, mark_ms=T0)

@@ -12,6 +12,7 @@ import pytest
 if not hasattr(os, "fork"):
     pytest.skip("this system has no fork", allow_module_level=True)
 
+from tests.machine_marks import mark_machines
 from tests.servers import ValkeyServer
 
 from ._sync_forks import SCENARIOS
@@ -19,6 +20,7 @@ from ._sync_forks import SCENARIOS
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
+NAMESPACES = ("forks", "own", "closed")
 
 # Python 3.12 and later warn of a fork in a process that has threads, which is the point here.
 PYTHON = (sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning")
@@ -49,6 +51,7 @@ def test_in_a_signal_handler(tmp_path: Path) -> None:
 
 def test_an_asynchronous_program_whose_child_just_ends(valkey: ValkeyServer) -> None:
     """Nothing of the parent's connections is destroyed at the child's end."""
+    mark_machines(valkey, "async-fork")
     code = f"""
 import aiocosid, asyncio, os, sys
 async def main():
@@ -75,12 +78,14 @@ asyncio.run(main())
 
 def test_while_threads_take_ids(valkey: ValkeyServer, tmp_path: Path) -> None:
     """Not on SQLite: it keeps its locks in the memory that a child inherits."""
+    mark_machines(valkey, *NAMESPACES)
     run("threads", valkey.url, tmp_path)
 
 
 @pytest.mark.stress
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 def test_a_server(scenario: str, valkey: ValkeyServer, tmp_path: Path) -> None:
+    mark_machines(valkey, *NAMESPACES)
     run(scenario, valkey.url, tmp_path)
 
 

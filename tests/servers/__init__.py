@@ -8,6 +8,7 @@ from .postgres import EXECUTED, GUEST, GUEST_PASSWORD, PostgresServer
 from .proxy import FaultProxy
 from .redis import RedisServer
 from .sentinel import ValkeySentinel
+from .standby import PostgresPair, PostgresStandby
 from .valkey import PASSWORD, READER, ValkeyServer
 
 __all__ = (
@@ -19,7 +20,9 @@ __all__ = (
     "READER",
     "FaultProxy",
     "PgBouncerServer",
+    "PostgresPair",
     "PostgresServer",
+    "PostgresStandby",
     "RedisServer",
     "Server",
     "ServerMissingError",

@@ -175,6 +175,16 @@ class _Reaper:
 _reaper = functools.cache(_Reaper)
 
 
+def outlived_by_nobody(pid: int) -> None:
+    """Have a process killed when we end, however we end; it has to be one that we started."""
+    _reaper().tell("process", pid)
+
+
+def ended(pid: int) -> None:
+    """Its number may be another's soon."""
+    _reaper().tell("ended", pid)
+
+
 def _children(pid: int) -> list[int]:
     """The direct children, where the system tells (Linux); PostgreSQL has one per session."""
     try:

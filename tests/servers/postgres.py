@@ -25,6 +25,7 @@ EXECUTED: Final = b"2\x00\x00\x00\x04D"
 
 _HBA: Final = f"""
 host all {OWNER} 127.0.0.1/32 trust
+host replication {OWNER} 127.0.0.1/32 trust
 host all all 127.0.0.1/32 scram-sha-256
 """
 

@@ -117,6 +117,24 @@ class ValkeyServer(Server):
             argv += ["--tls-ca-cert-file", self.certificates.ca]
         return [str(word) for word in (*argv, *self.options)]
 
+    def stop_following(self) -> None:
+        """Cut the replication from its master, but for the word of it: it is still a replica."""
+        # A password that the master refuses; an address of nobody's would be put right by others.
+        self.call("CONFIG", "SET", "masterauth", "nobody's")
+        self.call("CLIENT", "KILL", "TYPE", "master")
+
+    def follow_again(self) -> None:
+        """End `stop_following`; whoever was promoted meanwhile should be able to follow later."""
+        self.call("CONFIG", "SET", "masterauth", "")
+
+    def is_following(self) -> bool:
+        """Is it a replica that has all that its master had when it began?"""
+        try:
+            replication = str(self.call("INFO", "replication"))
+        except (OSError, RespError):
+            return False
+        return "role:slave" in replication and "master_link_status:up" in replication
+
     def close(self) -> None:
         """Without the farewell, which takes a tenth of a second: the data goes anyway."""
         self.kill()

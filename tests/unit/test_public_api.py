@@ -47,6 +47,7 @@ PROMISED = {
     "aiocosid.sharding": {"IntervalTimeline", "ModCycle", "ShardRange", "sharding_algorithm"},
     "aiocosid.snowflake": {"SnowflakeId", "SnowflakeLayout"},
     "aiocosid.stores.memory": {"MemoryIdSegmentDistributor"},
+    "aiocosid.stores.tiered": {"TieredIdSegmentDistributor", "TieredStore"},
     "aiocosid.stores.sqlite": {"SqliteIdSegmentDistributor"},
     "aiocosid.stores.redis": {"RedisIdSegmentDistributor"},
     "aiocosid.stores.postgres": {"PostgresIdSegmentDistributor"},

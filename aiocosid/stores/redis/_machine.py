@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from math import inf
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from ... import _fork
 from ..._instance_id import as_instance_id
@@ -14,60 +13,47 @@ from ...abc import (
     DEFAULT_NAMESPACE,
     DEFAULT_SAFE_GUARD,
     InstanceId,
-    Machine,
     MachineGrant,
     MachineIdDistributor,
 )
-from ...abc._ids import check_integer, check_text
-from ...abc._machine import NAME_WIDTH, bits_in_use, check_machine_bits, check_same_bits
-from ...errors import (
-    ForkedError,
-    InvalidArgumentError,
-    MachineIdLostError,
-    MachineIdOverflowError,
-)
-from ._errors import STORE, translated
+from ...abc._ids import check_integer
+from ...abc._machine import check_machine_bits, check_same_bits
+from ...errors import ForkedError, MachineIdLostError, MachineIdOverflowError
+from ._errors import STORE
 from ._link import BorrowedLink, Link, OwnedLink
-from ._machine_scripts import (
-    BITS,
-    DISTRIBUTE,
-    GUARD,
-    LIST,
-    PREFIX,
-    REVERT,
-    MachineKeys,
-    ask,
-    text_of,
-)
-from ._scripts import UNDECODED
+from ._machine_scripts import DISTRIBUTE, GUARD, REVERT, MachineKeys, ask, guard_ms
 
 if TYPE_CHECKING:
     from ._link import RedisClient
     from ._scripts import Script
 
-__all__ = ("RedisMachineIdDistributor", "machine_bits", "machines", "revert_machine")
+__all__ = ("RedisMachineIdDistributor",)
 
 MAX_MS: Final = 2**53 - 1  # what a number of Lua holds exactly
 MAX_MACHINE_ID: Final = 2**31 - 1
-BATCH: Final = 500  # keys looked at in one step of a scan
-COLUMNS: Final = 5  # texts that the listing has for a machine id
 TOKEN_BYTES: Final = 8
+
+
+_NOTHING: Final = (b"", 0)
 
 
 class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
     """The machine ids of one namespace on Redis or Valkey, under CosId's own keys.
 
     ``cosid:{<namespace>}:itc_idx``, ``:adder`` and ``:revert`` are CosId's; beside them lie
-    ``:mark``, ``:stable``, ``:token``, ``:seen`` and ``:bits``, of which CosId knows nothing.
+    ``:mark``, ``:stable``, ``:token``, ``:seen``, ``:bits``, ``:marker`` and ``:claim``, of which
+    CosId knows nothing.
 
     Runs on asyncio.  Each call is one script, which may be applied twice by a driver that resends.
 
     Ids expire by the server's clock: when neither the owner's last stamp nor the server's own note
-    of its last sign of life is younger than the safe guard.  A server that loses its last writes
-    may hand one out again.
+    of its last sign of life is younger than the safe guard.  A server that was started anew, or
+    failed over, may have lost its last writes: it hands out none until all whom it may have
+    forgotten are heard of or silent, as `aiocosid.abc.MachineIdDistributor` says.  A namespace has
+    to be marked by ``aiocosid init`` before the first one is taken.
     """
 
-    __slots__ = ("_born", "_is_unique", "_keys", "_link", "_owns_link", "_token")
+    __slots__ = ("_born", "_is_unique", "_keys", "_link", "_owns_link", "_taken", "_token")
 
     store = STORE
 
@@ -106,6 +92,7 @@ class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
         self._owns_link = False
         self._born = _fork.generation
         self._token = b""  # of the last call that was handed an id
+        self._taken: tuple[bytes | int, int] = _NOTHING  # when that was, and the width
 
     @classmethod
     def from_url(
@@ -145,16 +132,18 @@ class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
         Raises:
             MachineBitsMismatchError: the namespace has another width; nothing was written.
             MachineIdOverflowError: all are held.
+            MachineIdQuarantineError: the server may have forgotten who holds which.
             InvalidArgumentError: an argument is outside its range; nothing was sent.
             CorruptMachineStateError: an entry is damaged; nothing was written.
             StoreUnavailableError: the server cannot be reached, is silent, loading or failing over.
-            StoreAuthenticationError: the server rejects the user, the password or the rights.
+            StoreAuthenticationError: the server rejects the user, the password or the rights, or
+                hides who it is.
             ForkedError: the connections are the parent's.
         """
         size = check_machine_bits(bits)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("latest_ms", latest_ms, at_least=-1)
-        guard = b"" if self.safe_guard == inf else round(self.safe_guard * 1000)
+        guard = guard_ms(self.safe_guard)
         stable = int(self.instance_id.stable)
         token = secrets.token_hex(TOKEN_BYTES).encode()
         facts = (stable, size - 1, now_ms, latest_ms, guard, token)
@@ -164,7 +153,7 @@ class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
         if found == "full":
             raise MachineIdOverflowError(self.namespace, size=size, holders=tuple(answer))
         machine_id, floor_ms = (int(each) for each in answer)
-        self._token = token
+        self._token, self._taken = token, (now_ms, bits)
         return MachineGrant(machine_id, floor_ms)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
@@ -173,16 +162,32 @@ class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
         Raises:
             MachineIdLostError: somebody else holds the id, or nobody, or the same instance in
                 another process; nothing was written.
+            MachineIdQuarantineError: the server may have forgotten that somebody else has it.
             InvalidArgumentError: an argument is outside its range; nothing was sent.
             CorruptMachineStateError: an entry is damaged; nothing was written.
             StoreUnavailableError: the server cannot be reached, is silent, loading or failing over.
-            StoreAuthenticationError: the server rejects the user, the password or the rights.
+            StoreAuthenticationError: the server rejects the user, the password or the rights, or
+                hides who it is.
             ForkedError: the connections are the parent's.
         """
+        await self._guard(machine_id, now_ms, mark_ms, b"", 0)
+
+    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        """Do so for an id that is surely ours; see `aiocosid.abc.MachineIdDistributor.reassert`.
+
+        Raises:
+            CosIdError: as for `guard`; the quarantine only if this object was handed no id.
+        """
+        await self._guard(machine_id, now_ms, mark_ms, *self._taken)
+
+    async def _guard(
+        self, machine_id: int, now_ms: int, mark_ms: int, born_ms: bytes | int, bits: int
+    ) -> None:
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("mark_ms", mark_ms, at_least=-1, at_most=MAX_MS)
-        found, answer = await self._ask(GUARD, machine_id, now_ms, mark_ms, self._token)
+        facts = (guard_ms(self.safe_guard), born_ms, bits, int(self.instance_id.stable))
+        found, answer = await self._ask(GUARD, machine_id, now_ms, mark_ms, self._token, *facts)
         if found == "lost":
             (holder,) = answer
             raise MachineIdLostError(self.namespace, machine_id, reason=self._loss(holder))
@@ -223,7 +228,7 @@ class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
         if self._born != _fork.generation:
             # The parent lives on under the old name.  One that was given stays, and whoever of the
             # two takes the id last has it.
-            self._born, self._token = _fork.generation, b""
+            self._born, self._token, self._taken = _fork.generation, b"", _NOTHING
             if self._is_unique:
                 self.instance_id = as_instance_id(None)
 
@@ -231,80 +236,3 @@ class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
         """Close connections made from a URL; a client that was passed in stays open."""
         if self._owns_link:
             await self._link.aclose()
-
-
-async def machines(link: Link, namespace: str | None) -> list[Machine]:
-    """Return the machine ids of a namespace, or of all on the server, by namespace and number."""
-    if namespace is None:
-        with translated():
-            namespaces = await link.call(_namespaces, may_last=True)
-    else:
-        check_text("namespace", namespace, at_most=NAME_WIDTH)
-        namespaces = {namespace}
-    return [each for name in sorted(namespaces) for each in await _machines(link, name)]
-
-
-async def _namespaces(client: Any) -> set[str]:  # noqa: ANN401 - the driver's
-    # On a cluster the driver goes through all masters.
-    keys = client.scan_iter(match=f"{PREFIX}*}}:*", count=BATCH, **UNDECODED)
-    names = {MachineKeys.namespace_of(text_of(key)) async for key in keys}
-    return {name for name in names if name is not None}
-
-
-async def _machines(link: Link, namespace: str) -> list[Machine]:
-    _, texts = await ask(link, LIST, MachineKeys(namespace))
-    rows = (texts[start : start + COLUMNS] for start in range(0, len(texts), COLUMNS))
-    found = [
-        Machine(
-            namespace=namespace,
-            machine_id=int(machine_id),
-            instance_id=instance_id,
-            last_timestamp_ms=int(stamp),
-            mark_ms=int(mark),
-            stable=stable == "1",
-        )
-        for machine_id, instance_id, stamp, mark, stable in rows
-    ]
-    return sorted(found, key=lambda each: each.machine_id)
-
-
-async def revert_machine(link: Link, namespace: str, machine_id: int) -> None:
-    """Take a machine id from its owner; one who took it in the meantime keeps it.
-
-    Raises:
-        InvalidArgumentError: nobody holds it.
-        StoreError: the server refuses or cannot be reached.
-    """
-    check_text("namespace", namespace, at_most=NAME_WIDTH)
-    check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
-    holders = [
-        each.instance_id
-        for each in await _machines(link, namespace)
-        if each.machine_id == machine_id and each.instance_id
-    ]
-    if not holders:
-        expected = f"one that somebody holds in namespace {namespace!r}"
-        raise InvalidArgumentError("machine_id", machine_id, expected=expected)
-    for holder in holders:
-        await ask(link, REVERT, MachineKeys(namespace), holder.encode(), machine_id, -1, 0, b"")
-
-
-async def machine_bits(link: Link, namespace: str, *, change_to: int | None = None) -> int | None:
-    """Return the width that is noted, None if there is none; change it first if that is asked for.
-
-    Raises:
-        MachineIdInUseError: it is to be changed, and somebody holds a machine id.
-        InvalidArgumentError: an argument is outside its range.
-        CorruptMachineStateError: the note is damaged; nothing was written.
-        StoreError: the server refuses or cannot be reached.
-    """
-    check_text("namespace", namespace, at_most=NAME_WIDTH)
-    if change_to is not None:
-        check_machine_bits(change_to)
-    wanted = b"" if change_to is None else change_to
-    found, answer = await ask(link, BITS, MachineKeys(namespace), wanted)
-    noted, *holders = answer
-    bits = int(noted) if noted else None
-    if found == "held":
-        raise bits_in_use(namespace, bits, holders)
-    return bits

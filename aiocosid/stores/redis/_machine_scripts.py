@@ -6,10 +6,15 @@ They are the ``.lua`` files of this package; what all have in common is in ``mac
 from __future__ import annotations
 
 from importlib.resources import files
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ...abc._machine import WIDTH_EXPECTED
-from ...errors import CorruptMachineStateError
+from ...errors import (
+    CorruptMachineStateError,
+    MachineIdQuarantineError,
+    StoreAuthenticationError,
+)
 from ._errors import STORE, translated
 from ._scripts import Script
 
@@ -19,19 +24,44 @@ if TYPE_CHECKING:
 __all__ = (
     "BITS",
     "DISTRIBUTE",
+    "ENTRIES",
     "GUARD",
     "LIST",
+    "MARK",
+    "MARKER",
     "PREFIX",
     "REVERT",
     "MachineKeys",
     "ask",
+    "guard_ms",
+    "seconds_of",
     "text_of",
 )
 
 PREFIX: Final = "cosid:{"
 
+HIDDEN: Final = (
+    "the server hides who it is, by which one that forgot is found out ({}); allow it to the user: "
+    "ACL SETUSER ... +info"
+)
+
 # In the order of the scripts' KEYS.
-_SUFFIXES: Final = ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits")
+_SUFFIXES: Final = (
+    "itc_idx",
+    "adder",
+    "revert",
+    "mark",
+    "stable",
+    "token",
+    "seen",
+    "bits",
+    "marker",
+    "claim",
+)
+
+
+ENTRIES: Final = ("}:itc_idx", "}:revert")
+MARKER: Final = ("}:marker",)
 
 
 def _script(name: str) -> Script:
@@ -45,20 +75,23 @@ GUARD: Final = _script("guard")
 REVERT: Final = _script("revert")
 LIST: Final = _script("list")
 BITS: Final = _script("bits")
+MARK: Final = _script("mark")
 
 
 class MachineKeys:
     """The keys of one namespace; its braces put them into one slot of a cluster."""
 
-    __slots__ = ("names",)
+    __slots__ = ("names", "namespace", "width")
 
     def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self.width = f"{PREFIX}{namespace}}}:bits"
         self.names = tuple(f"{PREFIX}{namespace}}}:{suffix}".encode() for suffix in _SUFFIXES)
 
     @staticmethod
-    def namespace_of(key: str) -> str | None:
-        """Return the namespace of which this is the hash of entries or the pool."""
-        for suffix in ("}:itc_idx", "}:revert"):
+    def namespace_of(key: str, suffixes: tuple[str, ...] = ENTRIES) -> str | None:
+        """Return the namespace of which this is the hash of entries or the pool, or another."""
+        for suffix in suffixes:
             if key.startswith(PREFIX) and key.endswith(suffix):
                 return key[len(PREFIX) : -len(suffix)]
         return None
@@ -71,6 +104,8 @@ async def ask(
 
     Raises:
         CorruptMachineStateError: something in the store is damaged; nothing was written.
+        MachineIdQuarantineError: the server may have forgotten who holds which.
+        StoreAuthenticationError: the server does not tell who it is; or as always.
         StoreError: the server refuses or cannot be reached.
         ForkedError: the connections are the parent's.
     """
@@ -84,10 +119,25 @@ async def ask(
     if found == "damaged":
         key, field, value = facts
         place, named = f"{key}[{field}]" if field else key, {}
-        if key == keys.names[-1].decode():
+        if key == keys.width:
             named = {"expected": WIDTH_EXPECTED}
         raise CorruptMachineStateError(STORE, place=place, found=repr(value), **named)
+    if found == "hidden":
+        raise StoreAuthenticationError(STORE, HIDDEN.format(*facts))
+    if found == "quarantine":
+        left = seconds_of(*facts)
+        raise MachineIdQuarantineError(STORE, namespace=keys.namespace, seconds_left=left)
     return found, facts
+
+
+def seconds_of(left: str) -> float:
+    """Return the seconds that a quarantine has left, of a reply."""
+    return int(left) / 1000 if left else inf
+
+
+def guard_ms(seconds: float) -> bytes | int:
+    """Return a safe guard as the scripts take it."""
+    return b"" if seconds == inf else round(seconds * 1000)
 
 
 def text_of(value: bytes) -> str:

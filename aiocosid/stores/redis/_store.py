@@ -5,22 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Self
 
-from ...abc import (
-    DEFAULT_GUARD_INTERVAL,
-    DEFAULT_NAMESPACE,
-    DEFAULT_SAFE_GUARD,
-    DEFAULT_STEP,
-    MAX_ID,
-    Counter,
-    InstanceId,
-    Machine,
-    Store,
-)
+from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, Counter
 from .._arguments import check_above
 from ._demands import REPLICA_TIMEOUT, Demands
 from ._errors import translated
 from ._link import BorrowedLink, OwnedLink
-from ._machine import RedisMachineIdDistributor, machine_bits, machines, revert_machine
+from ._machine_store import RedisMachineStore
 from ._scripts import RAISE, UNDECODED
 from ._segment import RedisIdSegmentDistributor
 
@@ -39,7 +29,7 @@ PREFIX, SUFFIX = "cosid:{", "}.adder"
 INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 
 
-class RedisStore(Store):
+class RedisStore(RedisMachineStore):
     """Many counters on one server, cluster or group of servers under sentinels.
 
     There is nothing to create: a counter comes to be when it is first used, and never expires.
@@ -113,78 +103,8 @@ class RedisStore(Store):
             self._link, namespace=namespace, name=name, offset=offset, step=step
         )
 
-    def machine_id_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> RedisMachineIdDistributor:
-        """Return a distributor of machine ids on this store's connections; nothing is sent yet.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return RedisMachineIdDistributor(
-            self._link,
-            namespace=namespace,
-            instance_id=instance_id,
-            safe_guard=safe_guard,
-            interval=interval,
-        )
-
-    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
-        """Return the machine ids that were ever handed out; for all looks at every key.
-
-        Raises:
-            InvalidArgumentError: the namespace is no text, or too long.
-            CorruptMachineStateError: an entry is damaged.
-            StoreError: the server refuses or cannot be reached.
-            ForkedError: the connections are the parent's.
-        """
-        return await machines(self._link, namespace)
-
-    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
-        """Take a machine id from its owner; whoever took it in the meantime keeps it.
-
-        A cancelled call may have taken effect.
-
-        Raises:
-            InvalidArgumentError: nobody holds the id.
-            CorruptMachineStateError: an entry is damaged; nothing was written.
-            StoreError: the server refuses or cannot be reached.
-            ForkedError: the connections are the parent's.
-        """
-        await revert_machine(self._link, namespace, machine_id)
-
-    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
-        """Return the width of a namespace's machine ids, or None if none is noted yet.
-
-        Raises:
-            InvalidArgumentError: the namespace is no text, or too long.
-            CorruptMachineStateError: the note is damaged.
-            StoreError: the server refuses or cannot be reached.
-            ForkedError: the connections are the parent's.
-        """
-        return await machine_bits(self._link, namespace)
-
-    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
-        """Change the width of a namespace's machine ids, while nobody holds one.
-
-        A cancelled call may have taken effect.
-
-        Raises:
-            MachineIdInUseError: somebody does; nothing was written.
-            InvalidArgumentError: an argument is outside its range.
-            CorruptMachineStateError: the note is damaged; nothing was written.
-            StoreError: the server refuses or cannot be reached.
-            ForkedError: the connections are the parent's.
-        """
-        await machine_bits(self._link, namespace, change_to=bits)
-
     async def create_schema(self) -> None:
-        """Do nothing: there are no tables."""
+        """Do nothing: there are no tables.  `mark_machines` is what machine ids need."""
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, ordered by name; looks at every key of the server.

@@ -9,10 +9,17 @@
 --       6 tokens   hash, ours: machine id -> token of the call that handed it out last
 --       7 seen     hash, ours: machine id -> last sign of life in ms, by the server's clock
 --       8 width    string, ours: how many bits all machine ids of the namespace have
+--       9 marker   hash, ours: identity of the server for which nothing was forgotten; in a
+--                  quarantine since when, in ms by the server's clock, and the longest safe guard
+--                  that was named in it, in ms, '' for ever; and whether numbers below the last
+--                  new one were left out
+--      10 claims   hash, ours: machine id -> ms when it was handed out|token|instance, of those who
+--                  asserted theirs in this quarantine
 --
--- Reply of all: {'damaged', key, field, value} where something is no state of a machine id; nothing
--- was written.  Numbers are answered as text.
-local entries, adder, pool, marks, stables, tokens, seen, width = unpack(KEYS)
+-- Reply of all: {'damaged', key, field, value} where something is no state of a machine id, or
+-- {'hidden', why} where the server does not tell who it is; nothing was written.  Numbers are
+-- answered as text.
+local entries, adder, pool, marks, stables, tokens, seen, width, marker, claims = unpack(KEYS)
 
 -- TIME makes what is written after it unpredictable: old servers have to be told to replicate that.
 pcall(redis.replicate_commands)
@@ -99,3 +106,76 @@ local function read_pool()
   return found
 end
 
+
+-- Who the server is: another one when it was started anew, and in what was copied from it; and
+-- another one when it was a replica in between.
+local function identity()
+  local texts = {}
+  for i, section in ipairs({'server', 'replication'}) do
+    local found = redis.pcall('INFO', section)
+    if type(found) ~= 'string' then
+      damage = damage or {'hidden', found.err or ''}
+      return ''
+    end
+    texts[i] = found
+  end
+  local run_id, replid = texts[1]:match('run_id:(%x+)'), texts[2]:match('master_replid:(%x+)')
+  if run_id and replid and texts[2]:find('role:master', 1, true) then
+    return run_id .. ' ' .. replid
+  end
+  damage = damage or {'hidden', 'INFO tells no run_id and master_replid of a master'}
+  return ''
+end
+
+local MARGIN = 5000  -- ms that a quarantine is longer than the longest safe guard
+
+-- A safe guard in ms as it was told or noted, '' for ever.
+local function guard_of(value, field)
+  if value == '' then return math.huge end
+  return field and whole(marker, field, value) or tonumber(value)
+end
+
+-- The marker: whether it is there, whether it is of this server, and its quarantine.
+local function read_marker()
+  local found = {identity = identity()}
+  local noted_identity = redis.call('HGET', marker, 'identity')
+  found.is_there = noted_identity and true
+  found.is_ours = noted_identity == found.identity
+  local since = found.is_ours and redis.call('HGET', marker, 'since')
+  if since then
+    found.since = whole(marker, 'since', since)
+    found.guard = guard_of(redis.call('HGET', marker, 'guard') or '', 'guard')
+  end
+  return found
+end
+
+local function mark_as_sound(found)
+  redis.call('DEL', claims)
+  redis.call('HDEL', marker, 'since', 'guard')
+  redis.call('HSET', marker, 'identity', found.identity)
+end
+
+-- Begin a quarantine if the marker is not of this server, and end one that is over.  Returns how
+-- many ms it has left, nil if there is none.
+local function quarantine(found, clock, guard)
+  if not found.is_ours then
+    redis.call('DEL', claims)
+    redis.call('HSET', marker, 'identity', found.identity)
+    redis.call('HSET', marker, 'since', text(clock))
+    found.since, found.guard = clock, -1
+  elseif not found.since then
+    return nil
+  end
+  if guard > found.guard then
+    redis.call('HSET', marker, 'guard', guard == math.huge and '' or text(guard))
+    found.guard = guard
+  end
+  local left = found.since + found.guard + MARGIN - clock
+  if left > 0 then return left end
+  mark_as_sound(found)
+end
+
+-- The reply that nobody is handed a machine id for so long; '' for ever.
+local function refusal(left)
+  return {'quarantine', left == math.huge and '' or text(left)}
+end

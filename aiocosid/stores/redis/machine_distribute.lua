@@ -1,7 +1,8 @@
 -- Hand a machine id to an instance: its own, else one given back, else a new one, else an expired
 -- one.  An id whose floor is later than `latest` is taken only if there is no other, and then the
 -- one with the lowest floor; the instance's own is given back for it, unless the owner is stable.
--- No id above the maximum is handed out, and none that an entry of somebody else names.
+-- No id above the maximum is handed out, and none that an entry of somebody else names.  None at
+-- all in a quarantine.
 --
 -- ARGV  1 instance   2 '1' if it is stable   3 highest machine id   4 now in ms   5 latest in ms
 --       6 safe guard in ms, '' for ever   7 token
@@ -9,6 +10,7 @@
 -- Reply {'taken', machine id, floor in ms: the highest of stamp and mark, -1 if there is neither}
 --       or {'full', up to five of those who hold one}
 --       or {'width', how many bits the namespace's machine ids have instead}; nothing was written
+--       or {'quarantine', ms that are left of it, '' for ever}; nothing but that was written
 local instance, is_stable, token = ARGV[1], ARGV[2] == '1', ARGV[7]
 local max_id, now, latest = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 
@@ -17,10 +19,12 @@ redis.call('HDEL', tokens, '')
 
 local bits, has_bits = 0, read_width()
 while 2 ^ bits <= max_id do bits = bits + 1 end
+local state, clock, guard = read_marker(), clock_of(ARGV[8]), guard_of(ARGV[6])
 if damage then return damage end
+local left = quarantine(state, clock, guard)
+if left then return refusal(left) end
 if has_bits and has_bits ~= bits then return {'width', text(has_bits)} end
 
-local clock = clock_of(ARGV[8])
 local expires = ARGV[6] == '' and -1 or clock - tonumber(ARGV[6])
 
 local best  -- what is taken, or would be if there is nothing earlier
@@ -77,6 +81,10 @@ local function look()
   local last = redis.call('GET', adder)
   local new = (last and last ~= '-1') and whole(adder, '', last) + 1 or 0
   while held[new] or returned[new] or (own and own.id == new) do new = new + 1 end
+  if new > max_id and redis.call('HEXISTS', marker, 'gaps') == 1 then
+    new = 0
+    while held[new] or returned[new] or (own and own.id == new) do new = new + 1 end
+  end
   if new <= max_id and consider('new', new, -1) then
     return
   end
@@ -112,7 +120,8 @@ end
 if best.kind == 'pool' then
   redis.call('HDEL', pool, text(best.id))
 elseif best.kind == 'new' then
-  redis.call('SET', adder, text(best.id))
+  local last = tonumber(redis.call('GET', adder) or -1)
+  if best.id > last then redis.call('SET', adder, text(best.id)) end
 elseif best.kind == 'expired' then
   for _, each in ipairs(others) do
     if each.id == best.id then redis.call('HDEL', entries, each.instance) end

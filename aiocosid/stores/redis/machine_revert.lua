@@ -28,5 +28,6 @@ end
 redis.call('HDEL', entries, instance)
 redis.call('HDEL', stables, text(id))
 redis.call('HDEL', seen, text(id))
+redis.call('HDEL', claims, text(id))
 redis.call('HSET', pool, text(id), text(math.max(tonumber(stamp), before)))
 return {'given'}

@@ -15,6 +15,7 @@ from aiocosid.abc import (
     InstanceId,
     Machine,
     MachineGrant,
+    MachineMarker,
     Store,
 )
 from aiocosid.errors import CosIdError
@@ -114,6 +115,14 @@ class ScriptedStore(Store):
     async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
         await self.answer()
         self.reverted.append((namespace, machine_id))
+
+    async def mark_machines(
+        self, *, namespace: str = DEFAULT_NAMESPACE, is_new: bool = False
+    ) -> MachineMarker:
+        return await self.memory.mark_machines(namespace=namespace, is_new=is_new)
+
+    async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
+        return await self.memory.machine_markers(namespace=namespace)
 
     async def create_schema(self) -> None:
         await self.answer()

@@ -10,7 +10,8 @@ import pytest
 
 from aiocosid.abc import Machine
 from aiocosid.errors import CorruptMachineStateError
-from aiocosid.stores.memory import MemoryMachineIdDistributor
+from aiocosid.stores.memory import MemoryMachineIdDistributor, MemoryStore
+from aiocosid.testing import ManualClock
 from tests.command import Command
 
 from ._doubles import ScriptedStore
@@ -182,3 +183,30 @@ def test_bits_while_somebody_holds_an_id(aiocosid: Command, namespace: str) -> N
     assert "10 bits, is in use by web-3; close them" in refused.err
     assert aiocosid("machines", "bits", *of).out.endswith("have 10 bits\n")
     assert aiocosid("machines", "bits", *of, "--set", 32).code == 2
+
+
+def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """By `init`, which fails, and beside what is listed; `--i-am-new` ends it."""
+    scripted.memory = MemoryStore(clock=ManualClock())
+    scripted.memory.forget_machines(namespace="shop", everything=False)
+    for _ in range(2):
+        ended = aiocosid("init", "--namespace", "shop")
+        assert (ended.code, ended.out) == (3, "")
+        assert "'aiocosid init --store ... --namespace shop --i-am-new'" in ended.err
+    scripted.known = [[WEB]]
+    told = "aiocosid: machine ids of namespace shop are in quarantine: 305 s\n"
+    for command in (("machines", "list"), ("inspect",)):
+        assert aiocosid(*command, "--namespace", "shop").err == told
+        assert aiocosid(*command).err == told
+        assert aiocosid(*command, "--namespace", "other").err == ""
+    assert json.loads(aiocosid("machines", "list", "--format", "json").out)
+    ready = "sqlite:///ids.db is ready, marked for the machine ids of namespace shop\n"
+    assert aiocosid("init", "--namespace", "shop", "--i-am-new").out == ready
+    assert aiocosid("init", "--namespace", "shop").out == "sqlite:///ids.db is ready\n"
+    assert aiocosid("machines", "list").err == ""
+
+
+def test_init_marks_what_was_emptied(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """It cannot know; so it is run once, and not at every start."""
+    scripted.memory.forget_machines(namespace="shop")
+    assert aiocosid("init", "--namespace", "shop").out.endswith("of namespace shop\n")

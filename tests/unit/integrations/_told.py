@@ -12,18 +12,23 @@ from aiocosid import SegmentChainId
 from aiocosid.abc import Statistics
 from aiocosid.errors import MachineIdLostError, StoreUnavailableError
 from aiocosid.events import (
+    CacheFound,
+    CacheLost,
     ClockBackwards,
     DistanceChanged,
     Event,
     FetchFailed,
     IdsDiscarded,
+    IdsGivenBack,
     Instrument,
     MachineIdDistributed,
     MachineIdGuarded,
     MachineIdGuardFailed,
     MachineIdLost,
+    MachineIdsQuarantined,
     SegmentFetched,
     SnowflakeOpened,
+    SpanLeased,
     Starved,
     WaitTimedOut,
 )
@@ -41,11 +46,16 @@ EVENTS: list[Event] = [
     DistanceChanged(**SHOP, before=2, after=4),
     WaitTimedOut(**SHOP, waited=5.0),
     IdsDiscarded(**SHOP, count=7, reason="cancelled"),
+    IdsGivenBack(**SHOP, count=1999),
     ClockBackwards(**SHOP, backwards=0.03),
     SnowflakeOpened(**SHOP, machine_id=3),
     MachineIdDistributed(**HOST, machine_id=3, wait=0.0),
     MachineIdGuarded(**HOST, machine_id=3, mark_ms=90_000, took=0.002),
     MachineIdGuardFailed(**HOST, error=DOWN, attempt=2),
+    MachineIdsQuarantined(**HOST, seconds_left=305.0),
+    SpanLeased(**SHOP, max_id=9000, count=1000, reason="server", took=0.002),
+    CacheLost(**SHOP, error=DOWN),
+    CacheFound(**SHOP, lasted=1.5),
     MachineIdLost(**HOST, machine_id=3, error=MachineIdLostError("shop", 3, reason="taken")),
 ]
 

@@ -74,6 +74,14 @@ class Link(MachineIdDistributor):
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
         self._pass("guard")
         await self.inner.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        await self._answer()
+
+    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        self._pass("guard")
+        await self.inner.reassert(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        await self._answer()
+
+    async def _answer(self) -> None:
         if self.clock is not None:
             await self.clock.sleep(self.slowness)
             self.calls.append("guarded")

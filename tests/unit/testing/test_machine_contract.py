@@ -340,6 +340,84 @@ class Misnamed(Sound):
         self.interval = 60
 
 
+class NoQuarantine(Sound):
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        self._pool.marker.write()
+        return await super().distribute(bits, **times)
+
+
+class AskersClock(Sound):
+    """Whoever asks knows what time it is."""
+
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        if now_ms > 2 * 10**12:
+            self._pool.marker.write()
+        return await super().distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
+
+
+class AssertsNothing(Sound):
+    async def reassert(self, machine_id: int, **times: Any) -> None:
+        await self.guard(machine_id, **times)
+
+
+class AssertsWithoutTimes(Sound):
+    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        mark_ms = -1 if self._pool.marker.since is not None else mark_ms
+        await super().reassert(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+
+
+class AssertsWithoutStability(Sound):
+    async def reassert(self, machine_id: int, **times: Any) -> None:
+        await super().reassert(machine_id, **times)
+        self.entries[machine_id].stable = False
+
+
+class AssertsAlways(Sound):
+    """Also after the end of its lease."""
+
+    async def guard(self, machine_id: int, **times: Any) -> None:
+        await self.reassert(machine_id, **times)
+
+
+class AssertsOnASoundStore(Sound):
+    async def reassert(self, machine_id: int, **times: Any) -> None:
+        assert self._claim is not None
+        self._pool._assert(self.instance_id, machine_id, self._claim)
+        await super().reassert(machine_id, **times)
+
+
+class LastKeepsIt(Sound):
+    async def reassert(self, machine_id: int, **times: Any) -> None:
+        self._pool.marker.claims.clear()
+        await super().reassert(machine_id, **times)
+
+
+class CountsOn(Sound):
+    """What lies below an asserted number is never new."""
+
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        for number in range(max(self.entries, default=0)):
+            self.entries.setdefault(number, Entry(number, holder="nobody", stable=True))
+        return await super().distribute(bits, **times)
+
+
+class OwnLeaseCounts(Sound):
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        self._pool.marker.longest = 0
+        return await super().distribute(bits, **times)
+
+
+class GoesOnCounting(Sound):
+    """A second loss does not begin it anew."""
+
+    async def reassert(self, machine_id: int, **times: Any) -> None:
+        marker = self._pool.marker
+        if not marker.is_ours and self._store._clock.monotonic() > 1:
+            marker.write()
+            marker.since, marker.longest = 0.0, 300.0
+        await super().reassert(machine_id, **times)
+
+
 class Contract(MachineIdDistributorContract):
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -347,6 +425,9 @@ class Contract(MachineIdDistributorContract):
 
     async def age(self, namespace: str, seconds: float) -> None:
         await self.clock.advance(seconds)
+
+    async def forget(self, namespace: str, *, everything: bool) -> None:
+        self.memory.forget_machines(namespace=namespace, everything=everything)
 
 
 CASES: list[tuple[type[Sound], str, str]] = [
@@ -403,6 +484,20 @@ CASES: list[tuple[type[Sound], str, str]] = [
     (RefusesLate, "test_a_late_own_id_is_kept_where_there_is_no_other", "are held"),
     (NothingIsStable, "test_a_late_own_id_is_kept_where_there_is_no_other", "is given 1"),
     (NeverMindsLate, "test_a_late_expired_id_is_left_for_another", "only 2 need not wait"),
+    (NoQuarantine, "test_nobody_is_handed_one_in_a_quarantine", "may have forgotten"),
+    (AskersClock, "test_nobody_is_handed_one_in_a_quarantine", "may have forgotten"),
+    (AssertsNothing, "test_owners_assert_their_ids", "emptied"),
+    (AssertsWithoutTimes, "test_owners_assert_their_ids", "is found"),
+    (CountsOn, "test_an_asserted_one_is_not_new", "are held"),
+    (AssertsAlways, "test_a_lease_that_ended_asserts_nothing", "may have forgotten"),
+    (AssertsOnASoundStore, "test_nothing_is_asserted_on_a_sound_store", "could guard 0"),
+    (LastKeepsIt, "test_of_two_owners_the_earlier_keeps_it", "could guard 0"),
+    (LastKeepsIt, "test_of_two_lives_the_later_keeps_it", "could guard 0"),
+    (AssertsWithoutStability, "test_a_stable_one_is_stable_again", "and e is given"),
+    (KeepsMarks, "test_giving_back_in_a_quarantine", "was the last"),
+    (OwnLeaseCounts, "test_the_longest_lease_counts", "may have forgotten"),
+    (GoesOnCounting, "test_it_begins_anew", "may have forgotten"),
+    (NoQuarantine, "test_many_at_once_in_a_quarantine", "may have forgotten"),
 ]
 
 
@@ -439,3 +534,5 @@ async def test_a_store_that_cannot_be_aged_skips_the_test() -> None:
     """Pytest takes unittest's SkipTest for a skip."""
     with pytest.raises(unittest.SkipTest, match="age"):
         await MachineIdDistributorContract().age("ns", 1)
+    with pytest.raises(unittest.SkipTest, match="forget"):
+        await MachineIdDistributorContract().forget("ns", everything=True)

@@ -1,0 +1,157 @@
+"""The part of a store's contract that is about machine ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import StoreError
+from ._ids import DEFAULT_NAMESPACE
+from ._machine import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._machine import InstanceId, Machine, MachineIdDistributor
+
+__all__ = ("MachineMarker", "MachineStore")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineMarker:
+    """What a store's marker says of the machine ids of one namespace.
+
+    Attributes:
+        namespace: where it counts.
+        is_new: whether this call has written it for the identity that the store has now.
+        seconds_left: above 0 in a quarantine: how long it takes from now, by the store's clock;
+            ``inf`` if it does not end by itself.
+    """
+
+    namespace: str
+    is_new: bool = False
+    seconds_left: float = 0.0
+
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether nobody is handed a machine id now."""
+        return self.seconds_left > 0
+
+
+class MachineStore:
+    """What a store does about machine ids; one of your own may have none."""
+
+    __slots__ = ()
+
+    def machine_id_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> MachineIdDistributor:
+        """Return a distributor of machine ids on this store's connections; nothing is sent yet.
+
+        Args:
+            namespace: the namespace of the machine ids, at most 91 characters.
+            instance_id: who asks; by default an instance that nobody else is.
+            safe_guard: seconds without a sign of life after which an id may go to somebody else.
+            interval: seconds between two signs of life.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            StoreError: this store has no machine ids, as one of your own may not.
+        """
+        raise self._has_no_machine_ids()
+
+    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
+        """Return the machine ids that were ever handed out, by namespace and number.
+
+        Args:
+            namespace: only this one's; None for all.
+
+        Raises:
+            CorruptMachineStateError: an entry is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        raise self._has_no_machine_ids()
+
+    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+        """Take a machine id from its owner, whoever that is: for one that died and is stable.
+
+        Its mark stays, so that the next owner begins above it.  The owner must not run any more.
+
+        Raises:
+            InvalidArgumentError: nobody holds the id.
+            StoreError: the store refuses or cannot be reached.
+        """
+        raise self._has_no_machine_ids()
+
+    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
+        """Return the width of a namespace's machine ids, or None if none is noted yet.
+
+        Raises:
+            CorruptMachineStateError: the note is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        raise self._has_no_machine_ids()
+
+    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
+        """Change the width of a namespace's machine ids for good, while nobody holds one.
+
+        One atomic step, safe to repeat.  That the new layout makes no id again that the old one has
+        made is the caller's to see to.
+
+        Args:
+            namespace: the namespace.
+            bits: the new width, 1 to 31; the present one changes nothing.
+
+        Raises:
+            MachineIdInUseError: somebody holds a machine id, dead or alive; nothing was written.
+            MachineIdQuarantineError: the store may have forgotten who does.
+            InvalidArgumentError: ``bits`` is outside its range.
+            StoreError: the store refuses or cannot be reached.
+        """
+        raise self._has_no_machine_ids()
+
+    async def mark_machines(
+        self, *, namespace: str = DEFAULT_NAMESPACE, is_new: bool = False
+    ) -> MachineMarker:
+        """Mark the store as one that has forgotten nothing of a namespace's machine ids.
+
+        Once for each namespace, before its first machine id is asked for: a store without a marker
+        counts as one that forgot.  Not at every start, or a store that was just emptied would be
+        marked by it.  One atomic step, safe to repeat.  A store that lives and dies with us needs
+        none: memory, and a SQLite file that we have created.
+
+        A missing marker is written.  One of another identity is not: a quarantine begins, as by
+        `MachineIdDistributor.distribute` with the default safe guard.  One that runs goes on.
+
+        Args:
+            namespace: the namespace of the machine ids.
+            is_new: write the marker in any case, and end a quarantine: nobody who was started
+                before holds a machine id any more, which is the caller's to know.
+
+        Returns:
+            The marker as it is now.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            StoreError: the store refuses, cannot be reached, or hides its identity.
+        """
+        raise self._has_no_machine_ids()
+
+    async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
+        """Return the markers, by namespace; where there is none yet, none.  Writes nothing.
+
+        Args:
+            namespace: only this one's; None for all.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        raise self._has_no_machine_ids()
+
+    def _has_no_machine_ids(self) -> StoreError:
+        return StoreError(type(self).__name__, "this store hands out no machine ids")

@@ -1,0 +1,132 @@
+"""What a Redis or Valkey store does about machine ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...abc import DEFAULT_GUARD_INTERVAL, DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD, Store
+from ._machine import RedisMachineIdDistributor
+from ._machine_admin import (
+    machine_bits,
+    machine_markers,
+    machines,
+    mark_machines,
+    revert_machine,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...abc import InstanceId, Machine, MachineMarker
+    from ._link import Link
+
+__all__ = ("RedisMachineStore",)
+
+
+class RedisMachineStore(Store):
+    """The machine ids of all namespaces on one deployment; `RedisStore` inherits it."""
+
+    __slots__ = ()
+
+    _link: Link
+
+    def machine_id_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> RedisMachineIdDistributor:
+        """Return a distributor of machine ids on this store's connections; nothing is sent yet.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        return RedisMachineIdDistributor(
+            self._link,
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+        )
+
+    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
+        """Return the machine ids that were ever handed out; for all looks at every key.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: an entry is damaged.
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        return await machines(self._link, namespace)
+
+    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+        """Take a machine id from its owner; whoever took it in the meantime keeps it.
+
+        A cancelled call may have taken effect.
+
+        Raises:
+            InvalidArgumentError: nobody holds the id.
+            CorruptMachineStateError: an entry is damaged; nothing was written.
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        await revert_machine(self._link, namespace, machine_id)
+
+    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
+        """Return the width of a namespace's machine ids, or None if none is noted yet.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: the note is damaged.
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        return await machine_bits(self._link, namespace)
+
+    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
+        """Change the width of a namespace's machine ids, while nobody holds one.
+
+        A cancelled call may have taken effect.
+
+        Raises:
+            MachineIdInUseError: somebody does; nothing was written.
+            MachineIdQuarantineError: the server may have forgotten who does.
+            InvalidArgumentError: an argument is outside its range.
+            CorruptMachineStateError: the note is damaged; nothing was written.
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        await machine_bits(self._link, namespace, change_to=bits)
+
+    async def mark_machines(
+        self, *, namespace: str = DEFAULT_NAMESPACE, is_new: bool = False
+    ) -> MachineMarker:
+        """Mark the server as one that has forgotten nothing; see `aiocosid.abc.Store`.
+
+        A cancelled call may have taken effect.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: the marker is damaged; nothing was written.
+            StoreAuthenticationError: the user may not ask the server who it is; or as always.
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        return await mark_machines(self._link, namespace, is_new=is_new)
+
+    async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
+        """Return the markers, by namespace; for all looks at every key.
+
+        Of a server that has failed over or was started anew it is what the marker says, until
+        somebody asks for a machine id, or guards one.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: a marker is damaged.
+            StoreError: the server refuses or cannot be reached.
+            ForkedError: the connections are the parent's.
+        """
+        return await machine_markers(self._link, namespace)

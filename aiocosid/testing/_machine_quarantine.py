@@ -1,0 +1,308 @@
+"""The part of the machine ids' contract that is about a store that forgot who holds which."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from ..abc._machine import QUARANTINE_MARGIN
+from ..errors import MachineIdQuarantineError
+from ._machine_kit import (
+    SAFE_GUARD,
+    MachineKit,
+    assert_different,
+    refused_as_full,
+    refused_as_lost,
+    refused_for_its_width,
+)
+
+if TYPE_CHECKING:
+    from ._machine_kit import MakeMachineIdDistributor
+
+__all__ = ("MachineQuarantines",)
+
+SECOND: Final = 1000  # milliseconds
+FULL: Final = SAFE_GUARD + QUARANTINE_MARGIN
+OVER: Final = FULL + 10  # seconds after which it is over, whatever the calls took
+
+
+class MachineQuarantines:
+    """What happens when the marker is gone.  `MachineIdDistributorContract` inherits it."""
+
+    async def age(self, namespace: str, seconds: float) -> None:
+        """Make all of a namespace older; see `MachineIdDistributorContract`."""
+        raise NotImplementedError
+
+    async def forget(self, namespace: str, *, everything: bool) -> None:
+        """Have the store forget; see `MachineIdDistributorContract`."""
+        raise NotImplementedError
+
+    async def test_nobody_is_handed_one_in_a_quarantine(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """Not the own, nor one given back, nor a new one, until the longest lease has ended."""
+        for everything in (True, False):
+            kit = MachineKit(make_machines)
+            for number, text in enumerate("abc"):
+                await kit.take(text)
+                await kit.guard(text, number)
+            await kit.of("c").revert(2, last_ms=-1)
+            await self.forget(kit.namespace, everything=everything)
+            began_ms = kit.now_ms()
+            for text in "abcda":
+                error = await refused_by_quarantine(kit, text)
+                assert error.namespace == kit.namespace, f"it tells of {error.namespace}"
+                left, passed = error.seconds_left, (kit.now_ms() - began_ms) / SECOND
+                is_right = FULL - passed - 1 < left <= FULL
+                assert is_right, f"{passed} of {FULL} s have passed, and {left} s are left"
+            await self.age(kit.namespace, SAFE_GUARD - 60)
+            for ahead in (0, 10**12):  # whatever the asker's clock shows
+                left = (await refused_by_quarantine(kit, "d", ahead=ahead)).seconds_left
+                assert 0 < left <= 60 + QUARANTINE_MARGIN, f"most is over, and {left} s are left"
+            await self.age(kit.namespace, OVER - SAFE_GUARD + 60)
+            assert_different({text: (await kit.take(text)).machine_id for text in "defg"})
+            await refused_as_full(kit, "h")
+
+    async def test_owners_assert_their_ids(self, make_machines: MakeMachineIdDistributor) -> None:
+        """Whoever says so keeps the id, with stamp, mark and width; the silent ones do not."""
+        for everything, is_late in ((True, False), (True, True), (False, False)):
+            kit = MachineKit(make_machines)
+            mark = kit.now_ms() + 63 * SECOND
+            for number, text in enumerate("abcd"):
+                await kit.take(text)
+                await kit.reassert(text, number, mark_ms=mark)
+            await self.forget(kit.namespace, everything=everything)
+            if is_late:
+                await refused_by_quarantine(kit, "e")
+            for _ in range(2):  # as a driver that resends
+                for number in (3, 1):
+                    await kit.reassert("abcd"[number], number, mark_ms=mark + number)
+            await self.age(kit.namespace, OVER)
+            for number in (3, 1):
+                await kit.reassert("abcd"[number], number, mark_ms=mark)
+            await refused_for_its_width(kit, "e", bits=3, found=2)
+            ids = [(await kit.take(text)).machine_id for text in "ef"]
+            assert sorted(ids) == [0, 2], f"b and d kept 1 and 3; e and f are given {ids}"
+            await refused_as_full(kit, "g")
+            for number in (0, 2):
+                await refused_as_lost(kit, "abcd"[number], number)
+            for number in (3, 1):
+                grant = await kit.take("abcd"[number])
+                due = (number, mark + number)
+                found = (grant.machine_id, grant.floor_ms)
+                assert found == due, f"{due} was asserted, and {found} is found"
+
+    async def test_an_asserted_one_is_not_new(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """However far above the first number; the numbers below it are handed out as well."""
+        kit = MachineKit(make_machines)
+        for text in "abcdefgh":
+            await kit.take(text, bits=3)
+        await self.forget(kit.namespace, everything=True)
+        await kit.reassert("g", 6)
+        await kit.reassert("d", 3)
+        await self.age(kit.namespace, OVER)
+        for text, number in (("g", 6), ("d", 3)):
+            await kit.guard(text, number)
+        ids = {text: (await kit.take(text, bits=3)).machine_id for text in "stuvwx"}
+        assert_different({**ids, "g": 6, "d": 3})
+        await refused_as_full(kit, "y", bits=3)
+
+    async def test_a_lease_that_ended_asserts_nothing(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """A sign of life without that promise is refused: somebody else may have had the id."""
+        for everything in (True, False):
+            kit = MachineKit(make_machines)
+            await kit.take("a")
+            await self.forget(kit.namespace, everything=everything)
+            for _ in range(2):
+                await refused_by_quarantine(kit, "a", machine_id=0)
+            await self.age(kit.namespace, OVER)
+            for text in "bcde":
+                await kit.take(text)
+            await refused_as_lost(kit, "a", 0)
+
+    async def test_nothing_is_asserted_on_a_sound_store(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """An id that was given back, or went to somebody else, stays lost."""
+        kit = MachineKit(make_machines)
+        await kit.take("a")
+        await kit.reassert("a", 0)
+        await kit.of("a").revert(0, last_ms=-1)
+        await refused_as_lost(kit, "a", 0, reassert=True)
+        await kit.take("b")
+        await refused_as_lost(kit, "a", 0, reassert=True)
+        await kit.reassert("b", 0)
+
+    async def test_of_two_owners_the_earlier_keeps_it(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """By the time at which it was handed out, then by the text; whoever comes first."""
+        for first, second, later in (("a", "b", 5), ("b", "a", 5), ("a", "b", 0)):
+            for order in ((first, second), (second, first)):
+                kit = MachineKit(make_machines)
+                await self._give_to_both(kit, first, second, later=later)
+                for text in order:
+                    if text == second and order[0] == first:
+                        await refused_as_lost(kit, text, 0, reassert=True)
+                    else:
+                        await kit.reassert(text, 0)
+                await refused_as_lost(kit, second, 0, reassert=True)
+                await kit.reassert(first, 0)
+                await refused_by_quarantine(kit, second)
+                await self.age(kit.namespace, OVER)
+                await kit.reassert(first, 0)
+                found = (await kit.take(second)).machine_id
+                assert found != 0, f"{first} kept 0, and {second} is given it"
+
+    async def _give_to_both(self, kit: MachineKit, first: str, second: str, *, later: int) -> None:
+        """Hand 0 to both, by a store that forgets twice."""
+        now_ms = kit.now_ms()
+        await kit.of(first).distribute(2, now_ms=now_ms, latest_ms=2**53)
+        await self.forget(kit.namespace, everything=True)
+        await refused_by_quarantine(kit, second)
+        await self.age(kit.namespace, OVER)
+        grant = await kit.of(second).distribute(2, now_ms=now_ms + later, latest_ms=2**53)
+        assert grant.machine_id == 0, f"the store had forgotten 0, and {grant} is handed out"
+        await self.forget(kit.namespace, everything=True)
+
+    async def test_of_two_lives_the_later_keeps_it(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """One that comes under the same text, and was handed it from the other one."""
+        orders: list[list[str]] = [["old", "new"], ["new", "old"]]
+        for order in orders:
+            kit = MachineKit(make_machines)
+            now_ms = kit.now_ms()
+            lives = {"old": kit.anew("a"), "new": kit.anew("a")}
+            for number, life in enumerate(lives.values()):
+                await life.distribute(2, now_ms=now_ms + number, latest_ms=2**53)
+            await self.forget(kit.namespace, everything=True)
+            for name in order:
+                if name == "old" and order[0] == "new":
+                    await refused_as_lost(kit, lives[name], 0, reassert=True)
+                else:
+                    await lives[name].reassert(0, now_ms=now_ms, mark_ms=-1)
+            await refused_as_lost(kit, lives["old"], 0, reassert=True)
+            await lives["new"].reassert(0, now_ms=now_ms, mark_ms=-1)
+
+    async def test_a_stable_one_is_stable_again(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """What it asserted stays its own, however long it is silent after that."""
+        kit = MachineKit(make_machines, stable=True)
+        await kit.take("a")
+        await self.forget(kit.namespace, everything=True)
+        await kit.reassert("a", 0)
+        await self.age(kit.namespace, 1000 * SAFE_GUARD)
+        others = MachineKit(make_machines, kit.namespace)
+        ids = [(await others.take(text)).machine_id for text in "bcd"]
+        assert sorted(ids) == [1, 2, 3], f"0 is a's, who is stable; the others got {ids}"
+        await refused_as_full(others, "e")
+
+    async def test_giving_back_in_a_quarantine(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """It is given back, and handed out afterwards, above what was issued."""
+        kit = MachineKit(make_machines)
+        last = kit.now_ms() + 2 * SECOND
+        for number, text in enumerate("ab"):
+            await kit.take(text)
+            await kit.guard(text, number)
+        await self.forget(kit.namespace, everything=True)
+        await kit.reassert("b", 1, mark_ms=last + 60 * SECOND)
+        for number, text in enumerate("ab"):
+            await kit.of(text).revert(number, last_ms=last)
+        await refused_by_quarantine(kit, "b")
+        await self.age(kit.namespace, OVER)
+        floors = {grant.machine_id: grant.floor_ms for grant in [await kit.take(t) for t in "cdef"]}
+        assert set(floors) == {0, 1, 2, 3}, f"all were free, and {sorted(floors)} are handed out"
+        assert last <= floors[1] < last + 60 * SECOND, f"{last} was the last: {floors[1]}"
+
+    async def test_the_longest_lease_counts(self, make_machines: MakeMachineIdDistributor) -> None:
+        """Of all who call in a quarantine; without end, if one has no end."""
+        kit = MachineKit(make_machines)
+        kit.of("a")
+        await self.forget(kit.namespace, everything=True)
+        await refused_by_quarantine(kit, "a")
+        longer = MachineKit(make_machines, kit.namespace, safe_guard=3 * SAFE_GUARD)
+        for _ in range(2):
+            left = (await refused_by_quarantine(longer, "b")).seconds_left
+            due = 3 * SAFE_GUARD + QUARANTINE_MARGIN
+            assert due - 60 < left <= due, f"{due} s were due, and {left} s are left"
+        await self.age(kit.namespace, OVER)
+        await refused_by_quarantine(kit, "a")
+        await self.age(kit.namespace, 2 * SAFE_GUARD)
+        await kit.take("a")
+        endless = MachineKit(make_machines, safe_guard=inf)
+        endless.of("a")
+        await self.forget(endless.namespace, everything=True)
+        await refused_by_quarantine(endless, "a")
+        await self.age(endless.namespace, 1000 * SAFE_GUARD)
+        left = (await refused_by_quarantine(endless, "a")).seconds_left
+        assert left == inf, f"it has no end, and {left} s are left"
+
+    async def test_it_begins_anew(self, make_machines: MakeMachineIdDistributor) -> None:
+        """When the store forgets in the middle of it: what was asserted has to be once more."""
+        kit = MachineKit(make_machines)
+        for text in "ab":
+            await kit.take(text)
+        for _ in range(2):
+            await self.forget(kit.namespace, everything=True)
+            for number, text in enumerate("ab"):
+                await kit.reassert(text, number)
+            await self.age(kit.namespace, SAFE_GUARD - 60)
+            left = (await refused_by_quarantine(kit, "c")).seconds_left
+            assert left > 0, f"{left} s are left"
+        await self.age(kit.namespace, OVER - SAFE_GUARD + 60)
+        await kit.take("c")
+
+    async def test_many_at_once_in_a_quarantine(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """Owners assert and others ask, all at once: nobody loses an id, nobody is handed one."""
+        kit = MachineKit(make_machines)
+        ids = {f"i{number}": (await kit.take(f"i{number}", bits=4)).machine_id for number in (0, 1)}
+        ids |= {text: (await kit.take(text, bits=4)).machine_id for text in "abcdef"}
+        await self.forget(kit.namespace, everything=True)
+
+        async def ask(text: str) -> None:
+            await refused_by_quarantine(kit, text, bits=4)
+
+        async with anyio.create_task_group() as group:
+            for text, number in ids.items():
+                group.start_soon(ask, f"new {text}")
+                group.start_soon(kit.reassert, text, number)
+        await self.age(kit.namespace, OVER)
+        for text, number in ids.items():
+            await kit.guard(text, number)
+        ids |= {text: (await kit.take(text, bits=4)).machine_id for text in "stuvwxyz"}
+        assert_different(ids)
+        await refused_as_full(kit, "one more", bits=4)
+
+
+async def refused_by_quarantine(
+    kit: MachineKit,
+    text: str,
+    *,
+    bits: int = 2,
+    ahead: int = 0,
+    machine_id: int | None = None,
+) -> MachineIdQuarantineError:
+    """Have an instance ask for an id, or guard one, in a quarantine; return the error."""
+    now_ms = kit.now_ms() + ahead
+    try:
+        if machine_id is None:
+            asked = kit.of(text).distribute(bits, now_ms=now_ms, latest_ms=2**53)
+            answer = str(await asked)
+        else:
+            await kit.guard(text, machine_id)
+            answer = f"{machine_id} is its own"
+    except MachineIdQuarantineError as error:
+        return error
+    raise AssertionError(f"the store may have forgotten who holds what; {text} is told {answer}")

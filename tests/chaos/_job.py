@@ -1,0 +1,136 @@
+"""What a worker is told to do, as JSON, and how it opens what it is told to open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+import aiocosid
+from aiocosid.abc import IdGenerator, Store
+from aiocosid.events import Instrument
+from aiocosid.machine import MachineIdLease
+from aiocosid.snowflake import SnowflakeId, SnowflakeLayout
+
+NAMESPACE: Final = "chaos"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A store, by URL; with a ``cache`` before it a durable root under a fast store.
+
+    Attributes:
+        url: the store, or the root.
+        cache: the Redis that hands out segments of the root's spans, or none.
+        span: ids that the root leases at once.
+    """
+
+    url: str
+    cache: str = ""
+    span: int = 1_000_000
+
+    @asynccontextmanager
+    async def opened(self, instrument: Instrument | None = None) -> AsyncGenerator[Store]:
+        """Open it; close it at the end."""
+        async with AsyncExitStack() as stack:
+            store = await stack.enter_async_context(aiocosid.open_store(self.url))
+            if self.cache:
+                from aiocosid.stores.redis import RedisStore
+                from aiocosid.stores.tiered import TieredStore
+
+                cache = await stack.enter_async_context(RedisStore.from_url(self.cache))
+                store = TieredStore(store, cache, span=self.span, instrument=instrument)
+            yield store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What one worker does until it is told to stop.
+
+    Attributes:
+        folder: where its files go.
+        worker: how their names begin.
+        place: the store.
+        name: of the counter or generator.
+        kind: what hands out the ids.
+        batch: ids of one ``next_ids``; 0 for none.
+        singles: ids by ``next_id`` between two writes to the record; 0 for none.
+        pause: seconds between two batches.
+        tasks: how many tasks take ids, each with a record of its own.
+        step: ids per segment.
+        ids: how many to take in all; 0 for no end.
+        cancel: seconds within which a call is cancelled at random; 0 for never.
+        fork_every: seconds between two forks; 0 for none.
+        safe_guard: seconds that a machine id stays ours in silence.
+        interval: seconds between two signs of life.
+        layout: of Snowflakes, as `SnowflakeLayout` takes it.
+        wait_timeout: seconds that a call waits.
+    """
+
+    folder: Path
+    worker: str = ""
+    place: Place
+    namespace: str = NAMESPACE
+    name: str = "ids"
+    kind: Literal["chain", "segment", "snowflake"] = "chain"
+    batch: int = 200
+    singles: int = 200
+    pause: float = 0.001
+    tasks: int = 1
+    step: int = 1000
+    ids: int = 0
+    cancel: float = 0.0
+    fork_every: float = 0.0
+    safe_guard: float = 1.5
+    interval: float = 0.3
+    layout: tuple[int, int, int] = (41, 10, 12)
+    wait_timeout: float = 5.0
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        return json.dumps(asdict(replace(self)), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Make it from its text."""
+        facts: dict[str, Any] = json.loads(text)
+        place, folder, layout = (facts.pop(key) for key in ("place", "folder", "layout"))
+        return cls(place=Place(**place), folder=Path(folder), layout=tuple(layout), **facts)
+
+    @property
+    def made_layout(self) -> SnowflakeLayout:
+        """The layout of its Snowflakes: milliseconds since 2020."""
+        timestamp_bits, machine_bits, sequence_bits = self.layout
+        return SnowflakeLayout(timestamp_bits, machine_bits, sequence_bits, "ms", 1_577_836_800_000)
+
+    @asynccontextmanager
+    async def opened(
+        self, instrument: Instrument
+    ) -> AsyncGenerator[tuple[IdGenerator, MachineIdLease | None]]:
+        """Open the generator, and the lease of its machine id if it has one."""
+        async with self.place.opened(instrument) as store:
+            if self.kind == "snowflake":
+                lease = self._lease(store, instrument)
+                made = SnowflakeId(
+                    lease, name=self.name, layout=self.made_layout, wait_timeout=self.wait_timeout
+                )
+                async with lease, made:
+                    yield made, lease
+                return
+            async with aiocosid.connect(
+                store, namespace=self.namespace, instrument=instrument
+            ) as provider:
+                make = provider.segment_chain if self.kind == "chain" else provider.segment
+                yield await make(self.name, step=self.step, wait_timeout=self.wait_timeout), None
+
+    def _lease(self, store: Store, instrument: Instrument) -> MachineIdLease:
+        distributor = store.machine_id_distributor(
+            namespace=self.namespace, safe_guard=self.safe_guard, interval=self.interval
+        )
+        timeout = max(0.25, self.interval)
+        return MachineIdLease(
+            distributor, bits=self.layout[1], call_timeout=timeout, instrument=instrument
+        )

@@ -1,0 +1,183 @@
+"""Scenarios in which Redis forgets what it has confirmed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, wait_until
+from tests.servers._resp import RespError
+
+from ._arena import Arena
+from ._fleet import Fleet
+
+KILL_EVERY = 1.0  # seconds
+SETTLED = 1.5  # seconds until the workers use the new master, and its replica has what they wrote
+LAG = (0.2, 0.8)  # seconds of writes that the replica does not get; after 5 s it is not promoted
+
+
+def redis_kill(arena: Arena) -> None:
+    """Kill -9 a server that keeps nothing, and start it again, once a second."""
+    server = arena.enter(ValkeyServer())
+    with arena.workers(arena.job(arena.fast(server.url))) as fleet:
+        while arena.goes_on():
+            began = time.monotonic()
+            with _nobody_there_or(arena, fleet, all_anew=arena.faults["kill"] % 4 == 3):
+                server.kill()
+                server.start()
+            arena.faults["kill"] += 1
+            arena.pause(KILL_EVERY - (time.monotonic() - began))
+
+
+def redis_aof(arena: Arena) -> None:
+    """Kill -9 a server with ``appendfsync everysec``, or cut its power: its last second is gone.
+
+    A kill leaves to the system what was written to the file; a power cut takes what was not synced.
+    That is played by cutting the file where it ended some time before.
+    """
+    server = arena.enter(ValkeyServer("--appendonly", "yes", "--appendfsync", "everysec"))
+    with arena.workers(arena.job(arena.fast(server.url), step=100)) as fleet:
+        while arena.goes_on():
+            synced = _log_sizes(server)
+            arena.pause(arena.between(0.3, 1.0))
+            power_cut = arena.draw.random() < 0.5
+            with _nobody_there_or(arena, fleet, all_anew=arena.draw.random() < 0.5):
+                server.kill()
+                if power_cut:
+                    for path, size in synced.items():
+                        with path.open("r+b") as file:
+                            file.truncate(size)
+                server.start()
+            arena.faults["power cut" if power_cut else "kill"] += 1
+            arena.pause(arena.between(0.2, 0.5))
+
+
+def _log_sizes(server: ValkeyServer) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in server.directory.rglob("*.incr.aof")}
+
+
+def sentinel(arena: Arena) -> None:
+    """Fail over to a replica whose replication was cut, and back to the first master."""
+    group = arena.enter(ValkeySentinel())
+
+    def fail_over(*, kill: bool, split: float) -> None:
+        master = group.current_master()
+        replica = group.replica if master is group.master else group.master
+        if kill:
+            master.kill()
+        else:  # the master lives on, under the same run_id, and becomes a replica
+            wait_until(lambda: _began(group), "a fail-over begins", deadline=20)
+        _promoted(replica)
+        replica.follow_again()
+        if kill:
+            master.start()
+        else:
+            arena.pause(split)  # two masters
+        # The sentinels would see to it, but only after ten seconds.
+        master.call("REPLICAOF", replica.host, replica.port)
+        _settled(master, replica)
+        wait_until(lambda: _agree(group, replica), "the sentinels agree", deadline=30)
+
+    with arena.workers(arena.job(arena.fast(group.url), step=100)) as fleet:
+        while arena.goes_on():
+            master = group.current_master()
+            replica = group.replica if master is group.master else group.master
+            replica.stop_following()
+            arena.pause(arena.between(*LAG))
+            _there_and_maybe_back(arena, fleet, fail_over)
+            arena.pause(SETTLED)
+
+
+def _agree(group: ValkeySentinel, master: ValkeyServer) -> bool:
+    return all(map(group._sees_everybody, group.sentinels)) and group.current_master() is master
+
+
+def _began(group: ValkeySentinel) -> bool:
+    try:
+        return group.sentinels[0].call("SENTINEL", "FAILOVER", group.service) == "OK"
+    except RespError:
+        return False  # one is still going on, or the replica was not heard of lately
+
+
+def cluster(arena: Arena) -> None:
+    """The same in a cluster: the master of the counter's slot is killed, or overruled."""
+    nodes = arena.enter(ValkeyCluster(replicas=True))
+    job = arena.job(arena.fast(nodes.url), step=100)
+    first = nodes.owner(f"cosid:{{{job.namespace}.{job.name}}}.adder")
+    pair = [first, nodes.replicas[nodes.masters.index(first)]]  # master and replica
+
+    def fail_over(*, kill: bool, split: float) -> None:
+        master, replica = pair
+        if kill:
+            master.kill()
+        else:
+            replica.call("CLUSTER", "FAILOVER", "TAKEOVER")
+        _promoted(replica)
+        replica.follow_again()
+        if kill:
+            master.start()
+        _settled(master, replica)
+        pair.reverse()
+
+    with arena.workers(job) as fleet:
+        while arena.goes_on():
+            pair[1].stop_following()
+            arena.pause(arena.between(*LAG))
+            _there_and_maybe_back(arena, fleet, fail_over)
+            arena.pause(SETTLED)
+
+
+class FailOver(Protocol):
+    """Has the replica promoted, and its former master follow it."""
+
+    def __call__(self, *, kill: bool, split: float) -> None: ...
+
+
+def _there_and_maybe_back(arena: Arena, fleet: Fleet, fail_over: FailOver) -> None:
+    """One of three in turn: by a kill, by order, or there and back while nobody looks.
+
+    The last leaves the first master with its old run_id and what the replica had, and only workers
+    that have never seen a higher id.
+    """
+    match arena.faults.total() % 3:
+        case 0:
+            fail_over(kill=False, split=arena.between(*LAG))
+            arena.faults["fail-over"] += 1
+        case 1:
+            with fleet.nobody_there():
+                fail_over(kill=False, split=0.0)
+                fail_over(kill=False, split=0.0)
+            arena.faults["fail-over and back"] += 1
+        case _:
+            with _nobody_there_or(arena, fleet, all_anew=arena.draw.random() < 0.5):
+                fail_over(kill=True, split=0.0)
+            arena.faults["fail-over after a kill"] += 1
+
+
+@contextmanager
+def _nobody_there_or(arena: Arena, fleet: Fleet, *, all_anew: bool) -> Generator[None]:
+    """Perhaps nobody is there meanwhile, and those who come then have seen nothing."""
+    if not all_anew:
+        yield
+        return
+    with fleet.nobody_there():
+        yield
+    arena.faults["all workers anew"] += 1
+
+
+def _promoted(replica: ValkeyServer) -> None:
+    wait_until(lambda: _is_master(replica), f"{replica!r} is promoted", deadline=30)
+
+
+def _is_master(server: ValkeyServer) -> bool:
+    try:
+        return "role:master" in str(server.call("INFO", "replication"))
+    except (OSError, RespError):
+        return False
+
+
+def _settled(replica: ValkeyServer, master: ValkeyServer) -> None:
+    wait_until(replica.is_following, f"{replica!r} follows {master!r}", deadline=30)

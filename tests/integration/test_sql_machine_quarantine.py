@@ -1,0 +1,515 @@
+"""SQL stores that may have forgotten who holds which machine id."""
+
+# ruff: noqa: S608 - what is put in is ours
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiosqlite
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from aiocosid.abc import MachineMarker
+from aiocosid.errors import (
+    MachineIdLostError,
+    MachineIdQuarantineError,
+    SchemaMissingError,
+    StoreUnavailableError,
+)
+from aiocosid.stores._postgres_markers import IDENTITY
+from aiocosid.stores._sql_machines import SqlMachineIdDistributor
+from aiocosid.stores.postgres import PostgresMachineIdDistributor, PostgresStore
+from aiocosid.stores.sqlite import SqliteStore
+from tests.servers import GUEST, GUEST_PASSWORD, PostgresPair, PostgresServer, eventually
+
+from ._machine_tables import T0, PostgresTables, SqliteTables, Tables, Tapped, who
+from ._snowflakes import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+FULL = 305_000  # ms: the safe guard of 300 s, and the margin
+FAR = T0 * 2
+WAITS = "datname = current_database() and wait_event_type = 'Lock'"
+
+driver: Any = asyncpg  # its annotations stop half-way
+Store = SqliteStore | PostgresStore
+T = TypeVar("T")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
+    """The tables of one database after the other."""
+    if request.param == "sqlite":
+        return SqliteTables(tmp_path / "ids.db")
+    database: str = request.getfixturevalue("postgres_database")
+    return PostgresTables(request.getfixturevalue("postgres"), database)
+
+
+@pytest_asyncio.fixture
+async def store(tables: Tables) -> AsyncIterator[Store]:
+    """A store whose clock stands at T0, marked."""
+    await tables.prepare()
+    async with tables.set_store.from_url(tables.url) as store:
+        yield store
+
+
+def of(store: Store, number: int, safe_guard: float = 300) -> SqlMachineIdDistributor:
+    """Another object of an instance."""
+    return store.machine_id_distributor(
+        namespace="dev", instance_id=who(number), safe_guard=safe_guard
+    )
+
+
+async def take(one: SqlMachineIdDistributor, now: int = T0) -> int:
+    """Distribute one of four."""
+    return (await one.distribute(2, now_ms=now, latest_ms=FAR)).machine_id
+
+
+async def reassert(one: SqlMachineIdDistributor, machine_id: int = 0, now: int = T0) -> str:
+    """Assert an id; tell how that ended."""
+    try:
+        await one.reassert(machine_id, now_ms=now, mark_ms=now + 60)
+    except MachineIdLostError as error:
+        return str(error).partition("lost: ")[2]
+    return "kept"
+
+
+async def refused(awaitable: Awaitable[object]) -> float:
+    """Be refused by a quarantine; the seconds that are left."""
+    with pytest.raises(MachineIdQuarantineError) as caught:
+        await awaitable
+    assert caught.value.namespace == "dev"
+    return caught.value.seconds_left
+
+
+def forget(tables: Tables) -> None:
+    """Become another store."""
+    tables.execute("update aiocosid_machine_marker set identity = 'another'")
+
+
+class TestOnBoth:
+    """SQLite and PostgreSQL."""
+
+    async def test_it_ends_by_the_stores_clock(self, store: Store, tables: Tables) -> None:
+        """To the millisecond, whatever the time of whoever asks."""
+        forget(tables)
+        assert await refused(take(of(store, 0), T0 + 10 * FULL)) == FULL / 1000
+        tables.set_clock(T0 + FULL - 1)
+        assert await refused(take(of(store, 0), T0 + 10 * FULL)) == 0.001
+        with pytest.raises(MachineIdQuarantineError):
+            await of(store, 0).guard(0, now_ms=T0 + 10 * FULL, mark_ms=T0)
+        tables.set_clock(T0 + FULL)
+        assert await take(of(store, 0), T0 - FULL) == 0
+        assert await take(of(store, 1)) == 1
+
+    async def test_it_begins_between_the_look_and_the_taking(
+        self, store: Store, tables: Tables
+    ) -> None:
+        """Neither a row that is there nor a new one is handed out."""
+        for is_there in (False, True):
+            one = of(store, 7)
+            if is_there:
+                tables.put_row(0, "", 0)
+
+            async def lose(statement: str, one: SqlMachineIdDistributor = one) -> None:
+                if statement == one.machine_dialect.look:
+                    forget(tables)
+
+            Tapped.on(one, after=lose)
+            await refused(take(one))
+            assert [row["instance_id"] for row in tables.rows()] == [""] * is_there
+            await store.mark_machines(namespace="dev", is_new=True)
+
+    async def test_what_the_store_says_of_others(self, store: Store, tables: Tables) -> None:
+        """One of ours that does not say so itself counts for nothing; nor does a free row."""
+        owner = of(store, 0)
+        await take(owner)
+        for holder in (who(5).text, ""):
+            tables.execute(
+                f"update cosid_machine set instance_id = '{holder}', distribute_time = 1"
+            )
+            tables.execute(f"update aiocosid_machine set instance_id = '{holder}'")
+            forget(tables)
+            assert await reassert(owner) == "kept"
+            assert (tables.holder(0), tables.note(0)) == (who(0).text, T0 + 60)
+
+    async def test_an_id_of_cosid(self, store: Store, tables: Tables) -> None:
+        """It does not yield; so ours does, unless it has been silent for long enough."""
+        owner = of(store, 0)
+        await take(owner)
+        for stamp, outcome in ((T0 - FULL + 1, "'java' holds it"), (T0 - FULL, "kept")):
+            tables.execute("delete from cosid_machine")
+            tables.execute("delete from aiocosid_machine")
+            tables.put_row(0, "java", stamp)
+            forget(tables)
+            before = tables.rows()
+            assert await reassert(owner) == outcome
+            assert (tables.rows() == before) == (outcome != "kept")
+
+    async def test_what_an_owner_held_when_the_store_was_saved(
+        self, store: Store, tables: Tables
+    ) -> None:
+        """It is free for others afterwards."""
+        owner, other = of(store, 0), of(store, 1)
+        assert [await take(owner), await take(other)] == [0, 1]
+        tables.execute("update cosid_machine set instance_id = 'x' where machine_id = 0")
+        tables.execute(f"update cosid_machine set instance_id = '{who(0).text}', namespace = 'dev'")
+        tables.execute("update aiocosid_machine set seen = 0, stable = 1")
+        forget(tables)
+        assert await reassert(owner) == "kept"
+        assert [tables.holder(0), tables.holder(1)] == [who(0).text, ""]
+        assert await reassert(other, 1) == "kept"
+
+    async def test_a_row_under_another_name(self, store: Store, tables: Tables) -> None:
+        owner = of(store, 0)
+        await take(owner)
+        tables.execute("update cosid_machine set name = 'dev.zero', instance_id = ''")
+        forget(tables)
+        assert await reassert(owner) == "kept"
+        assert [row["name"] for row in tables.rows()] == ["dev.zero"]
+
+    async def test_sixteen_that_assert_one_id(self, store: Store, tables: Tables) -> None:
+        """At the same moment; in the end it is the earliest one's, and all others know."""
+        owners = [of(store, number) for number in range(16)]
+        for number, owner in enumerate(owners):
+            await take(owner, T0 + number * 7 % 16)
+            tables.execute("delete from cosid_machine")
+        forget(tables)
+        told: list[str] = []
+        for _ in range(2):
+            told = await asyncio.gather(*(reassert(owner) for owner in owners))
+            assert told[0] == "kept"
+        assert told[1:] == [f"'{who(0).text}' holds it"] * 15
+        assert [row["instance_id"] for row in tables.rows()] == [who(0).text]
+
+    async def test_two_lives_of_one_instance_with_an_id_each(
+        self, store: Store, tables: Tables
+    ) -> None:
+        """The later one keeps its own, and the earlier one's is free; whoever comes first."""
+        for order in ("old", "new"), ("new", "old"):
+            await store.mark_machines(namespace="dev", is_new=True)
+            lives = {"old": of(store, 0), "new": of(store, 0)}
+            tables.execute("delete from cosid_machine")
+            assert await take(lives["old"]) == 0
+            tables.execute("update cosid_machine set instance_id = 'x', machine_id = 0")
+            assert await take(lives["new"], T0 + 1) == 1
+            tables.execute("delete from cosid_machine")
+            forget(tables)
+            ids = {"old": 0, "new": 1}
+            told = {name: await reassert(lives[name], ids[name]) for name in order}
+            assert told["new"] == "kept"
+            assert (told["old"] == "kept") == (order[0] == "old")
+            assert await reassert(lives["old"]) == "nobody holds it"
+            assert await reassert(lives["new"], 1) == "kept"
+
+    async def test_it_ends_before_the_asserting(self, store: Store, tables: Tables) -> None:
+        """Somebody else may have been handed the id by then."""
+        owner = of(store, 0)
+        await take(owner)
+        tables.execute("delete from cosid_machine")
+        forget(tables)
+
+        async def end(statement: str) -> None:
+            if statement == owner.machine_dialect.reassert:
+                tables.execute("update aiocosid_machine_marker set since = 0")
+
+        Tapped.on(owner, before=end)
+        assert await reassert(owner) == "nobody holds it"
+        assert tables.rows() == []
+
+    async def test_given_back_it_is_not_asserted(self, store: Store, tables: Tables) -> None:
+        owner = of(store, 0)
+        await take(owner)
+        forget(tables)
+        await owner.revert(0, last_ms=T0)
+        await refused(reassert(owner))
+        await refused(reassert(of(store, 1)))
+        assert tables.holder(0) == ""
+
+    async def test_markers(self, store: Store, tables: Tables) -> None:
+        """What is listed, marked and refused."""
+        await store.mark_machines(namespace="ok")
+        assert await store.mark_machines(namespace="ok") == MachineMarker(namespace="ok")
+        await store.set_machine_bits(namespace="dev", bits=2)
+        tables.execute("update aiocosid_machine_marker set identity = 'x' where namespace = 'dev'")
+        ours, left = MachineMarker(namespace="ok"), FULL / 1000
+        due = [MachineMarker(namespace="dev", seconds_left=left), ours]
+        assert await store.machine_markers() == due
+        await store.set_machine_bits(namespace="dev", bits=2)
+        await refused(store.set_machine_bits(namespace="dev", bits=3))
+        assert await store.machine_markers(namespace="dev") == due[:1]
+        assert await store.mark_machines(namespace="dev") == due[0]
+        tables.set_clock(T0 + 100_000)
+        assert await refused(take(of(store, 0, safe_guard=600))) == 605 - 100
+        await refused(take(of(store, 0, safe_guard=float("inf"))))
+        assert (await store.mark_machines(namespace="dev")).seconds_left == float("inf")
+        done = await store.mark_machines(namespace="dev", is_new=True)
+        assert done == MachineMarker(namespace="dev", is_new=True)
+        assert await take(of(store, 0)) == 0
+
+
+class TestPostgres:
+    """Which server, which database, which table; and who waits for whom."""
+
+    @pytest.mark.parametrize("synchronous", [False, pytest.param(True, marks=pytest.mark.stress)])
+    async def test_a_promoted_standby(
+        self, pair_factory: Callable[..., PostgresPair], *, synchronous: bool
+    ) -> None:
+        """It is another store, whatever it has lost; the same server started anew is not."""
+        pair = pair_factory(synchronous=synchronous)
+        async with PostgresStore.from_url(pair.url) as store:
+            await store.create_schema()
+            await store.mark_machines(namespace="dev")
+            owners = [of(store, number) for number in range(2)]
+            assert await take(owners[0]) == 0
+            pair.primary.restart()
+            pair.catch_up()
+            if not synchronous:
+                pair.standby.cut()
+            assert await eventually(lambda: take(owners[1]), StoreUnavailableError) == 1
+            pair.fail_over()
+            left = await eventually(lambda: refused(take(of(store, 2))), StoreUnavailableError)
+            assert 295 < left <= 305
+            assert [await reassert(owners[number], number) for number in (0, 1)] == ["kept"] * 2
+            held = [each.instance_id for each in await store.machines(namespace="dev")]
+            assert held == [who(0).text, who(1).text]
+            await refused(take(of(store, 2)))
+
+    async def test_a_dump_that_was_read_in(
+        self, postgres: PostgresServer, postgres_database: str
+    ) -> None:
+        """The same rows in another table."""
+        tables = PostgresTables(postgres, postgres_database)
+        await tables.prepare()
+        tables.execute("create table dump as select * from aiocosid_machine_marker")
+        tables.execute("drop table aiocosid_machine_marker")
+        async with PostgresStore.from_url(tables.url) as store:
+            with pytest.raises(SchemaMissingError, match=r"aiocosid_machine_marker.*aiocosid init"):
+                await take(of(store, 0))
+            await store.create_schema()
+            tables.execute("insert into aiocosid_machine_marker select * from dump")
+            await refused(take(of(store, 0)))
+
+    async def test_rights_of_an_ordinary_user(
+        self, postgres: PostgresServer, postgres_database: str
+    ) -> None:
+        """It needs none to know which server it is."""
+        tables = PostgresTables(postgres, postgres_database)
+        await tables.prepare()
+        names = "cosid_machine, aiocosid_machine, aiocosid_machine_bits, aiocosid_machine_marker"
+        tables.execute(f"grant select, insert, update on {names} to {GUEST}")
+        url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=tables.database)
+        async with PostgresStore.from_url(url) as store:
+            owner = of(store, 0)
+            assert await take(owner) == 0
+            forget(tables)
+            await refused(take(of(store, 1)))
+            assert await reassert(owner) == "kept"
+            await store.mark_machines(namespace="dev", is_new=True)
+            assert await take(of(store, 1)) == 1
+
+    async def test_it_begins_once(self, postgres: PostgresServer, postgres_database: str) -> None:
+        """On sixteen connections at once: owners keep their ids, and nobody else is handed one."""
+        tables = PostgresTables(postgres, postgres_database)
+        await tables.prepare()
+        async with driver.create_pool(postgres_database, min_size=16, max_size=16) as pool:
+            made = [
+                PostgresMachineIdDistributor(pool, namespace="dev", instance_id=who(number))
+                for number in range(16)
+            ]
+            ids = [(await one.distribute(4, now_ms=T0, latest_ms=FAR)).machine_id for one in made]
+            tables.execute(
+                "delete from cosid_machine; delete from aiocosid_machine_marker;"
+                "create table written (since bigint);"
+                "create function note() returns trigger language plpgsql as"
+                " 'begin insert into written values (new.since); return null; end';"
+                "create trigger noted after insert or update on aiocosid_machine_marker"
+                " for each row execute function note();"
+            )
+            strangers = [
+                PostgresMachineIdDistributor(pool, namespace="dev", instance_id=f"new {number}")
+                for number in range(16)
+            ]
+            told = await asyncio.gather(
+                *(reassert(one, number) for one, number in zip(made, ids, strict=True)),
+                *(one.distribute(4, now_ms=T0, latest_ms=FAR) for one in strangers),
+                return_exceptions=True,
+            )
+        assert told[:16] == ["kept"] * 16
+        assert {type(each) for each in told[16:]} == {MachineIdQuarantineError}
+        assert len(tables.execute("select * from written")) == 1
+        assert {row["instance_id"] for row in tables.rows()} == {who(n).text for n in range(16)}
+
+    @pytest.mark.parametrize("is_there", [False, True])
+    async def test_one_that_is_about_to_take_when_it_begins(
+        self, postgres: PostgresServer, postgres_database: str, *, is_there: bool
+    ) -> None:
+        """Its statement has begun on a sound store; it waits, and then finds that it is not."""
+        tables = PostgresTables(postgres, postgres_database)
+        await tables.prepare()
+        if is_there:
+            tables.put_row(0, "", 0)
+        begins = "update aiocosid_machine_marker set identity = 'another'"
+        async with PostgresStore.from_url(tables.url) as store:
+            await refused(await self._meanwhile(tables, begins, take(of(store, 0))))
+        assert [row["instance_id"] for row in tables.rows()] == [""] * is_there
+
+    async def test_one_that_is_about_to_assert_when_it_ends(
+        self, postgres: PostgresServer, postgres_database: str
+    ) -> None:
+        """Somebody else may be handed the id at once."""
+        tables = PostgresTables(postgres, postgres_database)
+        await tables.prepare()
+        async with PostgresStore.from_url(tables.url) as store:
+            owner = of(store, 0)
+            await take(owner)
+            tables.execute("delete from cosid_machine")
+            forget(tables)
+            await refused(take(of(store, 1)))
+            ends = "update aiocosid_machine_marker set since = 0"
+            assert await (await self._meanwhile(tables, ends, reassert(owner))) == "nobody holds it"
+        assert tables.rows() == []
+
+    async def _meanwhile(
+        self, tables: Tables, change: str, call: Coroutine[Any, Any, T]
+    ) -> asyncio.Task[T]:
+        """Change the marker in a transaction that ends when the call waits for it."""
+        connection = await driver.connect(tables.url)
+        try:
+            async with connection.transaction():
+                await connection.execute(change)
+                task = asyncio.create_task(call)
+                await until(
+                    lambda: tables.execute(f"select 1 from pg_stat_activity where {WAITS}") != []
+                )
+        finally:
+            await connection.close(timeout=5)
+        return task
+
+    async def test_what_an_identity_is(self, postgres: PostgresServer, namespace: str) -> None:
+        """The cluster, its timeline, the database and the table."""
+        url = postgres.create_database(namespace)
+        try:
+            tables = PostgresTables(postgres, url)
+            await tables.prepare()
+            (text,) = tables.execute(f"select {IDENTITY}")[0]
+            system, timeline, database, table = text.split("/")
+            assert system == postgres.execute("select system_identifier from pg_control_system()")
+            assert timeline == "00000001"
+            asked = f"select oid from pg_database where datname = '{namespace}'"
+            assert database == postgres.execute(asked)
+            assert [[table]] == tables.execute("select 'aiocosid_machine_marker'::regclass::oid")
+        finally:
+            postgres.drop_database(namespace)
+
+
+class TestSqlite:
+    """Which file."""
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        return tmp_path / "ids.db"
+
+    @pytest_asyncio.fixture
+    async def owner(self, path: Path) -> AsyncIterator[SqlMachineIdDistributor]:
+        """Who holds 0 in a file that nobody has marked."""
+        async with SqliteStore.from_url(f"sqlite:///{path}") as store:
+            owner = of(store, 0)
+            assert await take(owner) == 0
+            yield owner
+
+    @staticmethod
+    def copy(path: Path, name: str = "copy.db") -> Path:
+        """Copy a file that is in use, in the way that SQLite offers."""
+        target = path.with_name(name)
+        with closing(sqlite3.connect(path)) as one, closing(sqlite3.connect(target)) as other:
+            one.backup(other)
+        return target
+
+    async def test_a_copy_is_another_store(
+        self, path: Path, owner: SqlMachineIdDistributor
+    ) -> None:
+        """Also for a namespace that is new; the file that was copied is what it was."""
+        copied = self.copy(path)
+        async with SqliteStore.from_url(f"sqlite:///{copied}") as store:
+            await refused(take(of(store, 1)))
+            other = store.machine_id_distributor(namespace="new")
+            with pytest.raises(MachineIdQuarantineError):
+                await take(other)
+            for namespace in ("dev", "newer"):
+                assert (await store.mark_machines(namespace=namespace)).is_quarantined
+                assert (await store.mark_machines(namespace=namespace, is_new=True)).is_new
+            assert await take(of(store, 1)) == 1
+        async with SqliteStore.from_url(f"sqlite:///{path}") as store:
+            assert await take(of(store, 1)) == 1
+        await owner.guard(0, now_ms=T0, mark_ms=T0)
+
+    async def test_a_file_that_was_moved_is_the_same(
+        self, path: Path, owner: SqlMachineIdDistributor
+    ) -> None:
+        await owner.aclose()
+        await owner._tables.executor.aclose()
+        moved = path.with_name("moved.db")
+        os.rename(path, moved)  # noqa: PTH104
+        async with SqliteStore.from_url(f"sqlite:///{moved}") as store:
+            assert await take(of(store, 1)) == 1
+            await store._executor.fetch_rows("VACUUM")
+            assert await take(of(store, 2)) == 2
+
+    async def test_one_is_put_in_its_place(
+        self, path: Path, owner: SqlMachineIdDistributor
+    ) -> None:
+        """While its owner lives, who says so."""
+        copied = self.copy(path)
+        with closing(sqlite3.connect(copied)) as database, database:
+            database.execute("delete from cosid_machine")
+        os.replace(copied, path)  # noqa: PTH105
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        with pytest.raises(StoreUnavailableError, match="replaced"):
+            await reassert(owner)
+        async with SqliteStore.from_url(f"sqlite:///{path}") as store:
+            await refused(take(of(store, 1)))
+            with pytest.raises(MachineIdQuarantineError):
+                await owner.guard(0, now_ms=T0, mark_ms=T0)
+            assert await reassert(owner) == "kept"
+            await refused(take(of(store, 1)))
+            await store.mark_machines(namespace="dev", is_new=True)
+            assert await take(of(store, 1)) == 1
+        await owner.guard(0, now_ms=T0, mark_ms=T0)
+
+    async def test_a_file_of_an_earlier_version(
+        self, path: Path, owner: SqlMachineIdDistributor
+    ) -> None:
+        """It had no markers: nobody knows whether it is the old one, until it is marked."""
+        for namespace in ("dev", "marked"):
+            with closing(sqlite3.connect(path)) as database, database:
+                database.execute("drop table aiocosid_machine_marker")
+            async with SqliteStore.from_url(f"sqlite:///{path}") as store:
+                if namespace == "dev":
+                    await refused(take(of(store, 1)))
+                    continue
+                assert (await store.mark_machines(namespace="dev")).is_new
+                assert await take(of(store, 1)) == 1
+
+    async def test_connections_of_the_users(self, path: Path) -> None:
+        """By their file as well; what has none is never another."""
+        for place in (":memory:", "", path):
+            async with aiosqlite.connect(place) as connection:
+                store = SqliteStore(connection)
+                assert await take(of(store, 0)) == 0
+                assert await take(of(SqliteStore(connection), 1)) == 1
+        copied = Path(shutil.copy(path, path.with_name("copied.db")))
+        async with aiosqlite.connect(copied) as connection:
+            await refused(take(of(SqliteStore(connection), 2)))
+        async with aiosqlite.connect(path) as connection:
+            assert await take(of(SqliteStore(connection), 2)) == 2
