@@ -98,6 +98,13 @@ class SimulatedRedis:
 
     # For the scenario.
 
+    def mark_machines(self, namespace: str = "cosid") -> None:
+        """Do as ``aiocosid init``: mark it as one that has forgotten no machine id."""
+        from ...stores.redis._machine_scripts import MARK, MachineKeys  # noqa: PLC0415 - the driver's
+
+        keys = MachineKeys(namespace).names
+        self.master.execute([b"EVAL", MARK.text, b"%d" % len(keys), *keys, b"mark", b"0"])
+
     def save(self) -> None:
         """Take a snapshot."""
         self._world.note(self.master.name, "saves")

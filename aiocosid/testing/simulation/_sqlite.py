@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...stores._executor import Executor
 from ...stores._sqlite import SQLITE, run, translated
+from ...stores._sqlite_identity import FUNCTION
 from ...stores.sqlite import SqliteIdSegmentDistributor, SqliteMachineIdDistributor
 from ._clock import START_NS
 from ._grants import granted_by_statement
@@ -36,26 +37,29 @@ class SimulatedSqlite:
 
     label: Final = "sqlite simulated"
 
-    def __init__(self, world: World, *, history: int = 0) -> None:
-        """Make an empty file.
+    def __init__(self, world: World, *, history: int = 0, inode: int = 1) -> None:
+        """Make an empty file, marked as new.
 
         Args:
             world: where it lies; its clock is the database's.
             history: how many commits can be lost; each is kept as a copy of the file.
+            inode: which file it is.
         """
         self._world = world
         self._history = history
         self._past: list[bytes] = []
+        self._inode = inode
         self._database = sqlite3.connect(":memory:", isolation_level=None)
         # In the place of SQLite's own.
         self._database.create_function("julianday", -1, lambda *_: JULIAN_1970 + self._now() / DAY)
         self._database.create_function("strftime", -1, lambda *_: str(int(self._now())))
+        self._database.create_function(FUNCTION, 0, lambda: f"{self._inode}")
         self._prepare()
 
     def _prepare(self) -> None:
         self._database.execute(SQLITE.create_table)
         for statement in SqliteMachineIdDistributor.machine_dialect.create_tables:
-            self._database.execute(statement)
+            run(self._database, self.label, statement, {})
 
     # For nodes.
 
@@ -135,6 +139,7 @@ class SimulatedSqlite:
     def restore(self, saved: bytes) -> None:
         """Put another file in its place: one that `save` gave, however long ago."""
         self._world.note("sqlite", "is restored")
+        self._inode += 1
         self._database.deserialize(saved)
 
     def lose(self, commits: int) -> None:
@@ -153,7 +158,9 @@ class SimulatedSqlite:
         """Put an empty file in its place."""
         self._world.note("sqlite", "is emptied")
         self._database.close()
-        SimulatedSqlite.__init__(self, self._world, history=self._history)
+        SimulatedSqlite.__init__(
+            self, self._world, history=self._history, inode=self._inode + 1
+        )
 
     def _now(self) -> float:
         return START_NS / 1e9 + self._world.time

@@ -137,29 +137,29 @@ async def segment_chain_peers(world: World) -> None:
     await churn(world, make, deadline=60.0, acts=("crash", "pause", "step"))
 
 
-def _named(node: Node, naming: Naming) -> InstanceId:
+def named(node: Node, naming: Naming) -> InstanceId:
     if naming == "new":
         return InstanceId(node.process.name)
     return InstanceId(node.name, stable=naming == "stable")
 
 
 async def redis_snowflakes(world: World) -> None:
-    """Snowflakes whose machine ids come from a Redis that dies and keeps what it has written."""
+    """Snowflakes whose machine ids come from a Redis."""
     from ...stores.redis import RedisMachineIdDistributor  # noqa: PLC0415 - as above
 
     redis, naming = SimulatedRedis(world), world.rng.choice(NAMINGS)
+    redis.mark_machines()
 
     def make(node: Node) -> SnowflakeId:
         machine = RedisMachineIdDistributor(
             redis.client(node),
-            instance_id=_named(node, naming),
+            instance_id=named(node, naming),
             safe_guard=SAFE_GUARD,
             interval=INTERVAL,
         )
         return SnowflakeId(machine, layout=LAYOUT, clock=node.clock)
 
-    acts = partial(redis_trouble, redis=redis, seconds=SECONDS, acts=("restart", "outage"))
-    await churn(world, make, longest=9.0, recovery=20.0, deadline=10.0, parse=parse, meanwhile=acts)
+    await churn(world, make, longest=9.0, recovery=20.0, deadline=10.0, parse=parse)
 
 
 async def sqlite_snowflakes(world: World) -> None:
@@ -168,7 +168,7 @@ async def sqlite_snowflakes(world: World) -> None:
 
     def make(node: Node) -> SnowflakeId:
         machine = sqlite.machines(
-            node, instance_id=_named(node, naming), safe_guard=SAFE_GUARD, interval=INTERVAL
+            node, instance_id=named(node, naming), safe_guard=SAFE_GUARD, interval=INTERVAL
         )
         return SnowflakeId(machine, layout=LAYOUT, clock=node.clock)
 
@@ -180,6 +180,7 @@ async def redis_snowflake_peers(world: World) -> None:
     from ...stores.redis import RedisMachineIdDistributor  # noqa: PLC0415 - as above
 
     redis = SimulatedRedis(world)
+    redis.mark_machines()
 
     def make(node: Node) -> SnowflakeId:
         machine = RedisMachineIdDistributor(
