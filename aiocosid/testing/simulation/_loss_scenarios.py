@@ -6,6 +6,7 @@ They come with the package; each is run by its name.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -18,8 +19,8 @@ from ._redis import SimulatedRedis
 from ._scenarios import INTERVAL, LAYOUT, SAFE_GUARD, STEP, parse
 from ._sqlite import SimulatedSqlite
 from ._store_scenarios import NAMINGS, named
-from ._store_trouble import LOSSES, redis_trouble
-from ._trouble import ACTS, trouble
+from ._store_trouble import redis_trouble, strike
+from ._trouble import trouble
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ._store_trouble import RedisAct
     from ._world import World
 
-    Meanwhile = Callable[[World], Awaitable[None]]
+    Forget = Callable[[World], Awaitable[None]]
 
 __all__ = (
     "give_back",
@@ -140,8 +141,8 @@ async def redis_quarantine(world: World) -> None:
             interval=INTERVAL,
         )
 
-    happens = partial(redis_trouble, redis=redis, seconds=SECONDS, every=1.2, acts=LOSSES)
-    await _quarantined(world, machines, happens)
+    await _quarantined(world, machines, partial(strike, redis=redis))
+    redis.mend()
 
 
 async def sqlite_quarantine(world: World) -> None:
@@ -154,20 +155,15 @@ async def sqlite_quarantine(world: World) -> None:
             node, instance_id=named(node, naming), safe_guard=SAFE_GUARD, interval=INTERVAL
         )
 
-    async def restore(world: World) -> None:
-        end = world.time + SECONDS
-        while world.time < end:
-            await world.sleep(rng.expovariate(1.0))
-            if rng.random() < 0.5:
-                copies.append(sqlite.save())
-            else:
-                sqlite.restore(rng.choice(copies))
+    async def restore(_: World) -> None:
+        sqlite.restore(rng.choice(copies))
+        copies.append(sqlite.save())
 
     await _quarantined(world, machines, restore)
 
 
 async def _quarantined(
-    world: World, machines: Callable[[Node], MachineIdDistributor], happens: Meanwhile
+    world: World, machines: Callable[[Node], MachineIdDistributor], forget: Forget
 ) -> None:
     """Let Snowflakes take ids while their store forgets; of clocks that nobody sets.
 
@@ -178,13 +174,36 @@ async def _quarantined(
     def make(node: Node) -> SnowflakeId:
         return SnowflakeId(machines(node), layout=LAYOUT, clock=node.clock)
 
+    async def forgets(world: World) -> None:
+        for _ in range(3):
+            await world.sleep(draw_between(world.rng, (0.3, 4.0)))
+            for node in world.nodes:
+                _befall(world, node)
+            await forget(world)
+
     await churn(
         world,
         make,
-        acts=tuple(act for act in ACTS if act != "step"),
-        longest=draw_between(world.rng, (1.0, 12.0)),
-        recovery=SAFE_GUARD + 5.0 + 15.0,
+        seconds=SECONDS,
+        pause=0.25,
+        # To open takes many calls on SQL.
+        faults=replace(ROUGH, lose_request=0.01, lose_reply=0.02, delay=0.02),
+        acts=("stop", "pause"),
+        every=1.0,
+        recovery=SAFE_GUARD + 5.0 + 25.0,
         deadline=10.0,
         parse=parse,
-        meanwhile=happens,
+        meanwhile=forgets,
     )
+
+
+def _befall(world: World, node: Node) -> None:
+    """Have an owner not hear of it for a while, or somebody new come at that moment."""
+    rng = world.rng
+    fate = rng.random()
+    if fate < 0.4:
+        for link in node.links:
+            link.cut()
+            world.loop.call_later(rng.uniform(0.1, 5.0), link.heal, context=world.context)
+    elif fate < 0.8:
+        world.loop.call_later(rng.uniform(0.0, 0.3), node.restart, context=world.context)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ._sqlite import SimulatedSqlite
     from ._world import World
 
-__all__ = ("LOSSES", "RedisAct", "redis_trouble", "sqlite_losses")
+__all__ = ("LOSSES", "RedisAct", "redis_trouble", "sqlite_losses", "strike")
 
 RedisAct: TypeAlias = Literal[
     "restart", "outage", "save", "flush", "fail over", "fail back", "split"
@@ -53,9 +53,14 @@ async def redis_trouble(
     rng, end = world.rng, world.time + seconds
     while (rest := rng.expovariate(1 / every)) < end - world.time:
         await world.sleep(rest)
-        await _REDIS[rng.choice(acts)](world, redis)
+        await strike(world, redis, acts)
     await world.sleep(max(0.0, end - world.time))
     redis.mend()
+
+
+async def strike(world: World, redis: SimulatedRedis, acts: Sequence[RedisAct] = LOSSES) -> None:
+    """Do one thing to a Redis, as in `redis_trouble`; returns when it is over."""
+    await _REDIS[world.rng.choice(acts)](world, redis)
 
 
 def _lag(world: World) -> int:
