@@ -42,7 +42,7 @@ __all__ = (
     "tiered_losses",
 )
 
-SECONDS: Final = 5.0  # of trouble
+SECONDS: Final = 3.0  # of trouble
 PERSISTENCES: Final[tuple[Persistence, ...]] = ("none", "everysec", "snapshot", "always")
 EXPECTED: Final = frozenset({"ClosedError", "WouldBlock"})
 """Errors that callers see of a generator that is closed, or that is not waited for."""

@@ -15,7 +15,7 @@ __all__ = ("RedisServer",)
 
 READ_ONLY: Final = "READONLY You can't write against a read only replica."
 NO_SCRIPT: Final = "NOSCRIPT No matching script. Please use EVAL."
-NOT_IN_SCRIPTS: Final = {b"EVAL", b"EVALSHA", b"SCRIPT", b"WAIT"}
+NOT_IN_SCRIPTS: Final = {b"EVAL", b"EVALSHA", b"ROLE", b"SCRIPT", b"WAIT"}
 SYNTAX: Final = "ERR syntax error"
 NO_ID: Final = "0" * 40
 

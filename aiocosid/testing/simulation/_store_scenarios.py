@@ -35,7 +35,7 @@ __all__ = (
     "sqlite_snowflakes",
 )
 
-SECONDS: Final = 5.0  # of trouble
+SECONDS: Final = 3.0  # of trouble
 COUNTER: Final = "cosid.order"
 
 
