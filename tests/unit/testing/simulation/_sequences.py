@@ -340,6 +340,8 @@ class OnServer:
 
 
 def _plain(reply: Any, words: Words) -> Any:
+    if words[0] == b"EVAL" and words[1].endswith(b"(unpack(ARGV))"):
+        words = words[3:]
     if isinstance(reply, Status):
         return bytes(reply)
     if isinstance(reply, list) and words[0] == b"KEYS":
