@@ -17,6 +17,9 @@ MODULE ?=
 # 0 for one, in order.
 WORKERS ?= 4
 
+# Worlds of each scenario.
+SEEDS ?= 1000
+
 # Of make fuzz (for each parser) and make chaos.
 SECONDS ?= 60
 TARGETS ?=
@@ -34,7 +37,7 @@ SOURCES := aiocosid bench tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets share one environment
-.PHONY: help demo test stress chaos fuzz mutants bench docs check lock clean venv
+.PHONY: help demo test stress simulate chaos fuzz mutants bench docs check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -49,6 +52,9 @@ test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minute
 
 stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
 	$(BIN)/python -m pytest -m stress $(TESTS) $(ARGS)
+
+simulate: $(VENV)/.dev  ## Simulated worlds, on all cores, until something is found: SEEDS=100000
+	$(BIN)/python -m aiocosid.testing.simulation all --seeds $(SEEDS) $(ARGS)
 
 fuzz: $(VENV)/.dev  ## Every parser, guided by coverage:  make fuzz SECONDS=60 [TARGETS="urls dates"]
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
