@@ -51,7 +51,7 @@ test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minute
 	$(BIN)/python -m pytest -m 'not stress' -n $(WORKERS) $(TESTS) $(ARGS)
 
 stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
-	$(BIN)/python -m pytest -m stress $(TESTS) $(ARGS)
+	$(BIN)/python -m pytest -m stress -n 2 $(TESTS) $(ARGS)
 
 simulate: $(VENV)/.dev  ## Simulated worlds, on all cores, until something is found: SEEDS=100000
 	$(BIN)/python -m aiocosid.testing.simulation all --seeds $(SEEDS) $(ARGS)
