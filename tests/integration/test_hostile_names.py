@@ -157,8 +157,8 @@ async def test_instances_and_their_namespaces(store: Store, namespace: str) -> N
             again = store.machine_id_distributor(
                 namespace=namespace, instance_id=InstanceId(name, stable=stable)
             )
-            found = await again.distribute(8, now_ms=1, latest_ms=2**53)
-            assert found.machine_id == grant.machine_id, name
+            same = await again.distribute(8, now_ms=1, latest_ms=2**53)
+            assert same.machine_id == grant.machine_id, name
     held = await store.machines(namespace=namespace)
     assert {each.machine_id: each.instance_id for each in held} == ids
     for machine_id in (*ids,)[::7]:
