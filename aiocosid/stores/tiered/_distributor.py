@@ -234,7 +234,7 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             lambda: self._span.open(nonce, max_id, last, note=note, base=base)
         )
         is_open, given_up = reply or (False, 0)
-        self._note(note, max_id, base if is_open and note.nonce else None)
+        self._note(note, max_id, base if is_open else None)
         self._tally.ids_abandoned += given_up if is_open else last - max_id
         return max_id
 
