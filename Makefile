@@ -10,9 +10,15 @@ UV ?= uv
 # Handed on:  make test TESTS=tests/unit ARGS='-k fork'
 TESTS ?= tests
 ARGS ?=
+# What make mutants looks at: parts of paths below aiocosid/; everything of tests/mutation/modules.toml
+# if it is empty, which takes an hour or two.
+MODULE ?=
 # Processes that share the tests; each starts servers of its own, and waits for them half of the time.
 # 0 for one, in order.
 WORKERS ?= 4
+
+# Worlds of each scenario.
+SEEDS ?= 1000
 
 # Of make fuzz (for each parser) and make chaos.
 SECONDS ?= 60
@@ -31,7 +37,7 @@ SOURCES := aiocosid bench tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets share one environment
-.PHONY: help demo test stress chaos fuzz bench docs check lock clean venv
+.PHONY: help demo test stress simulate chaos fuzz mutants bench docs check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -45,7 +51,10 @@ test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minute
 	$(BIN)/python -m pytest -m 'not stress' -n $(WORKERS) $(TESTS) $(ARGS)
 
 stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
-	$(BIN)/python -m pytest -m stress $(TESTS) $(ARGS)
+	$(BIN)/python -m pytest -m stress -n 2 $(TESTS) $(ARGS)
+
+simulate: $(VENV)/.dev  ## Simulated worlds, on all cores, until something is found: SEEDS=100000
+	$(BIN)/python -m aiocosid.testing.simulation all --seeds $(SEEDS) $(ARGS)
 
 fuzz: $(VENV)/.dev  ## Every parser, guided by coverage:  make fuzz SECONDS=60 [TARGETS="urls dates"]
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
@@ -53,6 +62,9 @@ fuzz: $(VENV)/.dev  ## Every parser, guided by coverage:  make fuzz SECONDS=60 [
 chaos: $(VENV)/.dev  ## Break real servers under real processes: SCENARIO, SECONDS, PROCESSES, IDS
 	$(BIN)/python -m tests.chaos $(SCENARIO) --seconds $(SECONDS) --processes $(PROCESSES) \
 	  --ids $(IDS) $(ARGS)
+
+mutants: $(VENV)/.dev  ## Change a line, see a test fail: MODULE=snowflake/_sequencer; which changes none notices
+	$(BIN)/python -m tests.mutation $(MODULE) $(ARGS)
 
 bench: $(VENV)/.dev  ## Measure; results go into bench/
 	$(BIN)/python -m bench $(ARGS); status=$$?; $(BIN)/python -m bench.report; exit $$status

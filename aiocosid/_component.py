@@ -38,10 +38,13 @@ if TYPE_CHECKING:
 
     from .abc import Clock
 
-__all__ = ("Component",)
+__all__ = ("RESOLUTION", "Component")
 
 RELEASE_TIMEOUT = 3.0  # seconds to close connections in; our own stores need 2 at most
 END_TIMEOUT = 1.0  # seconds for a root task to end, once there is nothing to wait for
+RESOLUTION = 0.001
+"""Seconds.  Timers may be as coarse (uvloop's are); who waits for less than that may be woken again
+and again before the clock has moved."""
 
 
 class _Closing:

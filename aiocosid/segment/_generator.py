@@ -9,6 +9,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from .. import _fork
+from .._component import RESOLUTION
 from .._listing import MAX_BATCH, STRETCH, listed
 from .._turns import TurnLine
 from .._waiters import Waiter
@@ -334,7 +335,7 @@ class SegmentGenerator(Supply, IdGenerator):
                 if now >= self._expires_at:
                     self._expire_piece()
                 else:
-                    await self._sleep(self._expires_at - now)
+                    await self._sleep(max(self._expires_at - now, RESOLUTION))
         finally:
             self._expiry_watched = False
 

@@ -11,7 +11,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from .. import _fork
-from .._component import Component
+from .._component import RESOLUTION, Component
 from .._turns import TurnLine
 from .._waiters import Waiter, WaiterQueue
 from ..errors import (
@@ -283,7 +283,7 @@ class Stamper(Component):
             left = by
             if threshold is not None:
                 left = threshold - (self._clock.monotonic() - began)
-                if by > threshold or left <= 0:
+                if by > threshold or left <= RESOLUTION:
                     self._fail(self._too_far_behind(behind).again)
                     return
             await self._sleep(min(by, left, LOOK))
@@ -304,7 +304,7 @@ class Stamper(Component):
                 return
             waited = self._clock.monotonic() - max(self._waiters[0].since, self._served_at)
             left = self._options.wait_timeout - waited
-            if left <= 0:
+            if left <= RESOLUTION:
                 self._pool.clear()  # for the first of them
                 self._waiters.fail_first(self._unavailable(waited))
                 self._emit(WaitTimedOut, waited=self._options.wait_timeout)

@@ -28,6 +28,7 @@ from ._blocks import ROOT, blocks, pages
 
 OPERATE = ROOT / "docs" / "howto" / "operate.md"
 SCHEMA = ROOT / "docs" / "reference" / "schema.md"
+GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
 SCRIPTS = ROOT / "aiocosid" / "stores" / "redis"
 
 URL = re.compile(
@@ -204,3 +205,15 @@ def test_the_links_of_the_readme_lead_somewhere() -> None:
     links = re.findall(r"\]\((?!https://)([^)#]*)(?:#([^)]*))?\)", (ROOT / "README.md").read_text())
     assert [path for path, _ in links if not (ROOT / path).exists()] == []
     assert [(p, a) for p, a in links if a and a not in anchors(ROOT / p)] == []
+
+
+def test_the_tests_that_a_page_names_are_there() -> None:
+    """The guarantees are as good as the tests behind them."""
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", GUARANTEES.read_text())
+    assert len(named) > 20
+    assert [f"{path}::{name}" for path, name in named if not has_test(ROOT / path, name)] == []
+
+
+def has_test(path: Path, name: str) -> bool:
+    """Whether a file has a test of that name."""
+    return re.search(rf"^ *(?:async )?def {name}\(", path.read_text(), re.MULTILINE) is not None

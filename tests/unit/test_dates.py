@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aiocosid._dates import DatePattern
+from aiocosid._dates import LAST_MS, DatePattern, moment_of, resolve_zone
 from aiocosid.errors import InvalidArgumentError
 
 AT = datetime(2026, 1, 6, 9, 5, 7, 42_999, tzinfo=UTC)
@@ -23,6 +23,7 @@ AT = datetime(2026, 1, 6, 9, 5, 7, 42_999, tzinfo=UTC)
         ("yyyy'''y'", "2026'y", 6),
         ("yyyy_M_d", "2026_1_6", None),
         ("yyyy''MM", "2026'01", 7),
+        ("yyyy~MM", "2026~01", 7),
     ],
 )
 def test_a_pattern_is_written_as_java_writes_it(pattern: str, text: str, width: int | None) -> None:
@@ -37,10 +38,14 @@ def test_a_pattern_is_written_as_java_writes_it(pattern: str, text: str, width: 
         ("yyyyMMM", "write 'MM'"),
         ("yyyyhh", "write 'HH'"),
         ("%Y%m%d", "Java's 'yyyyMMdd'"),
+        ("%y-%j %H:%M:%S.%f", "Java's 'yy-DDD HH:mm:ss.SSS'"),
         ("%Y-%W", "Java's letters"),
         ("yyyy'MM", "quotes closed"),
         ("yyyy[MM]", "in quotes"),
-        ("yyyyQ", "single quotes"),
+        (
+            "yyyyQ",
+            "D, DDD, H, HH, M, MM, SSS, d, dd, m, mm, s, ss, uuuu, yy, yyyy; other text goes",
+        ),
         ("", "as 'yyyyMMdd'"),
     ],
 )
@@ -51,5 +56,44 @@ def test_an_unknown_pattern_is_refused_with_what_to_write(pattern: str, advice: 
 
 def test_it_knows_its_fields() -> None:
     assert DatePattern("HH'h' yyyy").fields == ("year", "hour")
+    units = ("year", "month", "day", "hour", "minute", "second", "millisecond")
+    assert DatePattern("yyyyMMddHHmmssSSS").fields == DatePattern("yyMdHmsSSS").fields == units
+    assert DatePattern("yyyyDDD").fields == DatePattern("uuuuD").fields == ("year", "day")
     assert DatePattern("yyyyMM").finest == "month"
+    assert DatePattern("yyyyMMdd").finest == "day"
+    assert DatePattern("yyyy").finest == "year"
     assert DatePattern("--").finest is None
+
+
+def test_a_pattern_is_equal_to_itself_alone() -> None:
+    one, same, other = DatePattern("yyyy"), DatePattern("yyyy"), DatePattern("uuuu")
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert one != "yyyy"
+
+
+def test_an_error_calls_the_pattern_what_the_caller_does() -> None:
+    for pattern in ("", "yyyyMMM", "%Y", "yyyy'", "[yyyy]"):
+        with pytest.raises(InvalidArgumentError) as error:
+            DatePattern(pattern)
+        assert error.value.argument == "pattern"
+        with pytest.raises(InvalidArgumentError) as error:
+            DatePattern(pattern, argument="suffix")
+        assert error.value.argument == "suffix"
+
+
+def test_an_offset_is_a_zone() -> None:
+    for text, hours in (
+        ("+08:00", 8),
+        ("-05:30", -5.5),
+        ("-00:30", -0.5),
+        ("+23:59", 23 + 59 / 60),
+    ):
+        assert resolve_zone(text).utcoffset(AT) == timedelta(hours=hours)
+
+
+def test_the_last_moment_is_the_last() -> None:
+    assert moment_of(LAST_MS).isoformat() == "9999-12-31T23:59:59.999000+00:00"
+    with pytest.raises(OverflowError):
+        moment_of(LAST_MS + 1)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from ._cancellation import Cancelled as Cancelled
 from ._cancellation import cancel_at as cancel_at
 from ._cancellation import cancel_everywhere as cancel_everywhere
+from ._catalogue import SCENARIOS as SCENARIOS
 from ._churn import ROUGH as ROUGH
 from ._churn import MakeGenerator as MakeGenerator
 from ._churn import churn as churn
@@ -21,11 +22,18 @@ from ._errors import NothingLeftError as NothingLeftError
 from ._errors import SimulationError as SimulationError
 from ._faults import CALM as CALM
 from ._faults import Faults as Faults
+from ._java import JavaSegmentId as JavaSegmentId
+from ._java import JavaSnowflakeId as JavaSnowflakeId
+from ._java import jdbc_counter as jdbc_counter
+from ._java import redis_counter as redis_counter
 from ._ledger import Ledger as Ledger
 from ._link import Link as Link
 from ._loop import VirtualTimeLoop as VirtualTimeLoop
 from ._node import Node as Node
-from ._scenarios import SCENARIOS as SCENARIOS
+from ._redis import SimulatedRedis as SimulatedRedis
+from ._sqlite import SimulatedSqlite as SimulatedSqlite
+from ._store_trouble import redis_trouble as redis_trouble
+from ._store_trouble import sqlite_losses as sqlite_losses
 from ._trouble import ACTS as ACTS
 from ._trouble import trouble as trouble
 from ._witness import Witness as Witness
@@ -42,6 +50,8 @@ __all__ = (
     "SCENARIOS",
     "Cancelled",
     "Faults",
+    "JavaSegmentId",
+    "JavaSnowflakeId",
     "Ledger",
     "Link",
     "MakeGenerator",
@@ -50,6 +60,8 @@ __all__ = (
     "NothingLeftError",
     "Report",
     "Scenario",
+    "SimulatedRedis",
+    "SimulatedSqlite",
     "SimulationError",
     "VirtualTimeLoop",
     "Witness",
@@ -59,6 +71,10 @@ __all__ = (
     "cancel_everywhere",
     "churn",
     "first_failure",
+    "jdbc_counter",
+    "redis_counter",
+    "redis_trouble",
     "simulate",
+    "sqlite_losses",
     "trouble",
 )

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from . import SCENARIOS, SimulationError, World
+from ._fleet import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,17 +27,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Run a scenario in simulated worlds, and tell what went wrong.",
     )
     known = ", ".join(SCENARIOS)
-    parser.add_argument("scenario", help=f"module:function, or one of: {known}")
+    parser.add_argument("scenario", help=f"module:function, all, or one of: {known}")
     parser.add_argument("--seed", type=int, help="one world only")
     parser.add_argument("--seeds", type=int, default=20, help="how many worlds (20)")
     parser.add_argument("--first", type=int, default=0, help="the first world's seed (0)")
+    parser.add_argument("--jobs", type=int, help="processes, for all (one a core)")
     parser.add_argument("--verbose", action="store_true", help="show the library's own log")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO if options.verbose else logging.CRITICAL)
     first, worlds = (
         (options.seed, 1) if options.seed is not None else (options.first, options.seeds)
     )
-    return _run(_find(parser, options.scenario), range(first, first + worlds))
+    seeds = range(first, first + worlds)
+    if options.scenario == "all":
+        return run_all(seeds, jobs=options.jobs)
+    return _run(_find(parser, options.scenario), seeds)
 
 
 def _find(parser: argparse.ArgumentParser, name: str) -> Scenario:
@@ -44,7 +49,9 @@ def _find(parser: argparse.ArgumentParser, name: str) -> Scenario:
         return SCENARIOS[name]
     module, _, function = name.partition(":")
     if not function:
-        parser.error(f"{name!r} is neither module:function nor one of: {', '.join(SCENARIOS)}")
+        parser.error(
+            f"{name!r} is neither module:function, nor all, nor one of: {', '.join(SCENARIOS)}"
+        )
     try:
         found: Scenario = attrgetter(function)(importlib.import_module(module))
     except (ImportError, AttributeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
@@ -12,7 +13,7 @@ from ._faults import Faults
 from ._trouble import ACTS, trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ...abc import IdGenerator
     from ._ledger import Parse
@@ -40,23 +41,28 @@ ROUGH: Final = Faults(
 HOWS: Final[tuple[How, ...]] = ("task", "scope", "reply")
 
 
+RECOVERY_STEP: Final = 0.25  # seconds between two looks
+
+
 async def churn(
     world: World,
     make: MakeGenerator,
     *,
     nodes: int = 3,
     callers: int = 2,
-    seconds: float = 8.0,
+    seconds: float = 3.0,
     pause: float = 0.5,
     faults: Faults = ROUGH,
     acts: Sequence[Act] = ACTS,
-    every: float = 0.5,
+    every: float = 0.3,
     longest: float = 5.0,
     skew: float = 0.05,
     drift: float = 1e-4,
     deadline: float = 5.0,
     recovery: float = 6.0,
     parse: Parse | None = None,
+    fair: bool = True,
+    meanwhile: Callable[[World], Awaitable[None]] | None = None,
 ) -> None:
     """Let nodes take ids from their generators, under trouble, and recover.
 
@@ -78,13 +84,18 @@ async def churn(
         skew: seconds that a wall clock is off at most, at the beginning.
         drift: by how much clocks run too fast or too slow at most.
         deadline: see `Node.watch`.
-        recovery: seconds after which each node has to have handed out ids again.
+        recovery: seconds within which each node has to hand out ids again.
         parse: see `Node.watch`.
+        fair: see `Node.watch`.
+        meanwhile: does something to the stores while the trouble lasts, and mends it.
     """
     rng = world.rng
 
     async def main(node: Node) -> None:
-        await _serve(node, make(node), callers=callers, pause=pause, deadline=deadline, parse=parse)
+        def watch(generator: IdGenerator) -> Witness:
+            return node.watch(generator, deadline=deadline, parse=parse, fair=fair)
+
+        await _serve(node, make(node), watch, callers=callers, pause=pause)
 
     for _ in range(nodes):
         world.node(
@@ -93,30 +104,40 @@ async def churn(
             skew=rng.uniform(-skew, skew),
             drift=rng.uniform(-drift, drift),
         )
-    await trouble(world, world.nodes, seconds=seconds, every=every, acts=acts, longest=longest)
-    before = {node.name: node.ids for node in world.nodes}
-    await world.sleep(recovery)
-    for node in world.nodes:
-        if node.ids == before[node.name]:
-            world.fail(f"{node.name} got no ids in the {recovery:g} s after all was mended")
+    others = [] if meanwhile is None else [meanwhile(world)]
+    await asyncio.gather(
+        trouble(world, world.nodes, seconds=seconds, every=every, acts=acts, longest=longest),
+        *others,
+    )
+    await _recover(world, recovery)
     for node in world.nodes:
         await node.stop()
+
+
+async def _recover(world: World, seconds: float) -> None:
+    """Have every node hand out ids again, within so many seconds."""
+    before = {node.name: node.ids for node in world.nodes}
+    end = world.time + seconds
+    while waiting := [node for node in world.nodes if node.ids == before[node.name]]:
+        if world.time >= end:
+            world.fail(f"{waiting[0].name} got no ids in the {seconds:g} s after all was mended")
+            return
+        await world.sleep(RECOVERY_STEP)
 
 
 async def _serve(
     node: Node,
     generator: IdGenerator,
+    watch: Callable[[IdGenerator], Witness],
     *,
     callers: int,
     pause: float,
-    deadline: float,
-    parse: Parse | None,
 ) -> None:
     """Open the generator until that succeeds, and anew when it has ended."""
     while True:
         try:
             async with generator:
-                ids = node.watch(generator, deadline=deadline, parse=parse)
+                ids = watch(generator)
                 async with anyio.create_task_group() as group:
                     for _ in range(callers):
                         group.start_soon(_take, node, ids, pause)

@@ -37,6 +37,18 @@ class LinkedIdSegmentDistributor(IdSegmentDistributor):
             self.store, f"next_max_id({step})", lambda: self._inner.next_max_id(step)
         )
 
+    def allow_give_back(self) -> bool:
+        """Pass it on."""
+        return self._inner.allow_give_back()
+
+    async def give_back(self, max_id: int, unused: int) -> int:
+        """Send the call."""
+        return await self._link.call(
+            self.store,
+            f"give_back({max_id}, {unused})",
+            lambda: self._inner.give_back(max_id, unused),
+        )
+
     async def aopen(self) -> None:
         """Pass it on."""
         await self._inner.aopen()
@@ -87,11 +99,22 @@ class LinkedMachineIdDistributor(MachineIdDistributor):
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
         """Send the call."""
-        await self._link.call(
-            self.store,
-            f"guard({machine_id}, mark {mark_ms})",
-            lambda: self._inner.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms),
-        )
+        await self._renew("guard", machine_id, now_ms=now_ms, mark_ms=mark_ms)
+
+    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        """Send the call."""
+        await self._renew("reassert", machine_id, now_ms=now_ms, mark_ms=mark_ms)
+
+    async def _renew(self, how: str, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        world, process = self._node.world, self._node._current()
+        inner = self._inner.guard if how == "guard" else self._inner.reassert
+
+        async def renew() -> None:
+            await inner(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+            until = world.time + self.safe_guard
+            world.ledger.renewed(self.namespace, machine_id, process, until=until)
+
+        await self._link.call(self.store, f"{how}({machine_id}, mark {mark_ms})", renew)
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         """Send the call."""

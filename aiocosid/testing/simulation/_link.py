@@ -87,27 +87,52 @@ class Link:
             StoreUnavailableError: no reply came within the timeout, or the connection broke.
             Exception: what the operation raised.
         """
-        world, faults = self._world, self.faults
-        if world.is_over:
-            raise StoreUnavailableError(store, "the world has ended")
+
+        def lost(reason: str) -> StoreUnavailableError:
+            return StoreUnavailableError(store, reason)
+
+        return cast("_T", await self.post(what, operation, late=lost, broken=lost))
+
+    def post(
+        self,
+        what: str,
+        operation: Callable[[], Awaitable[object]],
+        *,
+        late: Callable[[str], Exception],
+        broken: Callable[[str], Exception],
+    ) -> asyncio.Future[Any]:
+        """Send a call, and return what its reply will come to.
+
+        Args:
+            what: the call, for the trace.
+            operation: what the store does when the call arrives.
+            late: makes the error of a reply that does not come in time.
+            broken: makes the error of a connection that breaks.
+        """
+        world = self._world
         reply: asyncio.Future[Any] = world.loop.create_future()
+        if world.is_over:
+            reply.set_exception(broken("the world has ended"))
+            return reply
         world.note(self._node.name, "calls", what)
-        world.spawn(self._carry(what, operation, reply), name=f"{what} under way")
-        late = StoreUnavailableError(store, f"no reply within {faults.timeout:g} s")
-        timer = world.loop.call_later(self._node._virtual(faults.timeout), _fail, reply, late)
-        try:
-            return cast("_T", await reply)
-        finally:
-            timer.cancel()
+        world.spawn(self._carry(what, operation, reply, broken), name=f"{what} under way")
+        timeout = self.faults.timeout
+        timer = world.loop.call_later(self._node._virtual(timeout), _expire, reply, late, timeout)
+        reply.add_done_callback(lambda _: timer.cancel())
+        return reply
 
     async def _carry(
-        self, what: str, operation: Callable[[], Awaitable[object]], reply: asyncio.Future[Any]
+        self,
+        what: str,
+        operation: Callable[[], Awaitable[object]],
+        reply: asyncio.Future[Any],
+        broken: Callable[[str], Exception],
     ) -> None:
         """Bring a call to the store and its reply back; runs outside of every node."""
         # A stalled sender sends when its step comes to it.
         await asyncio.sleep(self._node._lead + self._latency())
         if self._loses_requests or self._happens(self.faults.lose_request):
-            await self._lose(f"request of {what}", reply)
+            await self._lose(f"request of {what}", reply, broken)
             return
         outcome = await self._apply(what, operation)
         if self._happens(self.faults.resend):
@@ -116,11 +141,11 @@ class Link:
             if not self._loses_requests:
                 outcome = await self._apply(f"{what} again", operation)
         if self._happens(self.faults.lose_reply):
-            await self._lose(f"reply to {what}", reply)
+            await self._lose(f"reply to {what}", reply, broken)
             return
         await asyncio.sleep(self._latency())
         if self._loses_replies:
-            await self._lose(f"reply to {what}", reply)
+            await self._lose(f"reply to {what}", reply, broken)
             return
         _settle(reply, outcome)
 
@@ -135,12 +160,14 @@ class Link:
         self._world.note("store", "does", f"{what} of {self._node.name}: {outcome}")
         return outcome
 
-    async def _lose(self, what: str, reply: asyncio.Future[Any]) -> None:
+    async def _lose(
+        self, what: str, reply: asyncio.Future[Any], broken: Callable[[str], Exception]
+    ) -> None:
         """Lose something; the caller may learn of it from its connection."""
         self._world.note(self._node.name, "loses", f"the {what}")
         if self._happens(self.faults.reset):
             await asyncio.sleep(self._latency())
-            _fail(reply, StoreUnavailableError("store", "the connection was reset"))
+            _fail(reply, broken("the connection was reset"))
 
     def _latency(self) -> float:
         latency = draw_between(self._world.rng, self.faults.latency)
@@ -157,6 +184,10 @@ def _settle(reply: asyncio.Future[Any], outcome: object | Exception) -> None:
         _fail(reply, outcome)
     elif not reply.done():
         reply.set_result(outcome)
+
+
+def _expire(reply: asyncio.Future[Any], late: Callable[[str], Exception], timeout: float) -> None:
+    _fail(reply, late(f"no reply within {timeout:g} s"))
 
 
 def _fail(reply: asyncio.Future[Any], error: Exception) -> None:

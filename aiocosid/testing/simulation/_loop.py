@@ -9,6 +9,7 @@ from contextvars import ContextVar, copy_context
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, cast
+from weakref import ref
 
 from ._errors import NothingLeftError
 
@@ -37,6 +38,7 @@ class SimulatedTask(asyncio.Task[Any]):
     def __init__(self, coro: Coroutine[Any, Any, Any], *, order: int, **options: Any) -> None:  # noqa: ANN401 - asyncio's
         self.order = order
         self.process = PROCESS.get() if (c := options.get("context")) is None else c.get(PROCESS)
+        self._known = ref(self)  # weakly: a task that failed unseen tells when it is collected
         super().__init__(coro, **options)
 
     def __hash__(self) -> int:
@@ -73,6 +75,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._counter = count(1)
         self._queue: deque[Entry] = deque()
         self._timers: list[tuple[float, float, int, Entry]] = []
+        self._tasks: list[ref[SimulatedTask]] = []
 
     # What asyncio asks of a loop.
 
@@ -129,6 +132,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         # asyncio's own counter would go on from world to world.
         name = name or f"task {order}"
         task = SimulatedTask(cast("Any", coro), order=order, loop=self, name=name, context=context)
+        self._tasks.append(task._known)
         return cast("asyncio.Task[_T]", task)
 
     def run_in_executor(self, *_: object, **__: object) -> NoReturn:
@@ -142,9 +146,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
     def tasks(self, process: Process | None = None) -> list[SimulatedTask]:
         """Return the tasks that have not ended, of one process or of all, oldest first."""
-        alive = [t for t in asyncio.all_tasks(self) if isinstance(t, SimulatedTask)]
-        mine = alive if process is None else [t for t in alive if t.process is process]
-        return sorted(mine, key=lambda task: task.order)
+        # Not asyncio.all_tasks(), which looks at those of all worlds that are not collected yet.
+        alive = [task for each in self._tasks if (task := each()) is not None and not task.done()]
+        self._tasks = [task._known for task in alive]
+        return alive if process is None else [task for task in alive if task.process is process]
 
     def timers(self, process: Process) -> list[asyncio.Handle]:
         """Return the timers that a process has set and that are still to come."""
@@ -156,6 +161,14 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def requeue(self, entries: list[Entry]) -> None:
         """Run what a process could not run while it was stopped."""
         self._queue.extend(entries)
+
+    def run_ready(self, process: Process) -> None:
+        """Run what is ready of one process and of nobody else, for a child that was forked off."""
+        ready = [entry for entry in self._queue if entry[1] is process]
+        self._queue.clear()
+        for handle, _ in ready:
+            if not handle.cancelled():
+                handle._run()
 
     def _run_once(self) -> None:
         """Run everything that is ready; time passes first if nothing is."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...errors import BusyError
 from ._clock import NodeClock
 from ._faults import CALM, draw_between, draw_steps
+from ._forks import fork
 from ._link import Link
 from ._loop import PROCESS
 from ._process import Process
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ("Node",)
 
+SOON: Final = 30  # steps in which a fork comes
+
 
 class Node:
     """A machine in the world, on which one process runs at a time.
@@ -33,6 +36,7 @@ class Node:
         skew: seconds that its wall clock is ahead.
         drift: how much faster its clocks run, 0.0001 for 100 ppm.
         links: its links, of all its lives.
+        witnesses: what is watched in the process that runs.
         ids: how many ids were handed out on it.
     """
 
@@ -63,6 +67,7 @@ class Node:
         self.skew = skew
         self.drift = drift
         self.links: list[Link] = []
+        self.witnesses: list[Witness] = []
         self.ids = 0
         self.lives = 0
         self._main = main
@@ -70,6 +75,7 @@ class Node:
         self._lead = 0.0  # seconds that a stalled step is ahead of the world
         self._stall_ends = 0.0  # when the world has caught up with it
         self._reads = 0
+        self._is_to_fork = False
 
     # A process's life.
 
@@ -103,7 +109,9 @@ class Node:
         process.interrupt_in(draw_steps(world.rng, self.faults.pause))
         self._reads = draw_steps(world.rng, self.faults.stall)
         self._lead = 0.0
+        self._is_to_fork = False
         self._process = process
+        self.witnesses = []
         world.processes.append(process)
         context = world.context.copy()
         context.run(PROCESS.set, process)
@@ -170,7 +178,20 @@ class Node:
             self._lead = 0.0
             self.world.note(self.name, "goes on")
 
+    def fork(self) -> None:
+        """Fork the process at one of its next steps, as `os.fork` does; the child dies soon.
+
+        What it gets of the generators that are watched counts as handed out by another process.
+        """
+        if self.is_up:
+            self._is_to_fork = True
+            self.process.interrupt_in(self.world.rng.randrange(1, SOON))
+
     def _interrupt(self) -> int:
+        if self._is_to_fork:
+            self._is_to_fork = False
+            fork(self)
+            return draw_steps(self.world.rng, self.faults.pause)
         self.pause(draw_between(self.world.rng, self.faults.paused))
         return draw_steps(self.world.rng, self.faults.pause)
 
@@ -192,6 +213,7 @@ class Node:
         *,
         deadline: float = 5.0,
         parse: Parse | None = None,
+        fair: bool = False,
     ) -> Witness:
         """Return what calls a generator, and checks each call.
 
@@ -200,8 +222,12 @@ class Node:
             deadline: seconds in which every call has to end, with ids or a `CosIdError`.
             parse: tells the machine id of an id and its time in milliseconds since 1970, for
                 generators that have a machine id.
+            fair: whether callers that have to wait are to be served in the order in which they
+                came, as our generators do.
         """
-        return Witness(self, generator, deadline=deadline, parse=parse)
+        witness = Witness(self, generator, deadline=deadline, parse=parse, fair=fair)
+        self.witnesses.append(witness)
+        return witness
 
     def step_clock(self, seconds: float) -> None:
         """Step the wall clock, forward or back; the monotonic clock runs on."""

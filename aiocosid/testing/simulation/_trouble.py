@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ("ACTS", "Act", "trouble")
 
-Act: TypeAlias = Literal["crash", "stop", "pause", "cut", "step"]
+Act: TypeAlias = Literal["crash", "stop", "pause", "cut", "step", "fork"]
 
 ACTS: Final[tuple[Act, ...]] = ("crash", "stop", "pause", "cut", "step")
+"""All but forks, which cost time."""
 
 DOWN: Final = (0.001, 5.0)  # seconds between a crash and the next start
 STEP: Final = (0.001, 5.0)  # seconds by which a wall clock is set
@@ -40,7 +41,8 @@ async def trouble(
         seconds: for how long.
         every: seconds between two acts, on average.
         acts: what may be done: ``crash`` and a restart, a ``stop`` as by Ctrl-C and a restart, a
-            ``pause`` of the process, a ``cut`` of its links, a ``step`` of its wall clock.
+            ``pause`` of the process, a ``cut`` of its links, a ``step`` of its wall clock, a
+            ``fork``, which takes milliseconds of real time.
         longest: seconds that a pause or a cut lasts at most.
     """
     rng = world.rng
@@ -95,6 +97,10 @@ async def _step(world: World, node: Node, _: float) -> None:
     node.step_clock(draw_between(world.rng, STEP) * world.rng.choice((-1, 1)))
 
 
+async def _fork(_: World, node: Node, __: float) -> None:
+    node.fork()
+
+
 def _start_later(world: World, node: Node) -> None:
     seconds = draw_between(world.rng, DOWN)
     world.loop.call_later(seconds, _start, node, context=world.context)
@@ -111,4 +117,5 @@ _DO: Final[dict[Act, Callable[[World, Node, float], Awaitable[None]]]] = {
     "pause": _pause,
     "cut": _cut,
     "step": _step,
+    "fork": _fork,
 }

@@ -59,6 +59,42 @@ class Moment:
         return f"{self.who} at {self.at:.4f} s"
 
 
+class Line:
+    """Who has to wait is served in the order in which they came."""
+
+    __slots__ = ("_began", "_count", "_served")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._began: dict[int, float] = {}
+        self._served: list[tuple[int, int]] = []
+
+    def join(self, now: float) -> int:
+        """Begin a call; returns its place."""
+        self._count += 1
+        self._began[self._count] = now
+        return self._count
+
+    def check(
+        self, place: int, reply: object, now: float, fail: Callable[[str], object]
+    ) -> None:  # fmt: skip
+        """Look at what a call got, if it had to wait."""
+        if now == self._began[place]:
+            return
+        lowest = min(reply) if isinstance(reply, list) else reply
+        assert isinstance(lowest, int)
+        for later, its_lowest in self._served:
+            if later > place and its_lowest < lowest:
+                fail(f"a caller that came later got {its_lowest}, before one that got {lowest}")
+        self._served.append((place, lowest))
+
+    def leave(self, place: int) -> None:
+        """End a call."""
+        del self._began[place]
+        oldest = min(self._began, default=self._count)
+        self._served = [each for each in self._served if each[0] > oldest]
+
+
 class Witness:
     """Offers a generator's three calls, and checks what comes of each.
 
@@ -66,12 +102,19 @@ class Witness:
       does not count.
     * Its ids are above all ids that were returned before the call began; `next_ids` gives exactly
       as many as were asked for, rising.
+    * If it is to be fair, callers that have to wait are served in the order in which they came.
     * No id comes twice, in the whole world.
-    * A machine id in it was the process's at that time.
+    * A machine id in it was the process's at that time, and its lease had not ended.
     """
 
     def __init__(
-        self, node: Node, generator: IdGenerator, *, deadline: float, parse: Parse | None
+        self,
+        node: Node,
+        generator: IdGenerator,
+        *,
+        deadline: float,
+        parse: Parse | None,
+        fair: bool = False,
     ) -> None:
         """See `Node.watch`."""
         self.generator = generator
@@ -79,7 +122,9 @@ class Witness:
         self._world = node.world
         self._deadline = deadline
         self._parse = parse
+        self._line = Line() if fair else None
         self._highest = 0
+        self.spoils: tuple[list[tuple[int, list[int]]], int] | None = None  # in a child
         about = generator.statistics()
         self._namespace = about.namespace
         self._counter = f"{about.namespace}.{about.name}"
@@ -114,13 +159,32 @@ class Witness:
         self._used([new_id])
         return new_id
 
+    def keep(self, ids: Sequence[int]) -> None:
+        """Have the parent told what this child got."""
+        if self.spoils is not None:
+            kept, number = self.spoils
+            kept.append((number, list(ids)))
+
+    def robbed(self, ids: Sequence[int], by: Moment) -> None:
+        """Take note of what a child got, which is another process."""
+        self._world.note(by.who, "gets", _span(ids))
+        self._world.ledger.handed_out(self._counter, ids, by)
+        if self._parse is not None:
+            for new_id in ids:
+                machine_id, at_ms = self._parse(new_id)
+                self._world.ledger.emitted(self._namespace, machine_id, by.who, at_ms)
+
     async def _watched(self, what: str, call: Callable[[], Awaitable[_T]]) -> _T:
-        world = self._world
+        world, line = self._world, self._line
+        place = None if line is None else line.join(world.loop.time())
         span = self._node._virtual(self._deadline)
         record = Call(self._node, what, world.loop.time() + span)
         world.expect(record)
         try:
-            return await call()
+            reply = await call()
+            if line is not None and place is not None:
+                line.check(place, reply, world.loop.time(), world.fail)
+            return reply
         except CosIdError as error:
             self._errs(what, error)
             raise
@@ -129,6 +193,8 @@ class Witness:
             raise
         finally:
             record.is_done = True
+            if line is not None and place is not None:
+                line.leave(place)
 
     def _errs(self, what: str, error: CosIdError) -> None:
         if not self._world.is_over:
@@ -136,6 +202,9 @@ class Witness:
             self._world.note(self._node.name, "errs", f"{what}: {type(error).__name__}")
 
     def _returned(self, ids: Sequence[int], floor: int) -> None:
+        if self.spoils is not None:
+            self.keep(ids)
+            return
         if self._world.is_over or not ids:
             return
         who = self._node._current()
@@ -145,6 +214,10 @@ class Witness:
         self._highest = max(self._highest, ids[-1])
         self._node.ids += len(ids)
         self._world.ledger.handed_out(self._counter, ids, Moment(who.name, self._world.time))
+        # One that was stopped may have made it before; and so may one that waited for several.
+        if self._parse is not None and len(ids) == 1 and not who.stopped_until:
+            machine_id, _ = self._parse(ids[0])
+            self._world.ledger.stamped(self._namespace, machine_id, who, now=self._world.time)
 
     async def _use(self, ids: Sequence[int]) -> None:
         """Use the ids, perhaps a good while after they were returned."""
@@ -154,7 +227,7 @@ class Witness:
         self._used(ids)
 
     def _used(self, ids: Sequence[int]) -> None:
-        if self._parse is None or self._world.is_over:
+        if self._parse is None or self._world.is_over or self.spoils is not None:
             return
         owner = self._node._current()
         for new_id in ids:

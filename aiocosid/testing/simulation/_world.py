@@ -279,7 +279,8 @@ class World:
     def _command(self, scenario: Scenario) -> str:
         place = f"{getattr(scenario, '__module__', '?')}:{getattr(scenario, '__qualname__', '?')}"
         package = __package__ or "aiocosid.testing.simulation"
-        place = place.removeprefix(f"{package}._scenarios:")
+        for module in ("_scenarios", "_store_scenarios", "_loss_scenarios"):
+            place = place.removeprefix(f"{package}.{module}:")
         return shlex.join(["python", "-m", package, place, "--seed", str(self.seed)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import pickle
@@ -180,39 +181,122 @@ def test_trees_are_the_actuators() -> None:
     }
 
 
+WRONG: Any = object()
+
+
 @pytest.mark.parametrize(
-    "make",
+    ("argument", "make"),
     [
-        lambda: Radix62IdConverter(True, 12),
-        lambda: Radix62IdConverter(True, 0),
-        lambda: Radix36IdConverter(True, 14),
-        lambda: Radix62IdConverter("no"),  # type: ignore[arg-type]
-        lambda: ToStringIdConverter(True, -1),
-        lambda: ToStringIdConverter(True, 10**9),
-        lambda: CrockfordIdConverter(check=1),  # type: ignore[arg-type]
-        lambda: PrefixIdConverter(None, PLAIN),  # type: ignore[arg-type]
-        lambda: PrefixIdConverter("a", "b"),  # type: ignore[arg-type]
-        lambda: SuffixIdConverter(1, PLAIN),  # type: ignore[arg-type]
-        lambda: GroupedPrefixIdConverter(PLAIN, None),  # type: ignore[arg-type]
-        lambda: JavaScriptSafeIdConverter(None),  # type: ignore[arg-type]
-        lambda: dated("yyyyMMMdd"),
-        lambda: dated(zone="Mars/Olympus"),
-        lambda: dated("yyMd", ""),
-        lambda: dated("yyMd", "0"),
-        lambda: GroupPrefix(before_prefix=1),  # type: ignore[arg-type]
-        lambda: GroupPrefix(delimiter=None),  # type: ignore[arg-type]
-        lambda: DatePrefix(zone="UTC", before_prefix="false"),  # type: ignore[arg-type]
-        lambda: DatePrefix(zone="UTC", delimiter=1),  # type: ignore[arg-type]
-        lambda: compose("x"),  # type: ignore[arg-type]
-        lambda: compose(PLAIN, prefix=None),  # type: ignore[arg-type]
-        lambda: compose(PLAIN, suffix=0),  # type: ignore[arg-type]
-        lambda: SnowflakeFriendlyIdConverter(COSID_MS),  # type: ignore[arg-type]
-        lambda: SnowflakeFriendlyIdConverter(FriendlyText),  # type: ignore[arg-type]
+        ("char_size", lambda: Radix62IdConverter(True, 12)),
+        ("char_size", lambda: Radix62IdConverter(True, 0)),
+        ("char_size", lambda: Radix36IdConverter(True, 14)),
+        ("char_size", lambda: CrockfordIdConverter(True, 14)),
+        ("pad_start", lambda: Radix62IdConverter(WRONG)),
+        ("pad_start", lambda: ToStringIdConverter(WRONG)),
+        ("char_size", lambda: ToStringIdConverter(True, -1)),
+        ("char_size", lambda: ToStringIdConverter(True, 10**9)),
+        ("check", lambda: CrockfordIdConverter(check=WRONG)),
+        ("prefix", lambda: PrefixIdConverter(WRONG, PLAIN)),
+        ("inner", lambda: PrefixIdConverter("a", WRONG)),
+        ("suffix", lambda: SuffixIdConverter(WRONG, PLAIN)),
+        ("inner", lambda: SuffixIdConverter("a", WRONG)),
+        ("delimiter", lambda: GroupedPrefixIdConverter(PLAIN, WRONG)),
+        ("inner", lambda: GroupedPrefixIdConverter(WRONG)),
+        ("inner", lambda: JavaScriptSafeIdConverter(WRONG)),
+        ("inner", lambda: OpaqueIdConverter(KEY, WRONG)),
+        ("inner", lambda: DatePrefixIdConverter("yyMMdd", WRONG, zone="UTC")),
+        ("pattern", lambda: dated("yyyyMMMdd")),
+        ("zone", lambda: dated(zone="Mars/Olympus")),
+        ("delimiter", lambda: dated("yyMd", "")),
+        ("delimiter", lambda: dated("yyMd", "0")),
+        ("delimiter", lambda: dated("yyMMdd", WRONG)),
+        ("before_prefix", lambda: GroupPrefix(before_prefix=WRONG)),
+        ("delimiter", lambda: GroupPrefix(delimiter=WRONG)),
+        ("before_prefix", lambda: DatePrefix(zone="UTC", before_prefix=WRONG)),
+        ("delimiter", lambda: DatePrefix(zone="UTC", delimiter=WRONG)),
+        ("base", lambda: compose(WRONG)),
+        ("prefix", lambda: compose(PLAIN, prefix=WRONG)),
+        ("suffix", lambda: compose(PLAIN, suffix=WRONG)),
+        ("text", lambda: SnowflakeFriendlyIdConverter(COSID_MS)),  # type: ignore[arg-type]
+        ("text", lambda: SnowflakeFriendlyIdConverter(FriendlyText)),  # type: ignore[arg-type]
     ],
 )
-def test_bad_settings(make: Callable[[], object]) -> None:
-    with pytest.raises(InvalidArgumentError):
+def test_bad_settings(argument: str, make: Callable[[], object]) -> None:
+    """Are refused by the name of the setting."""
+    with pytest.raises(InvalidArgumentError) as error:
         make()
+    assert error.value.argument == argument
+
+
+def test_a_setting_that_is_not_given_is_cosids() -> None:
+    """Which is in each class's own documentation."""
+    assert ToStringIdConverter() == ToStringIdConverter(False, 0)
+    assert Radix62IdConverter() == Radix62IdConverter(True, 11)
+    assert Radix36IdConverter() == Radix36IdConverter(True, 13)
+    assert CrockfordIdConverter() == CrockfordIdConverter(True, 13, True)
+    assert GroupedPrefixIdConverter(PLAIN) == GroupedPrefixIdConverter(PLAIN, "-")
+    assert GroupPrefix() == GroupPrefix(delimiter="-", before_prefix=True)
+    assert DatePrefix(zone="UTC") == DatePrefix(
+        pattern="yyMMdd", delimiter="-", before_prefix=True, zone="UTC"
+    )
+    assert dated("yyMMdd") == DatePrefixIdConverter("yyMMdd", PLAIN, zone="UTC")
+    assert compose(PLAIN).as_str(7) == "7"
+    assert Radix62IdConverter().max_id == MAX_ID
+
+
+def test_the_kind_is_the_name_of_the_class() -> None:
+    for converter, _, _ in ALL.values():
+        assert converter.as_tree()["kind"] == type(converter).__name__
+    assert ALL["opaque"][0].as_tree()["actual"] == Radix62IdConverter().as_tree()
+
+
+def test_a_negative_number_has_a_text_where_no_zero_stands_before_the_sign() -> None:
+    padded = ToStringIdConverter(True, 3)
+    assert padded.as_str(-12) == "-12"
+    assert padded.as_int("-12") == -12
+    assert PLAIN.as_int(str(-(2**63))) == -(2**63)
+    for refused in (lambda: padded.as_str(-1), lambda: PLAIN.as_int(str(-(2**63) - 1))):
+        with pytest.raises(InvalidIdError):
+            refused()
+
+
+def test_the_longest_text_that_is_read() -> None:
+    """Is one that a person may have filled with hyphens, or that has many places to split."""
+    crockford = CrockfordIdConverter()
+    grouped = GroupedPrefixIdConverter(PLAIN)
+    for converter, text, most in (
+        (crockford, crockford.as_str(7), 64),
+        (grouped, "-7", 255),
+    ):
+        assert int(converter.as_int(text.rjust(most, "-" if converter is crockford else "g"))) == 7
+        with pytest.raises(InvalidIdError):
+            converter.as_int(text.rjust(most + 1, "-" if converter is crockford else "g"))
+
+
+def test_what_is_derived_is_no_part_of_the_value() -> None:
+    """Nor is the clock."""
+    assert repr(Radix62IdConverter()) == "Radix62IdConverter(pad_start=True, char_size=11)"
+    crockford = "CrockfordIdConverter(pad_start=True, char_size=13, check=True)"
+    assert repr(CrockfordIdConverter()) == crockford
+    assert " _" not in repr(dated())
+    assert dated(clock=ManualClock()) == dated(clock=ManualClock())
+
+
+def test_quoted_text_of_a_date_is_read_as_it_is_written() -> None:
+    converter = dated("yyMMdd'o''clock'")
+    text = converter.as_str(7)
+    assert "o'clock-" in text
+    assert converter.as_int(text) == 7
+
+
+def test_keys_of_settings_are_read_as_they_are() -> None:
+    """A sign that is not of base64 is no part of a key, and none is shown."""
+    text = base64.b64encode(KEY).decode()
+    assert OpaqueIdConverter.from_text(text) == OpaqueIdConverter(KEY)
+    for wrong in (text + "!", "!" + text, text[4:], ""):
+        with pytest.raises(InvalidArgumentError, match="hexadecimal digits or base64") as error:
+            OpaqueIdConverter.from_text(wrong)
+        assert not wrong or wrong not in str(error.value)
 
 
 def test_errors_say_the_limit_and_the_way_out() -> None:
@@ -222,6 +306,15 @@ def test_errors_say_the_limit_and_the_way_out() -> None:
         JavaScriptSafeIdConverter().as_str(2**53)
     with pytest.raises(InvalidIdError, match="1 to 11 of the digits 0123"):
         Radix62IdConverter().as_int("zzzzzzzzzzz")
+    for above, way_out in ((MAX_ID + 1, False), (MAX_ID, True), (62**2, True), (-1, False)):
+        with pytest.raises(InvalidIdError) as error:
+            Radix62IdConverter(True, 2).as_str(above)
+        assert ("; char_size is 2" in str(error.value)) is way_out
+    for converter in (CrockfordIdConverter(), CrockfordIdConverter(check=False)):
+        with pytest.raises(InvalidIdError) as error:
+            converter.as_int("?")
+        symbol = " and a check symbol" if converter.check else ""
+        assert f"VWXYZ{symbol}, and an id of at most" in str(error.value)
 
 
 # Groups.

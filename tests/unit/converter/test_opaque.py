@@ -58,8 +58,11 @@ def test_it_is_a_permutation() -> None:
         assert sorted(changed) == every != changed
         assert [ff1.decrypt(each) for each in changed] == every
         assert [ff1.encrypt(each) for each in every[:50]] == changed[:50]
-    with pytest.raises(ValueError, match="96 bits"):
-        Ff1(KEY, radix=10, length=60)
+    longest = Ff1(KEY, radix=2, length=192)
+    assert longest.decrypt(longest.encrypt(2**192 - 1)) == 2**192 - 1
+    for radix, length in ((10, 60), (2, 193)):
+        with pytest.raises(ValueError, match="96 bits"):
+            Ff1(KEY, radix=radix, length=length)
 
 
 def test_ids_are_changed_for_ever_in_the_same_way() -> None:

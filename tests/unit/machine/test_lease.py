@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 
 from aiocosid.abc import InstanceId
 from aiocosid.errors import (
+    BusyError,
     ClockTooManyBackwardsError,
     ClosedError,
     InvalidArgumentError,
@@ -136,6 +138,62 @@ async def test_an_id_that_somebody_else_holds_is_replaced(clock: ManualClock, ea
         assert COSID_MS.parse(call.result).machine_id != grant.machine_id
         assert gen.statistics().machine.losses == 1
     assert len(ear.of(MachineIdLost)) == 1
+
+
+async def test_there_is_no_id_while_it_is_being_opened(clock: ManualClock) -> None:
+    """Whoever asks is told that, and not that it is closed."""
+    link = Link(store_of(clock))
+    link.opens = anyio.Event()
+    gen = SnowflakeId(MachineIdLease(link, clock=clock), clock=clock)
+    async with anyio.create_task_group() as group:
+        opening = Call(group, gen.__aenter__)
+        await clock.advance(0)
+        for ask in (gen.next_id, partial(gen.next_ids, 2)):
+            with pytest.raises(BusyError, match="is being opened"):
+                await ask()
+        with pytest.raises(BusyError, match="is being opened"):
+            gen.next_id_nowait()
+        link.opens.set()
+        await clock.advance(1)
+    assert opening.result is gen
+    assert gen.next_id_nowait() > 0
+    await gen.aclose()
+
+
+@pytest.mark.parametrize("first", ["waits", "next_id", "next_ids"])
+async def test_the_machine_id_that_replaces_a_lost_one_may_be_0(
+    clock: ManualClock, first: str
+) -> None:
+    """No id of the lost one follows, whoever asks first: its heir issues them."""
+    store = store_of(clock)
+    earlier = store.machine_id_distributor(instance_id="earlier")
+    assert (await earlier.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62)).machine_id == 0
+    link = Link(store)
+    async with SnowflakeId(MachineIdLease(link, clock=clock), clock=clock) as gen:
+        lost = [await gen.next_id(), gen.next_id_nowait()]
+        assert {COSID_MS.parse(each).machine_id for each in lost} == {1}
+        link.cut()
+        clock.stall(400)
+        await earlier.guard(0, now_ms=clock.now_ms(), mark_ms=clock.now_ms())
+        await store.revert_machine(machine_id=1)
+        heir = store.machine_id_distributor(instance_id="heir")
+        grant = await heir.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62)
+        assert grant.machine_id == 1
+        await earlier.revert(0, last_ms=clock.now_ms())
+        async with anyio.create_task_group() as group:
+            waiting = [Call(group, gen.next_id)] if first == "waits" else []
+            await settle()
+            link.heal()
+            await clock.advance(5)
+        found = [call.result for call in waiting]
+        found += [await gen.next_id()] if first == "next_id" else []
+        found += await gen.next_ids(2)
+        await clock.advance(0.001)
+        for _ in range(3):  # without another wait
+            found += await gen.next_ids(2)
+        assert {COSID_MS.parse(each).machine_id for each in found} == {0}
+        assert found == sorted(set(found))
+        assert found[0] > lost[-1]
 
 
 async def test_an_outage_is_not_made_worse_by_many_callers(clock: ManualClock) -> None:

@@ -169,3 +169,18 @@ def test_cuts_give_every_id_once_and_in_order(steps: list[int], sizes: list[int]
         cut = chain.cut(size)
         ids += list(cut[0]) if cut else []
     assert ids == list(range(1, sum(steps) + 1))
+
+
+def test_current_is_what_was_cut_last() -> None:
+    """Also once it is used up."""
+    chain = IdSegmentChain()
+    assert chain.current is None
+    one, other = IdSegment(10, 10), IdSegment(20, 10)
+    chain.link(one)
+    chain.link(other)
+    assert chain.current is None
+    for size, due in ((3, one), (7, one), (1, other), (9, other)):
+        chain.cut(size)
+        assert chain.current is due
+    assert chain.cut(1) is None
+    assert chain.current is other

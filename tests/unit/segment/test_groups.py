@@ -169,3 +169,10 @@ def test_its_repr_says_what_it_is() -> None:
     """Zone and pattern, or the function."""
     assert repr(GroupBy.day(zone="UTC")) == "GroupBy.day(zone='UTC', pattern='yyyyMMdd')"
     assert repr(GroupBy.key(current_tenant)) == "GroupBy.key(current_tenant)"
+
+
+def test_a_hash_is_of_what_is_compared() -> None:
+    """Equal ones have the same, also with zones that are equal and not the same."""
+    one = GroupBy.day(zone=ZoneInfo("UTC"))
+    other = GroupBy.day(zone=ZoneInfo.no_cache("UTC"))
+    assert hash(one) == hash(GroupBy.day(zone="UTC")) == hash(other)

@@ -55,6 +55,37 @@ def test_after_buying_the_distance_is_full(
         assert after < pace.target + step
 
 
+def test_what_a_flight_used_up_is_bought_on_top_and_half_of_it_the_next_time() -> None:
+    """So a lull is forgotten slowly."""
+    pace = Pace(step=10, safe_distance=20)
+    pace.landed(taken=120, demand=0, starved=False)
+    assert pace.missing(0, 0) == 20 + 12
+    for on_top in (6, 3, 1, 0):
+        pace.landed(taken=9, demand=0, starved=False)
+        assert pace.missing(0, 0) == 20 + on_top
+
+
+def test_a_starvation_may_be_excused_from_the_start_and_again_after_a_rest() -> None:
+    """Once each time, if the distance would have been long enough."""
+    pace = Pace(step=10, safe_distance=2)
+    for _ in range(2):
+        assert pace.landed(taken=0, demand=5, starved=True) is False
+        pace.rest()
+    for _ in range(2):  # growth makes an end of it as well
+        assert pace.landed(taken=0, demand=5, starved=True) is False
+        assert pace.landed(taken=0, demand=5, starved=True) is True
+
+
+def test_two_thirds_left_are_not_more_than_two_thirds() -> None:
+    """Which is what a quiet period has to leave."""
+    pace = Pace(step=3, safe_distance=2)
+    starve(pace)
+    assert pace.target == 12
+    pace.end_period(8, idle=False)
+    assert not pace.end_period(9, idle=False)
+    assert pace.end_period(9, idle=False)
+
+
 def test_a_starvation_doubles_the_distance_once() -> None:
     """And tells that it grew."""
     pace = Pace(step=10, safe_distance=2)

@@ -48,6 +48,8 @@ def test_each_type_is_built_from_its_properties() -> None:
     assert sharding_algorithm("COSID_MOD", MOD) == ModCycle(4, "t_mod_")
     assert sharding_algorithm("COSID_MOD", {**MOD, "mod": 4}) == ModCycle(4, "t_mod_")
     assert sharding_algorithm("COSID_INTERVAL", INTERVAL) == timeline(1, StandardTimeKey())
+    ignoring = sharding_algorithm("COSID_INTERVAL", INTERVAL, layout=COSID_MS)
+    assert ignoring == timeline(1, StandardTimeKey())
     full = {
         "datetime-lower": EFFECTIVE.lower,
         "datetime-interval-amount": "3",

@@ -18,6 +18,7 @@ from aiocosid.sharding import (
     StandardTimeKey,
     TimeKey,
 )
+from aiocosid.sharding._text_key import DateTextReader
 from aiocosid.snowflake import COSID_MS, COSID_S, JAVASCRIPT_SAFE_MS
 
 at = datetime.fromisoformat
@@ -251,3 +252,57 @@ def test_keys_are_values() -> None:
     assert StandardTimeKey(BERLIN) == StandardTimeKey(BERLIN) != StandardTimeKey("UTC")
     assert SnowflakeTimeKey(COSID_MS, "UTC") == SnowflakeTimeKey(COSID_MS, UTC)
     assert len({SnowflakeTimeKey(COSID_MS, "UTC"), SnowflakeTimeKey(COSID_S, "UTC")}) == 2
+
+
+def test_what_is_no_key_is_refused_as_the_value() -> None:
+    keys: list[tuple[Any, Any]] = [
+        (StandardTimeKey("UTC"), "no time"),
+        (SnowflakeTimeKey(COSID_MS, "UTC"), "no id"),
+        (SnowflakeTimeKey(COSID_MS, "UTC"), 1.5),
+    ]
+    for key, wrong in keys:
+        with pytest.raises(InvalidArgumentError) as of_one:
+            key.local_time(wrong)
+        with pytest.raises(InvalidArgumentError) as of_range:
+            key.local_span(ShardRange.at_least(wrong))
+        assert of_one.value.argument == of_range.value.argument == "value"
+
+
+def test_the_first_id_of_all_has_a_time() -> None:
+    key = SnowflakeTimeKey(COSID_MS, "UTC")
+    first = key.local_time(0)
+    assert key.local_span(ShardRange.at_most(0)) == (None, first)
+    assert key.local_span(ShardRange.closed(0, 0)) == (first, first)
+    assert key.local_span(ShardRange.less_than(0)) is None
+
+
+def test_an_hour_that_comes_twice_is_part_of_what_ends_in_it() -> None:
+    """Whole: the first pass of what ends in the second, and the other way round."""
+    key = StandardTimeKey("Europe/Berlin")
+    first, second = (datetime(2026, 10, 25, hour, 30, tzinfo=UTC) for hour in (0, 1))
+    local = datetime(2026, 10, 25, 2, 30)  # noqa: DTZ001 - a local time
+    hour = timedelta(hours=1)
+    assert key.local_span(ShardRange.closed(first, second)) == (local - hour, local + hour)
+    assert key.local_span(ShardRange.closed(second, second)) == (local, local + hour)
+    assert key.local_span(ShardRange.closed(first, first)) == (local - hour, local)
+
+
+def test_a_pattern_has_to_tell_a_whole_date() -> None:
+    for pattern, expected in (
+        ("yyyydd", "month"),
+        ("MMdd", "year"),
+        ("DDD", "year"),
+        ("--", "year"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=f"with the {expected}"):
+            DateTextReader(pattern)
+    for pattern, text, year in (
+        ("yyyyMMdd", "19990101", 1999),
+        ("yyMMdd", "990101", 2099),
+        ("yyMMdd", "000101", 2000),
+        ("yyyyDDD", "2026001", 2026),
+        ("yyyy''MM", "2026'01", 2026),
+        ("yyyyM'~1'", "20261~1", 2026),
+    ):
+        read = DateTextReader(pattern).read("value", text)
+        assert (read.year, read.month, read.day) == (year, 1, 1)

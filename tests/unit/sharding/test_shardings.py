@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -146,6 +146,25 @@ def test_every_key_of_an_interval_has_one_node() -> None:
         for outside in (at(begin) - datetime.resolution, at(end)):
             with pytest.raises(InvalidArgumentError, match="of a time in"):
                 found.exact(outside)
+
+
+def test_a_moment_is_sharded_by_the_time_of_its_zone() -> None:
+    """Not by the figures that it is written in."""
+    late = datetime(2026, 5, 31, 20, tzinfo=UTC)  # the next day, in Shanghai
+    by_month = months(key=StandardTimeKey("Asia/Shanghai"))
+    assert by_month.exact(late) == "order_202606"
+    by_day = months(key=StandardTimeKey("Asia/Shanghai"), unit="days", suffix_pattern="yyyyMMdd")
+    assert by_day.exact(late) == "order_20260601"
+
+
+def test_a_wrong_setting_is_refused_by_its_name() -> None:
+    for argument, wrong in (("unit", "weeks"), ("amount", 0), ("key", str), ("effective", "2026")):
+        with pytest.raises(InvalidArgumentError) as caught:
+            months(**{argument: wrong})
+        assert caught.value.argument == argument
+    with pytest.raises(InvalidArgumentError) as caught:
+        months().range("2026")  # type: ignore[arg-type]
+    assert caught.value.argument == "values"
 
 
 def test_a_range_outside_of_the_interval_or_crossed_has_no_node() -> None:

@@ -151,3 +151,10 @@ def test_the_layout_of_the_fields_counts_milliseconds_since_1970() -> None:
     assert layout.max_id == 2**80 - 1
     parts = layout.parse(layout.compose(1700000000000, 5, 9))
     assert (parts.timestamp_ms, parts.machine_id, parts.sequence) == (1700000000000, 5, 9)
+
+
+def test_a_text_tells_its_settings() -> None:
+    """By CosId's names, where it has them."""
+    assert RADIX62.as_tree() == {"kind": "CosIdRadixText", "radix": 62, "charSize": 15}
+    friendly = CosIdFriendlyText(zone="UTC", pad=False).as_tree()
+    assert friendly == {"kind": "CosIdFriendlyText", "zone": "UTC", "padStart": False}

@@ -209,11 +209,15 @@ def test_a_region_is_the_upper_part_of_the_machine_id() -> None:
     """Several data centres, each with workers of its own."""
     of = layout(region_bits=3)
     assert of.machine_of(5, 100) == 5 << 7 | 100
+    assert of.machine_of(7, 127) == 1023
     parts = of.parse(of.compose(1, of.machine_of(5, 100), 9))
     assert (parts.region, parts.worker, parts.machine_id) == (5, 100, 740)
     for region, worker in ((8, 0), (-1, 0), (0, 128), (0, -1), (True, 0)):
-        with pytest.raises(InvalidArgumentError, match=r"region|worker"):
+        with pytest.raises(InvalidArgumentError) as error:
             of.machine_of(region, worker)
+        assert error.value.argument == (
+            "worker" if region is not True and region == 0 else "region"
+        )
     with pytest.raises(InvalidArgumentError, match="region"):
         layout().machine_of(1, 0)
     for bits in (10, -1, True):
@@ -420,3 +424,26 @@ def test_machine_ids_never_meet(data: st.DataObject) -> None:
     assume(a[1] != b[1])
     stop = min(of.ids_per_tick, 64)
     assert not {*of.ids(a[0], a[1], 0, stop)} & {*of.ids(b[0], b[1], 0, stop)}
+
+
+def test_a_field_that_does_not_fit_is_refused_by_its_name() -> None:
+    of = layout()
+    for argument, fields in (
+        ("tick", (of.last_tick + 1, 0, 0)),
+        ("machine_id", (0, of.machine_count, 0)),
+        ("sequence", (0, 0, of.max_sequence + 1)),
+    ):
+        with pytest.raises(InvalidArgumentError) as error:
+            of.compose(*fields)
+        assert error.value.argument == argument
+    with pytest.raises(InvalidArgumentError) as error:
+        of.ids(of.last_tick, of.machine_count, 0, 1)
+    assert error.value.argument == "machine_id"
+
+
+def test_the_last_instant_that_datetime_has() -> None:
+    """A layout may end there; one that ends a tick later has none."""
+    epoch_ms = 253_402_300_799_999 - (2**41 - 1)
+    last = SnowflakeLayout(41, 10, 12, "ms", epoch_ms).last_instant
+    assert last == datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC)
+    assert SnowflakeLayout(41, 10, 12, "ms", epoch_ms + 1).last_instant is None

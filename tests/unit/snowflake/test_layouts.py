@@ -184,6 +184,7 @@ def test_the_sharded_layout_carries_nothing_into_the_shard() -> None:
     """The printed design allows a sequence of 524,288."""
     of = sharded(1546300800000)
     assert of == sharded(SHARDED_EPOCH)
+    assert of.name == "sharded"
     with pytest.raises(InvalidArgumentError, match="sequence"):
         of.compose(1, 0, 524288)
     with pytest.raises(InvalidArgumentError, match="in seconds"):
@@ -194,3 +195,19 @@ def test_the_javascript_safe_ones_are_cosids_with_fewer_machines() -> None:
     assert JAVASCRIPT_SAFE_MS.machine_count == JAVASCRIPT_SAFE_S.machine_count == 8
     assert JAVASCRIPT_SAFE_MS.epoch_ms == COSID_MS.epoch_ms
     assert JAVASCRIPT_SAFE_S.epoch_ms == COSID_S.epoch_ms
+
+
+def test_what_a_layout_is_called_and_advises_is_no_part_of_it() -> None:
+    """A generator of another name with the same bits makes the same ids."""
+    for each in LAYOUTS.values():
+        plain = SnowflakeLayout(
+            each.timestamp_bits,
+            each.machine_bits,
+            each.sequence_bits,
+            timedelta(milliseconds=each.unit_ms),
+            each.epoch_ms,
+            region_bits=each.region_bits,
+            sequence_first=each.sequence_first,
+        )
+        assert plain == each
+        assert hash(plain) == hash(each)

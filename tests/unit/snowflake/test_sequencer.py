@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import length_hint
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiocosid.errors import InvalidArgumentError, LayoutExpiredError
+from aiocosid.errors import InvalidArgumentError, LayoutExpiredError, WouldBlock
 from aiocosid.snowflake import SnowflakeLayout
-from aiocosid.snowflake._sequencer import FOREVER_MS, PIECE, Behind, Full, Limited, Sequencer
+from aiocosid.snowflake._sequencer import (
+    FOREVER_MS,
+    PIECE,
+    Behind,
+    Full,
+    Limited,
+    Sequencer,
+)
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 EPOCH = 1_577_203_200_000
@@ -106,6 +115,23 @@ def test_ids_are_cosids(vector: Any) -> None:
         assert [each for piece in pieces for each in piece] == [expected["id"]]
 
 
+def test_there_is_nothing_in_hand_before_the_first_step() -> None:
+    """Nor in the iterator that stands for nothing."""
+    made = sequencer()
+    assert (made.in_hand, made.handed_out, made.term) == (0, 0, 0)
+    assert length_hint(made.piece) == 0
+
+
+def test_nothing_comes_out_of_what_stands_for_nothing() -> None:
+    """A thread that lost a race may step it: on a first import, before anybody else has."""
+    found = importlib.util.find_spec("aiocosid.snowflake._sequencer")
+    assert found is not None
+    assert found.loader is not None
+    fresh = importlib.util.module_from_spec(found)
+    found.loader.exec_module(fresh)
+    assert list(fresh.EMPTY) == list(fresh.SHUT.piece) == []
+
+
 def test_the_sequence_rises_from_tick_to_tick_below_the_threshold() -> None:
     """And begins anew at 1 above it; the very first one is 1."""
     made = sequencer(2, threshold=1)
@@ -172,11 +198,23 @@ def test_a_batch_fills_ticks_that_passed_unused() -> None:
     assert made.take(1, NOW + 20, FOREVER_MS) == ([], Full(NOW + 21))
 
 
+def test_a_batch_of_one_more_than_the_tick_holds_comes_at_once() -> None:
+    """Out of ticks that passed unused, also where the clock's own tick would begin at 1."""
+    made = sequencer(2)
+    take(made, 1, NOW)
+    assert [at for at, _ in parts(made, take(made, 5, NOW + 20))] == [17] * 4 + [18]
+    made = sequencer(2, threshold=0)
+    take(made, 1, NOW)
+    assert [at for at, _ in parts(made, take(made, 3, NOW + 20))] == [20] * 3
+    assert [at for at, _ in parts(made, take(made, 4, NOW + 40))] == [37] * 4
+
+
 def test_a_batch_finishes_the_tick_that_it_began() -> None:
     """If that is not too long ago."""
-    made = sequencer(2)
-    take(made, 2, NOW)
-    assert [at for at, _ in parts(made, take(made, 6, NOW + 1))] == [0, 0, 1, 1, 1, 1]
+    for late, ticks in ((1, [0, 0, 1, 1, 1, 1]), (3, [0, 0, 1, 1, 1, 1]), (4, [1, 1, 1, 1, 2, 2])):
+        made = sequencer(2)
+        take(made, 2, NOW)
+        assert [at for at, _ in parts(made, take(made, 6, NOW + late))] == ticks
 
 
 def test_who_waited_for_a_tick_and_woke_late_uses_it_all_the_same() -> None:
@@ -192,6 +230,39 @@ def test_who_waited_for_a_tick_and_woke_late_uses_it_all_the_same() -> None:
     assert parts(made, take(made, 1, NOW + 100)) == [(100, 0)]
 
 
+@pytest.mark.parametrize(("woke_at", "ticks"), [(4, [1, 2, 3, 4]), (5, [5])])
+def test_who_woke_too_late_uses_the_present(woke_at: int, ticks: list[int]) -> None:
+    """An id is of three ticks back at most."""
+    made = sequencer(1)
+    take(made, 2, NOW)
+    assert made.install(NOW, FOREVER_MS) == Full(NOW + 1)
+    late = [one(made, NOW + woke_at) for _ in range(2 * len(ticks))]
+    used = [at for at, _ in parts(made, [each for each in late if each is not None])]
+    assert used == [each for each in ticks for _ in range(2)]
+
+
+def test_a_piece_of_a_tick_that_passed_lasts_as_long_as_that_may_be_used() -> None:
+    """One of the present lasts as long as the present does."""
+    made = sequencer(2)
+    assert made.install(NOW, FOREVER_MS) is None
+    assert (made.begin_ns, made.until_ns) == (NOW * 10**6, (NOW + 1) * 10**6)
+    take(made, 4, NOW)
+    assert made.install(NOW, FOREVER_MS) == Full(NOW + 1)
+    assert made.install(NOW + 2, FOREVER_MS) is None  # of the tick after NOW
+    assert (made.begin_ns, made.until_ns) == ((NOW + 1) * 10**6, (NOW + 5) * 10**6)
+
+
+def test_0_follows_only_upon_a_tick_that_was_used_up() -> None:
+    """A piece that began at 0 is followed by the next number in the next tick."""
+    made = sequencer(2, threshold=3)
+    take(made, 4, NOW)
+    take(made, 1, NOW)
+    for used in (1, 2):
+        assert made.install(NOW + used, FOREVER_MS) is None
+        ids = [next(made.piece) for _ in range(used)]
+        assert parts(made, ids)[0] == (used, used - 1)
+
+
 def test_no_unused_tick_at_or_below_the_floor() -> None:
     """A batch right after the machine id was taken over begins above it."""
     made = sequencer(1, floor_ms=NOW)
@@ -202,11 +273,23 @@ def test_a_piece_is_no_longer_than_a_turn_of_the_loop() -> None:
     """A tick of 262,144 ids is handed out in pieces."""
     made = sequencer(18)
     assert made.install(NOW, FOREVER_MS) is None
-    assert made.in_hand == PIECE
+    assert made.in_hand == PIECE == 10_000
     ids = list(made.piece)
     assert made.handed_out == PIECE
     assert made.install(NOW, FOREVER_MS) is None
     assert next(made.piece) == ids[-1] + 1
+
+
+def test_it_counts_what_was_handed_out() -> None:
+    """Out of the piece in hand, of earlier ones, and of batches."""
+    made = sequencer()
+    for piece in (1, 2):
+        assert made.install(NOW + piece, FOREVER_MS) is None
+        for _ in range(3):
+            next(made.piece)
+        assert made.handed_out == 8 * piece - 5
+        take(made, 5, NOW + piece)
+        assert made.handed_out == 8 * piece
 
 
 def test_what_is_left_of_a_piece_is_given_out_again() -> None:
@@ -231,6 +314,53 @@ def test_a_new_machine_id_goes_on_above_every_id() -> None:
     assert made.install(NOW + 50, FOREVER_MS) == Behind(NOW + 51, 1, is_floor=True)
 
 
+def test_a_piece_of_the_former_machine_id_is_out_of_reach() -> None:
+    """Another process may own it now; what was handed out is counted."""
+    made = sequencer()
+    made.install(NOW, FOREVER_MS)
+    for _ in range(3):
+        next(made.piece)
+    made.move(8, made.layout.tick_at(NOW))
+    assert next(made.piece, None) is None
+    assert made.begin_ns == made.until_ns
+    assert made.handed_out == 3
+    assert made.install(NOW, FOREVER_MS) == Behind(NOW + 1, 1, is_floor=True)
+
+
+@pytest.mark.parametrize("outer", ["take", "install", "move"])
+def test_a_step_in_the_middle_of_a_step_is_refused(outer: str) -> None:
+    """By a signal handler or a finalizer; the one that it fell into goes on as if alone."""
+    made = sequencer()
+    steps: dict[str, Callable[[], object]] = {
+        "take": lambda: made.take(2, NOW + 1, FOREVER_MS),
+        "install": lambda: made.install(NOW + 1, FOREVER_MS),
+        "move": lambda: made.move(8, made.layout.tick_at(NOW)),
+    }
+    refused: list[str] = []
+
+    class Piece:
+        """Interrupted while it is counted."""
+
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            raise StopIteration
+
+        def __length_hint__(self) -> int:
+            for name, step in steps.items():
+                with pytest.raises(WouldBlock):
+                    step()
+                refused.append(name)
+            return 0
+
+    made.install(NOW, FOREVER_MS)
+    made._held = Piece()
+    steps[outer]()
+    assert refused == ["take", "install", "move"]
+    assert take(made, 1, NOW + 2)  # the door is open again
+
+
 def test_the_layouts_end_is_an_error() -> None:
     """Not a wrapped id; nor is there one before its epoch."""
     fields = SnowflakeLayout(10, 10, 12, "ms", EPOCH)
@@ -238,6 +368,8 @@ def test_the_layouts_end_is_an_error() -> None:
     assert len(take(made, 1, EPOCH + 1023)) == 1
     with pytest.raises(LayoutExpiredError):
         made.take(1, EPOCH + 1024, FOREVER_MS)
+    with pytest.raises(LayoutExpiredError):
+        made.check(EPOCH + 1024, FOREVER_MS)
     assert isinstance(made.install(EPOCH - 1, FOREVER_MS), Behind)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import anyio
 import pytest
 
@@ -73,6 +75,40 @@ async def test_a_batch_over_many_ticks(clock: ManualClock) -> None:
             await clock.advance(0.01)
         assert len(batch.result) == 10
         assert [*batch.result, single.result] == sorted({*batch.result, single.result})
+
+
+async def test_a_caller_that_gives_up_leaves_the_line(clock: ManualClock) -> None:
+    """What was taken for it is a gap; who stands behind it does not wait longer for its sake."""
+    async with SnowflakeId(machines(), layout=NARROW, clock=clock) as gen:
+        held = await gen.next_ids(NARROW.ids_per_tick - 1)
+        async with anyio.create_task_group() as group:
+            impatient = asyncio.create_task(gen.next_ids(NARROW.ids_per_tick + 1))
+            await settle()
+            behind = Call(group, gen.next_ids, 2)
+            await settle()
+            impatient.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await impatient
+            await clock.advance(0.001)
+            assert behind.is_done
+            single = Call(group, gen.next_id)
+            await clock.advance(0.001)
+        ids = [*held, *behind.result, single.result]
+        assert ids == sorted(set(ids))
+        assert {NARROW.parse(each).timestamp_ms for each in behind.result} == {clock.now_ms() - 1}
+
+
+async def test_an_error_while_callers_wait_is_theirs(clock: ManualClock) -> None:
+    """They do not wait for ever: here for a clock that was behind, and then jumps."""
+    async with SnowflakeId(machines(), max_forward_jump=10, clock=clock) as gen:
+        await gen.next_id()
+        clock.step_wall_ms(-500)
+        async with anyio.create_task_group() as group:
+            calls = [Call(group, gen.next_id), Call(group, gen.next_ids, 2)]
+            await settle()
+            clock.step_wall_ms(20_000)
+            await clock.advance(0.5)
+            assert all(isinstance(call.error, ClockTooFarForwardError) for call in calls)
 
 
 @pytest.mark.parametrize("back_ms", [1, 5, 500, 1999])
@@ -172,10 +208,19 @@ async def test_a_forward_jump_is_followed_or_refused(clock: ManualClock) -> None
         await gen.next_id()
         await clock.advance(100)
         await gen.next_id()
+        clock.step_wall_ms(10_000)
+        await gen.next_id()
         clock.step_wall_ms(10_001)
         with pytest.raises(ClockTooFarForwardError) as caught:
             await gen.next_id()
         assert caught.value.limit == 10
+
+
+async def test_without_waiting_there_is_no_end_of_a_turn(clock: ManualClock) -> None:
+    """Nobody can be given one; a second has ids enough."""
+    async with SnowflakeId(machines(), layout=COSID_S, clock=clock) as gen:
+        ids = [gen.next_id_nowait() for _ in range(20_001)]
+    assert ids == list(range(ids[0], ids[0] + 20_001))
 
 
 async def test_two_generators_of_one_name_share_one_sequence(clock: ManualClock) -> None:

@@ -208,6 +208,7 @@ def naive(kind: Callable[[Node, Counters], Naive]) -> Scenario:
             every=2.0,
             seconds=15.0,
             longest=15.0,
+            fair=False,
         )
 
     return scenario
@@ -225,6 +226,8 @@ def machines(*, recycles_early: bool = False, **switches: bool) -> Scenario:
             recovery=12.0,
             longest=8.0,
             parse=parse_machine,
+            seconds=8.0,
+            fair=False,
         )
 
     return scenario
@@ -238,7 +241,10 @@ SOUND = {
 DEFECTS: dict[str, tuple[Scenario, str]] = {
     "reads, then writes": (chains(linked(ReadsThenWrites)), "handed out twice"),
     # The generator sees the counter stand still, and ends.
-    "answers the resend": (chains(linked(AnswersTheResend)), "got no ids"),
+    "answers the resend": (
+        chains(linked(AnswersTheResend), seconds=8.0, every=0.5),
+        "got no ids",
+    ),
     "reads again": (chains(lambda n, c: ReadsAgain(n.link(), c)), "handed out twice"),
     "lowers after a crash": (
         chains(lambda n, c: n.link().segments(LowersAfterCrash(c, n))),

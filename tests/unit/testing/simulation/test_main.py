@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aiocosid.testing.simulation import SimulationError, World
+from aiocosid.testing.simulation import SCENARIOS, SimulationError, World
 from aiocosid.testing.simulation.__main__ import main
 
 ROOT = Path(__file__).parents[4]
@@ -33,6 +34,14 @@ def test_what_is_known_is_run_by_its_name(capsys: pytest.CaptureFixture[str]) ->
 def test_the_first_failure_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"{__name__}:goes_wrong", "--first", "3", "--seeds", "9"]) == 1
     assert capsys.readouterr().err.startswith("seed 5: the third\n")
+
+
+def test_all_scenarios_are_run_by_several_processes(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["all", "--seeds", "1", "--jobs", "2"]) == 0
+    said = capfd.readouterr().out
+    assert re.search(
+        rf"^{len(SCENARIOS)} worlds, \d+ ids: nothing found; \d+ a second$", said, re.MULTILINE
+    )
 
 
 def test_the_printed_command_repeats_the_run() -> None:

@@ -1,0 +1,209 @@
+"""Scenarios in which stores lose what they have written, and nothing may come of it.
+
+They come with the package; each is run by its name.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ...errors import CosIdError
+from ...segment import SegmentChainId
+from ...snowflake import SnowflakeId
+from ._churn import ROUGH, churn
+from ._faults import CALM, Faults, draw_between
+from ._redis import SimulatedRedis
+from ._scenarios import INTERVAL, LAYOUT, SAFE_GUARD, STEP, parse
+from ._sqlite import SimulatedSqlite
+from ._store_scenarios import NAMINGS, named
+from ._store_trouble import redis_trouble, strike
+from ._trouble import trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ...abc import IdSegmentDistributor, MachineIdDistributor
+    from ._churn import MakeGenerator
+    from ._node import Node
+    from ._redis import Persistence
+    from ._store_trouble import RedisAct
+    from ._world import World
+
+    Forget = Callable[[World], Awaitable[None]]
+
+__all__ = (
+    "give_back",
+    "redis_quarantine",
+    "sqlite_quarantine",
+    "tiered_faults",
+    "tiered_losses",
+)
+
+SECONDS: Final = 3.0  # of trouble
+PERSISTENCES: Final[tuple[Persistence, ...]] = ("none", "everysec", "snapshot", "always")
+EXPECTED: Final = frozenset({"ClosedError", "WouldBlock"})
+"""Errors that callers see of a generator that is closed, or that is not waited for."""
+
+
+def tiered_chains(
+    world: World, redis: SimulatedRedis, *, of_root: Faults, of_cache: Faults
+) -> MakeGenerator:
+    """Make segment chains on spans of a SQLite file that a Redis hands out."""
+    from ...stores.redis import RedisIdSegmentDistributor  # noqa: PLC0415 - needs the driver
+    from ...stores.tiered import TieredIdSegmentDistributor  # noqa: PLC0415 - as above
+
+    sqlite, span = SimulatedSqlite(world), STEP * world.rng.choice((3, 20, 100))
+
+    def make(node: Node) -> SegmentChainId:
+        counter = TieredIdSegmentDistributor(
+            sqlite.segments(node, name="order", step=STEP, faults=of_root),
+            RedisIdSegmentDistributor(redis.client(node, faults=of_cache), name="order", step=STEP),
+            span=span,
+            root_name="root",
+            clock=node.clock,
+        )
+        return SegmentChainId(counter, clock=node.clock)
+
+    return make
+
+
+async def tiered_losses(world: World) -> None:
+    """Spans on a Redis that loses, forgets and is split: callers see nothing of it."""
+    redis = SimulatedRedis(world, persistence=world.rng.choice(PERSISTENCES), replicas=1)
+    make = tiered_chains(world, redis, of_root=CALM, of_cache=ROUGH)
+    acts = partial(redis_trouble, redis=redis, seconds=SECONDS, every=0.6)
+    await churn(world, make, faults=CALM, acts=("crash", "stop"), meanwhile=acts)
+    for error in world.errors.keys() - EXPECTED:
+        world.fail(f"a caller was told of a {error}, although the root was there")
+
+
+async def tiered_faults(world: World) -> None:
+    """The same where nothing else can be relied on either: processes stop, links are cut."""
+    redis = SimulatedRedis(world, persistence=world.rng.choice(PERSISTENCES), replicas=1)
+    make = tiered_chains(world, redis, of_root=ROUGH, of_cache=ROUGH)
+    acts = partial(redis_trouble, redis=redis, seconds=SECONDS, every=0.8)
+    await churn(world, make, meanwhile=acts)
+
+
+async def give_back(world: World) -> None:
+    """Short lives on one counter that give back what they have not used; calls are sent again."""
+    from ...stores.redis import RedisIdSegmentDistributor  # noqa: PLC0415 - needs the driver
+
+    redis, sqlite, rng = SimulatedRedis(world), SimulatedSqlite(world), world.rng
+    on_redis, steps = rng.random() < 0.7, rng.choice(((STEP,), (STEP, 3 * STEP)))
+    # What is sent to SQLite is not sent again.
+    faults = Faults(
+        lose_reply=0.05, resend=0.5 if on_redis else 0.0, latency=(0.005, 0.1), pause=0.001
+    )
+
+    async def main(node: Node) -> None:
+        while True:
+            step = rng.choice(steps)
+            counter: IdSegmentDistributor = sqlite.segments(node, name="order", step=step)
+            if on_redis:
+                client = redis.client(node)
+                counter = RedisIdSegmentDistributor(client, name="order", step=step)
+            with suppress(CosIdError):
+                async with SegmentChainId(
+                    counter, clock=node.clock, safe_distance=1, max_distance=1, give_back=True
+                ) as chain:
+                    await node.watch(chain).next_ids(rng.choice((1, step)))
+                    # What was ordered comes: nothing goes back while it is under way.
+                    await node.clock.sleep(rng.expovariate(5.0))
+            await node.clock.sleep(rng.expovariate(10.0))
+
+    for _ in range(4):
+        world.node(main, faults=faults)
+    losses: tuple[RedisAct, ...] = ("restart",)  # of a server that keeps everything
+    if on_redis:
+        world.spawn(redis_trouble(world, redis, seconds=3.0, acts=losses), name="redis")
+    await trouble(world, world.nodes, seconds=3.0, every=0.8, acts=("crash", "cut"))
+    for node in world.nodes:
+        node.crash()
+
+
+async def redis_quarantine(world: World) -> None:
+    """Machine ids of a Redis that forgets, is restored, fails over and is split."""
+    from ...stores.redis import RedisMachineIdDistributor  # noqa: PLC0415 - needs the driver
+
+    redis = SimulatedRedis(world, persistence=world.rng.choice(PERSISTENCES), replicas=1)
+    redis.mark_machines()
+    naming = world.rng.choice(NAMINGS)
+
+    def machines(node: Node) -> MachineIdDistributor:
+        return RedisMachineIdDistributor(
+            redis.client(node),
+            instance_id=named(node, naming),
+            safe_guard=SAFE_GUARD,
+            interval=INTERVAL,
+        )
+
+    await _quarantined(world, machines, partial(strike, redis=redis))
+    redis.mend()
+
+
+async def sqlite_quarantine(world: World) -> None:
+    """Machine ids of a SQLite file in whose place an older copy is put."""
+    sqlite, rng, naming = SimulatedSqlite(world), world.rng, world.rng.choice(NAMINGS)
+    copies = [sqlite.save()]
+
+    def machines(node: Node) -> MachineIdDistributor:
+        return sqlite.machines(
+            node, instance_id=named(node, naming), safe_guard=SAFE_GUARD, interval=INTERVAL
+        )
+
+    async def restore(_: World) -> None:
+        sqlite.restore(rng.choice(copies))
+        copies.append(sqlite.save())
+
+    await _quarantined(world, machines, restore)
+
+
+async def _quarantined(
+    world: World, machines: Callable[[Node], MachineIdDistributor], forget: Forget
+) -> None:
+    """Let Snowflakes take ids while their store forgets; of clocks that nobody sets.
+
+    A mark that is forgotten says no more how far ahead of the others a clock is.
+    """
+    world.ledger.forgets = True
+
+    def make(node: Node) -> SnowflakeId:
+        return SnowflakeId(machines(node), layout=LAYOUT, clock=node.clock)
+
+    async def forgets(world: World) -> None:
+        for _ in range(3):
+            await world.sleep(draw_between(world.rng, (0.3, 4.0)))
+            for node in world.nodes:
+                _befall(world, node)
+            await forget(world)
+
+    await churn(
+        world,
+        make,
+        seconds=SECONDS,
+        pause=0.25,
+        # To open takes many calls on SQL.
+        faults=replace(ROUGH, lose_request=0.01, lose_reply=0.02, delay=0.02),
+        acts=("stop", "pause"),
+        every=1.0,
+        recovery=SAFE_GUARD + 5.0 + 25.0,
+        deadline=10.0,
+        parse=parse,
+        meanwhile=forgets,
+    )
+
+
+def _befall(world: World, node: Node) -> None:
+    """Have an owner not hear of it for a while, or somebody new come at that moment."""
+    rng = world.rng
+    fate = rng.random()
+    if fate < 0.4:
+        for link in node.links:
+            link.cut()
+            world.loop.call_later(rng.uniform(0.1, 5.0), link.heal, context=world.context)
+    elif fate < 0.8:
+        world.loop.call_later(rng.uniform(0.0, 0.3), node.restart, context=world.context)

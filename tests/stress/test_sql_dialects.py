@@ -1,0 +1,169 @@
+"""The statements of SQLite and PostgreSQL answer alike, whatever is asked of them."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from aiocosid import CosIdError
+from aiocosid.abc import Counter, IdSegmentDistributor, InstanceId
+from aiocosid.stores.postgres import PostgresStore
+from aiocosid.stores.sqlite import SqliteStore
+from tests.integration._machine_tables import T0, PostgresTables, SqliteTables, Tables
+from tests.servers import PostgresServer
+
+pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.asyncio]
+
+SECONDS = 30.0
+LENGTH = 25  # calls in a sequence
+BITS = 2
+
+Write = Callable[[str], Awaitable[object]]
+
+
+class Side:
+    """One of the two databases."""
+
+    def __init__(self, store: SqliteStore | PostgresStore, write: Write) -> None:
+        self.store = store
+        self.write = write
+        self.made: dict[tuple[str, str], Any] = {}
+
+    def machines(self, namespace: str, who: str) -> Any:
+        if (namespace, who) not in self.made:
+            self.made[namespace, who] = self.store.machine_id_distributor(
+                namespace=namespace,
+                instance_id=InstanceId(who, stable=who == "stable"),
+                safe_guard=6.0 if who == "short" else 10.0,
+                interval=1.0,
+            )
+        return self.made[namespace, who]
+
+    def segments(self, namespace: str, who: str) -> IdSegmentDistributor:
+        if (namespace, f"segments {who}") not in self.made:
+            made = self.store.segment_distributor(namespace=namespace, name="order", offset=5)
+            made.allow_give_back()
+            self.made[namespace, f"segments {who}"] = made
+        found: IdSegmentDistributor = self.made[namespace, f"segments {who}"]
+        return found
+
+    async def state(self, namespace: str) -> object:
+        """All that there is of a namespace."""
+        return (
+            await self.store.machines(namespace=namespace),
+            await self.store.machine_bits(namespace=namespace),
+            await self.store.machine_markers(namespace=namespace),
+            [each.last_max_id for each in await self.store.counters(namespace=namespace)],
+        )
+
+
+def _call(rng: random.Random, ns: str, now: int) -> tuple[str, Callable[[Side], Awaitable[object]]]:
+    """Draw one call, to be made on each side."""
+    who = rng.choice(("a", "b", "c", "short", "stable"))
+    machine_id, n = rng.randrange(4), rng.choice((1, 3, 3, 10))
+    stamp = now + rng.choice((-9000, -20, 0, 0, 0, 4000))
+    later = stamp + rng.choice((-1, 0, 500, 3000))
+    bits = BITS if rng.random() < 0.9 else 3
+    is_new, floor = rng.random() < 0.3, rng.choice((0, 4, 20))
+    signs = {"now_ms": stamp, "mark_ms": later}
+    forget = f"UPDATE aiocosid_machine_marker SET identity = 'other' WHERE namespace = '{ns}'"
+    java = (
+        f"UPDATE cosid_machine SET instance_id = 'java', last_timestamp = {stamp} "
+        f"WHERE namespace = '{ns}' AND machine_id = {machine_id}"
+    )
+    calls: dict[str, tuple[int, Callable[[Side], Awaitable[object]]]] = {
+        "distribute": (
+            6,
+            lambda at: at.machines(ns, who).distribute(bits, now_ms=stamp, latest_ms=later),
+        ),
+        "guard": (4, lambda at: at.machines(ns, who).guard(machine_id, **signs)),
+        "reassert": (6, lambda at: at.machines(ns, who).reassert(machine_id, **signs)),
+        "revert": (2, lambda at: at.machines(ns, who).revert(machine_id, last_ms=later)),
+        "free": (1, lambda at: at.store.revert_machine(namespace=ns, machine_id=machine_id)),
+        "width": (1, lambda at: at.store.set_machine_bits(namespace=ns, bits=bits)),
+        "mark": (2, lambda at: at.store.mark_machines(namespace=ns, is_new=is_new)),
+        "forget": (2, lambda at: at.write(forget)),
+        "java": (1, lambda at: at.write(java)),
+        "grant": (4, lambda at: at.segments(ns, who).next_max_id(n)),
+        "give back": (4, lambda at: at.segments(ns, who).give_back(now % 40, n)),
+        "floor": (1, lambda at: at.store.set_floor(namespace=ns, name="order", above=floor)),
+    }
+    name = rng.choices(tuple(calls), [weight for weight, _ in calls.values()])[0]
+    return f"{name} {who} {machine_id} {n} {signs}", calls[name][1]
+
+
+async def outcome(call: Awaitable[object]) -> object:
+    """What came of it: errors as their kind, for their texts name the store."""
+    try:
+        found = await call
+    except CosIdError as error:
+        return type(error).__name__, getattr(error, "seconds_left", None)
+    if isinstance(found, Counter):
+        return found.last_max_id
+    return None if isinstance(found, str | list | sqlite3.Cursor) else found
+
+
+async def _sequence(seed: int, sides: list[Side], clock: Callable[[int], Awaitable[None]]) -> None:
+    rng, ns, now = random.Random(seed), f"n{seed}", T0 + seed * 100_000  # noqa: S311
+    top = 0
+    for side in sides:  # a new file is marked for all namespaces, a new database for none
+        await side.store.mark_machines(namespace=ns)
+    for number in range(LENGTH):
+        now += rng.choice((0, 1, 700, 2500, 9000))
+        await clock(now)
+        what, call = _call(rng, ns, now)
+        if what.startswith("give back"):
+            who, unused = what.split()[2], rng.choice((1, 3))
+            at_top = top - rng.choice((0, 0, 0, 1))
+            call = lambda at, who=who, unused=unused, max_id=at_top: (  # noqa: E731
+                at.segments(ns, who).give_back(max_id, unused)
+            )
+        ours, theirs = [await outcome(call(side)) for side in sides]
+        assert ours == theirs, f"seed {seed}, call {number}: {what}"
+        top = ours if what.startswith("grant") and isinstance(ours, int) else top
+        if number % 5 == 0 or number == LENGTH - 1:
+            ours, theirs = [await side.state(ns) for side in sides]
+            assert ours == theirs, f"seed {seed}, after call {number}: {what}"
+
+
+async def test_both_answer_alike(postgres: PostgresServer, postgres_database: str, tmp_path: Path) -> None:  # fmt: skip
+    """As many random sequences as there is time for, through the distributors' public calls."""
+    sqlite_side: Tables = SqliteTables(tmp_path / "ids.db")
+    postgres_side: Tables = PostgresTables(postgres, postgres_database)
+    async with AsyncExitStack() as stack:
+        for tables in (sqlite_side, postgres_side):
+            await tables.prepare()
+        stores = [
+            await stack.enter_async_context(each.set_store.from_url(each.url))
+            for each in (sqlite_side, postgres_side)
+        ]
+        file = stack.enter_context(
+            closing(sqlite3.connect(tmp_path / "ids.db", isolation_level=None, timeout=30))
+        )
+        connection = await asyncpg.connect(postgres_database)
+        stack.push_async_callback(connection.close)
+
+        async def write_file(sql: str) -> object:
+            return file.execute(sql)
+
+        async def clock(ms: int) -> None:
+            sql = f"UPDATE test_clock SET ms = {ms}"  # noqa: S608 - a number
+            file.execute(sql)
+            await connection.execute(sql)
+
+        sides = [Side(stores[0], write_file), Side(stores[1], connection.execute)]
+        end, seed = time.monotonic() + SECONDS, 0
+        while time.monotonic() < end:
+            await _sequence(seed, sides, clock)
+            for side in sides:
+                side.made.clear()
+            seed += 1
+        assert seed > 20
