@@ -49,10 +49,12 @@ LONG = re.compile(
     | /test_redis_machine_lives\.py::test_replica_has_the_same\[redis_factory\]
     | /test_redis_machine\.py::(TestManyAtOnce::\w+|test_processes)\[redis_server\]
     | /test_servers\.py::TestFailover::
+    | /test_tiered\.py::test_two_processes$
+    | /test_machines\.py::TestOnTheirOwn::test_two_hundred_lives_on_four_ids\[asyncio-postgres\]
     | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[(sqlite|valkey)\]
     | /simulation/test_scenarios\.py::test_nothing_is_found_where_nothing_is\[
     | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/
-      (reference/cli|howto/operate|howto/own-distributor)\.md\]
+      (reference/cli|howto/operate|howto/own-distributor|howto/simulate)\.md\]
     """,
     re.VERBOSE,
 )

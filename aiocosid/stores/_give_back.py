@@ -27,6 +27,10 @@ that grants nothing twice that the restored counter does not; a resent give-back
 and PostgreSQL keep the server's identity in the note, and one that was restarted or promoted takes
 nothing back.  Calls to SQLite are not resent.
 
+A tiered store's counter is the cursor of its span, and all of this is true of it: a span is good
+on one server in one life, which the step compares as well, and whoever opens the next one sets the
+cursor to where it never was.  The root's counter is not lowered.
+
 ``base`` is where an *unbroken run* of our grants began: each found the note of the one before, and
 the counter at its ``top``.  Nobody else was granted anything above it, so no other distributor, in
 whatever process, remembers a counter above the lowered one, which it would take for lost writes.

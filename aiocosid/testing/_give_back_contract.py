@@ -73,6 +73,9 @@ class GiveBackContract:
         assert await plain.next_max_id(10) == 90
         assert await giver.next_max_id(10) == 100
         assert await giver.give_back(100, 30) == 10, "it gave back what is another's"
+        for each, due in ((giver, 100), (other, 110), (giver, 120)):
+            assert await each.next_max_id(10) == due
+        assert await giver.give_back(120, 30) == 10, "it gave back what another may give back"
 
     async def test_generators_that_come_and_go_repeat_nothing(
         self, make_distributor: MakeDistributor

@@ -146,8 +146,8 @@ async def test_instances_and_their_namespaces(store: Store, namespace: str) -> N
     for of in ("", *some[::2]):
         marked = f"{namespace}{of}"
         assert not (await store.mark_machines(namespace=marked)).is_quarantined
-        found = await store.machine_markers(namespace=marked)
-        assert {each.namespace for each in found} <= {marked}
+        markers = await store.machine_markers(namespace=marked)
+        assert {each.namespace for each in markers} <= {marked}
     for name in some:
         machine = store.machine_id_distributor(namespace=namespace, instance_id=name)
         grant = await machine.distribute(8, now_ms=1, latest_ms=2**53)

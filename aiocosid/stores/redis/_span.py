@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import StoreIdentityHiddenError
+from .._give_back import Note
 from ._errors import STORE, translated
 from ._machine_scripts import text_of
 from ._scripts import UNDECODED, Script
@@ -18,10 +19,13 @@ from ._scripts import UNDECODED, Script
 if TYPE_CHECKING:
     from ._segment import RedisIdSegmentDistributor
 
-__all__ = ("CLAIM_MS", "Claimed", "Opening", "Span", "Taken")
+__all__ = ("CLAIM_MS", "UNNOTED", "Claimed", "Opening", "Span", "Taken")
 
 CLAIM_MS: Final = 500
 """How long others wait for whoever leases a span; a slower one loses the claim, and no id."""
+
+
+UNNOTED: Final = Note("", "")
 
 
 def _script(name: str) -> Script:
@@ -34,13 +38,20 @@ LOOK: Final = _script("look")
 TAKE: Final = _script("take")
 OPEN: Final = _script("open")
 RELEASE: Final = _script("release")
+GIVE_BACK: Final = _script("give_back")
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The segment that ends at ``max_id`` is the caller's."""
+    """The segment that ends at ``max_id`` is the caller's.
+
+    Attributes:
+        max_id: its last id.
+        base: where a run of the caller's noted grants began, or None if it is not noted.
+    """
 
     max_id: int
+    base: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +101,42 @@ class Span:
         """Make sure that the server tells who it is; writes nothing."""
         await self._ask(LOOK)
 
-    async def take(self, step: int, floor: int, nonce: bytes) -> Taken | Claimed | Opening:
+    async def take(
+        self, step: int, floor: int, nonce: bytes, note: Note = UNNOTED
+    ) -> Taken | Claimed | Opening:
         """Take a segment, or claim the right to open a span, in the caller's name ``nonce``."""
-        found, *facts = await self._ask(TAKE, step, floor, nonce, CLAIM_MS)
+        about = note.nonce.encode(), note.previous.encode()
+        found, *facts = await self._ask(TAKE, step, floor, nonce, CLAIM_MS, *about)
         if found == "taken":
-            return Taken(int(facts[0]))
+            return Taken(int(facts[0]), int(facts[1]) if facts[1] else None)
         return Claimed(facts[0]) if found == "claimed" else Opening(int(facts[0]) / 1000)
 
-    async def open(self, nonce: bytes, cursor: int, last: int) -> tuple[bool, int]:
+    async def open(
+        self, nonce: bytes, cursor: int, last: int, *, note: Note = UNNOTED, base: int = 0
+    ) -> tuple[bool, int]:
         """Open a span whose ids up to ``cursor`` are taken, if the claim is the caller's still.
+
+        Args:
+            nonce: of the claim.
+            cursor: the last id of the caller's own segment.
+            last: the last id of the span.
+            note: what is noted with that segment.
+            base: the id before the span's first one.
 
         Returns:
             Whether it was opened, and how many ids of the span before it are given up.
         """
-        found, *facts = await self._ask(OPEN, nonce, cursor, last)
+        found, *facts = await self._ask(OPEN, nonce, cursor, last, note.nonce.encode(), base)
         before = [int(each) for each in facts if each.isdecimal()]
         return found == "opened", max(0, before[1] - before[0]) if len(before) > 1 else 0
 
     async def release(self, nonce: bytes) -> bool:
         """Give a claim back, if it is the caller's."""
         return await self._ask(RELEASE, nonce) == ["released"]
+
+    async def give_back(self, top: int, lower: int, nonce: bytes) -> bool:
+        """Put the cursor back from ``top`` to ``lower``, if nothing happened since the grant."""
+        return await self._ask(GIVE_BACK, top, lower, nonce, top - lower) == ["returned"]
 
     async def void(self) -> None:
         """Forget the spans, of whatever root, and whoever is about to open one."""

@@ -9,6 +9,8 @@
 --         cursor  the last id handed out         last   the last id there is
 --         claim   nonce of who leases the next span just now
 --         by      who took the claim down        until  when it ends, in ms by TIME
+--         note    nonce of the last grant, of one who may give it back
+--         top     the cursor after it            base   where that one's grants began
 -- ARGV  1 the root's name
 --
 -- Reply of all: {'hidden', why} where the server does not tell who it is; nothing was written.
@@ -16,6 +18,7 @@
 local span, root = KEYS[1], '@' .. ARGV[1]
 local SERVER, CURSOR, LAST = 'server' .. root, 'cursor' .. root, 'last' .. root
 local CLAIM, BY, UNTIL = 'claim' .. root, 'by' .. root, 'until' .. root
+local NOTE, TOP, BASE = 'note' .. root, 'top' .. root, 'base' .. root
 
 -- INFO and TIME make what is written after them unpredictable: old servers have to be told.
 pcall(redis.replicate_commands)

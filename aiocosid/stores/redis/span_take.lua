@@ -2,13 +2,24 @@
 --
 -- ARGV  2 step   3 the highest max id that the caller has seen, 0 for none   4 nonce
 --       5 how long a claim lasts, in ms
--- Reply {'taken', max id}
+--       6 nonce to note the grant with, '' not to   7 the nonce of the caller's grant before
+-- Reply {'taken', max id, where a run of the caller's noted grants began, '' if not noted}
 --       or {'claimed', why}: the caller has to open a span, because the present one is
 --          'missing', of another 'server', 'damaged', 'behind' the caller, or has too little 'left'
 --       or {'opening', ms}: somebody else is about to, for so long at most
+local note, previous = ARGV[6] or '', ARGV[7] or ''
 local step, floor, nonce, lasts = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local kept = redis.call('HMGET', span, SERVER, CURSOR, LAST, CLAIM, BY, UNTIL)
 local server, cursor, last, claim, by, ends = unpack(kept)
+
+-- Plain grants need no note: they only add.
+local function noted(max_id)
+  if note == '' then return '' end
+  local base, before = cursor, redis.call('HMGET', span, NOTE, TOP, BASE)
+  if before[1] == previous and before[2] == cursor and before[3] then base = before[3] end
+  redis.call('HSET', span, NOTE, note, TOP, max_id, BASE, base)
+  return base
+end
 
 local why = 'left'
 if not server then
@@ -21,7 +32,7 @@ elseif lower(cursor, floor) then
   why = 'behind'
 elseif type(redis.pcall('HINCRBY', span, CURSOR, step)) == 'number' then
   local max_id = redis.call('HGET', span, CURSOR)
-  if not lower(last, max_id) then return {'taken', max_id} end
+  if not lower(last, max_id) then return {'taken', max_id, noted(max_id)} end
   redis.call('HINCRBY', span, CURSOR, '-' .. step)
 end
 

@@ -20,10 +20,11 @@ from ...errors import (
 )
 from ...events import CacheFound, CacheLost, Instruments, SpanLeased
 from .._arguments import check_step
+from .._give_back import GrantRun
 from .._watermark import HighWater
 from ..redis import RedisIdSegmentDistributor
 from ..redis._errors import STORE
-from ..redis._span import Claimed, Span, Taken
+from ..redis._span import UNNOTED, Claimed, Span, Taken
 from ._outage import Outage
 from ._root_name import name_of_root
 from ._statistics import Tally
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from ...abc import Clock
     from ...events import Instrument
+    from .._give_back import Note
     from ._statistics import TieredStatistics
 
 __all__ = ("CACHE_TIMEOUT", "PAUSE", "SPAN", "TieredIdSegmentDistributor")
@@ -63,7 +65,8 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
     """
 
     __slots__ = (
-        *("_cache", "_clock", "_instrument", "_outage", "_root", "_span", "_tally", "_water"),
+        *("_cache", "_clock", "_instrument", "_outage", "_root", "_run", "_span", "_tally"),
+        "_water",
         *("cache_timeout", "span"),
     )
 
@@ -113,7 +116,7 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         self._span = Span(cache, name_of_root(root, root_name))
         self._clock, self._outage = clock, Outage(clock, pause)
         self._instrument = None if instrument is None else Instruments(instrument)
-        self._tally, self._water = Tally(), HighWater()
+        self._tally, self._water, self._run = Tally(), HighWater(), GrantRun()
 
     async def next_max_id(self, step: int) -> int:
         """Take a segment; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
@@ -136,29 +139,37 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
         self._water.ensure_own(repr(self))
         sent = self._water.sent()
-        if step <= self.span and self._outage.is_over_soon():
-            max_id = await self._from_span(step, sent)
+        if self._run.is_noted:
+            with self._run.call() as note:
+                max_id = await self._granted(step, sent, note)
         else:
-            max_id = await self._from_root(step)
+            max_id = await self._granted(step, sent, UNNOTED)
         self._water.ensure_own(repr(self))  # suspended across a fork: the segment is the parent's
         return self._water.check(self, max_id, step=step, sent=sent)
 
+    async def _granted(self, step: int, sent: int | None, note: Note) -> int:
+        if step <= self.span and self._outage.is_over_soon():
+            return await self._from_span(step, sent, note)
+        return await self._from_root(step)
+
     async def _from_root(self, step: int) -> int:
+        self._run.forget()  # what lies in the span is no longer on top
         self._tally.root_trips += 1
         max_id = await self._root.next_max_id(step)
         self._tally.segments_from_root += 1
         return max_id
 
-    async def _from_span(self, step: int, sent: int | None) -> int:
+    async def _from_span(self, step: int, sent: int | None, note: Note) -> int:
         # Good for one claim: a call that comes late, or twice, finds another one there.
         nonce = token_hex(16).encode()
         try:
-            reply = await self._taken(step, sent or 0, nonce)
+            reply = await self._taken(step, sent or 0, nonce, note)
             if isinstance(reply, Taken):
+                self._note(note, reply.max_id, reply.base)
                 return reply.max_id
             if reply is not None:
                 last = await self._leased(reply.why)
-                return await self._opened(nonce, last, step, sent)
+                return await self._opened(nonce, last, step, sent, note)
         except IdOverflowError:  # less than a span is left
             await self._released(nonce)
         except BaseException:
@@ -166,11 +177,19 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             raise
         return await self._from_root(step)
 
-    async def _taken(self, step: int, floor: int, nonce: bytes) -> Taken | Claimed | None:
+    def _note(self, note: Note, max_id: int, base: int | None) -> None:
+        if base is None:
+            self._run.forget()
+        else:
+            self._run.granted(note, max_id, base)
+
+    async def _taken(
+        self, step: int, floor: int, nonce: bytes, note: Note
+    ) -> Taken | Claimed | None:
         """Return a segment, the duty to open a span, or None: the root is to be asked."""
         until, pause = self._clock.monotonic() + self.cache_timeout, POLL[0]
         while True:
-            reply = await self._asked(lambda: self._span.take(step, floor, nonce))
+            reply = await self._asked(lambda: self._span.take(step, floor, nonce, note))
             if isinstance(reply, Taken):
                 self._tally.segments_from_cache += 1
             if reply is None or isinstance(reply, Taken | Claimed):
@@ -201,15 +220,21 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             )
         return last
 
-    async def _opened(self, nonce: bytes, last: int, step: int, sent: int | None) -> int:
+    async def _opened(
+        self, nonce: bytes, last: int, step: int, sent: int | None, note: Note
+    ) -> int:
         """Take the first segment of a span, and have Redis hand out the rest.
 
         The segment is ours, whatever becomes of the call: in Redis the span begins behind it.
         """
         # Before it is opened: a root that went backwards has leased what others hold already.
-        max_id = self._water.check(self, last - self.span + step, step=step, sent=sent)
-        reply = await self._asked(lambda: self._span.open(nonce, max_id, last))
+        base = last - self.span
+        max_id = self._water.check(self, base + step, step=step, sent=sent)
+        reply = await self._asked(
+            lambda: self._span.open(nonce, max_id, last, note=note, base=base)
+        )
         is_open, given_up = reply or (False, 0)
+        self._note(note, max_id, base if is_open else None)
         self._tally.ids_abandoned += given_up if is_open else last - max_id
         return max_id
 
@@ -260,6 +285,32 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             self._instrument.on_event(
                 CacheLost(namespace=self.namespace, name=self.name, error=error)
             )
+
+    def allow_give_back(self) -> bool:
+        """Have every segment of a span noted from now on, in the span's own key."""
+        self._run.is_noted = True
+        return True
+
+    async def give_back(self, max_id: int, unused: int) -> int:
+        """Put the span's cursor back; see `aiocosid.abc.IdSegmentDistributor.give_back`.
+
+        Of a segment that came from the root directly nothing goes back, nor of one that lies in a
+        span of another server, or of another life of it.
+
+        Raises:
+            StoreError: Redis refuses, and never answered before.
+            ForkedError: a distributor, or the connections beneath it, are the parent's.
+        """
+        self._water.ensure_own(repr(self))
+        offer = self._run.offer(max_id, unused)
+        lower = 1 if offer is None else max(offer.lower, 1)  # a cursor of 0 is none
+        if offer is None or lower >= max_id or self._outage.is_on:
+            return 0
+        self._water.lower(lower)
+        is_back = await self._asked(
+            lambda: self._span.give_back(max_id, lower, offer.nonce.encode())
+        )
+        return max_id - lower if is_back else 0
 
     def statistics(self) -> TieredStatistics:
         """Return what went through this distributor so far."""
