@@ -187,10 +187,10 @@ class Link(Uncopied, ABC):
 
     __slots__ = ("__weakref__", "_born", "demands", "durability")
 
-    def __init__(self, demands: Demands) -> None:
+    def __init__(self, demands: Demands, client: object = None) -> None:
         self._born = _fork.generation
         self.demands = demands
-        self.durability = DurabilityCheck(demands.durability)
+        self.durability = DurabilityCheck(demands.durability, client)
 
     async def call(
         self, command: Callable[[Any], Coroutine[Any, Any, T]], *, may_last: bool = False
@@ -235,7 +235,7 @@ class BorrowedLink(Link):
         # Not the synchronous client: it has no aclose, and would block the loop.
         if not all(callable(getattr(client, name, None)) for name in ("execute_command", "aclose")):
             raise InvalidArgumentError("client", type(client), expected="a client of redis.asyncio")
-        super().__init__(demands or Demands())
+        super().__init__(demands or Demands(), _pool_of(client))
         self._made = Session(client, turns=_turns_on(client))
 
     def _session(self) -> Session:
@@ -252,6 +252,10 @@ class BorrowedLink(Link):
         """Leave the user's client open."""
 
 
+def _pool_of(client: Any) -> Any:  # noqa: ANN401 - whatever the user has
+    return getattr(client, "connection_pool", client)
+
+
 _turns: WeakKeyDictionary[Any, anyio.Semaphore] = WeakKeyDictionary()
 
 
@@ -261,7 +265,7 @@ def _turns_on(client: Any) -> anyio.Semaphore:  # noqa: ANN401 - whatever the us
     Waiting here and not in the pool, which raises when it is used up, or on Python before 3.13 may
     lose the wake-up of a waiter that is cancelled.
     """
-    pool = getattr(client, "connection_pool", client)
+    pool = _pool_of(client)
     if pool not in _turns:
         limit = getattr(pool, "max_connections", None)
         limit = limit or getattr(client, "connection_kwargs", {}).get("max_connections")
