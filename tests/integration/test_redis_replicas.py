@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 
 from aiocosid import open_store
 from aiocosid.abc import IdSegmentDistributor
@@ -202,6 +202,14 @@ async def test_arguments(valkey: ValkeyServer, namespace: str) -> None:
     with pytest.raises(InvalidArgumentError, match="less than socket_timeout"):
         open_store(f"{valkey.url}?replicas=1&replica_timeout=2")
     open_store(f"{valkey.url}?replicas=1&replica_timeout=2&socket_timeout=3")
+    for hasty in (
+        Redis.from_url(valkey.url, socket_timeout=0.3),
+        RedisCluster(host="127.0.0.1", socket_timeout=0.3),
+    ):
+        with pytest.raises(InvalidArgumentError, match="less than socket_timeout"):
+            RedisStore(hasty, replicas=1)
+        RedisStore(hasty, replicas=1, replica_timeout=0.2)
+        await hasty.aclose()
     client = Redis.from_url(valkey.url)
     for each in wrong:
         with pytest.raises(InvalidArgumentError, match=next(iter(each))):

@@ -236,6 +236,8 @@ class BorrowedLink(Link):
         if not all(callable(getattr(client, name, None)) for name in ("execute_command", "aclose")):
             raise InvalidArgumentError("client", type(client), expected="a client of redis.asyncio")
         super().__init__(demands or Demands(), _pool_of(client))
+        kwargs = getattr(_pool_of(client), "connection_kwargs", {})
+        _check_wait(self.demands, kwargs.get("socket_timeout"))
         self._made = Session(client, turns=_turns_on(client))
 
     def _session(self) -> Session:
@@ -250,6 +252,13 @@ class BorrowedLink(Link):
 
     async def aclose(self) -> None:
         """Leave the user's client open."""
+
+
+def _check_wait(demands: Demands, socket_timeout: float | None) -> None:
+    """Refuse a wait for replicas that the driver would cut short."""
+    if demands.replicas and socket_timeout and demands.replica_timeout >= socket_timeout:
+        expected = f"less than socket_timeout, {socket_timeout:g} s"
+        raise InvalidArgumentError("replica_timeout", demands.replica_timeout, expected=expected)
 
 
 def _pool_of(client: Any) -> Any:  # noqa: ANN401 - whatever the user has
@@ -290,12 +299,7 @@ class OwnedLink(Link):
     def __init__(self, url: str) -> None:
         self._target = Target.of(url)
         super().__init__(self._target.demands)
-        limit = self._target.options.get("socket_timeout", SOCKET_TIMEOUT)
-        if self.demands.replicas and self.demands.replica_timeout >= limit:
-            expected = f"less than socket_timeout, {limit:g} s"
-            raise InvalidArgumentError(
-                "replica_timeout", self.demands.replica_timeout, expected=expected
-            )
+        _check_wait(self.demands, self._target.options.get("socket_timeout", SOCKET_TIMEOUT))
         self._current: Session | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         _fork.watch(self)
