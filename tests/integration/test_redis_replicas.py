@@ -143,7 +143,7 @@ async def test_a_slot_that_is_on_its_way_and_one_that_has_moved(
         node.call("ACL", "SETUSER", namespace, "reset", "on", ">x", f"~{key}", *rights)
     before = valkey_cluster.owner(key)
     after = next(each for each in valkey_cluster.masters if each is not before)
-    slot, its_id = before.call("CLUSTER", "KEYSLOT", key), after.call("CLUSTER", "MYID")
+    slot, its_id = str(before.call("CLUSTER", "KEYSLOT", key)), str(after.call("CLUSTER", "MYID"))
     url = valkey_cluster.url.replace("://", f"://{namespace}:x@")
     async with open_store(f"{url}?replicas=1&replica_timeout=0.05") as store:
         distributor = store.segment_distributor(namespace=namespace, name="n")
@@ -153,7 +153,7 @@ async def test_a_slot_that_is_on_its_way_and_one_that_has_moved(
                 await distributor.next_max_id(10)
 
         await burn()
-        after.call("CLUSTER", "SETSLOT", slot, "IMPORTING", before.call("CLUSTER", "MYID"))
+        after.call("CLUSTER", "SETSLOT", slot, "IMPORTING", str(before.call("CLUSTER", "MYID")))
         before.call("CLUSTER", "SETSLOT", slot, "MIGRATING", its_id)
         before.call("MIGRATE", after.host, after.port, key, 0, 1000)
         await burn()

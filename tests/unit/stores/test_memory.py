@@ -211,7 +211,7 @@ async def test_a_signal_handler_that_asks_in_the_middle() -> None:
 
 async def test_a_signal_handler_that_asks_while_ids_go_back() -> None:
     """At any line of it; what it gets goes not back, and comes to nobody else."""
-    refused = 0
+    refused = left = 0
     for nth in range(1, 60):
         store = MemoryStore()
         one, other = (store.segment_distributor(name="order", step=10) for _ in range(2))
