@@ -76,6 +76,7 @@ class Stock(Component):
         "_flight",
         "_floor",
         "_given_back",
+        "_gives_up_later",
         "_hungry",
         "_in_flight",
         "_in_hand",
@@ -122,6 +123,7 @@ class Stock(Component):
         self._in_hand: Iterator[int] = EMPTY  # the piece in use
         self._piece: Iterator[int] = EMPTY  # the same for who takes an id; empty during a step
         self._busy = False  # a step is under way
+        self._gives_up_later = False  # closed in the middle of one
         self._waiters = WaiterQueue()
         self._meter = RateMeter(self._clock.monotonic())
         self._pace.rest()
@@ -165,7 +167,7 @@ class Stock(Component):
 
     @property
     def _has_to_drain(self) -> bool:
-        return self._in_flight or self._unused is not None
+        return self._busy or self._gives_up_later or self._in_flight or self._unused is not None
 
     def _reached(self) -> int | None:
         """Return how far it has come, for its successor: a sound store answers above that."""
@@ -259,23 +261,31 @@ class Stock(Component):
             self._emit(IdsDiscarded, count=count, reason=reason)
 
     def _stop(self, reason: CosIdError) -> None:
-        # In the middle of another step ids may be on their way to somebody.
-        self._give_up(reason, keeps=isinstance(reason, ClosedError) and not self._busy)
+        if isinstance(reason, ClosedError) and self._busy:
+            # By a signal handler or an instrument, and the step counts on what it has counted.
+            # `_drain` does it after that, and gives nothing back: the floor may be remembered.
+            self._gives_up_later = True
+            return
+        self._give_up(reason, keeps=isinstance(reason, ClosedError))
 
     @undivided
     def _give_up(self, reason: CosIdError, *, keeps: bool) -> None:
+        self._gives_up_later = False
+        kept = 0
         if keeps and self._options.give_back and not self._in_flight:
-            self._set_aside()
+            kept = self._set_aside()
         dropped = self._left() + self._chain.clear()
         self._in_hand = EMPTY
         if isinstance(reason, ForkedError):
             return  # nobody in this process waits, and the parent's loop is not ours to touch
-        self._discard(dropped - self._given_back, "closed")
+        self._discard(dropped - kept, "closed")
         self._waiters.fail(reason.again)
         self._wake()
 
-    def _set_aside(self) -> None:
+    def _set_aside(self) -> int:
         """Keep the ids below the last max id, which nobody has and nobody gets, to be given back.
+
+        Return how many they are.
 
         The floor is lowered at once, and stays so: whoever is opened next may come before or after.
         """
@@ -286,6 +296,8 @@ class Stock(Component):
         if unused and unused.stop - 1 == self._last_max_id:
             self._unused, self._floor = unused, unused.start - 1
             self._given_back = len(unused)
+            return len(unused)
+        return 0
 
     def _emit(self, kind: type[Event], **facts: object) -> None:
         if self._options.instrument is None:

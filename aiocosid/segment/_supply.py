@@ -6,6 +6,7 @@ import random
 from typing import Final
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from .._strangers import translated
 from ..abc import MAX_ID
@@ -265,6 +266,11 @@ class Supply(Stock):
 
     async def _drain(self) -> None:
         """Await the flight; after the close timeout tear it, and its connection with it."""
+        while self._busy:  # closed in the middle of a step, and run at once as an eager task
+            await checkpoint()
+        if self._unusable is not None:
+            # What the step has left, or has brought after it was closed just before.
+            self._give_up(self._unusable, keeps=False)
         unused, self._unused = self._unused, None
         if unused is not None:
             await self._give_back(unused)

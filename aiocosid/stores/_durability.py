@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from weakref import WeakKeyDictionary, ref
 
 from ..errors import InvalidArgumentError, StoreError
 
@@ -21,17 +22,24 @@ nothing."""
 DEMANDS: Final[tuple[Durability, ...]] = ("warn", "refuse", "ignore")
 
 
+# Clients and pools of users whose settings were looked at, to warn.
+_looked_at: WeakKeyDictionary[Any, None] = WeakKeyDictionary()
+
+
 class DurabilityCheck:
     """One look at the settings for each store object, with its first call.
 
-    Attributes:
-        is_due: whether that is still to be done.
+    A user's client is warned of once, however many distributors are on it.
     """
 
-    __slots__ = ("_demand", "is_due")
+    __slots__ = ("__weakref__", "_client", "_demand", "_is_due")
 
-    def __init__(self, demand: Durability = "warn") -> None:
+    def __init__(self, demand: Durability = "warn", client: object = None) -> None:
         """Demand something.
+
+        Args:
+            demand: what to do.
+            client: the user's client or pool, if it is one.
 
         Raises:
             InvalidArgumentError: it is none of the words.
@@ -39,7 +47,18 @@ class DurabilityCheck:
         if demand not in DEMANDS:
             raise InvalidArgumentError("durability", demand, expected=f"one of {DEMANDS}")
         self._demand = demand
-        self.is_due = demand != "ignore"
+        self._client = None if client is None else ref(client)
+        self._is_due = demand != "ignore"
+
+    @property
+    def is_due(self) -> bool:
+        """Whether that is still to be done."""
+        client = self._borrowed()
+        return self._is_due and (self._demand != "warn" or client not in _looked_at)
+
+    def _borrowed(self) -> object:
+        client = None if self._client is None else self._client()
+        return self if client is None else client
 
     def judge(self, label: str, weaknesses: Sequence[str]) -> None:
         """Warn of weaknesses, or refuse to go on with them.
@@ -53,6 +72,8 @@ class DurabilityCheck:
         """
         if weaknesses and self._demand == "refuse":
             raise StoreError(label, f"{'; '.join(weaknesses)}. Refused, as durability='refuse'")
-        self.is_due = False
-        for weakness in weaknesses:
-            logger.warning("%s: %s", label, weakness)
+        is_first, self._is_due = self.is_due, False  # else another first call has told it
+        if self._demand == "warn":
+            _looked_at[self._borrowed()] = None
+        for weakness in weaknesses if is_first else ():
+            logger.warning("%s: %s, or durability='ignore'", label, weakness)

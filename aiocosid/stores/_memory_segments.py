@@ -89,11 +89,13 @@ class MemorySegments(IdSegmentDistributor):
         if offer is None:
             return 0
         with store._lock:
-            nonce, top, base = store._notes.get(key, ("", 0, 0))
-            if (nonce, top) != (offer.nonce, self._counters.get(key)) or base > offer.lower:
+            if store._busy:  # an eager task of a signal handler's, in the middle of a grant
                 return 0
             try:
                 store._busy = True
+                nonce, top, base = store._notes.get(key, ("", 0, 0))
+                if (nonce, top) != (offer.nonce, self._counters.get(key)) or base > offer.lower:
+                    return 0
                 self._counters[key] = offer.lower
                 del store._notes[key]
             finally:

@@ -209,7 +209,8 @@ def durability_of(url: str) -> tuple[str, Durability]:
     for each in DEMANDS:
         if each == demand:
             return before + (mark if any(kept) else "") + "&".join(kept), each
-    raise refused_url()
+    expected = f"with {', '.join(DEMANDS[:-1])} or {DEMANDS[-1]} for durability"
+    raise InvalidArgumentError("url", "postgresql:...", expected=expected)
 
 
 def weaknesses_of(synchronous_commit: str, fsync: str, full_page_writes: str) -> list[str]:

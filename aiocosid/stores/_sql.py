@@ -338,13 +338,19 @@ class SqlStore(SqlMachineStore):
         )
 
     async def _raised(self, dialect: Dialect, key: str, above: int) -> Row | None:
-        try:
-            return await self._executor.fetch_row(dialect.set_floor_noted, name=key, above=above)
-        except SchemaMissingError as error:
-            if error.table != GRANT_TABLE:
-                raise
-        # Nobody has ever been granted what could be given back.
-        return await self._executor.fetch_row(dialect.set_floor, name=key, above=above)
+        row = None
+        for statement in (dialect.set_floor_noted, dialect.set_floor, dialect.set_floor_noted):
+            # Without the table nobody has been granted what could be given back; but it may be made
+            # and written just before the plain statement.
+            try:
+                row = await self._executor.fetch_row(statement, name=key, above=above)
+            except SchemaMissingError as error:
+                if error.table != GRANT_TABLE:
+                    raise
+            else:
+                if statement is dialect.set_floor_noted:
+                    break
+        return row
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.

@@ -150,7 +150,7 @@ class PostgresMachineIdDistributor(SqlMachineIdDistributor):
             InvalidArgumentError: an argument is outside its range.
         """
         super().__init__(
-            _Borrowed(pool),
+            _Borrowed(pool, "ignore"),
             namespace=namespace,
             instance_id=instance_id,
             safe_guard=safe_guard,
@@ -294,7 +294,8 @@ class _Borrowed(Executor):
             raise InvalidArgumentError("pool", type(pool), expected=expected)
         super().__init__("postgres")
         self._pool: _Pool = pool
-        self._durability = DurabilityCheck(durability)
+        # Stands for the pool, which takes no weak reference; None until that is opened.
+        self._durability = DurabilityCheck(durability, getattr(pool, "_queue", None))
         self._loop: object = None
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:

@@ -126,7 +126,7 @@ class SqliteMachineIdDistributor(SqlMachineIdDistributor):
             InvalidArgumentError: an argument is outside its range.
         """
         super().__init__(
-            _Borrowed(connection),
+            _Borrowed(connection, "ignore"),
             namespace=namespace,
             instance_id=instance_id,
             safe_guard=safe_guard,
@@ -206,7 +206,7 @@ class _Borrowed(Executor):
         check_version()
         super().__init__("sqlite")
         self._connection = connection
-        self._durability = DurabilityCheck(durability)
+        self._durability = DurabilityCheck(durability, connection)
         self._has_table = False
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:

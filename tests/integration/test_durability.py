@@ -14,9 +14,18 @@ import pytest
 from redis.asyncio import Redis
 
 from aiocosid import open_store
-from aiocosid.errors import InvalidArgumentError, StoreError, StoreUnavailableError
-from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresStore
-from aiocosid.stores.redis import RedisStore
+from aiocosid.errors import (
+    InvalidArgumentError,
+    MachineIdQuarantineError,
+    StoreError,
+    StoreUnavailableError,
+)
+from aiocosid.stores.postgres import (
+    PostgresIdSegmentDistributor,
+    PostgresMachineIdDistributor,
+    PostgresStore,
+)
+from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
 from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
 from tests.servers import PostgresServer, ValkeyServer
 
@@ -38,18 +47,25 @@ async def test_redis(
     """A server without a log of its writes, and one that evicts."""
     server = valkey_factory()
     async with open_store(server.url) as store:
-        for name in ("a", "b"):
-            await store.segment_distributor(name=name).next_max_id(1)
+        each = [store.segment_distributor(name=name) for name in "abcde"]
+        await asyncio.gather(*(one.next_max_id(1) for one in each))
+        await each[0].next_max_id(1)
         (told,) = warnings(caplog)
         assert told.startswith("redis: appendonly is no: a crash takes back")
+        assert told.endswith("set it to yes, or durability='ignore'")
+    client = Redis.from_url(server.url)
+    for name in "abc":
+        await RedisIdSegmentDistributor(client, name=name).next_max_id(1)
+    assert len(warnings(caplog)) == 1, "once for a client, however many are on it"
+    with pytest.raises(StoreError, match="appendonly is no"):
+        await RedisIdSegmentDistributor(client, name="a", durability="refuse").next_max_id(1)
     server.call("CONFIG", "SET", "maxmemory", "1gb")
     server.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     async with open_store(f"{server.url}?durability=refuse") as store:
         for _ in range(2):
             with pytest.raises(StoreError, match=r"maxmemory-policy is allkeys-lru.*appendonly"):
                 await store.segment_distributor(name="a").next_max_id(1)
-        assert server.call("GET", "cosid:{cosid.a}.adder") == "1"
-    client = Redis.from_url(server.url)
+        assert server.call("GET", "cosid:{cosid.a}.adder") == "3"
     await RedisStore(client, durability="ignore").segment_distributor(name="a").next_max_id(1)
     server.call("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
     server.call("CONFIG", "SET", "appendonly", "yes")
@@ -82,9 +98,15 @@ async def test_postgres(
             await PostgresStore(pool, durability="refuse").counters()
         distributor = PostgresIdSegmentDistributor(pool, name="a", durability="ignore")
         assert await distributor.next_max_id(1) == 2
-    assert not warnings(caplog)
-    with pytest.raises(InvalidArgumentError, match="url"):
-        open_store(f"{postgres_database}?durability=maybe")
+        with pytest.raises(MachineIdQuarantineError):
+            await PostgresMachineIdDistributor(pool).distribute(10, now_ms=1, latest_ms=1)
+        assert not warnings(caplog), "ids are leased anew with each start"
+        many = [PostgresIdSegmentDistributor(pool, name=name) for name in "abcde"]
+        await asyncio.gather(*(one.next_max_id(1) for one in many))
+        assert len(warnings(caplog)) == 1
+    for wrong in ("maybe", ""):
+        with pytest.raises(InvalidArgumentError, match="warn, refuse or ignore for durability"):
+            open_store(f"{postgres_database}?durability={wrong}")
 
 
 async def test_sqlite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -106,6 +128,7 @@ async def test_sqlite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
             store = SqliteStore(connection)
             for name in ("a", "b"):
                 await store.segment_distributor(name=name).next_max_id(1)
+                await SqliteIdSegmentDistributor(connection, name=name).next_max_id(1)
             assert len(warnings(caplog)) == count, (mode, level)
             strict = SqliteIdSegmentDistributor(connection, name="a", durability="refuse")
             call = strict.next_max_id(1)

@@ -17,6 +17,7 @@ from aiocosid import SegmentChainId, connect, open_store
 from aiocosid.abc import MAX_ID, Store
 from aiocosid.errors import SchemaMissingError, StoreUnavailableError
 from aiocosid.stores._give_back import GrantRun, Note, Offer
+from aiocosid.stores._sqlite import SQLITE
 from aiocosid.stores.redis import RedisIdSegmentDistributor
 from aiocosid.stores.sqlite import SqliteStore
 from tests.contracts._stores import STORES, Backend
@@ -180,7 +181,12 @@ async def test_a_call_that_failed_ends_it(pair: MakePair) -> None:
         await checkpoint()
     call.cancel()
     await asyncio.wait((call,))
-    if call.cancelled():
+    if one.store == "memory":  # it was done at once, and the next give-back is about it
+        assert await one.give_back(top, 5) == 0
+        top = await one.next_max_id(10)
+        assert await one.give_back(top, 5) == 5
+    else:
+        assert call.cancelled()
         assert await one.give_back(top, 5) == 0
 
 
@@ -211,6 +217,34 @@ async def test_sqlite_makes_its_table_when_it_is_needed() -> None:
         ) as orders:
             assert await orders.next_id() == 8
         assert [each.last_max_id for each in await store.counters()] == [8]
+
+
+class _Between:
+    """Has somebody make the table, and a noted grant, just before a floor is set without notes."""
+
+    def __init__(self, inner: Any, grant: Callable[[], Awaitable[int]]) -> None:
+        self._inner = inner
+        self._grant = grant
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def fetch_row(self, statement: str, **values: Any) -> Any:
+        if statement == SQLITE.set_floor:
+            await self._grant()
+        return await self._inner.fetch_row(statement, **values)
+
+
+@pytest.mark.asyncio
+async def test_a_floor_takes_away_the_note_of_a_table_that_was_just_made() -> None:
+    async with aiosqlite.connect(":memory:") as connection:
+        store, other = SqliteStore(connection), SqliteStore(connection)
+        one = other.segment_distributor(name="order")
+        one.allow_give_back()
+        made: Any = _Between(store._executor, lambda: one.next_max_id(10))
+        store._executor = made
+        assert (await store.set_floor(name="order", above=7)).last_max_id == 10
+        assert await one.give_back(10, 9) == 0
 
 
 @pytest.mark.asyncio

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 
 from aiocosid import open_store
 from aiocosid.abc import IdSegmentDistributor
@@ -133,6 +133,37 @@ async def test_a_cluster_asks_the_node_of_the_key(
             assert valkey_cluster.owner(key).call("GET", key) == "10"
 
 
+async def test_a_slot_that_is_on_its_way_and_one_that_has_moved(
+    valkey_cluster: ValkeyCluster, namespace: str
+) -> None:
+    """It is asked where it is, with the rights of the page: the grant is made, and burnt."""
+    key = f"cosid:{{{namespace}.n}}.adder"
+    for node in valkey_cluster.nodes:
+        rights = "+incrby", "+wait", "+asking", "+command", "+cluster|slots"
+        node.call("ACL", "SETUSER", namespace, "reset", "on", ">x", f"~{key}", *rights)
+    before = valkey_cluster.owner(key)
+    after = next(each for each in valkey_cluster.masters if each is not before)
+    slot, its_id = str(before.call("CLUSTER", "KEYSLOT", key)), str(after.call("CLUSTER", "MYID"))
+    url = valkey_cluster.url.replace("://", f"://{namespace}:x@")
+    async with open_store(f"{url}?replicas=1&replica_timeout=0.05") as store:
+        distributor = store.segment_distributor(namespace=namespace, name="n")
+
+        async def burn() -> None:
+            with pytest.raises(StoreUnavailableError, match="0 of 1 replicas"):
+                await distributor.next_max_id(10)
+
+        await burn()
+        after.call("CLUSTER", "SETSLOT", slot, "IMPORTING", str(before.call("CLUSTER", "MYID")))
+        before.call("CLUSTER", "SETSLOT", slot, "MIGRATING", its_id)
+        before.call("MIGRATE", after.host, after.port, key, 0, 1000)
+        await burn()
+        for node in (after, before, *valkey_cluster.masters):
+            node.call("CLUSTER", "SETSLOT", slot, "NODE", its_id)
+        assert after.call("GET", key) == "20"
+        await burn()
+        assert after.call("GET", key) == "30"
+
+
 @pytest.mark.stress
 async def test_on_a_cluster_with_replicas(
     cluster_factory: Callable[..., ValkeyCluster], namespace: str
@@ -171,6 +202,14 @@ async def test_arguments(valkey: ValkeyServer, namespace: str) -> None:
     with pytest.raises(InvalidArgumentError, match="less than socket_timeout"):
         open_store(f"{valkey.url}?replicas=1&replica_timeout=2")
     open_store(f"{valkey.url}?replicas=1&replica_timeout=2&socket_timeout=3")
+    for hasty in (
+        Redis.from_url(valkey.url, socket_timeout=0.3),
+        RedisCluster(host="127.0.0.1", socket_timeout=0.3),
+    ):
+        with pytest.raises(InvalidArgumentError, match="less than socket_timeout"):
+            RedisStore(hasty, replicas=1)
+        RedisStore(hasty, replicas=1, replica_timeout=0.2)
+        await hasty.aclose()
     client = Redis.from_url(valkey.url)
     for each in wrong:
         with pytest.raises(InvalidArgumentError, match=next(iter(each))):

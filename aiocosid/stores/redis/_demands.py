@@ -62,10 +62,12 @@ class Confirmed:
             StoreUnavailableError: too few replicas have heard of it in time; it stays done.
         """
         reply, heard = await self._send(command, options)
-        if type(reply).__name__ == "MovedError":
-            # Nothing was written.  Whoever follows it learns where the slot is now.
-            await self._client.execute_command("GET", self._key)
+        if type(reply).__name__ == "MovedError":  # nothing was written
+            await self._client.nodes_manager.initialize()
             reply, heard = await self._send(command, options)
+        if type(reply).__name__ == "AskError":  # the slot is on its way, the key is there already
+            node = self._client.get_node(host=reply.host, port=reply.port)
+            reply, heard = await self._send(command, options, asked=node)
         for each in (reply, heard):
             if isinstance(each, Exception):
                 raise each
@@ -78,7 +80,12 @@ class Confirmed:
             )
         return reply
 
-    async def _send(self, command: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:
+    async def _send(
+        self,
+        command: tuple[Any, ...],
+        options: dict[str, Any],
+        asked: Any = None,  # noqa: ANN401 - the driver's
+    ) -> tuple[Any, Any]:
         wait = "WAIT", self._demands.replicas, max(1, int(self._demands.replica_timeout * 1000))
         if not hasattr(self._client, "nodes_manager"):
             pipeline = self._client.pipeline(transaction=False)
@@ -86,12 +93,14 @@ class Confirmed:
             pipeline.execute_command(*wait)
             reply, heard = await pipeline.execute(raise_on_error=False)
             return reply, heard
-        node = self._client.get_node_from_key(self._key)
+        node = asked or self._client.get_node_from_key(self._key)
         pipeline = self._client.pipeline()
+        if asked is not None:
+            pipeline.execute_command("ASKING", target_nodes=node)
         pipeline.execute_command(*command, target_nodes=node, **options)
         pipeline.execute_command(*wait, target_nodes=node)
-        reply, heard = await pipeline.execute(raise_on_error=False, allow_redirections=False)
-        return reply, heard
+        replies = await pipeline.execute(raise_on_error=False, allow_redirections=False)
+        return replies[-2], replies[-1]
 
 
 async def weaknesses_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 - the driver's

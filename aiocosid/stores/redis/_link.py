@@ -187,10 +187,10 @@ class Link(Uncopied, ABC):
 
     __slots__ = ("__weakref__", "_born", "demands", "durability")
 
-    def __init__(self, demands: Demands) -> None:
+    def __init__(self, demands: Demands, client: object = None) -> None:
         self._born = _fork.generation
         self.demands = demands
-        self.durability = DurabilityCheck(demands.durability)
+        self.durability = DurabilityCheck(demands.durability, client)
 
     async def call(
         self, command: Callable[[Any], Coroutine[Any, Any, T]], *, may_last: bool = False
@@ -235,7 +235,9 @@ class BorrowedLink(Link):
         # Not the synchronous client: it has no aclose, and would block the loop.
         if not all(callable(getattr(client, name, None)) for name in ("execute_command", "aclose")):
             raise InvalidArgumentError("client", type(client), expected="a client of redis.asyncio")
-        super().__init__(demands or Demands())
+        super().__init__(demands or Demands(), _pool_of(client))
+        kwargs = getattr(_pool_of(client), "connection_kwargs", {})
+        _check_wait(self.demands, kwargs.get("socket_timeout"))
         self._made = Session(client, turns=_turns_on(client))
 
     def _session(self) -> Session:
@@ -252,6 +254,17 @@ class BorrowedLink(Link):
         """Leave the user's client open."""
 
 
+def _check_wait(demands: Demands, socket_timeout: float | None) -> None:
+    """Refuse a wait for replicas that the driver would cut short."""
+    if demands.replicas and socket_timeout and demands.replica_timeout >= socket_timeout:
+        expected = f"less than socket_timeout, {socket_timeout:g} s"
+        raise InvalidArgumentError("replica_timeout", demands.replica_timeout, expected=expected)
+
+
+def _pool_of(client: Any) -> Any:  # noqa: ANN401 - whatever the user has
+    return getattr(client, "connection_pool", client)
+
+
 _turns: WeakKeyDictionary[Any, anyio.Semaphore] = WeakKeyDictionary()
 
 
@@ -261,7 +274,7 @@ def _turns_on(client: Any) -> anyio.Semaphore:  # noqa: ANN401 - whatever the us
     Waiting here and not in the pool, which raises when it is used up, or on Python before 3.13 may
     lose the wake-up of a waiter that is cancelled.
     """
-    pool = getattr(client, "connection_pool", client)
+    pool = _pool_of(client)
     if pool not in _turns:
         limit = getattr(pool, "max_connections", None)
         limit = limit or getattr(client, "connection_kwargs", {}).get("max_connections")
@@ -286,12 +299,7 @@ class OwnedLink(Link):
     def __init__(self, url: str) -> None:
         self._target = Target.of(url)
         super().__init__(self._target.demands)
-        limit = self._target.options.get("socket_timeout", SOCKET_TIMEOUT)
-        if self.demands.replicas and self.demands.replica_timeout >= limit:
-            expected = f"less than socket_timeout, {limit:g} s"
-            raise InvalidArgumentError(
-                "replica_timeout", self.demands.replica_timeout, expected=expected
-            )
+        _check_wait(self.demands, self._target.options.get("socket_timeout", SOCKET_TIMEOUT))
         self._current: Session | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         _fork.watch(self)

@@ -14,17 +14,21 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
 
+import aiocosid._waiters
 import aiocosid.segment
+from aiocosid import connect
 from aiocosid._root import Root
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import ClosedError, WouldBlock
-from aiocosid.events import DistanceChanged, Event, SegmentFetched
+from aiocosid.events import DistanceChanged, Event, SegmentFetched, Starved
 from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
 
 from .. import _interrupted
@@ -163,6 +167,85 @@ async def test_a_real_signal_handler() -> None:
     assert stolen
     assert len({*ids, *stolen}) == len(ids) + len(stolen)
     assert ids == sorted(ids)
+
+
+# Closing.
+
+
+class Remote(MemoryStore):
+    """Wants a flight for each call."""
+
+    def segment_distributor(self, **about: Any) -> Any:
+        return WrappedDistributor(super().segment_distributor(**about))
+
+
+@pytest.mark.parametrize("of", [aiocosid.segment, aiocosid._waiters])
+async def test_closed_at_any_line(of: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A call ends at once, with all its ids or as closed; what others count on goes on."""
+    room: Any = SimpleNamespace(__path__=[str(of.__file__).removesuffix("__init__.py")])
+    endings = set[object]()
+    for store in (MemoryStore(), Remote()):
+        for nth in count(1, 2 if of is aiocosid.segment else 1):
+            async with connect(store) as ids:
+                about: Any = {"give_back": nth % 4 > 1, "step": 10, "wait_timeout": 1000}
+                generator = await ids.segment_chain(f"a{nth}", **about)
+                other = await ids.segment_chain("b", step=10)
+                assert await generator.next_id() == 1
+                left, closing = nth, list[asyncio.Future[None]]()
+
+                def handler(generator: Any = generator, closing: list[Any] = closing) -> None:
+                    nonlocal left
+                    left -= 1
+                    if left == 0:
+                        generator._retire(ClosedError("it"))
+                        closing.append(asyncio.ensure_future(generator.aclose()))
+
+                ended: object = 50
+                with _interrupted.interrupted(room, "line", handler), anyio.fail_after(5):
+                    try:
+                        assert await generator.next_ids(50) == list(range(2, 52))
+                        await generator.next_id()
+                    except ClosedError as error:
+                        ended = type(error)
+                    await settle()
+                endings.add(ended)
+                for each in closing:
+                    await each
+                await generator.aclose()
+                seen = generator.statistics()
+                assert (seen.remaining, seen.waiting) == (0, 0)
+                assert seen.ids_discarded >= 0
+                assert len(await other.next_ids(25)) == 25
+            if left > 0:
+                break
+        assert nth > 10
+    assert endings == {50, ClosedError}
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+async def take_all_and_one(generator: IdGenerator) -> None:
+    while left := generator.statistics().remaining:
+        await generator.next_ids(left)
+    await generator.next_id()
+
+
+async def test_a_provider_closed_in_the_middle_of_a_step_fails_who_waits() -> None:
+    """By the time it looks at the generator the step is done."""
+
+    class Closing:
+        def on_event(self, event: Event) -> None:
+            if isinstance(event, Starved):
+                ids._retire(ClosedError("it"))
+                closing.append(asyncio.ensure_future(ids.aclose()))
+
+    closing = list[asyncio.Future[None]]()
+    ids = connect(Remote(), instrument=Closing())
+    async with ids:
+        chain = await ids.segment_chain("a", step=10, wait_timeout=1000)
+        with anyio.fail_after(5), pytest.raises(ClosedError):
+            await take_all_and_one(chain)
+        await closing[0]
+    assert chain.statistics().remaining == 0
 
 
 # Where no task runs.
