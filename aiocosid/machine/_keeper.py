@@ -322,7 +322,7 @@ class Keeper(Caller):
         return None
 
     def _is_surely_ours(self) -> bool:
-        """Whether the lease is good, by the wall clock as well: the other stands in a suspension."""
+        """Whether the lease is good, by the wall clock too: the other stands while suspended."""
         options = self._options
         longest = (options.lease_time - options.lead_seconds) * MS  # after the mark
         is_good: bool = self._clock.monotonic() < self._ends_at

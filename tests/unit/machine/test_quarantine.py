@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
@@ -80,11 +82,15 @@ async def test_of_two_owners_the_later_yields_at_once(clock: ManualClock) -> Non
     store = store_of(clock)
     first = MachineIdLease(Link(store, "first"), clock=clock)
     ear = Ear()
-    second = MachineIdLease(Link(store, "second"), clock=clock, instrument=ear)
+    other = Link(store, "second")
+    second = MachineIdLease(other, clock=clock, instrument=ear)
     async with first, second:
         assert (first.machine_id, second.machine_id) == (0, 1)
         # As if an earlier loss had handed it to both.
         second.machine_id = 0
+        inner = other.inner
+        assert inner._claim is not None
+        inner._claim = replace(inner._claim, machine_id=0)
         store.forget_machines()
         for lease in (first, second):
             lease.hurry()
