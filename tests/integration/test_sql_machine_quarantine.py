@@ -513,3 +513,22 @@ class TestSqlite:
             await refused(take(of(SqliteStore(connection), 2)))
         async with aiosqlite.connect(path) as connection:
             assert await take(of(SqliteStore(connection), 2)) == 2
+
+    async def test_a_users_connection_to_a_file_that_is_not_there_any_more(
+        self, path: Path
+    ) -> None:
+        """Its owner falls silent, and who comes as well: others work on the file that is there."""
+        async with aiosqlite.connect(path) as connection:
+            owner = of(SqliteStore(connection), 0)
+            assert await take(owner) == 0
+            old, copied = path.with_name("old.db"), self.copy(path)
+            os.rename(path, old)  # noqa: PTH104
+            for replaced in (False, True):
+                if replaced:
+                    os.rename(copied, path)  # noqa: PTH104
+                with pytest.raises(StoreUnavailableError, match="replaced or deleted"):
+                    await reassert(owner)
+                with pytest.raises(StoreUnavailableError, match="replaced or deleted"):
+                    await take(of(SqliteStore(connection), 1))
+            os.replace(old, path)  # noqa: PTH105
+            assert await reassert(owner) == "kept"
