@@ -43,7 +43,8 @@ class Markers:
                 _, is_ours, since, longest, now = found
                 if is_ours and not since:
                     return 0.0
-                if is_ours and longest >= lasts and since + longest > now:
+                # The clock may have been ahead when it began.
+                if is_ours and longest >= lasts and since - longest <= now < since + longest:
                     return _seconds(since + longest - now)
             dialect = self._tables.dialect
             await self._tables.fetch_rows(dialect.quarantine, namespace=namespace, lasts=lasts)

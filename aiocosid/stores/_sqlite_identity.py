@@ -2,8 +2,8 @@
 
 A copied, restored or replaced file has another inode number than the one that its marker tells of.
 A number is not used again while somebody has the old file open, as whoever holds a machine id has.
-What is written over in place, and a file that was moved away and comes back, cannot be told; nor one
-that was made on a fresh volume, or while nobody had the old one open, and got the same number.
+What is written over in place, and a file that was moved away and comes back, cannot be told; nor
+one that was made on a fresh volume, or while nobody had the old one open, and has the same number.
 
 A connection stays on the file that it opened, although another one lies in its place: there the
 function fails, and the statement with it.

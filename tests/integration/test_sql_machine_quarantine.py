@@ -111,6 +111,18 @@ class TestOnBoth:
         assert await take(of(store, 0), T0 - FULL) == 0
         assert await take(of(store, 1)) == 1
 
+    async def test_a_clock_that_was_ahead(self, store: Store, tables: Tables) -> None:
+        """When it began, and is right again: it begins anew, if that was by more than it lasts."""
+        assert await take(of(store, 0)) == 0
+        forget(tables)
+        assert await refused(take(of(store, 1))) == FULL / 1000
+        tables.set_clock(T0 - FULL)
+        assert await refused(take(of(store, 1))) == 2 * FULL / 1000
+        tables.set_clock(T0 - FULL - 1)
+        assert await refused(take(of(store, 1))) == FULL / 1000
+        tables.set_clock(T0 - 1)
+        assert await take(of(store, 1)) in range(4)
+
     async def test_it_begins_between_the_look_and_the_taking(
         self, store: Store, tables: Tables
     ) -> None:
