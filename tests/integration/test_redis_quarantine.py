@@ -320,6 +320,11 @@ async def test_the_marker(server: ValkeyServer) -> None:
         for _ in range(2):
             marker = await mark(namespace=NS)
             assert (marker.is_new, 290 < marker.seconds_left <= 305) == (False, True)
+        server.call("HSET", key("marker"), "identity", "another one")
+        for safe_guard in (40, 300):  # one that runs is not prolonged
+            assert 40 < (await mark(namespace=NS, safe_guard=safe_guard)).seconds_left <= 45
+        server.call("HSET", key("marker"), "identity", "another one")
+        assert (await mark(namespace=NS)).is_quarantined
         assert await is_quarantined(store)
         with pytest.raises(MachineIdQuarantineError):
             await store.set_machine_bits(namespace=NS, bits=4)

@@ -123,6 +123,14 @@ class TestOnBoth:
         tables.set_clock(T0 - 1)
         assert await take(of(store, 1)) in range(4)
 
+    async def test_it_begins_by_marking(self, store: Store, tables: Tables) -> None:
+        """For the safe guard that is named; one that runs is not prolonged."""
+        await store.mark_machines(namespace="dev")
+        forget(tables)
+        for safe_guard in (40, 300):
+            marker = await store.mark_machines(namespace="dev", safe_guard=safe_guard)
+            assert (marker.is_new, marker.seconds_left) == (False, 45)
+
     async def test_it_begins_between_the_look_and_the_taking(
         self, store: Store, tables: Tables
     ) -> None:
