@@ -26,6 +26,7 @@ __all__ = (
     "MachineIdDistributor",
     "bits_in_use",
     "check_machine_bits",
+    "check_safe_guard",
     "check_same_bits",
 )
 
@@ -280,6 +281,12 @@ def check_machine_bits(bits: int) -> int:
     """
     check_integer("bits", bits, at_least=1, at_most=MAX_MACHINE_BITS)
     return 1 << bits
+
+
+def check_safe_guard(safe_guard: float) -> None:
+    """Refuse what is no time, for those who ask for no id."""
+    if not safe_guard > 0:
+        raise InvalidArgumentError("safe_guard", safe_guard, expected="seconds, above 0")
 
 
 def check_same_bits(namespace: str, bits: int, found: int | None, *, remedy: str = "") -> None:

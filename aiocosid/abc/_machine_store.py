@@ -116,7 +116,11 @@ class MachineStore:
         raise self._has_no_machine_ids()
 
     async def mark_machines(
-        self, *, namespace: str = DEFAULT_NAMESPACE, is_new: bool = False
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        is_new: bool = False,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
     ) -> MachineMarker:
         """Mark the store as one that has forgotten nothing of a namespace's machine ids.
 
@@ -126,12 +130,14 @@ class MachineStore:
         none: memory, and a SQLite file that we have created.
 
         A missing marker is written.  One of another identity is not: a quarantine begins, as by
-        `MachineIdDistributor.distribute` with the default safe guard.  One that runs goes on.
+        `MachineIdDistributor.distribute` with the safe guard that is given.  One that runs goes on.
 
         Args:
             namespace: the namespace of the machine ids.
             is_new: write the marker in any case, and end a quarantine: nobody who was started
                 before holds a machine id any more, which is the caller's to know.
+            safe_guard: the longest one of all who use the namespace, in seconds, above 0; ``inf``
+                for ids that are never recycled.
 
         Returns:
             The marker as it is now.

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from .. import connect
-from ..abc import DEFAULT_NAMESPACE
+from ..abc import DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD
 from ..errors import MachineIdQuarantineError
 from . import _settings
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
@@ -141,6 +141,13 @@ def init(
             help="Nobody who was started before holds a machine id there: end a quarantine.",
         ),
     ] = False,
+    safe_guard: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="The longest safe guard of those who lease there: a quarantine lasts as long.",
+        ),
+    ] = DEFAULT_SAFE_GUARD,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Create the tables that the store needs, and mark it for machine ids; may be repeated.
@@ -150,7 +157,12 @@ def init(
     """
     with Session(store, timeout=timeout) as session:
         session.call(session.store.create_schema)
-        marker = session.call(session.store.mark_machines, namespace=namespace, is_new=i_am_new)
+        marker = session.call(
+            session.store.mark_machines,
+            namespace=namespace,
+            is_new=i_am_new,
+            safe_guard=safe_guard,
+        )
     where = redacted(store)
     if marker.is_quarantined:
         left = marker.seconds_left

@@ -21,6 +21,7 @@ from ..errors import (
     MachineIdLostError,
     MachineIdUnavailableError,
     StoreError,
+    StoreUnavailableError,
 )
 from ..events import (
     MachineIdDistributed,
@@ -304,10 +305,13 @@ class Keeper(Caller):
         sent_at, now_ms = self._clock.monotonic(), self._clock.now_ms()
         mark_ms = max(self._mark_ms, self.floor_ms, now_ms + int(self._options.lead_seconds * MS))
         machine_id, by = self.machine_id, self.distributor
-        call = by.reassert if sent_at < self._ends_at else by.guard
+        is_good = self._is_surely_ours()
+        call = by.reassert if is_good else by.guard
         done = await self._call(call, machine_id, now_ms=now_ms, mark_ms=mark_ms)
         if isinstance(done, CosIdError):
             return done
+        if is_good and not self._is_surely_ours():  # the store believed what was true no more
+            return StoreUnavailableError(by.store, "its answer came after the lease had ended")
         self._ends_at = sent_at + self._options.lease_time
         self._mark_ms = mark_ms
         self._renewals += 1
@@ -316,6 +320,13 @@ class Keeper(Caller):
         self._emit(MachineIdGuarded, machine_id=machine_id, mark_ms=mark_ms, took=took)
         self._notify()
         return None
+
+    def _is_surely_ours(self) -> bool:
+        """Whether the lease is good, by the wall clock too: the other stands while suspended."""
+        options = self._options
+        longest = (options.lease_time - options.lead_seconds) * MS  # after the mark
+        is_good: bool = self._clock.monotonic() < self._ends_at
+        return is_good and self._clock.now_ms() < self._mark_ms + longest
 
     async def _rest(self, seconds: float) -> None:
         if not self._hurry:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..abc import DEFAULT_SAFE_GUARD, MachineMarker
 from ..abc._ids import check_text
-from ..abc._machine import NAME_WIDTH, QUARANTINE_MARGIN
+from ..abc._machine import NAME_WIDTH, QUARANTINE_MARGIN, check_safe_guard
 from ..errors import MachineIdQuarantineError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class Markers:
                 _, is_ours, since, longest, now = found
                 if is_ours and not since:
                     return 0.0
-                if is_ours and longest >= lasts and since + longest > now:
+                # The clock may have been ahead when it began.
+                if is_ours and longest >= lasts and since - longest <= now < since + longest:
                     return _seconds(since + longest - now)
             dialect = self._tables.dialect
             await self._tables.fetch_rows(dialect.quarantine, namespace=namespace, lasts=lasts)
@@ -61,9 +62,10 @@ class Markers:
         label = self._tables.executor.label
         return MachineIdQuarantineError(label, namespace=namespace, seconds_left=left)
 
-    async def mark(self, namespace: str, *, is_new: bool) -> MachineMarker:
+    async def mark(self, namespace: str, *, is_new: bool, safe_guard: float) -> MachineMarker:
         """Write the marker; see `aiocosid.abc.Store.mark_machines`."""
         check_text("namespace", namespace, at_most=NAME_WIDTH)
+        check_safe_guard(safe_guard)
         written = await self._tables.fetch_row(
             self._tables.dialect.mark, namespace=namespace, is_new=int(is_new)
         )
@@ -71,8 +73,8 @@ class Markers:
             return MachineMarker(namespace=namespace, is_new=True)
         found = await self._found(namespace)
         # One that runs is not prolonged by somebody who holds no id.
-        safe_guard = 0.0 if found is not None and found[1] else DEFAULT_SAFE_GUARD
-        left = await self.left(namespace, safe_guard)
+        named = 0.0 if found is not None and found[1] else safe_guard
+        left = await self.left(namespace, named)
         return MachineMarker(namespace=namespace, seconds_left=left)
 
     async def all(self, namespace: str | None) -> Sequence[MachineMarker]:

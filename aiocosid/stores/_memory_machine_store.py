@@ -12,7 +12,7 @@ from ..abc import (
     Store,
 )
 from ..abc._ids import check_text
-from ..abc._machine import NAME_WIDTH
+from ..abc._machine import NAME_WIDTH, check_safe_guard
 from ._memory_machines import MachinePool
 
 if TYPE_CHECKING:
@@ -92,18 +92,23 @@ class MemoryMachineStore(Store):
             self._pool(namespace).set_bits(bits, seen=self._clock.monotonic())
 
     async def mark_machines(
-        self, *, namespace: str = DEFAULT_NAMESPACE, is_new: bool = False
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        is_new: bool = False,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
     ) -> MachineMarker:
         """Answer that it is marked: it always is, unless a test made it forget.
 
         Raises:
-            InvalidArgumentError: the namespace is no text, or too long.
+            InvalidArgumentError: the namespace is no text, or too long, or the safe guard no time.
             ForkedError: the machine ids are the parent's.
         """
         self._refuse_child()
+        check_safe_guard(safe_guard)
         with self._lock:
             marker, now = self._pool(namespace).marker, self._clock.monotonic()
-            written = marker.mark(now, DEFAULT_SAFE_GUARD, is_new=is_new)
+            written = marker.mark(now, safe_guard, is_new=is_new)
             left = marker.left(now)
         return MachineMarker(namespace=namespace, is_new=written, seconds_left=left)
 

@@ -22,12 +22,14 @@ class Claim:
         token: of the call that handed it out.
         born_ms: when that was, by the owner's clock.
         bits: the width of the namespace.
+        machine_id: the id.
     """
 
     text: str
     token: object
     born_ms: int
     bits: int
+    machine_id: int
 
     def yields_to(self, other: Claim) -> bool:
         """Tell whether the other one, which was asserted already, keeps the id."""

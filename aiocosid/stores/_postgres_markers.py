@@ -144,16 +144,18 @@ WHERE $1::int <> 0 OR namespace = $2::varchar
 
 
 def quarantine(now: str, identity: str) -> str:
-    """Begin, prolong or end one."""
+    """Begin, prolong or end one; it begins anew if the clock was ahead by more than it lasts."""
     is_over = f"{now} >= q.since + greatest(q.lasts, excluded.lasts)"
+    was_ahead = f"q.since > {now} + greatest(q.lasts, excluded.lasts)"
     return f"""
 INSERT INTO aiocosid_machine_marker AS q (namespace, identity, since, lasts)
 VALUES ($1::varchar, {identity}, {now}, $2::bigint)
 ON CONFLICT (namespace) DO UPDATE SET identity = excluded.identity,
     since = CASE WHEN q.identity <> excluded.identity THEN {now} WHEN {is_over} THEN 0
-        ELSE q.since END,
+        WHEN {was_ahead} THEN {now} ELSE q.since END,
     lasts = CASE q.since WHEN 0 THEN excluded.lasts ELSE greatest(q.lasts, excluded.lasts) END
-WHERE q.identity <> excluded.identity OR (q.since > 0 AND (q.lasts < excluded.lasts OR {is_over}))
+WHERE q.identity <> excluded.identity
+OR (q.since > 0 AND (q.lasts < excluded.lasts OR {is_over} OR {was_ahead}))
 RETURNING 1
 """
 

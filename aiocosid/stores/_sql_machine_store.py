@@ -100,7 +100,11 @@ class SqlMachineStore(Store):
             await tables.set_bits(namespace, bits)
 
     async def mark_machines(
-        self, *, namespace: str = DEFAULT_NAMESPACE, is_new: bool = False
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        is_new: bool = False,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
     ) -> MachineMarker:
         """Mark the database as one that has forgotten nothing of a namespace's machine ids.
 
@@ -111,6 +115,8 @@ class SqlMachineStore(Store):
             namespace: the namespace of the machine ids.
             is_new: write the marker in any case, and end a quarantine: nobody who was started
                 before holds a machine id any more, which is yours to know.
+            safe_guard: the longest one of all who use the namespace, in seconds, above 0; ``inf``
+                for ids that are never recycled.
 
         Returns:
             The marker as it is now.
@@ -119,7 +125,8 @@ class SqlMachineStore(Store):
             InvalidArgumentError: the namespace is no text, or too long.
             StoreError: the store refuses or cannot be reached.
         """
-        return await Markers(self._machine_tables).mark(namespace, is_new=is_new)
+        markers = Markers(self._machine_tables)
+        return await markers.mark(namespace, is_new=is_new, safe_guard=safe_guard)
 
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
         """Return the markers, by namespace; where there is none yet, none.  Writes nothing.

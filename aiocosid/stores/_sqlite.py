@@ -20,7 +20,7 @@ from ..errors import (
     UnsupportedRuntimeError,
 )
 from ._sql_dialect import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
-from ._sqlite_identity import tell_identity
+from ._sqlite_identity import REPLACED, tell_identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,6 @@ __all__ = (
     "BUSY_TIMEOUT",
     "SQLITE",
     "check_version",
-    "identity",
     "is_missing",
     "path_of",
     "prepare",
@@ -154,15 +153,6 @@ def path_of(url: str) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - Path would resolve nothing more
 
 
-def identity(path: str) -> tuple[int, int] | None:
-    """Tell the file that lies there from one that is put in its place."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - of a text
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 def is_missing(path: str) -> bool:
     """Whether there is no such file in a folder that is there."""
     try:
@@ -271,6 +261,10 @@ def translated(label: str, exc: sqlite3.Error, path: str = "") -> StoreError:
     code, reason = _code(exc), str(exc)
     if code == sqlite3.SQLITE_CANTOPEN and path:
         return _cannot_open(label, path, reason)
+    if reason == REPLACED:
+        return StoreUnavailableError(
+            label, "the file was replaced or deleted; open a connection to the one that is there"
+        )
     if code in _OUTAGES:
         return StoreUnavailableError(label, reason)
     if code in _REFUSALS:

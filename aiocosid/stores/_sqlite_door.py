@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakSet
 
 from ..errors import StoreError
-from ._sqlite import BUSY_TIMEOUT, identity, prepare
+from ._sqlite import BUSY_TIMEOUT, prepare
+from ._sqlite_identity import identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -155,6 +155,10 @@ WHERE namespace = :namespace AND identity = {identity} AND since
 ({now} >= aiocosid_machine_marker.since
     + max(aiocosid_machine_marker.lasts, excluded.lasts))
 """
+    was_ahead = f"""
+(aiocosid_machine_marker.since > {now}
+    + max(aiocosid_machine_marker.lasts, excluded.lasts))
+"""
     # CosId's, which would not yield, and alive, as far as we know.
     is_java = f"""
 (cosid_machine.instance_id NOT IN ('', :instance_id) AND cosid_machine.last_timestamp > {now} - (
@@ -310,11 +314,11 @@ SELECT :namespace, {identity}, CASE WHEN EXISTS (
 ) THEN 0 ELSE {now} END, :lasts WHERE true
 ON CONFLICT (namespace) DO UPDATE SET identity = excluded.identity,
     since = CASE WHEN aiocosid_machine_marker.identity <> excluded.identity THEN {now}
-        WHEN {is_over} THEN 0 ELSE since END,
+        WHEN {is_over} THEN 0 WHEN {was_ahead} THEN {now} ELSE since END,
     lasts = CASE since WHEN 0 THEN excluded.lasts ELSE max(lasts, excluded.lasts) END
 WHERE aiocosid_machine_marker.identity <> excluded.identity OR (
     aiocosid_machine_marker.since > 0
-    AND (aiocosid_machine_marker.lasts < excluded.lasts OR {is_over})
+    AND (aiocosid_machine_marker.lasts < excluded.lasts OR {is_over} OR {was_ahead})
 )
 RETURNING 1
 """,

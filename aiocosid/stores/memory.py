@@ -166,7 +166,7 @@ class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
                 token=token,
             )
         self._token = token
-        self._claim = Claim(self.instance_id.text, token, now_ms, bits)
+        self._claim = Claim(self.instance_id.text, token, now_ms, bits, grant.machine_id)
         return grant
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
@@ -184,10 +184,14 @@ class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
 
         Raises:
             MachineIdLostError: somebody else holds the id, or nobody.
-            MachineIdQuarantineError: a test made the store forget, and this object took no id.
+            MachineIdQuarantineError: a test made the store forget, and this object was not handed
+                the id, or gave it back.
             ForkedError: the machine ids are the parent's.
         """
-        self._guard(machine_id, now_ms, mark_ms, self._claim)
+        self._guard(machine_id, now_ms, mark_ms, self._claim if self._claims(machine_id) else None)
+
+    def _claims(self, machine_id: int) -> bool:
+        return self._claim is not None and self._claim.machine_id == machine_id
 
     def _guard(self, machine_id: int, now_ms: int, mark_ms: int, claim: Claim | None) -> None:
         self._store._refuse_child()
@@ -210,6 +214,8 @@ class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
             ForkedError: the machine ids are the parent's.
         """
         self._store._refuse_child()
+        if self._claims(machine_id):
+            self._claim = None
         with self._store._lock:
             self._pool.revert(self.instance_id, machine_id, last_ms=last_ms, token=self._token)
 

@@ -24,7 +24,6 @@ from ._sql_machines import SqlMachineIdDistributor
 from ._sqlite import (
     SQLITE,
     check_version,
-    identity,
     is_missing,
     path_of,
     prepare,
@@ -33,7 +32,7 @@ from ._sqlite import (
     weaknesses_of,
 )
 from ._sqlite_door import Door, in_use
-from ._sqlite_identity import tell_identity
+from ._sqlite_identity import identity, tell_identity
 from ._sqlite_machines import SQLITE_MACHINES
 
 if TYPE_CHECKING:

@@ -126,6 +126,22 @@ class MachineQuarantines:
                 await kit.take(text)
             await refused_as_lost(kit, "a", 0)
 
+    async def test_what_was_not_handed_out_is_not_asserted(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """Whatever number it is told: only the one that this object was handed, and still has."""
+        for everything in (True, False):
+            kit = MachineKit(make_machines)
+            for number, text in enumerate("abc"):
+                await kit.take(text)
+                await kit.reassert(text, number)
+            await kit.of("c").revert(2, last_ms=-1)
+            await self.forget(kit.namespace, everything=everything)
+            for text, number in (("a", 1), ("a", 3), ("c", 2), ("d", 3)):
+                await refused_by_quarantine(kit, text, machine_id=number, reassert=True)
+            for number, text in enumerate("ab"):
+                await kit.reassert(text, number)
+
     async def test_nothing_is_asserted_on_a_sound_store(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
@@ -293,6 +309,7 @@ async def refused_by_quarantine(
     bits: int = 2,
     ahead: int = 0,
     machine_id: int | None = None,
+    reassert: bool = False,
 ) -> MachineIdQuarantineError:
     """Have an instance ask for an id, or guard one, in a quarantine; return the error."""
     now_ms = kit.now_ms() + ahead
@@ -301,7 +318,7 @@ async def refused_by_quarantine(
             asked = kit.of(text).distribute(bits, now_ms=now_ms, latest_ms=2**53)
             answer = str(await asked)
         else:
-            await kit.guard(text, machine_id)
+            await (kit.reassert if reassert else kit.guard)(text, machine_id)
             answer = f"{machine_id} is its own"
     except MachineIdQuarantineError as error:
         return error

@@ -25,6 +25,7 @@ from aiocosid.errors import (
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore
+from aiocosid.stores.redis._machine import _Taken
 from tests.machine_marks import identity, mark_machines
 from tests.servers import FaultProxy, ValkeyServer, wait_until
 
@@ -57,6 +58,11 @@ def make(
 
 async def take(machine: RedisMachineIdDistributor, *, now: int = T) -> MachineGrant:
     return await machine.distribute(3, now_ms=now, latest_ms=FAR)
+
+
+def hand_out(machine: RedisMachineIdDistributor, number: int, *, now: int) -> None:
+    """As a server does that has forgotten it since."""
+    machine._token, machine._taken = f"{number:x}{now:x}".encode(), _Taken(number, now, 3)
 
 
 async def keep(machine: RedisMachineIdDistributor, number: int, mark: int = -1) -> None:
@@ -202,7 +208,7 @@ async def test_what_it_was_restored_with_counts_for_nothing(server: ValkeyServer
         await take(third)
         # Now "new" holds 1, which "old" had, and has no 0 any more.
         new_claim = make(store, "new", stable=True)
-        new_claim._token, new_claim._taken = b"ab", (T + 5, 3)
+        hand_out(new_claim, 1, now=T + 5)
         server.call("HSET", key("marker"), "identity", "another one")
         await keep(new_claim, 1, mark=T + 70)
         entries = {
@@ -230,6 +236,46 @@ async def test_what_it_was_restored_with_counts_for_nothing(server: ValkeyServer
         assert not server.call("EXISTS", key("claim")) or not await is_quarantined(store)
         assert {(await take(make(store, text))).machine_id for text in "wx"} == {0, 3}
         assert server.call("EXISTS", key("claim")) == 0
+
+
+async def test_what_an_earlier_life_asserted_counts_for_nothing(server: ValkeyServer) -> None:
+    """When the later one has asserted another id: the earlier one's goes to whoever has it now."""
+    async with store_on(server) as store:
+        early, late, heir = make(store, "a"), make(store, "a"), make(store, "b")
+        hand_out(early, 0, now=T)
+        hand_out(late, 1, now=T + 1)
+        hand_out(heir, 0, now=T + 2)
+        mark_machines(server, NS)
+        server.call("HSET", key("marker"), "identity", "another one")
+        await keep(early, 0)
+        await keep(late, 1)
+        await keep(heir, 0)
+        entries = {
+            text: each.partition("|")[0] for text, each in hash_of(server, "itc_idx").items()
+        }
+        assert entries == {"a": "1", "b": "0"}
+
+
+async def test_a_clock_that_was_ahead(server: ValkeyServer) -> None:
+    """When a quarantine began, and is right again: it lasts as long as any other."""
+    async with store_on(server) as store:
+        owner = make(store, "a")
+        mark_machines(server, NS)
+        await take(owner)
+        server.call("HSET", key("marker"), "identity", "another one")
+        for is_asserted in (False, True):
+            assert await is_quarantined(store)
+            pass_time(server, -200)  # such a step may be taken back soon
+            await keep(owner, 0)
+            [marker] = await store.machine_markers()
+            assert 490 < marker.seconds_left <= 505
+            pass_time(server, -200)
+            assert is_asserted or await is_quarantined(store)
+            await keep(owner, 0)
+            [marker] = await store.machine_markers()
+            assert 290 < marker.seconds_left <= 305
+        pass_time(server, 305)
+        assert not await is_quarantined(store)
 
 
 async def test_beside_cosid(server: ValkeyServer) -> None:
@@ -274,6 +320,11 @@ async def test_the_marker(server: ValkeyServer) -> None:
         for _ in range(2):
             marker = await mark(namespace=NS)
             assert (marker.is_new, 290 < marker.seconds_left <= 305) == (False, True)
+        server.call("HSET", key("marker"), "identity", "another one")
+        for safe_guard in (40, 300):  # one that runs is not prolonged
+            assert 40 < (await mark(namespace=NS, safe_guard=safe_guard)).seconds_left <= 45
+        server.call("HSET", key("marker"), "identity", "another one")
+        assert (await mark(namespace=NS)).is_quarantined
         assert await is_quarantined(store)
         with pytest.raises(MachineIdQuarantineError):
             await store.set_machine_bits(namespace=NS, bits=4)

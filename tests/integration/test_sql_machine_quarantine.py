@@ -111,6 +111,26 @@ class TestOnBoth:
         assert await take(of(store, 0), T0 - FULL) == 0
         assert await take(of(store, 1)) == 1
 
+    async def test_a_clock_that_was_ahead(self, store: Store, tables: Tables) -> None:
+        """When it began, and is right again: it begins anew, if that was by more than it lasts."""
+        assert await take(of(store, 0)) == 0
+        forget(tables)
+        assert await refused(take(of(store, 1))) == FULL / 1000
+        tables.set_clock(T0 - FULL)
+        assert await refused(take(of(store, 1))) == 2 * FULL / 1000
+        tables.set_clock(T0 - FULL - 1)
+        assert await refused(take(of(store, 1))) == FULL / 1000
+        tables.set_clock(T0 - 1)
+        assert await take(of(store, 1)) in range(4)
+
+    async def test_it_begins_by_marking(self, store: Store, tables: Tables) -> None:
+        """For the safe guard that is named; one that runs is not prolonged."""
+        await store.mark_machines(namespace="dev")
+        forget(tables)
+        for safe_guard in (40, 300):
+            marker = await store.mark_machines(namespace="dev", safe_guard=safe_guard)
+            assert (marker.is_new, marker.seconds_left) == (False, 45)
+
     async def test_it_begins_between_the_look_and_the_taking(
         self, store: Store, tables: Tables
     ) -> None:
@@ -513,3 +533,22 @@ class TestSqlite:
             await refused(take(of(SqliteStore(connection), 2)))
         async with aiosqlite.connect(path) as connection:
             assert await take(of(SqliteStore(connection), 2)) == 2
+
+    async def test_a_users_connection_to_a_file_that_is_not_there_any_more(
+        self, path: Path
+    ) -> None:
+        """Its owner falls silent, and who comes as well: others work on the file that is there."""
+        async with aiosqlite.connect(path) as connection:
+            owner = of(SqliteStore(connection), 0)
+            assert await take(owner) == 0
+            old, copied = path.with_name("old.db"), self.copy(path)
+            os.rename(path, old)  # noqa: PTH104
+            for replaced in (False, True):
+                if replaced:
+                    os.rename(copied, path)  # noqa: PTH104
+                with pytest.raises(StoreUnavailableError, match="replaced or deleted"):
+                    await reassert(owner)
+                with pytest.raises(StoreUnavailableError, match="replaced or deleted"):
+                    await take(of(SqliteStore(connection), 1))
+            os.replace(old, path)  # noqa: PTH105
+            assert await reassert(owner) == "kept"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from ... import _fork
 from ..._instance_id import as_instance_id
@@ -34,7 +34,21 @@ MAX_MACHINE_ID: Final = 2**31 - 1
 TOKEN_BYTES: Final = 8
 
 
-_NOTHING: Final = (b"", 0)
+class _Taken(NamedTuple):
+    """What a call was handed, as the server is told it once more.
+
+    Attributes:
+        machine_id: the id.
+        born_ms: when we asked for it, by our clock.
+        bits: the width of the namespace.
+    """
+
+    machine_id: int
+    born_ms: bytes | int
+    bits: int
+
+
+_NOTHING: Final = _Taken(-1, b"", 0)
 
 
 class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
@@ -92,7 +106,7 @@ class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
         self._owns_link = False
         self._born = _fork.generation
         self._token = b""  # of the last call that was handed an id
-        self._taken: tuple[bytes | int, int] = _NOTHING  # when that was, and the width
+        self._taken = _NOTHING  # by that call, unless it was given back
 
     @classmethod
     def from_url(
@@ -153,7 +167,7 @@ class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
         if found == "full":
             raise MachineIdOverflowError(self.namespace, size=size, holders=tuple(answer))
         machine_id, floor_ms = (int(each) for each in answer)
-        self._token, self._taken = token, (now_ms, bits)
+        self._token, self._taken = token, _Taken(machine_id, now_ms, bits)
         return MachineGrant(machine_id, floor_ms)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
@@ -170,23 +184,23 @@ class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
                 hides who it is.
             ForkedError: the connections are the parent's.
         """
-        await self._guard(machine_id, now_ms, mark_ms, b"", 0)
+        await self._guard(machine_id, now_ms, mark_ms, _NOTHING)
 
     async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
         """Do so for an id that is surely ours; see `aiocosid.abc.MachineIdDistributor.reassert`.
 
         Raises:
-            CosIdError: as for `guard`; the quarantine only if this object was handed no id.
+            CosIdError: as for `guard`; the quarantine only if this object was not handed the id, or
+                gave it back.
         """
-        await self._guard(machine_id, now_ms, mark_ms, *self._taken)
+        taken = self._taken if self._taken.machine_id == machine_id else _NOTHING
+        await self._guard(machine_id, now_ms, mark_ms, taken)
 
-    async def _guard(
-        self, machine_id: int, now_ms: int, mark_ms: int, born_ms: bytes | int, bits: int
-    ) -> None:
+    async def _guard(self, machine_id: int, now_ms: int, mark_ms: int, taken: _Taken) -> None:
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("mark_ms", mark_ms, at_least=-1, at_most=MAX_MS)
-        facts = (guard_ms(self.safe_guard), born_ms, bits, int(self.instance_id.stable))
+        facts = (guard_ms(self.safe_guard), *taken[1:], int(self.instance_id.stable))
         found, answer = await self._ask(GUARD, machine_id, now_ms, mark_ms, self._token, *facts)
         if found == "lost":
             (holder,) = answer
@@ -211,6 +225,8 @@ class RedisMachineIdDistributor(Uncopied, MachineIdDistributor):
         """
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("last_ms", last_ms, at_least=-1, at_most=MAX_MS)
+        if self._taken.machine_id == machine_id:
+            self._taken = _NOTHING
         await self._ask(REVERT, machine_id, last_ms, int(self.instance_id.stable), self._token)
 
     async def _ask(self, script: Script, *facts: bytes | int) -> tuple[str, list[str]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...abc import DEFAULT_SAFE_GUARD, Machine, MachineMarker
 from ...abc._ids import check_integer, check_text
-from ...abc._machine import NAME_WIDTH, bits_in_use, check_machine_bits
+from ...abc._machine import NAME_WIDTH, bits_in_use, check_machine_bits, check_safe_guard
 from ...errors import InvalidArgumentError
 from ._errors import translated
 from ._machine import MAX_MACHINE_ID
@@ -117,7 +117,9 @@ async def machine_bits(link: Link, namespace: str, *, change_to: int | None = No
     return bits
 
 
-async def mark_machines(link: Link, namespace: str, *, is_new: bool) -> MachineMarker:
+async def mark_machines(
+    link: Link, namespace: str, *, is_new: bool, safe_guard: float
+) -> MachineMarker:
     """Write the marker if it is missing, or in any case.
 
     Raises:
@@ -125,7 +127,8 @@ async def mark_machines(link: Link, namespace: str, *, is_new: bool) -> MachineM
         StoreError: the server refuses, cannot be reached, or hides who it is.
     """
     check_text("namespace", namespace, at_most=NAME_WIDTH)
-    wish, guard = b"new" if is_new else b"mark", guard_ms(DEFAULT_SAFE_GUARD)
+    check_safe_guard(safe_guard)
+    wish, guard = b"new" if is_new else b"mark", guard_ms(safe_guard)
     _, (state, left) = await ask(link, MARK, MachineKeys(namespace), wish, guard)
     return MachineMarker(namespace=namespace, is_new=state == "new", seconds_left=seconds_of(left))
 

@@ -102,20 +102,24 @@ class RedisMachineStore(Store):
         await machine_bits(self._link, namespace, change_to=bits)
 
     async def mark_machines(
-        self, *, namespace: str = DEFAULT_NAMESPACE, is_new: bool = False
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        is_new: bool = False,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
     ) -> MachineMarker:
         """Mark the server as one that has forgotten nothing; see `aiocosid.abc.Store`.
 
         A cancelled call may have taken effect.
 
         Raises:
-            InvalidArgumentError: the namespace is no text, or too long.
+            InvalidArgumentError: the namespace is no text, or too long, or the safe guard no time.
             CorruptMachineStateError: the marker is damaged; nothing was written.
             StoreAuthenticationError: the user may not ask the server who it is; or as always.
             StoreError: the server refuses or cannot be reached.
             ForkedError: the connections are the parent's.
         """
-        return await mark_machines(self._link, namespace, is_new=is_new)
+        return await mark_machines(self._link, namespace, is_new=is_new, safe_guard=safe_guard)
 
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
         """Return the markers, by namespace; for all looks at every key.

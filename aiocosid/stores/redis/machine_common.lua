@@ -155,8 +155,9 @@ local function mark_as_sound(found)
   redis.call('HSET', marker, 'identity', found.identity)
 end
 
--- Begin a quarantine if the marker is not of this server, and end one that is over.  Returns how
--- many ms it has left, nil if there is none.
+-- Begin a quarantine if the marker is not of this server, and end one that is over.  One that began
+-- when the clock was ahead begins now; a smaller step back is no reason, for the clock may be right
+-- again soon, and it would be shorter by that.  Returns how many ms it has left, nil if there is none.
 local function quarantine(found, clock, guard)
   if not found.is_ours then
     redis.call('DEL', claims)
@@ -165,6 +166,9 @@ local function quarantine(found, clock, guard)
     found.since, found.guard = clock, -1
   elseif not found.since then
     return nil
+  elseif found.since - clock > found.guard + MARGIN then
+    redis.call('HSET', marker, 'since', text(clock))
+    found.since = clock
   end
   if guard > found.guard then
     redis.call('HSET', marker, 'guard', guard == math.huge and '' or text(guard))

@@ -117,9 +117,15 @@ class ScriptedStore(Store):
         self.reverted.append((namespace, machine_id))
 
     async def mark_machines(
-        self, *, namespace: str = DEFAULT_NAMESPACE, is_new: bool = False
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        is_new: bool = False,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
     ) -> MachineMarker:
-        return await self.memory.mark_machines(namespace=namespace, is_new=is_new)
+        return await self.memory.mark_machines(
+            namespace=namespace, is_new=is_new, safe_guard=safe_guard
+        )
 
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
         return await self.memory.machine_markers(namespace=namespace)

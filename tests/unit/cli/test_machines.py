@@ -206,6 +206,21 @@ def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> Non
     assert aiocosid("machines", "list").err == ""
 
 
+def test_a_quarantine_lasts_as_long_as_the_fleets_leases(
+    aiocosid: Command, scripted: ScriptedStore
+) -> None:
+    """`init` may be the first to find out, and names the safe guard then."""
+    scripted.memory = MemoryStore(clock=ManualClock())
+    for told, left in (("40", "for 45 s"), ("inf", "without an end")):
+        scripted.memory.forget_machines(namespace="shop", everything=False)
+        ended = aiocosid("init", "--namespace", "shop", "--safe-guard", told)
+        assert ended.code == 3
+        assert left.removeprefix("for ") in aiocosid("machines", "list").err
+    for told in ("0", "-1", "nan"):
+        ended = aiocosid("init", "--namespace", "shop", "--safe-guard", told)
+        assert (ended.code, "above 0" in ended.err) == (2, True)
+
+
 def test_init_marks_what_was_emptied(aiocosid: Command, scripted: ScriptedStore) -> None:
     """It cannot know; so it is run once, and not at every start."""
     scripted.memory.forget_machines(namespace="shop")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
@@ -80,11 +82,15 @@ async def test_of_two_owners_the_later_yields_at_once(clock: ManualClock) -> Non
     store = store_of(clock)
     first = MachineIdLease(Link(store, "first"), clock=clock)
     ear = Ear()
-    second = MachineIdLease(Link(store, "second"), clock=clock, instrument=ear)
+    other = Link(store, "second")
+    second = MachineIdLease(other, clock=clock, instrument=ear)
     async with first, second:
         assert (first.machine_id, second.machine_id) == (0, 1)
         # As if an earlier loss had handed it to both.
         second.machine_id = 0
+        inner = other.inner
+        assert inner._claim is not None
+        inner._claim = replace(inner._claim, machine_id=0)
         store.forget_machines()
         for lease in (first, second):
             lease.hurry()
@@ -126,3 +132,39 @@ async def test_the_cause_is_what_the_store_said(clock: ManualClock) -> None:
     assert isinstance(call.error, MachineIdUnavailableError)
     assert isinstance(call.error.__cause__, MachineIdQuarantineError)
     assert "no answer" not in str(call.error)
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+async def test_an_answer_after_the_end_of_the_lease_revives_nothing(
+    clock: ManualClock, forgets: bool
+) -> None:
+    """The store was told in good faith, and late; only a sound one may say whose the id is."""
+    store = store_of(clock)
+    link = Link(store)
+    async with MachineIdLease(link, clock=clock, call_timeout=10) as lease:
+        link.cut()
+        await clock.advance(267)
+        if forgets:
+            store.forget_machines()
+        link.heal()
+        link.clock, link.slowness = clock, 5
+        await clock.advance(7)
+        assert "after the lease had ended" in str(lease.statistics().last_error)
+        assert lease.limit_ms() == -1
+        link.slowness = 0
+        await clock.advance(8)
+        assert (lease.limit_ms() == -1) is forgets
+
+
+async def test_whoever_was_suspended_takes_nothing_back(clock: ManualClock) -> None:
+    """Its monotonic clock stood still; the wall clock tells that the lease has long ended."""
+    server = ManualClock()
+    store = store_of(server)
+    async with MachineIdLease(Link(store), clock=clock) as lease:
+        clock.step_wall_ms(271_000)
+        server.stall(271)
+        store.forget_machines()
+        lease.hurry()
+        await settle()
+        assert isinstance(lease.statistics().last_error, MachineIdQuarantineError)
+        assert not await store.machines()
