@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,24 +40,22 @@ def main() -> int:
             continue
         explained = [] if given.all else [each for each in group.mutants if each.key in known]
         tried = [each for each in group.mutants if given.all or each.key not in known]
-        progress = _Progress(entry["name"], len(tried))
+        progress = _Progress(entry["name"], len(tried), known)
         try:
             outcomes = run(Group(group.files, group.tests, tried), given.jobs, progress)
         except BaselineError as error:
-            sys.exit(f"\nthe tests fail without any mutant: {error}")
+            _say(f"{entry['name']}: the tests fail without any mutant: {error}")
+            unexplained += 1
+            continue
         outcomes += [Outcome(each, None) for each in explained]
         rows += _rows(group, outcomes, known)
         if given.verbose:
             _say(*(f"{_diff(each.mutant)}\n  {each.by or 'survived'}\n" for each in outcomes))
         survived = [each.mutant for each in outcomes if each.by is None]
-        unknown = [_diff(each) + "\n" for each in survived if each.key not in known]
-        if given.line is None:
-            unknown += [
-                "\n  ".join(("equivalent.toml: no such mutant survives:", *key))
-                for key in stale(known, group.mutants, survived)
-            ]
-        unexplained += len(unknown)
-        _say(*unknown)
+        unexplained += sum(each.key not in known for each in survived)
+        for key in stale(known, group.mutants, survived) if given.line is None else ():
+            _say("\n  ".join(("equivalent.toml: no such mutant survives:", *key)))
+            unexplained += 1
     _say(*HEAD, *rows, f"{unexplained} unexplained")
     return 1 if unexplained else 0
 
@@ -110,15 +108,16 @@ def _diff(mutant: Mutant) -> str:
 
 
 class _Progress:
-    """A line that counts, on a terminal."""
+    """Prints who survived without a reason, and on a terminal a line that counts."""
 
-    def __init__(self, name: str, total: int) -> None:
-        self.name, self.total, self.done, self.alive = name, total, 0, 0
+    def __init__(self, name: str, total: int, known: Collection[tuple[str, ...]]) -> None:
+        self.name, self.total, self.known = name, total, known
+        self.done = self.alive = 0
 
     def __call__(self, outcome: Outcome) -> None:
         self.done += 1
         self.alive += outcome.by is None
-        if outcome.by is None:
+        if outcome.by is None and outcome.mutant.key not in self.known:
             _say(_diff(outcome.mutant), "")
         if sys.stderr.isatty():
             end = "\n" if self.done == self.total else "\r"

@@ -4,6 +4,9 @@ One process collects the tests and runs each once, to learn which lines it reach
 for each mutant: the child puts the changed code into the functions, and runs the tests that reach
 it, the quick ones first, until one fails.  What takes effect at import only (constants, defaults,
 class bodies), or may do so, is imported anew in a process of its own.
+
+The tests run in children of the process that imported them.  Few mind; those that do, as what was
+made at import refuses to serve a child, are left out in modules.toml.
 """
 
 from __future__ import annotations
@@ -281,10 +284,11 @@ class _Watch:
 
     def __init__(self) -> None:
         self.failed: str | None = None
+        self.how = ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and self.failed is None:
-            self.failed = report.nodeid
+            self.failed, self.how = report.nodeid, report.longreprtext
 
 
 class _Hot(_Watch):
@@ -373,7 +377,7 @@ class _Hot(_Watch):
             say({"test": item.nodeid, "seconds": time.process_time() - began, "lines": its})
             if self.failed is not None:
                 break
-        say({"failed": self.failed})
+        say({"failed": self.failed and f"{self.failed}\n{self.how}"})
 
 
 class _Counting:

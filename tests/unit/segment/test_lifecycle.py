@@ -106,6 +106,54 @@ async def test_closing_tears_a_call_that_takes_too_long(
 
 @pytest.mark.asyncio
 @KINDS
+async def test_a_call_that_was_sent_is_not_torn_with_its_task_group(
+    kind: type[Generator], clock: ManualClock
+) -> None:
+    """A torn one would leave its reply on the connection, for whoever asks next."""
+    inner = counter()
+    store = GatedDistributor(inner, holds_replies=True)
+    store.open()
+    ended: list[str] = []
+
+    class Connection(WrappedDistributor):
+        async def next_max_id(self, step: int) -> int:
+            try:
+                return await super().next_max_id(step)
+            except BaseException:
+                ended.append("torn")
+                raise
+            finally:
+                ended.append("answered")
+
+    async with anyio.create_task_group() as outside:
+        group = anyio.create_task_group()
+
+        async def user() -> None:
+            async with group:
+                connection = Connection(store)
+                generator = kind(
+                    connection, close_timeout=3, wait_timeout=60, fetch_timeout=60, clock=clock
+                )
+                await group.start(generator.run)
+                await drain(generator)
+                store.close()
+                ended.clear()
+                await generator.next_ids(50)
+
+        ending = Call(outside, user)
+        await settle()
+        assert store.held == 1
+        group.cancel_scope.cancel()
+        await clock.advance(2)
+        assert (ended, store.held) == ([], 1)
+        store.open()
+        await clock.advance(0.1)
+        assert ending.is_done
+    assert ended == ["answered"]
+
+
+@pytest.mark.asyncio
+@KINDS
 async def test_closing_does_not_wait_for_a_pause(kind: type[Generator], clock: ManualClock) -> None:
     """In an outage nothing is under way between two attempts: closing takes no time."""
     store = FailingDistributor(counter())

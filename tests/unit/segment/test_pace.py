@@ -20,6 +20,13 @@ def starve(pace: Pace, times: int = 1) -> None:
         pace.landed(taken=0, demand=inf, starved=True)
 
 
+def test_the_limits_are_those_that_are_documented() -> None:
+    pace = Pace(step=1, safe_distance=1)
+    assert pace.limit == MAX_DISTANCE == 4096
+    assert Pace(step=2**20, safe_distance=1).limit == 8
+    assert MAX_IDS_AHEAD == 8_388_608
+
+
 def test_it_begins_at_the_safe_distance() -> None:
     """Nothing has grown, and so many ids are kept ahead."""
     pace = Pace(step=10, safe_distance=3)
