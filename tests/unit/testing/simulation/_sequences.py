@@ -52,6 +52,7 @@ NO_NUMBERS: Final = (
 FIELDS: Final = (b"0", b"1", b"2", b"3", b"i1", b"i2", b"i3", b"", b"12")
 STAMPS: Final = (b"1700000000000", b"1700000003000", b"1700000009000", b"0", b"-1")
 
+
 def told_the_time(script: Script, line: bytes, instead: bytes) -> Script:
     """A script that is told what it would ask the server's clock."""
     assert line in script.text
@@ -331,7 +332,6 @@ class OnServer:
             for reply, words in zip(replies, commands, strict=True)
         ]
 
-
     def _as_model(self, reply: Any) -> Any:
         """A reply in which the server goes by the model's name."""
         if isinstance(reply, list):
@@ -356,7 +356,11 @@ def _error(text: str) -> str:
     """An error without what tells where in the script, and in whose words."""
     text = text.removesuffix(" Please use EVAL.")
     text = re.sub(r" script: (\w+, )?on @.*", "", text)
-    text = text.replace("Redis command", "command").replace("Valkey command", "command").replace(" called from script", "")
+    text = (
+        text.replace("Redis command", "command")
+        .replace("Valkey command", "command")
+        .replace(" called from script", "")
+    )
     return re.sub(r"^(ERR unknown command).*", r"\1", text, flags=re.IGNORECASE)
 
 
