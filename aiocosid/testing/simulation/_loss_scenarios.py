@@ -15,7 +15,7 @@ from ...segment import SegmentChainId
 from ...snowflake import SnowflakeId
 from ._churn import ROUGH, churn
 from ._faults import CALM, Faults, draw_between
-from ._redis import SimulatedRedis
+from ._redis import SimulatedRedis, mark_machines
 from ._scenarios import INTERVAL, LAYOUT, SAFE_GUARD, STEP, parse
 from ._sqlite import SimulatedSqlite
 from ._store_scenarios import NAMINGS, named
@@ -130,7 +130,7 @@ async def redis_quarantine(world: World) -> None:
     from ...stores.redis import RedisMachineIdDistributor  # noqa: PLC0415 - needs the driver
 
     redis = SimulatedRedis(world, persistence=world.rng.choice(PERSISTENCES), replicas=1)
-    redis.mark_machines()
+    mark_machines(redis)
     naming = world.rng.choice(NAMINGS)
 
     def machines(node: Node) -> MachineIdDistributor:

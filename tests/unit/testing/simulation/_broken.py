@@ -353,6 +353,10 @@ class Broken:
     seed: int
 
 
+def forgets_nothing(root: Root) -> None:
+    """As if there were no forks."""
+
+
 NO_QUARANTINE = tuple(
     (_machine, name, Script(script.text.replace(b"if left > 0 then return left end", b"")))
     for name in ("DISTRIBUTE", "GUARD")
@@ -379,7 +383,7 @@ BROKEN: dict[str, Broken] = {
         broken(silent_past_the_lease, (Keeper, "_renew", renews_late)), "its lease had ended", 5
     ),
     "no fork guard": Broken(
-        broken(SCENARIOS["segment_chain_forks"], (Root, "_forget", lambda _: None)),
+        broken(SCENARIOS["segment_chain_forks"], (Root, "_forget", forgets_nothing)),
         "handed out twice",
         0,
     ),

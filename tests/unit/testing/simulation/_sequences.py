@@ -250,7 +250,7 @@ class Sequences:
         machine, later = rng.choice((b"0", b"1", b"2", b"7", b"99")), rng.choice(STAMPS)
         token, flag = rng.choice((b"", b"a1", b"a2")), rng.choice((b"0", b"1"))
         guard, clock = rng.choice((b"", b"2000", b"2000", b"6000")), rng.choice(STAMPS[:3])
-        keys = MachineKeys("a").names
+        keys: tuple[bytes, ...] = MachineKeys("a").names
         match rng.randrange(9):
             case 0 | 1:
                 born = rng.choice((b"", *STAMPS[:3]))

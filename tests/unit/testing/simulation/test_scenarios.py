@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from aiocosid.testing.simulation import SCENARIOS, Scenario, World, first_failure, simulate
+from aiocosid.testing.simulation import SCENARIOS, Scenario, first_failure, simulate
 
 from ._broken import BROKEN, SHIPPED
 from ._planted import DEFECTS, SOUND
