@@ -254,8 +254,8 @@ class Sequences:
         match rng.randrange(9):
             case 0 | 1:
                 born = rng.choice((b"", *STAMPS[:3]))
-                facts = (who, machine, stamp, later, token, guard, born, b"2", flag, clock)
-                return _eval(GUARD, keys, *facts)
+                signs = (who, machine, stamp, later, token, guard, born, b"2", flag, clock)
+                return _eval(GUARD, keys, *signs)
             case 2:
                 return _eval(REVERT, keys, who, machine, later, flag, token)
             case 3:
