@@ -15,7 +15,7 @@ from ...segment import SegmentChainId
 from ...snowflake import SnowflakeId
 from ._churn import ROUGH, churn
 from ._faults import CALM, Faults, draw_between
-from ._redis import SimulatedRedis
+from ._redis import SimulatedRedis, mark_machines
 from ._scenarios import INTERVAL, LAYOUT, SAFE_GUARD, STEP, parse
 from ._sqlite import SimulatedSqlite
 from ._store_scenarios import NAMINGS, named
@@ -115,12 +115,12 @@ async def give_back(world: World) -> None:
                     await node.clock.sleep(rng.expovariate(5.0))
             await node.clock.sleep(rng.expovariate(10.0))
 
-    for _ in range(4):
+    for _ in range(3):
         world.node(main, faults=faults)
     losses: tuple[RedisAct, ...] = ("restart",)  # of a server that keeps everything
     if on_redis:
-        world.spawn(redis_trouble(world, redis, seconds=3.0, acts=losses), name="redis")
-    await trouble(world, world.nodes, seconds=3.0, every=0.8, acts=("crash", "cut"))
+        world.spawn(redis_trouble(world, redis, seconds=2.0, acts=losses), name="redis")
+    await trouble(world, world.nodes, seconds=2.0, every=0.6, acts=("crash", "cut"))
     for node in world.nodes:
         node.crash()
 
@@ -130,7 +130,7 @@ async def redis_quarantine(world: World) -> None:
     from ...stores.redis import RedisMachineIdDistributor  # noqa: PLC0415 - needs the driver
 
     redis = SimulatedRedis(world, persistence=world.rng.choice(PERSISTENCES), replicas=1)
-    redis.mark_machines()
+    mark_machines(redis)
     naming = world.rng.choice(NAMINGS)
 
     def machines(node: Node) -> MachineIdDistributor:
@@ -176,7 +176,7 @@ async def _quarantined(
 
     async def forgets(world: World) -> None:
         for _ in range(3):
-            await world.sleep(draw_between(world.rng, (0.3, 4.0)))
+            await world.sleep(draw_between(world.rng, (0.2, 2.0)))
             for node in world.nodes:
                 _befall(world, node)
             await forget(world)
@@ -185,7 +185,8 @@ async def _quarantined(
         world,
         make,
         seconds=SECONDS,
-        pause=0.25,
+        callers=1,
+        pause=0.3,
         # To open takes many calls on SQL.
         faults=replace(ROUGH, lose_request=0.01, lose_reply=0.02, delay=0.02),
         acts=("stop", "pause"),

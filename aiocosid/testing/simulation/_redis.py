@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ._redis_client import SimulatedRedisClient
     from ._world import World
 
-__all__ = ("Persistence", "SimulatedRedis")
+__all__ = ("Persistence", "SimulatedRedis", "mark_machines")
 
 Persistence: TypeAlias = Literal["always", "everysec", "snapshot", "none"]
 """What is on the disk: every write, those of until a second ago, of the last snapshot, nothing."""
@@ -97,13 +97,6 @@ class SimulatedRedis:
         return reply
 
     # For the scenario.
-
-    def mark_machines(self, namespace: str = "cosid") -> None:
-        """Do as ``aiocosid init``: mark it as one that has forgotten no machine id."""
-        from ...stores.redis._machine_scripts import MARK, MachineKeys  # noqa: PLC0415 - the driver's
-
-        keys = MachineKeys(namespace).names
-        self.master.execute([b"EVAL", MARK.text, b"%d" % len(keys), *keys, b"mark", b"0"])
 
     def save(self) -> None:
         """Take a snapshot."""
@@ -198,3 +191,11 @@ class SimulatedRedis:
 
     def _new_id(self) -> str:
         return f"{self._world.rng.getrandbits(160):040x}"
+
+
+def mark_machines(redis: SimulatedRedis, namespace: str = "cosid") -> None:
+    """Do as ``aiocosid init``: mark a server as one that has forgotten no machine id."""
+    from ...stores.redis._machine_scripts import MARK, MachineKeys  # noqa: PLC0415 - the driver's
+
+    keys = MachineKeys(namespace).names
+    redis.master.execute([b"EVAL", MARK.text, b"%d" % len(keys), *keys, b"mark", b"0"])

@@ -158,9 +158,7 @@ class SimulatedSqlite:
         """Put an empty file in its place."""
         self._world.note("sqlite", "is emptied")
         self._database.close()
-        SimulatedSqlite.__init__(
-            self, self._world, history=self._history, inode=self._inode + 1
-        )
+        SimulatedSqlite.__init__(self, self._world, history=self._history, inode=self._inode + 1)
 
     def _now(self) -> float:
         return START_NS / 1e9 + self._world.time

@@ -13,7 +13,7 @@ from ...snowflake import SnowflakeId
 from ._churn import ROUGH, churn
 from ._faults import Faults
 from ._java import JavaSegmentId, JavaSnowflakeId, jdbc_counter, redis_counter
-from ._redis import SimulatedRedis
+from ._redis import SimulatedRedis, mark_machines
 from ._scenarios import INTERVAL, LAYOUT, SAFE_GUARD, STEP, Naming, parse
 from ._sqlite import SimulatedSqlite
 from ._store_trouble import redis_trouble
@@ -148,7 +148,7 @@ async def redis_snowflakes(world: World) -> None:
     from ...stores.redis import RedisMachineIdDistributor  # noqa: PLC0415 - as above
 
     redis, naming = SimulatedRedis(world), world.rng.choice(NAMINGS)
-    redis.mark_machines()
+    mark_machines(redis)
 
     def make(node: Node) -> SnowflakeId:
         machine = RedisMachineIdDistributor(
@@ -180,7 +180,7 @@ async def redis_snowflake_peers(world: World) -> None:
     from ...stores.redis import RedisMachineIdDistributor  # noqa: PLC0415 - as above
 
     redis = SimulatedRedis(world)
-    redis.mark_machines()
+    mark_machines(redis)
 
     def make(node: Node) -> SnowflakeId:
         machine = RedisMachineIdDistributor(

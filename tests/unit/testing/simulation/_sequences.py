@@ -52,6 +52,7 @@ NO_NUMBERS: Final = (
 FIELDS: Final = (b"0", b"1", b"2", b"3", b"i1", b"i2", b"i3", b"", b"12")
 STAMPS: Final = (b"1700000000000", b"1700000003000", b"1700000009000", b"0", b"-1")
 
+
 def told_the_time(script: Script, line: bytes, instead: bytes) -> Script:
     """A script that is told what it would ask the server's clock."""
     assert line in script.text
@@ -249,12 +250,12 @@ class Sequences:
         machine, later = rng.choice((b"0", b"1", b"2", b"7", b"99")), rng.choice(STAMPS)
         token, flag = rng.choice((b"", b"a1", b"a2")), rng.choice((b"0", b"1"))
         guard, clock = rng.choice((b"", b"2000", b"2000", b"6000")), rng.choice(STAMPS[:3])
-        keys = MachineKeys("a").names
+        keys: tuple[bytes, ...] = MachineKeys("a").names
         match rng.randrange(9):
             case 0 | 1:
                 born = rng.choice((b"", *STAMPS[:3]))
-                facts = (who, machine, stamp, later, token, guard, born, b"2", flag, clock)
-                return _eval(GUARD, keys, *facts)
+                signs = (who, machine, stamp, later, token, guard, born, b"2", flag, clock)
+                return _eval(GUARD, keys, *signs)
             case 2:
                 return _eval(REVERT, keys, who, machine, later, flag, token)
             case 3:
@@ -331,7 +332,6 @@ class OnServer:
             for reply, words in zip(replies, commands, strict=True)
         ]
 
-
     def _as_model(self, reply: Any) -> Any:
         """A reply in which the server goes by the model's name."""
         if isinstance(reply, list):
@@ -356,7 +356,11 @@ def _error(text: str) -> str:
     """An error without what tells where in the script, and in whose words."""
     text = text.removesuffix(" Please use EVAL.")
     text = re.sub(r" script: (\w+, )?on @.*", "", text)
-    text = text.replace("Redis command", "command").replace("Valkey command", "command").replace(" called from script", "")
+    text = (
+        text.replace("Redis command", "command")
+        .replace("Valkey command", "command")
+        .replace(" called from script", "")
+    )
     return re.sub(r"^(ERR unknown command).*", r"\1", text, flags=re.IGNORECASE)
 
 
