@@ -258,41 +258,73 @@ async def test_a_claim_is_good_once(valkey: ValkeyServer, bench: Bench, namespac
     """Not for who comes late, twice, or after the span was ended."""
     store = RedisStore.from_url(valkey.url)
     span = Span(store.segment_distributor(namespace=namespace, name="n"), "x")
-    assert await span.take(10, 0, b"a") == Claimed("missing")
-    assert await span.take(10, 0, b"a") == Claimed("missing"), "sent again"
+    a = await claimed(span, 10, 0, b"a", "missing")
+    assert await claimed(span, 10, 0, b"a", "missing") == a, "sent again"
     opening = await span.take(10, 0, b"b")
     assert isinstance(opening, Opening)
     assert 0 < opening.left <= 0.5
-    assert await span.open(b"b", 10, 100) == (False, 0)
-    assert await span.open(b"a", 10, 100) == (True, 0)
+    assert await span.open(a[:-1] + b"2", 10, 100) == (False, 0)
+    assert await span.open(a, 10, 100) == (True, 0)
     assert await span.take(20, 0, b"c") == Taken(30)
-    assert await span.open(b"a", 10, 100) == (False, 0), "sent again"
+    assert await span.open(a, 10, 100) == (False, 0), "sent again"
     assert await span.take(10, 0, b"d") == Taken(40)
     # Too large for the rest: who needs less goes on until the next one is there.
-    assert await span.take(61, 0, b"e") == Claimed("left")
+    await claimed(span, 61, 0, b"e", "left")
     assert await span.take(60, 0, b"f") == Taken(100)
     assert isinstance(await span.take(1, 0, b"f"), Opening)
     await span.release(b"f")  # not its own
     assert isinstance(await span.take(1, 0, b"f"), Opening)
     await span.release(b"e")
-    assert await span.take(1, 0, b"f") == Claimed("left")
+    f = await claimed(span, 1, 0, b"f", "left")
     # Expired, and taken by another one.
     valkey.call("HSET", bench.key, "until@x", 1)
-    assert await span.take(1, 0, b"g") == Claimed("left")
-    assert await span.open(b"f", 201, 300) == (False, 0)
-    assert await span.open(b"g", 301, 400) == (True, 0)
+    g = await claimed(span, 1, 0, b"g", "left")
+    assert await span.open(f, 201, 300) == (False, 0)
+    assert await span.open(g, 301, 400) == (True, 0)
     # A clock that was set back makes nobody wait for long.
-    assert await span.take(1, 350, b"h") == Claimed("behind")
+    await claimed(span, 1, 350, b"h", "behind")
     valkey.call("HSET", bench.key, "until@x", 10**15)
-    assert await span.take(1, 350, b"i") == Claimed("behind")
+    i = await claimed(span, 1, 350, b"i", "behind")
     await span.void()
-    assert await span.open(b"i", 401, 500) == (False, 0)
+    assert await span.open(i, 401, 500) == (False, 0)
     # A claim of another life of the server.
-    assert await span.take(1, 0, b"j") == Claimed("missing")
+    j = await claimed(span, 1, 0, b"j", "missing")
     valkey.call("HSET", bench.key, "by@x", "somebody else")
-    assert await span.open(b"j", 401, 500) == (False, 0)
-    assert await span.take(1, 0, b"k") == Claimed("missing"), "and nobody waits for it"
+    assert await span.open(j, 401, 500) == (False, 0)
+    await claimed(span, 1, 0, b"k", "missing")  # and nobody waits for it
     await store.aclose()
+
+
+@pytest.mark.asyncio
+async def test_copies_of_a_whole_call_that_come_late(
+    valkey: ValkeyServer, bench: Bench, namespace: str
+) -> None:
+    """A copy of the claim claims anew; the copy of the opening is of the claim before."""
+    store = RedisStore.from_url(valkey.url)
+    span = Span(store.segment_distributor(namespace=namespace, name="n"), "x")
+    for forgets in (False, True):
+        valkey.call("DEL", bench.key)
+        first = await claimed(span, 10, 0, b"a", "missing")
+        assert await span.open(first, 10, 100) == (True, 0)
+        for n in range(2, 11):
+            assert await span.take(10, 0, b"b") == Taken(n * 10)
+        if forgets:
+            valkey.call("DEL", bench.key)
+        again = await claimed(span, 10, 0, b"a", "missing" if forgets else "left")
+        assert await span.open(first, 10, 100) == (False, 0)
+        # Also in one microsecond, or after the clock was set back to it.
+        assert forgets or again.split()[2] != first.split()[2]
+        await span.release(b"a")
+        await claimed(span, 10, 0, b"b", "missing" if forgets else "left")
+    await store.aclose()
+
+
+async def claimed(span: Span, step: int, floor: int, nonce: bytes, why: str) -> bytes:
+    reply = await span.take(step, floor, nonce)
+    assert isinstance(reply, Claimed)
+    assert reply.why == why
+    assert reply.claim.startswith(nonce + b" ")
+    return reply.claim
 
 
 @pytest.mark.asyncio

@@ -49,9 +49,11 @@ class Claimed:
 
     Attributes:
         why: ``missing``, ``server``, ``damaged``, ``behind`` or ``left``.
+        claim: the right to do so, once; no other is the same.
     """
 
     why: str
+    claim: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +97,22 @@ class Span:
         found, *facts = await self._ask(TAKE, step, floor, nonce, CLAIM_MS)
         if found == "taken":
             return Taken(int(facts[0]))
-        return Claimed(facts[0]) if found == "claimed" else Opening(int(facts[0]) / 1000)
+        if found == "claimed":
+            return Claimed(facts[0], facts[1].encode())
+        return Opening(int(facts[0]) / 1000)
 
-    async def open(self, nonce: bytes, cursor: int, last: int) -> tuple[bool, int]:
-        """Open a span whose ids up to ``cursor`` are taken, if the claim is the caller's still.
+    async def open(self, claim: bytes, cursor: int, last: int) -> tuple[bool, int]:
+        """Open a span whose ids up to ``cursor`` are taken, if the claim is still there.
 
         Returns:
             Whether it was opened, and how many ids of the span before it are given up.
         """
-        found, *facts = await self._ask(OPEN, nonce, cursor, last)
+        found, *facts = await self._ask(OPEN, claim, cursor, last)
         before = [int(each) for each in facts if each.isdecimal()]
         return found == "opened", max(0, before[1] - before[0]) if len(before) > 1 else 0
 
     async def release(self, nonce: bytes) -> bool:
-        """Give a claim back, if it is the caller's."""
+        """Give a claim back, if it is of the caller's name."""
         return await self._ask(RELEASE, nonce) == ["released"]
 
     async def void(self) -> None:

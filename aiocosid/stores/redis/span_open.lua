@@ -1,7 +1,7 @@
 -- Open a span that was leased under a claim, once: the claim is used up, so that a call which is
 -- sent again, or comes late, does nothing.
 --
--- ARGV  2 nonce of the claim   3 cursor: the caller's own segment is taken already   4 last
+-- ARGV  2 claim, as it was replied   3 cursor: the caller's own segment is taken already   4 last
 -- Reply {'opened', cursor, last of the span before it, each '' if unknown} or {'late'}
 local claim, by, cursor, last = unpack(redis.call('HMGET', span, CLAIM, BY, CURSOR, LAST))
 if claim ~= ARGV[2] or by ~= here then return {'late'} end

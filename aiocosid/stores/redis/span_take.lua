@@ -3,12 +3,12 @@
 -- ARGV  2 step   3 the highest max id that the caller has seen, 0 for none   4 nonce
 --       5 how long a claim lasts, in ms
 -- Reply {'taken', max id}
---       or {'claimed', why}: the caller has to open a span, because the present one is
+--       or {'claimed', why, claim}: the caller has to open a span, because the present one is
 --          'missing', of another 'server', 'damaged', 'behind' the caller, or has too little 'left'
 --       or {'opening', ms}: somebody else is about to, for so long at most
 local step, floor, nonce, lasts = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local kept = redis.call('HMGET', span, SERVER, CURSOR, LAST, CLAIM, BY, UNTIL)
-local server, cursor, last, claim, by, ends = unpack(kept)
+local kept = redis.call('HMGET', span, SERVER, CURSOR, LAST, CLAIM, BY, UNTIL, CLAIMS)
+local server, cursor, last, claim, by, ends, claims = unpack(kept)
 
 local why = 'left'
 if not server then
@@ -29,8 +29,16 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local left = (tonumber(ends or '') or 0) - now
 -- More than `lasts` is left only if the clock was set back.
-if claim and claim ~= nonce and by == here and left > 0 and left <= lasts then
+if claim and by == here and left > 0 and left <= lasts then
+  if is_of(claim, nonce) then return {'claimed', why, claim} end  -- sent again
   return {'opening', string.format('%.0f', left)}
 end
-redis.call('HSET', span, CLAIM, nonce, BY, here, UNTIL, string.format('%.0f', now + lasts))
-return {'claimed', why}
+-- Never the same twice, also for one nonce: else a late copy of this call would claim again, and a
+-- late copy of the opening then begin a span anew that was handed out.  The count tells claims of
+-- one microsecond apart, and those of a clock that was set back; the time those before a DEL.
+local count = whole(claims) and #claims < 16 and tonumber(claims) + 1 or 1
+count = string.format('%.0f', count)
+local made = table.concat({nonce, time[1] .. '.' .. time[2], count}, ' ')
+local till = string.format('%.0f', now + lasts)
+redis.call('HSET', span, CLAIM, made, BY, here, UNTIL, till, CLAIMS, count)
+return {'claimed', why, made}

@@ -150,7 +150,6 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         return max_id
 
     async def _from_span(self, step: int, sent: int | None) -> int:
-        # Good for one claim: a call that comes late, or twice, finds another one there.
         nonce = token_hex(16).encode()
         try:
             reply = await self._taken(step, sent or 0, nonce)
@@ -158,7 +157,7 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
                 return reply.max_id
             if reply is not None:
                 last = await self._leased(reply.why)
-                return await self._opened(nonce, last, step, sent)
+                return await self._opened(reply.claim, last, step, sent)
         except IdOverflowError:  # less than a span is left
             await self._released(nonce)
         except BaseException:
@@ -201,14 +200,14 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             )
         return last
 
-    async def _opened(self, nonce: bytes, last: int, step: int, sent: int | None) -> int:
+    async def _opened(self, claim: bytes, last: int, step: int, sent: int | None) -> int:
         """Take the first segment of a span, and have Redis hand out the rest.
 
         The segment is ours, whatever becomes of the call: in Redis the span begins behind it.
         """
         # Before it is opened: a root that went backwards has leased what others hold already.
         max_id = self._water.check(self, last - self.span + step, step=step, sent=sent)
-        reply = await self._asked(lambda: self._span.open(nonce, max_id, last))
+        reply = await self._asked(lambda: self._span.open(claim, max_id, last))
         is_open, given_up = reply or (False, 0)
         self._tally.ids_abandoned += given_up if is_open else last - max_id
         return max_id
