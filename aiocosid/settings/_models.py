@@ -315,6 +315,7 @@ class TieredSettings(Section):
         span: ids leased at a time.
         cache_timeout: seconds after which the root is asked instead.
         pause: seconds for which the cache is not asked after it did not answer.
+        root_name: tells roots apart on one Redis; by default taken from the root's URL.
     """
 
     root: SecretStr
@@ -322,6 +323,7 @@ class TieredSettings(Section):
     span: Count = 1_000_000
     cache_timeout: Timeout = 0.75
     pause: Patience = 1.0
+    root_name: Name | None = None
 
 
 def _store_kind(value: object) -> str:

@@ -92,8 +92,9 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             cache_timeout: seconds after which the root is asked instead.
             pause: seconds for which Redis is not asked after it did not answer.
             root_name: tells roots apart whose counters have equal names on one Redis; the same in
-                all processes.  Not needed for a SQLite file that was opened by its URL, whose name
-                is that of host and path.
+                all processes, and never one name for two databases: their ids would come twice.
+                Not needed for a SQLite file that was opened by its URL, whose name is that of host
+                and path.
             instrument: receives the events ``SpanLeased``, ``CacheLost`` and ``CacheFound``.
             clock: time; the system's by default.
 

@@ -71,8 +71,8 @@ class TieredStore(Store):
             span: as for `TieredIdSegmentDistributor`, of each counter.
             cache_timeout: likewise.
             pause: likewise.
-            root_name: likewise; of a server whose URL is given in ``tiered:`` or in settings the
-                host and the path.
+            root_name: likewise; of a server whose URL is given in ``tiered:`` or in settings all of
+                the URL but passwords.
             owns_stores: whether `aclose` closes both.
             instrument: as for `TieredIdSegmentDistributor`.
             clock: likewise.
