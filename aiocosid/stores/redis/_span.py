@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ("CLAIM_MS", "Claimed", "Opening", "Span", "Taken")
 
-CLAIM_MS: Final = 500
-"""How long others wait for whoever leases a span; a slower one loses the claim, and no id."""
+CLAIM_MS: Final = 2500
+"""How long nobody else leases a span; who is slower loses the claim, and the rest of their span.
+
+More than a root takes that is just fast enough: a generator gives a call up after 2 s.  Others wait
+for as long as they wait for Redis, and then take segments from the root.
+"""
 
 
 def _script(name: str) -> Script:
@@ -89,7 +93,7 @@ class Span:
         self._key = f"aiocosid:{{{self._name}}}:span".encode()
 
     async def look(self) -> None:
-        """Make sure that the server tells who it is; writes nothing."""
+        """Make sure that the server tells who it is, and allows what a span needs; nothing stays."""
         await self._ask(LOOK)
 
     async def take(self, step: int, floor: int, nonce: bytes) -> Taken | Claimed | Opening:
@@ -108,7 +112,7 @@ class Span:
             Whether it was opened, and how many ids of the span before it are given up.
         """
         found, *facts = await self._ask(OPEN, claim, cursor, last)
-        before = [int(each) for each in facts if each.isdecimal()]
+        before = [int(each) for each in facts if each]
         return found == "opened", max(0, before[1] - before[0]) if len(before) > 1 else 0
 
     async def release(self, nonce: bytes) -> bool:

@@ -2,9 +2,9 @@
 -- sent again, or comes late, does nothing.
 --
 -- ARGV  2 claim, as it was replied   3 cursor: the caller's own segment is taken already   4 last
--- Reply {'opened', cursor, last of the span before it, each '' if unknown} or {'late'}
+-- Reply {'opened', cursor, last of the span before it, each '' if it is none} or {'late'}
 local claim, by, cursor, last = unpack(redis.call('HMGET', span, CLAIM, BY, CURSOR, LAST))
 if claim ~= ARGV[2] or by ~= here then return {'late'} end
 redis.call('HDEL', span, CLAIM, BY, UNTIL)
 redis.call('HSET', span, SERVER, here, CURSOR, ARGV[3], LAST, ARGV[4])
-return {'opened', cursor or '', last or ''}
+return {'opened', whole(cursor) and cursor or '', whole(last) and last or ''}

@@ -19,10 +19,15 @@ elseif not (whole(cursor) and whole(last)) then
   why = 'damaged'
 elseif lower(cursor, floor) then
   why = 'behind'
-elseif type(redis.pcall('HINCRBY', span, CURSOR, step)) == 'number' then
-  local max_id = redis.call('HGET', span, CURSOR)
-  if not lower(last, max_id) then return {'taken', max_id} end
-  redis.call('HINCRBY', span, CURSOR, '-' .. step)
+else
+  local sum = redis.pcall('HINCRBY', span, CURSOR, step)
+  if type(sum) == 'number' then
+    local max_id = redis.call('HGET', span, CURSOR)
+    if not lower(last, max_id) then return {'taken', max_id} end
+    redis.call('HINCRBY', span, CURSOR, '-' .. step)
+  elseif not sum.err:find('overflow', 1, true) then
+    return sum
+  end
 end
 
 local time = redis.call('TIME')
@@ -36,9 +41,9 @@ end
 -- Never the same twice, also for one nonce: else a late copy of this call would claim again, and a
 -- late copy of the opening then begin a span anew that was handed out.  The count tells claims of
 -- one microsecond apart, and those of a clock that was set back; the time those before a DEL.
-local count = whole(claims) and #claims < 16 and tonumber(claims) + 1 or 1
-count = string.format('%.0f', count)
-local made = table.concat({nonce, time[1] .. '.' .. time[2], count}, ' ')
+if not (whole(claims) and #claims < 16) then redis.call('HSET', span, CLAIMS, 0) end
+local count = redis.call('HINCRBY', span, CLAIMS, 1)
+local made = string.format('%s %s.%s %.0f', nonce, time[1], time[2], count)
 local till = string.format('%.0f', now + lasts)
-redis.call('HSET', span, CLAIM, made, BY, here, UNTIL, till, CLAIMS, count)
+redis.call('HSET', span, CLAIM, made, BY, here, UNTIL, till)
 return {'claimed', why, made}

@@ -6,7 +6,7 @@ import logging
 import random
 from contextlib import suppress
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from ..._clock import SYSTEM_CLOCK
 from ...abc import MAX_ID, IdSegmentDistributor
@@ -50,6 +50,22 @@ T = TypeVar("T")
 _logger = logging.getLogger("aiocosid")
 
 
+class Call(NamedTuple):
+    """One request for a segment.
+
+    Attributes:
+        step: ids per segment.
+        sent: the highest id that was known when it began.
+        nonce: its name in Redis.
+        closings: how often this was closed before it began.
+    """
+
+    step: int
+    sent: int | None
+    nonce: bytes
+    closings: int
+
+
 class TieredIdSegmentDistributor(IdSegmentDistributor):
     """A counter in a durable store, handed out by Redis or Valkey span by span.
 
@@ -63,7 +79,8 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
     """
 
     __slots__ = (
-        *("_cache", "_clock", "_instrument", "_outage", "_root", "_span", "_tally", "_water"),
+        *("_cache", "_clock", "_closings", "_instrument", "_outage", "_root", "_span", "_tally"),
+        "_water",
         *("cache_timeout", "span"),
     )
 
@@ -112,7 +129,7 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         self.span, self.cache_timeout = span, cache_timeout
         self._root, self._cache = root, cache
         self._span = Span(cache, name_of_root(root, root_name))
-        self._clock, self._outage = clock, Outage(clock, pause)
+        self._clock, self._outage, self._closings = clock, Outage(clock, pause), 0
         self._instrument = None if instrument is None else Instruments(instrument)
         self._tally, self._water = Tally(), HighWater()
 
@@ -127,7 +144,8 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             StoreIdentityHiddenError: Redis does not tell who it is; only before it ever did.
             StoreAuthenticationError: Redis rejects the user, the password or the rights, and never
                 answered before; or the root does.
-            StoreUnavailableError: the root cannot be reached, and Redis has no span left.
+            StoreUnavailableError: the root cannot be reached, and Redis has no span left; or this
+                was closed while the call was under way.
             StoreRolledBackError: the root's counter is lower than it was.
             ForkedError: a distributor, or the connections beneath it, are the parent's.
             CosIdError: what else the root raises.
@@ -137,40 +155,53 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
         self._water.ensure_own(repr(self))
         sent = self._water.sent()
-        if step <= self.span and self._outage.is_over_soon():
-            max_id = await self._from_span(step, sent)
+        call = Call(step, sent, token_hex(16).encode(), self._times_closed)
+        if step <= self.span and self._outage.is_to_be_asked():
+            max_id = await self._from_span(call)
         else:
-            max_id = await self._from_root(step)
+            max_id = await self._from_root(call)
         self._water.ensure_own(repr(self))  # suspended across a fork: the segment is the parent's
         return self._water.check(self, max_id, step=step, sent=sent)
 
-    async def _from_root(self, step: int) -> int:
+    @property
+    def _times_closed(self) -> int:
+        return self._closings + self._outage.closings
+
+    def _ensure_open(self, closings: int) -> None:
+        """Raise if this was closed since: what goes on would open connections that nobody closes."""
+        if closings != self._times_closed:
+            raise StoreUnavailableError(self.store, "closed while the call was under way")
+
+    async def _from_root(self, call: Call) -> int:
+        self._ensure_open(call.closings)
         self._tally.root_trips += 1
-        max_id = await self._root.next_max_id(step)
+        max_id = await self._root.next_max_id(call.step)
         self._tally.segments_from_root += 1
         return max_id
 
-    async def _from_span(self, step: int, sent: int | None) -> int:
-        nonce = token_hex(16).encode()
+    async def _from_span(self, call: Call) -> int:
         try:
-            reply = await self._taken(step, sent or 0, nonce)
+            reply = await self._taken(call)
             if isinstance(reply, Taken):
                 return reply.max_id
             if reply is not None:
-                last = await self._leased(reply.why)
-                return await self._opened(reply.claim, last, step, sent)
+                last = await self._leased(call, reply.why)
+                return await self._opened(call, reply.claim, last)
         except IdOverflowError:  # less than a span is left
-            await self._released(nonce)
-        except BaseException:
-            await self._released(nonce)
+            await self._released(call)
+        except GeneratorExit:  # thrown away: it may not wait any more
             raise
-        return await self._from_root(step)
+        except BaseException:
+            await self._released(call)
+            raise
+        return await self._from_root(call)
 
-    async def _taken(self, step: int, floor: int, nonce: bytes) -> Taken | Claimed | None:
+    async def _taken(self, call: Call) -> Taken | Claimed | None:
         """Return a segment, the duty to open a span, or None: the root is to be asked."""
         until, pause = self._clock.monotonic() + self.cache_timeout, POLL[0]
+        asked = call.step, call.sent or 0, call.nonce
         while True:
-            reply = await self._asked(lambda: self._span.take(step, floor, nonce))
+            reply = await self._asked(lambda: self._span.take(*asked), call.closings)
             if isinstance(reply, Taken):
                 self._tally.segments_from_cache += 1
             if reply is None or isinstance(reply, Taken | Claimed):
@@ -182,8 +213,9 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             await self._clock.sleep(delay)
             pause = min(pause * 2, POLL[1])
 
-    async def _leased(self, why: str) -> int:
+    async def _leased(self, call: Call, why: str) -> int:
         """Return the last id of a new span, which is ours alone until it is opened."""
+        self._ensure_open(call.closings)
         begin = self._clock.monotonic()
         self._tally.root_trips += 1
         last = await self._root.next_max_id(self.span)
@@ -201,36 +233,39 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             )
         return last
 
-    async def _opened(self, claim: bytes, last: int, step: int, sent: int | None) -> int:
+    async def _opened(self, call: Call, claim: bytes, last: int) -> int:
         """Take the first segment of a span, and have Redis hand out the rest.
 
         The segment is ours, whatever becomes of the call: in Redis the span begins behind it.
         """
         # Before it is opened: a root that went backwards has leased what others hold already.
-        max_id = self._water.check(self, last - self.span + step, step=step, sent=sent)
-        reply = await self._asked(lambda: self._span.open(claim, max_id, last))
+        max_id = last - self.span + call.step
+        self._water.check(self, max_id, step=call.step, sent=call.sent)
+        reply = await self._asked(lambda: self._span.open(claim, max_id, last), call.closings)
         is_open, given_up = reply or (False, 0)
         self._tally.ids_abandoned += given_up if is_open else last - max_id
         return max_id
 
-    async def _released(self, nonce: bytes) -> None:
+    async def _released(self, call: Call) -> None:
         """Let others open a span, if we were to; they would wait for the claim's end else."""
-        if self._outage.is_on:
+        if self._outage.is_on or call.closings != self._times_closed:
             return
         with (
             suppress(CosIdError),
             self._clock.move_on_after(RELEASE_TIMEOUT, shield=True),
         ):
-            await self._span.release(nonce)
+            await self._span.release(call.nonce)
 
-    async def _asked(self, command: Callable[[], Awaitable[T]]) -> T | None:
+    async def _asked(self, command: Callable[[], Awaitable[T]], closings: int) -> T | None:
         """Return what the cache answers; None if it does not, which begins an outage."""
+        self._ensure_open(closings)
         replies: list[T] = []
         error: StoreError | None = None
         try:
             with self._clock.move_on_after(self.cache_timeout):
-                replies.append(await command())
+                replies.append(await self._answer(command, closings))
         except StoreError as failure:
+            self._ensure_open(closings)
             if not (failure.retryable or self._outage.has_answered):
                 raise  # it is not set up as it has to be
             error = failure
@@ -240,6 +275,19 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         reason = f"no answer within {self.cache_timeout:g} s"
         self._lost(error or StoreUnavailableError(STORE, reason))
         return None
+
+    async def _answer(self, command: Callable[[], Awaitable[T]], closings: int) -> T:
+        """Ask once more if it fails at first: its connection may have been cut while it was idle.
+
+        A segment, or a span, is a gap if the first one took effect.
+        """
+        try:
+            return await command()
+        except StoreUnavailableError:
+            if self._outage.is_on:
+                raise
+            self._ensure_open(closings)
+        return await command()
 
     def _found(self) -> None:
         lasted = self._outage.end()
@@ -266,7 +314,7 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         return self._tally.picture(is_cache_up=not self._outage.is_on)
 
     async def aopen(self) -> None:
-        """Get ready in this process, and look whether Redis tells who it is; writes nothing.
+        """Get ready in this process, and look whether Redis tells who it is, and allows a span.
 
         A Redis that cannot be reached is no error: the root serves until it can.
 
@@ -278,11 +326,15 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         self._water.adopt()
         await self._root.aopen()
         await self._cache.aopen()
-        if self._outage.is_over_soon():
-            await self._asked(self._span.look)
+        if self._outage.is_to_be_asked():
+            await self._asked(self._span.look, self._times_closed)
 
     async def aclose(self) -> None:
-        """Close what the root and the cache have opened themselves; clients of others stay open."""
+        """Close what the root and the cache have opened themselves; clients of others stay open.
+
+        Calls under way end with `StoreUnavailableError`.
+        """
+        self._closings += 1
         try:
             await self._root.aclose()
         finally:

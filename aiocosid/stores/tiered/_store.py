@@ -216,8 +216,12 @@ class TieredStore(Store):
         await self._cache.aopen()
 
     async def aclose(self) -> None:
-        """Close both stores if they were given to it, as ``connect(url)`` does."""
+        """Close both stores if they were given to it, as ``connect(url)`` does.
+
+        Calls under way end with `StoreUnavailableError`.
+        """
         if self._owns_stores:
+            self._outage.closings += 1
             try:
                 await self._root.aclose()
             finally:
