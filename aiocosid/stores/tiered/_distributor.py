@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from ...events import Instrument
     from ._statistics import TieredStatistics
 
-__all__ = ("CACHE_TIMEOUT", "PAUSE", "SPAN", "TieredIdSegmentDistributor")
+__all__ = ("CACHE_TIMEOUT", "MAX_SPAN", "PAUSE", "SPAN", "TieredIdSegmentDistributor")
 
 SPAN: Final = 1_000_000  # ids
+MAX_SPAN: Final = 2**40  # ids; 8 million of them until the last id
 # Twice this and a trip to the root are below the 2 s after which a generator gives a call up.
 CACHE_TIMEOUT: Final = 0.75  # seconds
 PAUSE: Final = 1.0  # seconds
@@ -101,11 +102,11 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         """Put one counter under another; nothing is sent yet.
 
         Args:
-            root: the counter that counts, in a store that loses no writes.
+            root: the counter that counts, in a store that loses no writes; not in Redis.
             cache: where spans are handed out; its namespace and name have to be the root's.  Of it
                 only the connection and the name are used.
-            span: ids per span, 1 to 2^63-1: one trip to the root each, and what is lost at most
-                when Redis forgets.  A request for more goes to the root.
+            span: ids per span, from the root's step to 2^40: one trip to the root each, and what is
+                lost at most when Redis forgets.  A request for more goes to the root.
             cache_timeout: seconds after which the root is asked instead.
             pause: seconds for which Redis is not asked after it did not answer.
             root_name: tells roots apart whose counters have equal names on one Redis; the same in
@@ -120,7 +121,10 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
                 ``root_name`` is missing.
         """
         _check_both(root, cache)
-        check_integer("span", span, at_least=1)
+        check_integer("span", span, at_least=1, at_most=MAX_SPAN)
+        if span < root.step:
+            expected = f"at least the step, {root.step}: larger requests go past Redis"
+            raise InvalidArgumentError("span", span, expected=expected)
         check_seconds("cache_timeout", cache_timeout)
         check_seconds("pause", pause, or_zero=True)
         super().__init__(
@@ -342,8 +346,13 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
 
 
 def _check_both(root: object, cache: object) -> None:
-    if not isinstance(root, IdSegmentDistributor):
-        raise InvalidArgumentError("root", root, expected="an IdSegmentDistributor")
+    forgets = RedisIdSegmentDistributor, TieredIdSegmentDistributor
+    if not isinstance(root, IdSegmentDistributor) or isinstance(root, forgets):
+        expected = (
+            "an IdSegmentDistributor on a durable store, no RedisIdSegmentDistributor, whose server "
+            "may forget, and no TieredIdSegmentDistributor"
+        )
+        raise InvalidArgumentError("root", root, expected=expected)
     name = root.namespaced_name
     if not isinstance(cache, RedisIdSegmentDistributor) or cache.namespaced_name != name:
         expected = f"a RedisIdSegmentDistributor named {name!r}, as the root is"

@@ -17,7 +17,7 @@ from ...errors import InvalidArgumentError
 from .._arguments import check_above
 from ..redis import RedisStore
 from ..redis._span import Span
-from ._distributor import CACHE_TIMEOUT, PAUSE, SPAN, TieredIdSegmentDistributor
+from ._distributor import CACHE_TIMEOUT, MAX_SPAN, PAUSE, SPAN, TieredIdSegmentDistributor
 from ._outage import Outage
 from ._root_name import name_of_root
 
@@ -66,7 +66,7 @@ class TieredStore(Store):
         """Put one store under another; nothing is sent yet.
 
         Args:
-            root: the store that counts, and loses no writes.
+            root: the store that counts, and loses no writes; not Redis.
             cache: where spans are handed out.
             span: as for `TieredIdSegmentDistributor`, of each counter.
             cache_timeout: likewise.
@@ -81,7 +81,7 @@ class TieredStore(Store):
             InvalidArgumentError: an argument is outside its range.
         """
         _check_both(root, cache)
-        check_integer("span", span, at_least=1)
+        check_integer("span", span, at_least=1, at_most=MAX_SPAN)
         check_seconds("cache_timeout", cache_timeout)
         check_seconds("pause", pause, or_zero=True)
         root_name = name_of_root(root.segment_distributor(name="root"), root_name)
@@ -105,7 +105,7 @@ class TieredStore(Store):
         """Return a distributor on both stores' connections; nothing is sent yet.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range.
+            InvalidArgumentError: an argument is outside its range, or ``step`` above the span.
         """
         made = TieredIdSegmentDistributor(
             self._root.segment_distributor(
@@ -229,7 +229,8 @@ class TieredStore(Store):
 
 
 def _check_both(root: object, cache: object) -> None:
-    if not isinstance(root, Store) or isinstance(root, TieredStore):
-        raise InvalidArgumentError("root", root, expected="a store, and no TieredStore")
+    if not isinstance(root, Store) or isinstance(root, RedisStore | TieredStore):
+        expected = "a durable store, no RedisStore, whose server may forget, and no TieredStore"
+        raise InvalidArgumentError("root", root, expected=expected)
     if not isinstance(cache, RedisStore):
         raise InvalidArgumentError("cache", cache, expected="a RedisStore")

@@ -110,6 +110,8 @@ def test_a_url_that_is_none() -> None:
         "tiered:?root=memory://&cache=memory://": "a RedisStore",
         "tiered:?root=nowhere://&cache=redis://h": "begins with",
         f"tiered:?root={nested}&cache=redis://h": "no TieredStore",
+        "tiered:?root=redis://h&cache=redis://h": "a durable store, no RedisStore",
+        f"tiered:?root=memory://&cache={cache}&span={2**40 + 1}": "an integer from 1",
     }.items():
         with pytest.raises(InvalidArgumentError, match=re.escape(words)) as caught:
             open_store(url)
@@ -147,6 +149,8 @@ def test_settings_that_are_none() -> None:
         ("root", "fast", "cache", CACHE): "stores.fast.root: is a tiered store itself",
         ("root", "main", "cache", CACHE, "spam", 5): "stores.fast.spam: is no key here; did you",
         ("root", "main", "cache", CACHE, "span", 0): "stores.fast.span: it has to be greater",
+        ("root", "main", "cache", CACHE, "span", 2**41): "stores.fast.span: it has to be less",
+        ("root", CACHE, "cache", CACHE): "stores.fast.root: has to be a durable store, no RedisSt",
     }.items():
         fast = dict(zip(table[::2], table[1::2], strict=True))
         stores = {"main": "memory://", "fast": fast}
@@ -169,7 +173,10 @@ async def test_by_hand() -> None:
         (counter, counter, {}),
         (one.namespaced_name, one, {}),
         (counter, one, {"span": 0}),
-        (counter, one, {"span": 2**63}),
+        (counter, one, {"span": 2**40 + 1}),
+        (counter, one, {"span": 49}),
+        (one, one, {}),
+        (made, one, {}),
         (counter, one, {"cache_timeout": 0}),
         (counter, one, {"pause": -1}),
     )
@@ -182,6 +189,10 @@ async def test_by_hand() -> None:
             TieredStore(nothing, cache)
         with pytest.raises(InvalidArgumentError):
             TieredStore(root, nothing)
+    with pytest.raises(InvalidArgumentError, match="no RedisStore, whose server may forget"):
+        TieredStore(cache, cache)
+    with pytest.raises(InvalidArgumentError, match="span is 50.*at least the step, 51"):
+        TieredStore(root, cache, span=50).segment_distributor(name="n", step=51)
     async with connect(TieredStore(root, cache, pause=0)) as ids:
         chain = await ids.segment_chain("order")
         assert await chain.next_id() == 1, "the root serves"
