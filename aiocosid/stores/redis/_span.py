@@ -93,7 +93,7 @@ class Span:
         self._key = f"aiocosid:{{{self._name}}}:span".encode()
 
     async def look(self) -> None:
-        """Make sure that the server tells who it is, and allows what a span needs; nothing stays."""
+        """Make sure that the server tells who it is, and allows a span; nothing stays."""
         await self._ask(LOOK)
 
     async def take(self, step: int, floor: int, nonce: bytes) -> Taken | Claimed | Opening:

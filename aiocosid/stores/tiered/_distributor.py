@@ -172,7 +172,7 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         return self._closings + self._outage.closings
 
     def _ensure_open(self, closings: int) -> None:
-        """Raise if this was closed since: what goes on would open connections that nobody closes."""
+        """Raise if this was closed since: going on would open what nobody closes."""
         if closings != self._times_closed:
             raise StoreUnavailableError(self.store, "closed while the call was under way")
 
@@ -349,8 +349,8 @@ def _check_both(root: object, cache: object) -> None:
     forgets = RedisIdSegmentDistributor, TieredIdSegmentDistributor
     if not isinstance(root, IdSegmentDistributor) or isinstance(root, forgets):
         expected = (
-            "an IdSegmentDistributor on a durable store, no RedisIdSegmentDistributor, whose server "
-            "may forget, and no TieredIdSegmentDistributor"
+            "an IdSegmentDistributor on a durable store, no RedisIdSegmentDistributor, whose "
+            "server may forget, and no TieredIdSegmentDistributor"
         )
         raise InvalidArgumentError("root", root, expected=expected)
     name = root.namespaced_name

@@ -191,7 +191,7 @@ async def test_by_hand() -> None:
             TieredStore(root, nothing)
     with pytest.raises(InvalidArgumentError, match="no RedisStore, whose server may forget"):
         TieredStore(cache, cache)
-    with pytest.raises(InvalidArgumentError, match="span is 50.*at least the step, 51"):
+    with pytest.raises(InvalidArgumentError, match=r"span is 50.*at least the step, 51"):
         TieredStore(root, cache, span=50).segment_distributor(name="n", step=51)
     async with connect(TieredStore(root, cache, pause=0)) as ids:
         chain = await ids.segment_chain("order")
