@@ -46,6 +46,7 @@ TIERED: Final[dict[str, Callable[[str], Any]]] = {
     "span": int,
     "cache_timeout": float,
     "pause": float,
+    "root_name": str,
 }
 """The options of a tiered store's URL, and how their text is read."""
 
@@ -83,14 +84,16 @@ def open_tiered(
     root_url: str,
     **options: Any,  # noqa: ANN401 - TieredStore's
 ) -> Store:
-    """Return a tiered store on two others; the root is told apart by its URL's host and path.
+    """Return a tiered store on two others; without a ``root_name`` its URL tells the root apart.
 
     Raises:
         InvalidArgumentError: an argument is outside its range, or the cache is not Redis.
         MissingExtraError: the driver of Redis is not installed.
     """
-    name = import_module("..stores.tiered._root_name", __package__).name_of_url(root_url)
-    made: Store = _class_of("tiered")(root, cache, root_name=name, **options)
+    if options.get("root_name") is None:
+        module = import_module("..stores.tiered._root_name", __package__)
+        options["root_name"] = module.name_of_url(root_url)
+    made: Store = _class_of("tiered")(root, cache, **options)
     return made
 
 
@@ -101,7 +104,7 @@ def _class_of(scheme: str) -> Any:  # noqa: ANN401 - the class of a store
 
 def _tiered(url: str, instrument: Instrument | None) -> Store:
     query = url.partition(":")[2]
-    given = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
+    given = parse_qsl(query.removeprefix("?").replace("+", "%2B"), keep_blank_values=True)
     options = {name: text for name, text in given if name in TIERED}
     if (
         not query.startswith("?")

@@ -312,16 +312,18 @@ class TieredSettings(Section):
     Attributes:
         root: a URL, or a name in ``stores``: the store that counts.
         cache: likewise: Redis, which hands out what the root has leased.
-        span: ids leased at a time.
+        span: ids leased at a time, at least the steps of the generators on it.
         cache_timeout: seconds after which the root is asked instead.
         pause: seconds for which the cache is not asked after it did not answer.
+        root_name: tells roots apart on one Redis; by default taken from the root's URL.
     """
 
     root: SecretStr
     cache: SecretStr
-    span: Count = 1_000_000
+    span: Annotated[Whole, Field(ge=1, le=2**40)] = 1_000_000
     cache_timeout: Timeout = 0.75
     pause: Patience = 1.0
+    root_name: Name | None = None
 
 
 def _store_kind(value: object) -> str:

@@ -16,9 +16,11 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from aiocosid import _fork
 from aiocosid.abc import MAX_ID, IdSegmentDistributor
 from aiocosid.errors import (
     CorruptCounterError,
+    ForkedError,
     IdOverflowError,
     StoreAuthenticationError,
     StoreIdentityHiddenError,
@@ -29,6 +31,7 @@ from aiocosid.events import CacheFound, CacheLost, Event, SpanLeased
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
 from aiocosid.stores.redis._span import Claimed, Opening, Span, Taken
+from aiocosid.stores.sqlite import SqliteStore
 from aiocosid.stores.tiered import TieredIdSegmentDistributor, TieredStore
 from tests.consumers import overlaps, spawn
 from tests.script import run_python
@@ -53,10 +56,15 @@ class Root(IdSegmentDistributor):
         self._counter = memory.segment_distributor(**described)
         self.calls = 0
         self.is_down = False
+        self.asked = asyncio.Event()
+        self.gate: asyncio.Event | None = None
 
     async def next_max_id(self, step: int) -> int:
         self.calls += 1
+        self.asked.set()
         await asyncio.sleep(0)
+        if self.gate is not None:
+            await self.gate.wait()
         if self.is_down:
             raise StoreUnavailableError("root", "unplugged")
         return await self._counter.next_max_id(step)
@@ -258,41 +266,92 @@ async def test_a_claim_is_good_once(valkey: ValkeyServer, bench: Bench, namespac
     """Not for who comes late, twice, or after the span was ended."""
     store = RedisStore.from_url(valkey.url)
     span = Span(store.segment_distributor(namespace=namespace, name="n"), "x")
-    assert await span.take(10, 0, b"a") == Claimed("missing")
-    assert await span.take(10, 0, b"a") == Claimed("missing"), "sent again"
+    a = await claimed(span, 10, 0, b"a", "missing")
+    assert await claimed(span, 10, 0, b"a", "missing") == a, "sent again"
     opening = await span.take(10, 0, b"b")
     assert isinstance(opening, Opening)
-    assert 0 < opening.left <= 0.5
-    assert await span.open(b"b", 10, 100) == (False, 0)
-    assert await span.open(b"a", 10, 100) == (True, 0)
+    assert 0 < opening.left <= 2.5
+    assert await span.open(a[:-1] + b"2", 10, 100) == (False, 0)
+    assert await span.open(a, 10, 100) == (True, 0)
     assert await span.take(20, 0, b"c") == Taken(30)
-    assert await span.open(b"a", 10, 100) == (False, 0), "sent again"
+    assert await span.open(a, 10, 100) == (False, 0), "sent again"
     assert await span.take(10, 0, b"d") == Taken(40)
     # Too large for the rest: who needs less goes on until the next one is there.
-    assert await span.take(61, 0, b"e") == Claimed("left")
+    await claimed(span, 61, 0, b"e", "left")
     assert await span.take(60, 0, b"f") == Taken(100)
     assert isinstance(await span.take(1, 0, b"f"), Opening)
     await span.release(b"f")  # not its own
     assert isinstance(await span.take(1, 0, b"f"), Opening)
     await span.release(b"e")
-    assert await span.take(1, 0, b"f") == Claimed("left")
+    f = await claimed(span, 1, 0, b"f", "left")
     # Expired, and taken by another one.
     valkey.call("HSET", bench.key, "until@x", 1)
-    assert await span.take(1, 0, b"g") == Claimed("left")
-    assert await span.open(b"f", 201, 300) == (False, 0)
-    assert await span.open(b"g", 301, 400) == (True, 0)
+    g = await claimed(span, 1, 0, b"g", "left")
+    assert await span.open(f, 201, 300) == (False, 0)
+    assert await span.open(g, 301, 400) == (True, 0)
     # A clock that was set back makes nobody wait for long.
-    assert await span.take(1, 350, b"h") == Claimed("behind")
+    await claimed(span, 1, 350, b"h", "behind")
     valkey.call("HSET", bench.key, "until@x", 10**15)
-    assert await span.take(1, 350, b"i") == Claimed("behind")
+    i = await claimed(span, 1, 350, b"i", "behind")
     await span.void()
-    assert await span.open(b"i", 401, 500) == (False, 0)
+    assert await span.open(i, 401, 500) == (False, 0)
     # A claim of another life of the server.
-    assert await span.take(1, 0, b"j") == Claimed("missing")
+    j = await claimed(span, 1, 0, b"j", "missing")
     valkey.call("HSET", bench.key, "by@x", "somebody else")
-    assert await span.open(b"j", 401, 500) == (False, 0)
-    assert await span.take(1, 0, b"k") == Claimed("missing"), "and nobody waits for it"
+    assert await span.open(j, 401, 500) == (False, 0)
+    await claimed(span, 1, 0, b"k", "missing")  # and nobody waits for it
     await store.aclose()
+
+
+@pytest.mark.asyncio
+async def test_copies_of_a_whole_call_that_come_late(
+    valkey: ValkeyServer, bench: Bench, namespace: str
+) -> None:
+    """A copy of the claim claims anew; the copy of the opening is of the claim before."""
+    store = RedisStore.from_url(valkey.url)
+    span = Span(store.segment_distributor(namespace=namespace, name="n"), "x")
+    for forgets in (False, True):
+        valkey.call("DEL", bench.key)
+        first = await claimed(span, 10, 0, b"a", "missing")
+        assert await span.open(first, 10, 100) == (True, 0)
+        for n in range(2, 11):
+            assert await span.take(10, 0, b"b") == Taken(n * 10)
+        if forgets:
+            valkey.call("DEL", bench.key)
+        again = await claimed(span, 10, 0, b"a", "missing" if forgets else "left")
+        assert await span.open(first, 10, 100) == (False, 0)
+        # Also in one microsecond, or after the clock was set back to it.
+        assert forgets or again.split()[2] != first.split()[2]
+        await span.release(b"a")
+        await claimed(span, 10, 0, b"b", "missing" if forgets else "left")
+    await store.aclose()
+
+
+async def claimed(span: Span, step: int, floor: int, nonce: bytes, why: str) -> bytes:
+    reply = await span.take(step, floor, nonce)
+    assert isinstance(reply, Claimed)
+    assert reply.why == why
+    assert reply.claim.startswith(nonce + b" ")
+    return reply.claim
+
+
+@pytest.mark.asyncio
+async def test_a_slow_root(valkey: ValkeyServer, bench: Bench) -> None:
+    """As slow as a generator has patience for: its span is opened, and the others do not wait."""
+    one, other = bench.on(valkey.url), bench.on(valkey.url, cache_timeout=0.1)
+    bench.roots[0].gate = asyncio.Event()
+    flight = asyncio.create_task(bench.take(one))
+    await bench.roots[0].asked.wait()
+    until = int(str(valkey.call("HGET", bench.key, "until@root")))
+    valkey.call("HSET", bench.key, "until@root", until - 2000)  # two seconds later
+    await bench.take(other)
+    told = other.statistics()
+    assert (told.spans, told.segments_from_root) == (0, 1), "it neither leased nor waited for long"
+    bench.roots[0].gate.set()
+    await flight
+    await bench.take(one, 3)
+    assert one.statistics().segments_from_cache == 3
+    assert one.statistics().spans == 1
 
 
 @pytest.mark.asyncio
@@ -338,7 +397,7 @@ async def test_a_take_that_is_sent_again(
 
 @pytest.mark.asyncio
 async def test_replies_that_are_lost(valkey: ValkeyServer, proxy: FaultProxy, bench: Bench) -> None:
-    """Of each call, and nobody sends it again: the caller is served, and nothing is shared."""
+    """Of each call: it is asked once more, the caller is served, and nothing is shared."""
     one, other = bench.on(url_of(proxy)), bench.on(valkey.url)
     for reply in (b"claimed", b"opened", b"taken"):
         valkey.call("DEL", bench.key)
@@ -347,7 +406,21 @@ async def test_replies_that_are_lost(valkey: ValkeyServer, proxy: FaultProxy, be
         await bench.take(other, 3)
         await bench.take(one, 3)
     assert proxy.swallowed == 3
-    assert one.statistics().cache_failures == 3
+    told = one.statistics()
+    assert (told.cache_failures, told.spans, other.statistics().spans) == (0, 3, 0)
+
+
+@pytest.mark.asyncio
+async def test_a_connection_that_is_cut_while_it_is_idle(
+    valkey: ValkeyServer, proxy: FaultProxy, bench: Bench
+) -> None:
+    """Costs nobody a span; a second one is no idle connection."""
+    one = bench.on(url_of(proxy))
+    for _ in range(4):
+        await bench.take(one)
+        proxy.cut()
+    told = one.statistics()
+    assert (told.cache_failures, told.spans, bench.trips) == (0, 1, 1)
 
 
 @pytest.mark.asyncio
@@ -365,15 +438,29 @@ async def test_a_server_that_hides_who_it_is(valkey: ValkeyServer, bench: Bench)
         assert not caught.value.retryable
     with pytest.raises(StoreAuthenticationError):
         await bench.on(valkey.url_for(username="mute", password=PASSWORD)).aopen()
-    assert bench.trips == 0
+    for right in RIGHTS.split()[1:-1]:  # all but del, which is for set_floor
+        rights = RIGHTS.replace(f"{right} ", "").split()
+        valkey.call("ACL", "SETUSER", "few", "reset", "on", f">{PASSWORD}", *rights)
+        few = bench.on(valkey.url_for(username="few", password=PASSWORD))
+        if right in {"+eval", "+info"}:  # the script is known; and see above
+            continue
+        with pytest.raises(StoreAuthenticationError):
+            await few.aopen()
+    assert (bench.trips, valkey.call("EXISTS", bench.key)) == (0, 0)
     app = bench.on(valkey.url_for(username="app", password=PASSWORD))
     await app.aopen()
     await bench.take(app, 30)
     # Taken away later it is an outage: the root serves.
-    valkey.call("ACL", "SETUSER", "app", "-info")
-    await bench.take(app, 3)
-    assert app.statistics().cache_failures == 3
-    for user in ("hides", "mute", "app"):
+    for right in ("info", "hincrby"):
+        valkey.call("ACL", "SETUSER", "app", f"-{right}")
+        before = app.statistics()
+        await bench.take(app, 3)
+        told = app.statistics()
+        assert told.cache_failures - before.cache_failures == 3
+        assert told.spans == before.spans, "no span is wasted"
+        valkey.call("ACL", "SETUSER", "app", f"+{right}")
+        await bench.take(app, 1)
+    for user in ("hides", "mute", "few", "app"):
         valkey.call("ACL", "DELUSER", user)
 
 
@@ -397,13 +484,19 @@ async def test_what_somebody_has_planted(valkey: ValkeyServer, bench: Bench) -> 
         ("server", "somebody else"),
         ("until", "nan"),
         ("until", "x"),
+        ("claims", "x"),
+        ("claims", "9" * 5000),
+        ("cursor", "9" * 5000),
+        ("last", "9" * 5000),
+        ("cursor", "1\u0663"),
     ):
         valkey.call("HSET", bench.key, f"{field}@root", value)
-        if field == "until":
+        if field in {"until", "claims"}:
             valkey.call("HSET", bench.key, "claim@root", "x", "server@root", "x")
         trips = bench.trips
         await bench.take(one, 2)
         assert bench.trips == trips + 1, (field, value)
+    assert one.statistics().ids_abandoned <= one.statistics().spans * 100
     for field in ("cursor", "last", "server"):
         valkey.call("HDEL", bench.key, f"{field}@root")
         await bench.take(one, 2)
@@ -455,6 +548,32 @@ async def test_a_pause_in_which_it_is_not_asked(bench: Bench, proxy: FaultProxy)
 
 
 @pytest.mark.asyncio
+async def test_closed_under_a_call(proxy: FaultProxy, bench: Bench, tmp_path: Path) -> None:
+    """The call ends, as with plain Redis, and opens nothing again; what comes later may."""
+    root = SqliteStore.from_url(f"sqlite:///{tmp_path}/ids.db")
+    cache = RedisStore.from_url(url_of(proxy))
+    store = TieredStore(root, cache, span=1000, owns_stores=True, pause=0, cache_timeout=5)
+    by_hand = bench.on(url_of(proxy))
+    for closed, counter in (
+        (store, store.segment_distributor(**bench.described)),
+        (by_hand, by_hand),
+    ):
+        before = await counter.next_max_id(10)
+        proxy.blackhole(requests=True)
+        flight = asyncio.create_task(counter.next_max_id(10))
+        await asyncio.sleep(0)
+        await closed.aclose()
+        with pytest.raises(StoreUnavailableError, match="closed while the call was under way"):
+            await flight
+        assert counter.statistics().root_trips == 1
+        assert counter.statistics().cache_failures == 0
+        assert root._executor._client is None  # type: ignore[attr-defined]  # of its own one
+        proxy.heal()
+        assert await counter.next_max_id(10) > before
+        await closed.aclose()
+
+
+@pytest.mark.asyncio
 async def test_the_root_is_down(valkey: ValkeyServer, bench: Bench) -> None:
     """The span in hand lasts; then it is the root's error, and nobody has to wait for the claim."""
     one, other = bench.on(valkey.url), bench.on(valkey.url)
@@ -468,6 +587,53 @@ async def test_the_root_is_down(valkey: ValkeyServer, bench: Bench) -> None:
     await bench.take(other)
     await bench.take(one)
     assert bench.taken[-1][1] == 120
+
+
+@pytest.mark.asyncio
+async def test_a_life_is_known_by_its_run_too(valkey: ValkeyServer, bench: Bench) -> None:
+    """A server that was restarted may go on with its master_replid."""
+    one = bench.on(valkey.url)
+    await bench.take(one)
+    run, replid = str(valkey.call("HGET", bench.key, "server@root")).split()
+    for planted in (f"{run[::-1]} {replid}", f"{run} {replid[::-1]}"):
+        valkey.call("HSET", bench.key, "server@root", planted)
+        before = one.statistics().spans_of_another_server
+        await bench.take(one)
+        assert one.statistics().spans_of_another_server == before + 1
+
+
+@pytest.mark.asyncio
+async def test_thrown_away(valkey: ValkeyServer, bench: Bench) -> None:
+    """A call that nobody drives on ends at once; the claim ends by itself."""
+    one = bench.on(valkey.url)
+    bench.roots[0].gate = asyncio.Event()
+    call = one.next_max_id(10)
+    waits = call.send(None)
+    while not bench.roots[0].calls:
+        if waits is not None:
+            waits._asyncio_future_blocking = False
+            await asyncio.wait((waits,))
+        else:
+            await asyncio.sleep(0)
+        waits = call.send(None)
+    call.close()
+
+
+@pytest.mark.asyncio
+async def test_a_call_that_was_suspended_across_a_fork(
+    valkey: ValkeyServer, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its segment is the parent's."""
+    one = bench.on(valkey.url)
+    bench.roots[0].gate = asyncio.Event()
+    flight = asyncio.create_task(one.next_max_id(1000))
+    await bench.roots[0].asked.wait()
+    monkeypatch.setattr(_fork, "generation", _fork.generation + 1)
+    monkeypatch.setattr(bench.memory, "_born", _fork.generation)  # it can be reached by both
+    bench.roots[0].gate.set()
+    with pytest.raises(ForkedError):
+        await flight
+    monkeypatch.undo()
 
 
 @pytest.mark.asyncio

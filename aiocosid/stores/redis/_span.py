@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ("CLAIM_MS", "UNNOTED", "Claimed", "Opening", "Span", "Taken")
 
-CLAIM_MS: Final = 500
-"""How long others wait for whoever leases a span; a slower one loses the claim, and no id."""
+CLAIM_MS: Final = 2500
+"""How long nobody else leases a span; who is slower loses the claim, and the rest of their span.
+
+More than a root takes that is just fast enough: a generator gives a call up after 2 s.  Others wait
+for as long as they wait for Redis, and then take segments from the root.
+"""
 
 
 UNNOTED: Final = Note("", "")
@@ -60,9 +64,11 @@ class Claimed:
 
     Attributes:
         why: ``missing``, ``server``, ``damaged``, ``behind`` or ``left``.
+        claim: the right to do so, once; no other is the same.
     """
 
     why: str
+    claim: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ class Span:
         self._key = f"aiocosid:{{{self._name}}}:span".encode()
 
     async def look(self) -> None:
-        """Make sure that the server tells who it is; writes nothing."""
+        """Make sure that the server tells who it is, and allows a span; nothing stays."""
         await self._ask(LOOK)
 
     async def take(
@@ -109,15 +115,17 @@ class Span:
         found, *facts = await self._ask(TAKE, step, floor, nonce, CLAIM_MS, *about)
         if found == "taken":
             return Taken(int(facts[0]), int(facts[1]) if facts[1] else None)
-        return Claimed(facts[0]) if found == "claimed" else Opening(int(facts[0]) / 1000)
+        if found == "claimed":
+            return Claimed(facts[0], facts[1].encode())
+        return Opening(int(facts[0]) / 1000)
 
     async def open(
-        self, nonce: bytes, cursor: int, last: int, *, note: Note = UNNOTED, base: int = 0
+        self, claim: bytes, cursor: int, last: int, *, note: Note = UNNOTED, base: int = 0
     ) -> tuple[bool, int]:
-        """Open a span whose ids up to ``cursor`` are taken, if the claim is the caller's still.
+        """Open a span whose ids up to ``cursor`` are taken, if the claim is still there.
 
         Args:
-            nonce: of the claim.
+            claim: as it was answered.
             cursor: the last id of the caller's own segment.
             last: the last id of the span.
             note: what is noted with that segment.
@@ -126,12 +134,12 @@ class Span:
         Returns:
             Whether it was opened, and how many ids of the span before it are given up.
         """
-        found, *facts = await self._ask(OPEN, nonce, cursor, last, note.nonce.encode(), base)
-        before = [int(each) for each in facts if each.isdecimal()]
+        found, *facts = await self._ask(OPEN, claim, cursor, last, note.nonce.encode(), base)
+        before = [int(each) for each in facts if each]
         return found == "opened", max(0, before[1] - before[0]) if len(before) > 1 else 0
 
     async def release(self, nonce: bytes) -> bool:
-        """Give a claim back, if it is the caller's."""
+        """Give a claim back, if it is of the caller's name."""
         return await self._ask(RELEASE, nonce) == ["released"]
 
     async def give_back(self, top: int, lower: int, nonce: bytes) -> bool:

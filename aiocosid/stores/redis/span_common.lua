@@ -7,7 +7,8 @@
 --       of two roots must not be mixed, and those of one root under two names do no harm
 --         server  who opened it, as below
 --         cursor  the last id handed out         last   the last id there is
---         claim   nonce of who leases the next span just now
+--         claim   who leases the next span just now: nonce, when in s by TIME, count of claims
+--         claims  the same count, which stays
 --         by      who took the claim down        until  when it ends, in ms by TIME
 --         note    nonce of the last grant, of one who may give it back
 --         top     the cursor after it            base   where that one's grants began
@@ -19,6 +20,7 @@ local span, root = KEYS[1], '@' .. ARGV[1]
 local SERVER, CURSOR, LAST = 'server' .. root, 'cursor' .. root, 'last' .. root
 local CLAIM, BY, UNTIL = 'claim' .. root, 'by' .. root, 'until' .. root
 local NOTE, TOP, BASE = 'note' .. root, 'top' .. root, 'base' .. root
+local CLAIMS = 'claims' .. root
 
 -- INFO and TIME make what is written after them unpredictable: old servers have to be told.
 pcall(redis.replicate_commands)
@@ -54,4 +56,8 @@ end
 
 local function whole(value)
   return value and value:find('^[1-9]%d*$') and not lower('9223372036854775807', value)
+end
+
+local function is_of(claim, nonce)
+  return claim and claim:sub(1, #nonce + 1) == nonce .. ' '
 end

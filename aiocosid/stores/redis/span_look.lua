@@ -1,4 +1,14 @@
--- Look whether the server tells who it is.  Writes nothing.
+-- Look whether the server tells who it is, and allows what the other scripts do; nothing stays.
 --
 -- Reply {'seen'}
+local LOOK = 'look' .. root
+redis.call('TIME')
+redis.call('HGET', span, LOOK)
+redis.call('HMGET', span, LOOK)
+redis.call('HDEL', span, LOOK)
+for _, command in ipairs({'HSET', 'HINCRBY'}) do
+  local reply = redis.pcall(command, span, LOOK, 0)
+  redis.call('HDEL', span, LOOK)
+  if type(reply) == 'table' then return reply end
+end
 return {'seen'}

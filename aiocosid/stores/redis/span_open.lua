@@ -1,9 +1,9 @@
 -- Open a span that was leased under a claim, once: the claim is used up, so that a call which is
 -- sent again, or comes late, does nothing.
 --
--- ARGV  2 nonce of the claim   3 cursor: the caller's own segment is taken already   4 last
+-- ARGV  2 claim, as it was replied   3 cursor: the caller's own segment is taken already   4 last
 --       5 nonce to note that segment with, '' not to   6 where the span begins
--- Reply {'opened', cursor, last of the span before it, each '' if unknown} or {'late'}
+-- Reply {'opened', cursor, last of the span before it, each '' if it is none} or {'late'}
 local claim, by, cursor, last = unpack(redis.call('HMGET', span, CLAIM, BY, CURSOR, LAST))
 if claim ~= ARGV[2] or by ~= here then return {'late'} end
 redis.call('HDEL', span, CLAIM, BY, UNTIL, NOTE, TOP, BASE)
@@ -11,4 +11,4 @@ redis.call('HSET', span, SERVER, here, CURSOR, ARGV[3], LAST, ARGV[4])
 if (ARGV[5] or '') ~= '' then
   redis.call('HSET', span, NOTE, ARGV[5], TOP, ARGV[3], BASE, ARGV[6])
 end
-return {'opened', cursor or '', last or ''}
+return {'opened', whole(cursor) and cursor or '', whole(last) and last or ''}

@@ -4,13 +4,13 @@
 --       5 how long a claim lasts, in ms
 --       6 nonce to note the grant with, '' not to   7 the nonce of the caller's grant before
 -- Reply {'taken', max id, where a run of the caller's noted grants began, '' if not noted}
---       or {'claimed', why}: the caller has to open a span, because the present one is
+--       or {'claimed', why, claim}: the caller has to open a span, because the present one is
 --          'missing', of another 'server', 'damaged', 'behind' the caller, or has too little 'left'
 --       or {'opening', ms}: somebody else is about to, for so long at most
 local note, previous = ARGV[6] or '', ARGV[7] or ''
 local step, floor, nonce, lasts = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local kept = redis.call('HMGET', span, SERVER, CURSOR, LAST, CLAIM, BY, UNTIL)
-local server, cursor, last, claim, by, ends = unpack(kept)
+local kept = redis.call('HMGET', span, SERVER, CURSOR, LAST, CLAIM, BY, UNTIL, CLAIMS)
+local server, cursor, last, claim, by, ends, claims = unpack(kept)
 
 -- Plain grants need no note: they only add.
 local function noted(max_id)
@@ -30,18 +30,31 @@ elseif not (whole(cursor) and whole(last)) then
   why = 'damaged'
 elseif lower(cursor, floor) then
   why = 'behind'
-elseif type(redis.pcall('HINCRBY', span, CURSOR, step)) == 'number' then
-  local max_id = redis.call('HGET', span, CURSOR)
-  if not lower(last, max_id) then return {'taken', max_id, noted(max_id)} end
-  redis.call('HINCRBY', span, CURSOR, '-' .. step)
+else
+  local sum = redis.pcall('HINCRBY', span, CURSOR, step)
+  if type(sum) == 'number' then
+    local max_id = redis.call('HGET', span, CURSOR)
+    if not lower(last, max_id) then return {'taken', max_id, noted(max_id)} end
+    redis.call('HINCRBY', span, CURSOR, '-' .. step)
+  elseif not sum.err:find('overflow', 1, true) then
+    return sum
+  end
 end
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local left = (tonumber(ends or '') or 0) - now
 -- More than `lasts` is left only if the clock was set back.
-if claim and claim ~= nonce and by == here and left > 0 and left <= lasts then
+if claim and by == here and left > 0 and left <= lasts then
+  if is_of(claim, nonce) then return {'claimed', why, claim} end  -- sent again
   return {'opening', string.format('%.0f', left)}
 end
-redis.call('HSET', span, CLAIM, nonce, BY, here, UNTIL, string.format('%.0f', now + lasts))
-return {'claimed', why}
+-- Never the same twice, also for one nonce: else a late copy of this call would claim again, and a
+-- late copy of the opening then begin a span anew that was handed out.  The count tells claims of
+-- one microsecond apart, and those of a clock that was set back; the time those before a DEL.
+if not (whole(claims) and #claims < 16) then redis.call('HSET', span, CLAIMS, 0) end
+local count = redis.call('HINCRBY', span, CLAIMS, 1)
+local made = string.format('%s %s.%s %.0f', nonce, time[1], time[2], count)
+local till = string.format('%.0f', now + lasts)
+redis.call('HSET', span, CLAIM, made, BY, here, UNTIL, till)
+return {'claimed', why, made}

@@ -6,7 +6,7 @@ import logging
 import random
 from contextlib import suppress
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from ..._clock import SYSTEM_CLOCK
 from ...abc import MAX_ID, IdSegmentDistributor
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from .._give_back import Note
     from ._statistics import TieredStatistics
 
-__all__ = ("CACHE_TIMEOUT", "PAUSE", "SPAN", "TieredIdSegmentDistributor")
+__all__ = ("CACHE_TIMEOUT", "MAX_SPAN", "PAUSE", "SPAN", "TieredIdSegmentDistributor")
 
 SPAN: Final = 1_000_000  # ids
+MAX_SPAN: Final = 2**40  # ids; 8 million of them until the last id
 # Twice this and a trip to the root are below the 2 s after which a generator gives a call up.
 CACHE_TIMEOUT: Final = 0.75  # seconds
 PAUSE: Final = 1.0  # seconds
@@ -50,6 +51,24 @@ RELEASE_TIMEOUT: Final = 0.25  # seconds that a cancelled call takes to give its
 T = TypeVar("T")
 
 _logger = logging.getLogger("aiocosid")
+
+
+class Call(NamedTuple):
+    """One request for a segment.
+
+    Attributes:
+        step: ids per segment.
+        sent: the highest id that was known when it began.
+        nonce: its name in Redis.
+        closings: how often this was closed before it began.
+        note: what is noted with it in Redis.
+    """
+
+    step: int
+    sent: int | None
+    nonce: bytes
+    closings: int
+    note: Note
 
 
 class TieredIdSegmentDistributor(IdSegmentDistributor):
@@ -65,7 +84,8 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
     """
 
     __slots__ = (
-        *("_cache", "_clock", "_instrument", "_outage", "_root", "_run", "_span", "_tally"),
+        *("_cache", "_clock", "_closings", "_instrument", "_outage", "_root", "_run", "_span"),
+        "_tally",
         "_water",
         *("cache_timeout", "span"),
     )
@@ -87,16 +107,17 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         """Put one counter under another; nothing is sent yet.
 
         Args:
-            root: the counter that counts, in a store that loses no writes.
+            root: the counter that counts, in a store that loses no writes; not in Redis.
             cache: where spans are handed out; its namespace and name have to be the root's.  Of it
                 only the connection and the name are used.
-            span: ids per span, 1 to 2^63-1: one trip to the root each, and what is lost at most
-                when Redis forgets.  A request for more goes to the root.
+            span: ids per span, from the root's step to 2^40: one trip to the root each, and what is
+                lost at most when Redis forgets.  A request for more goes to the root.
             cache_timeout: seconds after which the root is asked instead.
             pause: seconds for which Redis is not asked after it did not answer.
             root_name: tells roots apart whose counters have equal names on one Redis; the same in
-                all processes.  Not needed for a SQLite file that was opened by its URL, whose name
-                is that of host and path.
+                all processes, and never one name for two databases: their ids would come twice.
+                Not needed for a SQLite file that was opened by its URL, whose name is that of host
+                and path.
             instrument: receives the events ``SpanLeased``, ``CacheLost`` and ``CacheFound``.
             clock: time; the system's by default.
 
@@ -105,7 +126,10 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
                 ``root_name`` is missing.
         """
         _check_both(root, cache)
-        check_integer("span", span, at_least=1)
+        check_integer("span", span, at_least=1, at_most=MAX_SPAN)
+        if span < root.step:
+            expected = f"at least the step, {root.step}: larger requests go past Redis"
+            raise InvalidArgumentError("span", span, expected=expected)
         check_seconds("cache_timeout", cache_timeout)
         check_seconds("pause", pause, or_zero=True)
         super().__init__(
@@ -114,7 +138,7 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         self.span, self.cache_timeout = span, cache_timeout
         self._root, self._cache = root, cache
         self._span = Span(cache, name_of_root(root, root_name))
-        self._clock, self._outage = clock, Outage(clock, pause)
+        self._clock, self._outage, self._closings = clock, Outage(clock, pause), 0
         self._instrument = None if instrument is None else Instruments(instrument)
         self._tally, self._water, self._run = Tally(), HighWater(), GrantRun()
 
@@ -129,7 +153,8 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             StoreIdentityHiddenError: Redis does not tell who it is; only before it ever did.
             StoreAuthenticationError: Redis rejects the user, the password or the rights, and never
                 answered before; or the root does.
-            StoreUnavailableError: the root cannot be reached, and Redis has no span left.
+            StoreUnavailableError: the root cannot be reached, and Redis has no span left; or this
+                was closed while the call was under way.
             StoreRolledBackError: the root's counter is lower than it was.
             ForkedError: a distributor, or the connections beneath it, are the parent's.
             CosIdError: what else the root raises.
@@ -148,34 +173,45 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         return self._water.check(self, max_id, step=step, sent=sent)
 
     async def _granted(self, step: int, sent: int | None, note: Note) -> int:
-        if step <= self.span and self._outage.is_over_soon():
-            return await self._from_span(step, sent, note)
-        return await self._from_root(step)
+        call = Call(step, sent, token_hex(16).encode(), self._times_closed, note)
+        if step <= self.span and self._outage.is_to_be_asked():
+            return await self._from_span(call)
+        return await self._from_root(call)
 
-    async def _from_root(self, step: int) -> int:
+    @property
+    def _times_closed(self) -> int:
+        return self._closings + self._outage.closings
+
+    def _ensure_open(self, closings: int) -> None:
+        """Raise if this was closed since: going on would open what nobody closes."""
+        if closings != self._times_closed:
+            raise StoreUnavailableError(self.store, "closed while the call was under way")
+
+    async def _from_root(self, call: Call) -> int:
+        self._ensure_open(call.closings)
         self._run.forget()  # what lies in the span is no longer on top
         self._tally.root_trips += 1
-        max_id = await self._root.next_max_id(step)
+        max_id = await self._root.next_max_id(call.step)
         self._tally.segments_from_root += 1
         return max_id
 
-    async def _from_span(self, step: int, sent: int | None, note: Note) -> int:
-        # Good for one claim: a call that comes late, or twice, finds another one there.
-        nonce = token_hex(16).encode()
+    async def _from_span(self, call: Call) -> int:
         try:
-            reply = await self._taken(step, sent or 0, nonce, note)
+            reply = await self._taken(call)
             if isinstance(reply, Taken):
-                self._note(note, reply.max_id, reply.base)
+                self._note(call.note, reply.max_id, reply.base)
                 return reply.max_id
             if reply is not None:
-                last = await self._leased(reply.why)
-                return await self._opened(nonce, last, step, sent, note)
+                last = await self._leased(call, reply.why)
+                return await self._opened(call, reply.claim, last)
         except IdOverflowError:  # less than a span is left
-            await self._released(nonce)
-        except BaseException:
-            await self._released(nonce)
+            await self._released(call)
+        except GeneratorExit:  # thrown away: it may not wait any more
             raise
-        return await self._from_root(step)
+        except BaseException:
+            await self._released(call)
+            raise
+        return await self._from_root(call)
 
     def _note(self, note: Note, max_id: int, base: int | None) -> None:
         if base is None:
@@ -183,13 +219,12 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         else:
             self._run.granted(note, max_id, base)
 
-    async def _taken(
-        self, step: int, floor: int, nonce: bytes, note: Note
-    ) -> Taken | Claimed | None:
+    async def _taken(self, call: Call) -> Taken | Claimed | None:
         """Return a segment, the duty to open a span, or None: the root is to be asked."""
         until, pause = self._clock.monotonic() + self.cache_timeout, POLL[0]
+        asked = call.step, call.sent or 0, call.nonce, call.note
         while True:
-            reply = await self._asked(lambda: self._span.take(step, floor, nonce, note))
+            reply = await self._asked(lambda: self._span.take(*asked), call.closings)
             if isinstance(reply, Taken):
                 self._tally.segments_from_cache += 1
             if reply is None or isinstance(reply, Taken | Claimed):
@@ -201,8 +236,9 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             await self._clock.sleep(delay)
             pause = min(pause * 2, POLL[1])
 
-    async def _leased(self, why: str) -> int:
+    async def _leased(self, call: Call, why: str) -> int:
         """Return the last id of a new span, which is ours alone until it is opened."""
+        self._ensure_open(call.closings)
         begin = self._clock.monotonic()
         self._tally.root_trips += 1
         last = await self._root.next_max_id(self.span)
@@ -220,42 +256,42 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             )
         return last
 
-    async def _opened(
-        self, nonce: bytes, last: int, step: int, sent: int | None, note: Note
-    ) -> int:
+    async def _opened(self, call: Call, claim: bytes, last: int) -> int:
         """Take the first segment of a span, and have Redis hand out the rest.
 
         The segment is ours, whatever becomes of the call: in Redis the span begins behind it.
         """
         # Before it is opened: a root that went backwards has leased what others hold already.
         base = last - self.span
-        max_id = self._water.check(self, base + step, step=step, sent=sent)
+        max_id = self._water.check(self, base + call.step, step=call.step, sent=call.sent)
         reply = await self._asked(
-            lambda: self._span.open(nonce, max_id, last, note=note, base=base)
+            lambda: self._span.open(claim, max_id, last, note=call.note, base=base), call.closings
         )
         is_open, given_up = reply or (False, 0)
-        self._note(note, max_id, base if is_open else None)
+        self._note(call.note, max_id, base if is_open else None)
         self._tally.ids_abandoned += given_up if is_open else last - max_id
         return max_id
 
-    async def _released(self, nonce: bytes) -> None:
+    async def _released(self, call: Call) -> None:
         """Let others open a span, if we were to; they would wait for the claim's end else."""
-        if self._outage.is_on:
+        if self._outage.is_on or call.closings != self._times_closed:
             return
         with (
             suppress(CosIdError),
             self._clock.move_on_after(RELEASE_TIMEOUT, shield=True),
         ):
-            await self._span.release(nonce)
+            await self._span.release(call.nonce)
 
-    async def _asked(self, command: Callable[[], Awaitable[T]]) -> T | None:
+    async def _asked(self, command: Callable[[], Awaitable[T]], closings: int) -> T | None:
         """Return what the cache answers; None if it does not, which begins an outage."""
+        self._ensure_open(closings)
         replies: list[T] = []
         error: StoreError | None = None
         try:
             with self._clock.move_on_after(self.cache_timeout):
-                replies.append(await command())
+                replies.append(await self._answer(command, closings))
         except StoreError as failure:
+            self._ensure_open(closings)
             if not (failure.retryable or self._outage.has_answered):
                 raise  # it is not set up as it has to be
             error = failure
@@ -265,6 +301,19 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         reason = f"no answer within {self.cache_timeout:g} s"
         self._lost(error or StoreUnavailableError(STORE, reason))
         return None
+
+    async def _answer(self, command: Callable[[], Awaitable[T]], closings: int) -> T:
+        """Ask once more if it fails at first: its connection may have been cut while it was idle.
+
+        A segment, or a span, is a gap if the first one took effect.
+        """
+        try:
+            return await command()
+        except StoreUnavailableError:
+            if self._outage.is_on:
+                raise
+            self._ensure_open(closings)
+        return await command()
 
     def _found(self) -> None:
         lasted = self._outage.end()
@@ -308,7 +357,7 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
             return 0
         self._water.lower(lower)
         is_back = await self._asked(
-            lambda: self._span.give_back(max_id, lower, offer.nonce.encode())
+            lambda: self._span.give_back(max_id, lower, offer.nonce.encode()), self._times_closed
         )
         return max_id - lower if is_back else 0
 
@@ -317,7 +366,7 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         return self._tally.picture(is_cache_up=not self._outage.is_on)
 
     async def aopen(self) -> None:
-        """Get ready in this process, and look whether Redis tells who it is; writes nothing.
+        """Get ready in this process, and look whether Redis tells who it is, and allows a span.
 
         A Redis that cannot be reached is no error: the root serves until it can.
 
@@ -329,11 +378,15 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
         self._water.adopt()
         await self._root.aopen()
         await self._cache.aopen()
-        if self._outage.is_over_soon():
-            await self._asked(self._span.look)
+        if self._outage.is_to_be_asked():
+            await self._asked(self._span.look, self._times_closed)
 
     async def aclose(self) -> None:
-        """Close what the root and the cache have opened themselves; clients of others stay open."""
+        """Close what the root and the cache have opened themselves; clients of others stay open.
+
+        Calls under way end with `StoreUnavailableError`.
+        """
+        self._closings += 1
         try:
             await self._root.aclose()
         finally:
@@ -341,8 +394,13 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
 
 
 def _check_both(root: object, cache: object) -> None:
-    if not isinstance(root, IdSegmentDistributor):
-        raise InvalidArgumentError("root", root, expected="an IdSegmentDistributor")
+    forgets = RedisIdSegmentDistributor, TieredIdSegmentDistributor
+    if not isinstance(root, IdSegmentDistributor) or isinstance(root, forgets):
+        expected = (
+            "an IdSegmentDistributor on a durable store, no RedisIdSegmentDistributor, whose "
+            "server may forget, and no TieredIdSegmentDistributor"
+        )
+        raise InvalidArgumentError("root", root, expected=expected)
     name = root.namespaced_name
     if not isinstance(cache, RedisIdSegmentDistributor) or cache.namespaced_name != name:
         expected = f"a RedisIdSegmentDistributor named {name!r}, as the root is"

@@ -71,14 +71,20 @@ class TieredMachineStore(Store):
         await self._root.set_machine_bits(namespace=namespace, bits=bits)
 
     async def mark_machines(
-        self, *, namespace: str = DEFAULT_NAMESPACE, is_new: bool = False
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        is_new: bool = False,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
     ) -> MachineMarker:
         """Mark the root as one that has forgotten nothing; see `aiocosid.abc.Store`.
 
         Raises:
             CosIdError: as the root's.
         """
-        return await self._root.mark_machines(namespace=namespace, is_new=is_new)
+        return await self._root.mark_machines(
+            namespace=namespace, is_new=is_new, safe_guard=safe_guard
+        )
 
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
         """Return the root's markers.

@@ -15,9 +15,10 @@ class Outage:
 
     Attributes:
         has_answered: whether it ever did, so that it is set up as it has to be.
+        closings: how often the stores were closed.
     """
 
-    __slots__ = ("_again_at", "_clock", "_pause", "_since", "has_answered")
+    __slots__ = ("_again_at", "_clock", "_pause", "_since", "closings", "has_answered")
 
     def __init__(self, clock: Clock, pause: float) -> None:
         """Begin with a cache that is there.
@@ -27,6 +28,7 @@ class Outage:
             pause: seconds for which it is not asked after a failure.
         """
         self.has_answered = False
+        self.closings = 0
         self._clock = clock
         self._pause = pause
         self._since: float | None = None
@@ -37,9 +39,19 @@ class Outage:
         """Whether the cache did not answer when it was asked last."""
         return self._since is not None
 
-    def is_over_soon(self) -> bool:
-        """Tell whether the cache is to be asked: there is no outage, or its pause is over."""
-        return self._since is None or self._clock.monotonic() >= self._again_at
+    def is_to_be_asked(self) -> bool:
+        """Tell whether the cache is to be asked: there is no outage, or its pause is over.
+
+        In an outage one is told so, and the others after another pause: a cache that is silent
+        keeps whoever asks it waiting.
+        """
+        if self._since is None:
+            return True
+        now = self._clock.monotonic()
+        if now < self._again_at:
+            return False
+        self._again_at = now + self._pause
+        return True
 
     def begin(self) -> bool:
         """Note a failure; tell whether it is the first one in a row."""

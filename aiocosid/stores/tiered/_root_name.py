@@ -1,22 +1,39 @@
-"""What a root is called on Redis: spans of two roots must not be mixed, or ids come twice."""
+"""What a root is called on Redis: spans of two roots must not be mixed, or ids come twice.
+
+One name too many for a root costs a span; so all goes in that may tell two of them apart.
+"""
 
 from __future__ import annotations
 
+import getpass
+import hashlib
+import os
 import secrets
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+from weakref import WeakKeyDictionary
 
 from ...abc._ids import check_text
 from ...errors import InvalidArgumentError
+from .._memory_segments import MemorySegments
 
 if TYPE_CHECKING:
     from ...abc import IdSegmentDistributor
+    from ..memory import MemoryStore
 
 __all__ = ("name_of_root", "name_of_url")
 
-LOCAL: Final = ("localhost", "127.", "[::1]", "%2F", ":")  # a socket's path is encoded
-PROCESS: Final = secrets.token_hex(8)
+LOCAL: Final = ("localhost", "127.", "0.", "[::", "%2f", ":")  # a socket's path is encoded
+SECRET: Final = ("password", "timeout", "durability")  # in the names of options: not of the place
+# What the driver of PostgreSQL takes from the environment for what the URL leaves out.
+VARIABLES: Final = (
+    *("PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGOPTIONS", "PGSERVICE", "PGSERVICEFILE"),
+)
+DIGITS: Final = 16
+
+_memories: WeakKeyDictionary[MemoryStore, str] = WeakKeyDictionary()
 
 
 def name_of_root(root: IdSegmentDistributor, given: str | None) -> str:
@@ -31,8 +48,8 @@ def name_of_root(root: IdSegmentDistributor, given: str | None) -> str:
     kind, _, path = root.store.partition(" ")
     if kind == "sqlite" and path:
         return f"{socket.gethostname()} {path}"
-    if kind == "memory":
-        return f"memory {PROCESS}"
+    if isinstance(root, MemorySegments):
+        return _memories.setdefault(root._store, f"memory {secrets.token_hex(8)}")
     expected = (
         f"a text that tells this {kind} root from all others whose spans lie on the same Redis, "
         "the same in every process, as 'db1/shop'"
@@ -41,14 +58,29 @@ def name_of_root(root: IdSegmentDistributor, given: str | None) -> str:
 
 
 def name_of_url(url: str) -> str | None:
-    """Return the name of a server's database by its URL: host and path; None for what has none.
+    """Return the name of a server's database by its URL; None for what has a name of its own.
 
-    A file, and memory, have names of their own.
+    It has the user, the hosts and the path, and a digest of the options, without passwords.
     """
     parts = urlsplit(url)
     if parts.scheme in {"sqlite", "memory"}:
         return None
-    host = parts.netloc.rpartition("@")[2]
+    login, _, hosts = parts.netloc.rpartition("@")
+    user, hosts = login.partition(":")[0], hosts.lower()
     # Every host has a localhost.
-    here = f"{socket.gethostname()} " if not host or host.startswith(LOCAL) else ""
-    return f"{here}{host}{parts.path}"
+    is_local = any(not each or each.startswith(LOCAL) for each in hosts.split(","))
+    here = f"{socket.gethostname()} " if is_local else ""
+    return f"{here}{user}@{hosts}{parts.path}{_digest(parts, user)}"
+
+
+def _digest(parts: SplitResult, user: str) -> str:
+    """Tell apart what host and path do not: a schema on the search path, a socket, a default."""
+    query = parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True)
+    told = [pair for pair in query if not any(word in pair[0] for word in SECRET)]
+    told += [(name, os.environ[name]) for name in VARIABLES if os.environ.get(name)]
+    if not user:
+        with suppress(Exception):  # nobody of this number has a name
+            told.append(("", getpass.getuser()))
+    if not told:
+        return ""
+    return " " + hashlib.sha256(repr(sorted(told)).encode()).hexdigest()[:DIGITS]

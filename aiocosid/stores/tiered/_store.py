@@ -15,7 +15,7 @@ from ...errors import InvalidArgumentError
 from .._arguments import check_above
 from ..redis import RedisStore
 from ..redis._span import Span
-from ._distributor import CACHE_TIMEOUT, PAUSE, SPAN, TieredIdSegmentDistributor
+from ._distributor import CACHE_TIMEOUT, MAX_SPAN, PAUSE, SPAN, TieredIdSegmentDistributor
 from ._machines import TieredMachineStore
 from ._outage import Outage
 from ._root_name import name_of_root
@@ -65,13 +65,13 @@ class TieredStore(TieredMachineStore):
         """Put one store under another; nothing is sent yet.
 
         Args:
-            root: the store that counts, and loses no writes.
+            root: the store that counts, and loses no writes; not Redis.
             cache: where spans are handed out.
             span: as for `TieredIdSegmentDistributor`, of each counter.
             cache_timeout: likewise.
             pause: likewise.
-            root_name: likewise; of a server whose URL is given in ``tiered:`` or in settings the
-                host and the path.
+            root_name: likewise; of a server whose URL is given in ``tiered:`` or in settings all of
+                the URL but passwords.
             owns_stores: whether `aclose` closes both.
             instrument: as for `TieredIdSegmentDistributor`.
             clock: likewise.
@@ -80,7 +80,7 @@ class TieredStore(TieredMachineStore):
             InvalidArgumentError: an argument is outside its range.
         """
         _check_both(root, cache)
-        check_integer("span", span, at_least=1)
+        check_integer("span", span, at_least=1, at_most=MAX_SPAN)
         check_seconds("cache_timeout", cache_timeout)
         check_seconds("pause", pause, or_zero=True)
         root_name = name_of_root(root.segment_distributor(name="root"), root_name)
@@ -104,7 +104,7 @@ class TieredStore(TieredMachineStore):
         """Return a distributor on both stores' connections; nothing is sent yet.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range.
+            InvalidArgumentError: an argument is outside its range, or ``step`` above the span.
         """
         made = TieredIdSegmentDistributor(
             self._root.segment_distributor(
@@ -166,8 +166,12 @@ class TieredStore(TieredMachineStore):
         await self._cache.aopen()
 
     async def aclose(self) -> None:
-        """Close both stores if they were given to it, as ``connect(url)`` does."""
+        """Close both stores if they were given to it, as ``connect(url)`` does.
+
+        Calls under way end with `StoreUnavailableError`.
+        """
         if self._owns_stores:
+            self._outage.closings += 1
             try:
                 await self._root.aclose()
             finally:
@@ -175,7 +179,8 @@ class TieredStore(TieredMachineStore):
 
 
 def _check_both(root: object, cache: object) -> None:
-    if not isinstance(root, Store) or isinstance(root, TieredStore):
-        raise InvalidArgumentError("root", root, expected="a store, and no TieredStore")
+    if not isinstance(root, Store) or isinstance(root, RedisStore | TieredStore):
+        expected = "a durable store, no RedisStore, whose server may forget, and no TieredStore"
+        raise InvalidArgumentError("root", root, expected=expected)
     if not isinstance(cache, RedisStore):
         raise InvalidArgumentError("cache", cache, expected="a RedisStore")

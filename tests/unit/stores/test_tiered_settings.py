@@ -17,7 +17,7 @@ from aiocosid.settings import check_settings, load_settings
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.tiered import TieredIdSegmentDistributor, TieredStore
-from aiocosid.stores.tiered._root_name import PROCESS
+from aiocosid.stores.tiered._root_name import name_of_url
 
 HERE = socket.gethostname()
 CACHE = "redis://:s3cret%2Fx@localhost/0"
@@ -30,20 +30,72 @@ def test_a_url() -> None:
     assert (store.span, store.cache_timeout) == (5000, 0.75)
     quoted = f"tiered:?root={quote('sqlite:///a b.db')}&cache={quote(CACHE, safe='')}"
     assert "s3cret" not in repr(open_store(quoted))
-    for root, name in {
-        "postgresql://app:s3cret@db:5433/shop": "db:5433/shop",
-        "postgresql://app@localhost/shop": f"{HERE} localhost/shop",
-        "postgresql://app@db-1,db-2/shop": "db-1,db-2/shop",
-        "postgresql:///shop": f"{HERE} /shop",
-        "sqlite:////var/ids.db": f"{HERE} /var/ids.db",
-        "memory://": f"memory {PROCESS}",
-    }.items():
-        store = open_store(f"tiered:?root={quote(root, safe='')}&cache=redis://h")
-        assert isinstance(store, TieredStore)
-        assert store._root_name == name
+    named = open_store("tiered:?root=postgresql://db/shop&cache=redis://h&root_name=mine")
+    assert isinstance(named, TieredStore)
+    assert named._root_name == "mine"
     assert "server localhost:6379 on <SqliteStore" in repr(open_store(quoted)).replace(
         "> on", " on"
     )
+
+
+def test_a_plus_is_no_space() -> None:
+    """As in the schemes of Cluster and Sentinel, plain within the URL, or quoted."""
+    for scheme in ("redis+cluster", "rediss+cluster"):
+        for cache in (f"{scheme}://h:1", quote(f"{scheme}://h:1", safe="")):
+            assert "h:1" in repr(open_store(f"tiered:?root=memory:&cache={cache}"))
+    open_store("tiered:?root=memory:&cache=redis+sentinel://a,b/service/0")
+
+
+def test_the_name_of_a_root_by_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two names for all that may be two databases; none of them tells a password."""
+    for variable in ("PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGOPTIONS", "PGSERVICE"):
+        monkeypatch.delenv(variable, raising=False)
+    for root, name in {
+        "postgresql://app:s3cret@db:5433/shop": "app@db:5433/shop",
+        "postgresql://app@LOCALHOST/shop": f"{HERE} app@localhost/shop",
+        "postgresql://app@127.0.0.1/shop": f"{HERE} app@127.0.0.1/shop",
+        "postgresql://app@db-1,db-2/shop": "app@db-1,db-2/shop",
+        "postgresql://app@db,localhost/shop": f"{HERE} app@db,localhost/shop",
+        "postgresql://app@/shop": f"{HERE} app@/shop",
+        "postgresql://app@db/shop?connect_timeout=3&sslpassword=s3cret&password=s3cret": (
+            "app@db/shop"
+        ),
+        "sqlite:////var/ids.db": None,
+        "memory://": None,
+    }.items():
+        assert name_of_url(root) == name
+    several = (
+        "postgresql://alice:pw@db/shop",
+        "postgresql://bob:pw@db/shop",
+        "postgresql://db/shop",
+        "postgresql://alice:pw@db:5433/shop",
+        "postgresql://alice:pw@db/shop?search_path=t1",
+        "postgresql://alice:pw@db/shop?search_path=t2",
+        "postgresql://alice:pw@db/shop?options=-csearch_path%3Dt1",
+        "postgresql://alice@/shop?host=/run/a",
+        "postgresql://alice@/shop?host=/run/b",
+        "postgresql://alice@/shop?host=/run/b&port=5433",
+        "unix:///p?db=1",
+        "unix:///p?db=2",
+    )
+    assert len({name_of_url(each) for each in several}) == len(several)
+    one, other = (f"postgresql://a:pw@db/shop?{each}" for each in ("x=1&y=2", "y=2&x=1"))
+    assert name_of_url(one) == name_of_url(other)
+    before = name_of_url(several[0])
+    monkeypatch.setenv("PGOPTIONS", "-c search_path=t3")
+    assert name_of_url(several[0]) != before
+
+
+def test_a_name_for_each_memory() -> None:
+    """Two of one process are two roots; its own name is found again."""
+    cache = RedisStore.from_url("redis://h")
+    one, other = MemoryStore(), MemoryStore()
+    names = [
+        TieredStore(root, cache).segment_distributor(name=name)._span._root
+        for root in (one, other)
+        for name in "ab"
+    ]
+    assert names[0] == names[1] != names[2] == names[3]
 
 
 def test_a_url_that_is_none() -> None:
@@ -59,6 +111,8 @@ def test_a_url_that_is_none() -> None:
         "tiered:?root=memory://&cache=memory://": "a RedisStore",
         "tiered:?root=nowhere://&cache=redis://h": "begins with",
         f"tiered:?root={nested}&cache=redis://h": "no TieredStore",
+        "tiered:?root=redis://h&cache=redis://h": "a durable store, no RedisStore",
+        f"tiered:?root=memory://&cache={cache}&span={2**40 + 1}": "an integer from 1",
     }.items():
         with pytest.raises(InvalidArgumentError, match=re.escape(words)) as caught:
             open_store(url)
@@ -71,7 +125,7 @@ async def test_settings() -> None:
     settings = {
         "stores": {
             "main": "memory://",
-            "fast": {"root": "main", "cache": CACHE, "span": 5000},
+            "fast": {"root": "main", "cache": CACHE, "span": 5000, "root_name": "mine"},
         },
         "generators": {
             "order": {"kind": "chain", "store": "fast"},
@@ -96,6 +150,8 @@ def test_settings_that_are_none() -> None:
         ("root", "fast", "cache", CACHE): "stores.fast.root: is a tiered store itself",
         ("root", "main", "cache", CACHE, "spam", 5): "stores.fast.spam: is no key here; did you",
         ("root", "main", "cache", CACHE, "span", 0): "stores.fast.span: it has to be greater",
+        ("root", "main", "cache", CACHE, "span", 2**41): "stores.fast.span: it has to be less",
+        ("root", CACHE, "cache", CACHE): "stores.fast.root: has to be a durable store, no RedisSt",
     }.items():
         fast = dict(zip(table[::2], table[1::2], strict=True))
         stores = {"main": "memory://", "fast": fast}
@@ -118,7 +174,10 @@ async def test_by_hand() -> None:
         (counter, counter, {}),
         (one.namespaced_name, one, {}),
         (counter, one, {"span": 0}),
-        (counter, one, {"span": 2**63}),
+        (counter, one, {"span": 2**40 + 1}),
+        (counter, one, {"span": 49}),
+        (one, one, {}),
+        (made, one, {}),
         (counter, one, {"cache_timeout": 0}),
         (counter, one, {"pause": -1}),
     )
@@ -131,6 +190,10 @@ async def test_by_hand() -> None:
             TieredStore(nothing, cache)
         with pytest.raises(InvalidArgumentError):
             TieredStore(root, nothing)
+    with pytest.raises(InvalidArgumentError, match="no RedisStore, whose server may forget"):
+        TieredStore(cache, cache)
+    with pytest.raises(InvalidArgumentError, match=r"span is 50.*at least the step, 51"):
+        TieredStore(root, cache, span=50).segment_distributor(name="n", step=51)
     async with connect(TieredStore(root, cache, pause=0)) as ids:
         chain = await ids.segment_chain("order")
         assert await chain.next_id() == 1, "the root serves"
