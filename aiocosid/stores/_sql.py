@@ -18,7 +18,6 @@ from ..errors import (
     CorruptCounterError,
     CosIdError,
     IdOverflowError,
-    InvalidArgumentError,
     NameTooLongError,
     SchemaMissingError,
     StoreUnavailableError,
@@ -372,12 +371,6 @@ class SqlStore(SqlMachineStore):
 def _check_name(name: str) -> None:
     if len(name) > NAME_WIDTH:
         raise NameTooLongError(name, limit=NAME_WIDTH)
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
-        raise InvalidArgumentError(
-            "namespace.name", name, expected="a text that UTF-8 can hold"
-        ) from None
 
 
 def _integer(value: object) -> int | None:

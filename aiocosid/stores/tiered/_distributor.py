@@ -6,7 +6,7 @@ import logging
 import random
 from contextlib import suppress
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..._clock import SYSTEM_CLOCK
 from ...abc import MAX_ID, IdSegmentDistributor
@@ -25,6 +25,7 @@ from .._watermark import HighWater
 from ..redis import RedisIdSegmentDistributor
 from ..redis._errors import STORE
 from ..redis._span import UNNOTED, Claimed, Span, Taken
+from ._call import Call
 from ._outage import Outage
 from ._root_name import name_of_root
 from ._statistics import Tally
@@ -51,24 +52,6 @@ RELEASE_TIMEOUT: Final = 0.25  # seconds that a cancelled call takes to give its
 T = TypeVar("T")
 
 _logger = logging.getLogger("aiocosid")
-
-
-class Call(NamedTuple):
-    """One request for a segment.
-
-    Attributes:
-        step: ids per segment.
-        sent: the highest id that was known when it began.
-        nonce: its name in Redis.
-        closings: how often this was closed before it began.
-        note: what is noted with it in Redis.
-    """
-
-    step: int
-    sent: int | None
-    nonce: bytes
-    closings: int
-    note: Note
 
 
 class TieredIdSegmentDistributor(IdSegmentDistributor):
