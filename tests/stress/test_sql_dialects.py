@@ -48,6 +48,11 @@ class Side:
             )
         return self.made[namespace, who]
 
+    def held(self, namespace: str, who: str, otherwise: int) -> int:
+        """The id that an instance was handed last: only for that it can assert anything."""
+        claim = self.machines(namespace, who)._claim
+        return otherwise if claim is None else int(claim.machine_id)
+
     def segments(self, namespace: str, who: str) -> IdSegmentDistributor:
         if (namespace, f"segments {who}") not in self.made:
             made = self.store.segment_distributor(namespace=namespace, name="order", offset=5)
@@ -85,10 +90,13 @@ def _call(rng: random.Random, ns: str, now: int) -> tuple[str, Callable[[Side], 
             6,
             lambda at: at.machines(ns, who).distribute(bits, now_ms=stamp, latest_ms=later),
         ),
-        "guard": (4, lambda at: at.machines(ns, who).guard(machine_id, **signs)),
-        "reassert": (6, lambda at: at.machines(ns, who).reassert(machine_id, **signs)),
+        "guard": (2, lambda at: at.machines(ns, who).guard(machine_id, **signs)),
+        "reassert": (
+            9,
+            lambda at: at.machines(ns, who).reassert(at.held(ns, who, machine_id), **signs),
+        ),
         "revert": (2, lambda at: at.machines(ns, who).revert(machine_id, last_ms=later)),
-        "free": (1, lambda at: at.store.revert_machine(namespace=ns, machine_id=machine_id)),
+        "free": (3, lambda at: at.store.revert_machine(namespace=ns, machine_id=machine_id)),
         "width": (1, lambda at: at.store.set_machine_bits(namespace=ns, bits=bits)),
         "mark": (2, lambda at: at.store.mark_machines(namespace=ns, is_new=is_new)),
         "forget": (2, lambda at: at.write(forget)),
@@ -116,11 +124,25 @@ async def outcome(call: Awaitable[object]) -> object:
     return None if isinstance(found, str | list | sqlite3.Cursor) else found
 
 
+async def _double(at: Side, ns: str, now: int, one: str, other: str) -> None:
+    """Have two hold one id in a store that forgets."""
+    for who, stamp in ((one, now), (other, now + 1)):
+        grant = await at.machines(ns, who).distribute(BITS, now_ms=stamp, latest_ms=now * 2)
+        if who == one:
+            await at.store.revert_machine(namespace=ns, machine_id=grant.machine_id)
+    await at.write(f"UPDATE aiocosid_machine_marker SET identity = '' WHERE namespace = '{ns}'")
+
+
 async def _sequence(seed: int, sides: list[Side], clock: Callable[[int], Awaitable[None]]) -> None:
     rng, ns, now = random.Random(seed), f"n{seed}", T0 + seed * 100_000  # noqa: S311
     top = 0
     for side in sides:  # a new file is marked for all namespaces, a new database for none
         await side.store.mark_machines(namespace=ns)
+    if rng.random() < 0.5:
+        pair = rng.sample(("a", "b", "c"), 2)
+        await clock(now)
+        for side in sides:
+            await _double(side, ns, now, *pair)
     for number in range(LENGTH):
         now += rng.choice((0, 1, 700, 2500, 9000))
         await clock(now)
