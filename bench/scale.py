@@ -173,7 +173,7 @@ class Row:
 
 def main() -> None:
     """Run everything, and write it down."""
-    rows = []
+    rows: list[Row] = []
     for kind in KINDS:
         for rate in RATES:
             for nodes in NODES:

@@ -53,7 +53,8 @@ def fork(node: Node) -> None:
         world.fail(f"the child of {process} did not come to its end")
         return
     child = f"the child of {process}"
-    for number, ids in json.loads(answer):
+    told: list[tuple[int, list[int]]] = json.loads(answer)
+    for number, ids in told:
         node.witnesses[number].robbed(ids, Moment(child, world.time))
 
 

@@ -118,8 +118,8 @@ class SimulatedRedis:
                 space = space.as_of(START_NS / 1e9 + self._snapshot)
             case "none":
                 space = Keyspace()
-            case "always":
-                pass
+            case _:
+                pass  # all of it
         lost = self.master.space.offset - space.offset
         self._world.note(self.master.name, "starts", f"without its last {lost} writes")
         self.master.start(space)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ...errors import CosIdError
 from ._faults import draw_between
@@ -81,7 +81,7 @@ class Line:
         """Look at what a call got, if it had to wait."""
         if now == self._began[place]:
             return
-        lowest = min(reply) if isinstance(reply, list) else reply
+        lowest = min(cast("list[int]", reply)) if isinstance(reply, list) else reply
         assert isinstance(lowest, int)
         for later, its_lowest in self._served:
             if later > place and its_lowest < lowest:
