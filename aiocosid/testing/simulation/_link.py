@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+import re
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ...errors import StoreUnavailableError
 from ._distributors import LinkedIdSegmentDistributor, LinkedMachineIdDistributor
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ("Link",)
 
 _T = TypeVar("_T")
+
+NONCE: Final = re.compile("[0-9a-f]{32}")
+"""What is drawn by the operating system, and must not tell two runs of one seed apart."""
 
 
 class Link:
@@ -157,7 +161,8 @@ class Link:
         except Exception as error:  # noqa: BLE001 - it is the reply
             self._world.note("store", "refuses", f"{what} of {self._node.name}: {error}")
             return error
-        self._world.note("store", "does", f"{what} of {self._node.name}: {outcome}")
+        told = NONCE.sub("(nonce)", str(outcome))
+        self._world.note("store", "does", f"{what} of {self._node.name}: {told}")
         return outcome
 
     async def _lose(
