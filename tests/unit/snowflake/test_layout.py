@@ -442,6 +442,26 @@ def test_a_field_that_does_not_fit_is_refused_by_its_name() -> None:
     assert error.value.argument == "machine_id"
 
 
+def test_a_width_that_does_not_fit_is_refused_by_its_name() -> None:
+    for argument, widths in (
+        ("timestamp_bits", (0, 10, 12)),
+        ("machine_bits", (41, 0, 12)),
+        ("sequence_bits", (41, 10, 0)),
+    ):
+        with pytest.raises(InvalidArgumentError) as error:
+            SnowflakeLayout(*widths, "ms", 0)
+        assert error.value.argument == argument
+
+
+def test_an_epoch_is_in_milliseconds() -> None:
+    """One that must be seconds is refused; the last that datetime has is not."""
+    for epoch_ms in (0, 253_402_300_799_999):
+        assert SnowflakeLayout(41, 10, 12, "ms", epoch_ms).epoch_ms == epoch_ms
+    for wrong in (1, -1, 253_402_300_800_000):
+        with pytest.raises(InvalidArgumentError, match="epoch"):
+            SnowflakeLayout(41, 10, 12, "ms", wrong)
+
+
 def test_the_last_instant_that_datetime_has() -> None:
     """A layout may end there; one that ends a tick later has none."""
     epoch_ms = 253_402_300_799_999 - (2**41 - 1)
