@@ -149,3 +149,8 @@ def test_what_is_left_is_not_enough_for_the_first(sizes: list[int], available: i
     assert woken == list(range(len(woken)))
     if queue:
         assert waiters[len(woken)].n > stock.available
+
+
+def test_who_says_nothing_lined_up_at_0() -> None:
+    """Before the first fetch."""
+    assert Waiter(1, list).since == 0

@@ -87,6 +87,13 @@ def test_a_state_as_text(vector: Any) -> None:
     assert MachineState.parse(str(state)) == state
 
 
+def test_only_not_found_is_below_0() -> None:
+    assert str(MachineState.parse("-1|-1")) == "-1|-1"
+    for text in ("-2|5", "5|-2", "-2|-2"):
+        with pytest.raises(InvalidArgumentError):
+            MachineState.parse(text)
+
+
 @pytest.mark.parametrize("vector", load("machine_state.of"))
 def test_a_text_as_state(vector: Any) -> None:
     text = vector["args"]["s"]

@@ -21,6 +21,7 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
+import aiocosid.segment
 from aiocosid import connect
 from aiocosid._fork import generation, watch
 from aiocosid.abc import IdSegmentDistributor
@@ -28,6 +29,8 @@ from aiocosid.errors import ClosedError, ForkedError
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, settle
+
+from .._interrupted import interrupted
 
 FILE = Path(sys.argv[2]) if len(sys.argv) > 2 else Path()
 
@@ -98,6 +101,48 @@ async def a_generator_belongs_to_the_parent() -> None:
                 in_child(child)
                 ids += await generator.next_ids(35)
                 assert ids == list(range(ids[0], ids[0] + 36)), ids
+
+
+class AtOnce(FileDistributor):
+    """The same, for who does not wait."""
+
+    def next_max_id_nowait(self, step: int) -> int:
+        try:
+            self.next_max_id(step).send(None)
+        except StopIteration as answer:
+            return int(answer.value)
+        raise AssertionError("it waits")
+
+
+async def a_fork_at_any_line_of_a_step() -> None:
+    """By a signal handler: what the child puts in hand then is the parent's."""
+    is_child, lines = False, 0
+    statuses: set[int | None] = set()
+
+    def handler() -> None:
+        nonlocal is_child, lines
+        lines += 1
+        if not is_child and lines % 3 == 0:
+            status = forked()
+            is_child = status is None
+            statuses.add(status)
+
+    for kind in (SegmentChainId, SegmentId):
+        async with kind(AtOnce(name="order", step=3)) as generator:
+            ids: list[int] = []
+            for _ in range(7):
+                with suppress(ForkedError), interrupted(aiocosid.segment, "line", handler):
+                    ids.append(generator.next_id_nowait())
+                if is_child:
+                    try:
+                        refused(generator.next_id_nowait)
+                    except BaseException:  # noqa: BLE001 - it must not go on as a second test
+                        traceback.print_exc()
+                        os._exit(1)
+                    os._exit(0)
+            assert len(ids) == 7
+            assert ids == sorted(set(ids)), ids
+    assert statuses == {0}, "a child failed"
 
 
 async def closing_in_the_child_touches_nothing() -> None:
@@ -415,6 +460,7 @@ def a_batch_listed_across_the_fork() -> None:
 
 SCENARIOS: dict[str, Callable[[], object]] = {
     "generator": lambda: asyncio.run(a_generator_belongs_to_the_parent()),
+    "any line": lambda: asyncio.run(a_fork_at_any_line_of_a_step()),
     "closing": lambda: asyncio.run(closing_in_the_child_touches_nothing()),
     "anew": lambda: asyncio.run(opened_anew_in_the_child()),
     "closed": a_child_of_a_closed_parent,

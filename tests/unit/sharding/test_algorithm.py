@@ -108,3 +108,19 @@ def test_what_is_wrong_is_named(kind: str, changes: dict[str, Any], message: str
     properties: dict[str, Any] = {**(MOD if "MOD" in kind else INTERVAL), **changes}
     with pytest.raises(InvalidArgumentError, match=message):
         sharding_algorithm(kind, properties)
+
+
+def test_what_is_missing_is_named() -> None:
+    """As ShardingSphere's page has it: these have no default."""
+    snowflake = {**INTERVAL, "zone-id": "UTC"}
+    for kind, given in (
+        ("COSID_MOD", MOD),
+        ("COSID_INTERVAL", INTERVAL),
+        ("COSID_INTERVAL_SNOWFLAKE", snowflake),
+    ):
+        for name in given:
+            rest = {each: value for each, value in given.items() if each != name}
+            with pytest.raises(InvalidArgumentError) as error:
+                sharding_algorithm(kind, rest, layout=COSID_MS)
+            assert error.value.argument == name
+            assert "given, for" in str(error.value)

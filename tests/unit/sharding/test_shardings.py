@@ -157,11 +157,28 @@ def test_a_moment_is_sharded_by_the_time_of_its_zone() -> None:
     assert by_day.exact(late) == "order_20260601"
 
 
+def test_short_pieces_hold_their_seconds() -> None:
+    day = ShardRange.closed_open(at("2026-05-05"), at("2026-05-06"))
+    minutes = months(effective=day, unit="minutes", suffix_pattern="HHmm")
+    for time, node in (("00:00:01", "0000"), ("00:01:30", "0001"), ("12:34:59", "1234")):
+        assert minutes.exact(at(f"2026-05-05T{time}")) == f"order_{node}"
+
+
+def test_an_end_that_is_not_there_is_not_left_out() -> None:
+    """Two ways to say the same are equal."""
+    assert ShardRange(1, None, upper_open=True) == ShardRange.at_least(1)
+    assert ShardRange(None, 1, lower_open=True) == ShardRange.at_most(1)
+    assert ShardRange(1, 2, True, True) == ShardRange.open(1, 2) != ShardRange.closed(1, 2)
+
+
 def test_a_wrong_setting_is_refused_by_its_name() -> None:
     for argument, wrong in (("unit", "weeks"), ("amount", 0), ("key", str), ("effective", "2026")):
         with pytest.raises(InvalidArgumentError) as caught:
             months(**{argument: wrong})
         assert caught.value.argument == argument
+    assert months(amount=1_000_000).effective_nodes == ("order_202601",)
+    with pytest.raises(InvalidArgumentError):
+        months(amount=1_000_001)
     with pytest.raises(InvalidArgumentError) as caught:
         months().range("2026")  # type: ignore[arg-type]
     assert caught.value.argument == "values"
@@ -243,5 +260,6 @@ def test_shardings_are_values() -> None:
     with pytest.raises(AttributeError):
         months().amount = 2  # type: ignore[misc]
     assert pickle.loads(pickle.dumps(months())).exact(at("2026-05-05")) == "order_202605"  # noqa: S301
+    assert "_reader" not in repr(StandardTimeKey("UTC"))
     assert repr(ModCycle(4, "n")) == "ModCycle(divisor=4, logic_name_prefix='n')"
     assert repr(months()).startswith(f"<IntervalTimeline order_yyyyMM 12 x 1 months in {YEAR} by ")

@@ -147,6 +147,7 @@ def test_a_time_past_the_year_9999_has_no_friendly_text() -> None:
 def test_the_layout_of_the_fields_counts_milliseconds_since_1970() -> None:
     """More than 64 bits in one number: what a sequencer hands on, never an id."""
     layout = RADIX62.layout
+    assert layout.name == "CosIdGenerator"
     assert layout.last_instant_text == "2527-06-23T06:20:44.415Z"
     assert layout.max_id == 2**80 - 1
     parts = layout.parse(layout.compose(1700000000000, 5, 9))

@@ -221,8 +221,9 @@ def test_a_region_is_the_upper_part_of_the_machine_id() -> None:
     with pytest.raises(InvalidArgumentError, match="region"):
         layout().machine_of(1, 0)
     for bits in (10, -1, True):
-        with pytest.raises(InvalidArgumentError, match="region_bits"):
+        with pytest.raises(InvalidArgumentError) as error:
             layout(region_bits=bits)
+        assert error.value.argument == "region_bits"
 
 
 @pytest.mark.parametrize(("bits", "safe"), [((41, 3, 9), True), ((41, 3, 10), False)])
@@ -439,6 +440,26 @@ def test_a_field_that_does_not_fit_is_refused_by_its_name() -> None:
     with pytest.raises(InvalidArgumentError) as error:
         of.ids(of.last_tick, of.machine_count, 0, 1)
     assert error.value.argument == "machine_id"
+
+
+def test_a_width_that_does_not_fit_is_refused_by_its_name() -> None:
+    for argument, widths in (
+        ("timestamp_bits", (0, 10, 12)),
+        ("machine_bits", (41, 0, 12)),
+        ("sequence_bits", (41, 10, 0)),
+    ):
+        with pytest.raises(InvalidArgumentError) as error:
+            SnowflakeLayout(*widths, "ms", 0)
+        assert error.value.argument == argument
+
+
+def test_an_epoch_is_in_milliseconds() -> None:
+    """One that must be seconds is refused; the last that datetime has is not."""
+    for epoch_ms in (0, 253_402_300_799_999):
+        assert SnowflakeLayout(41, 10, 12, "ms", epoch_ms).epoch_ms == epoch_ms
+    for wrong in (1, -1, 253_402_300_800_000):
+        with pytest.raises(InvalidArgumentError, match="epoch"):
+            SnowflakeLayout(41, 10, 12, "ms", wrong)
 
 
 def test_the_last_instant_that_datetime_has() -> None:
