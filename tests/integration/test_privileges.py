@@ -82,7 +82,8 @@ async def segments_given_back(store: Store) -> None:
 async def segments_of_a_tiered_store(store: Store) -> None:
     assert isinstance(store, RedisStore)
     tiered = TieredStore(MemoryStore(), store, span=100, root_name="root")
-    counter = tiered.segment_distributor(namespace="shop", name=f"tiered{uuid.uuid4().hex}")
+    name = f"tiered{uuid.uuid4().hex}"
+    counter = tiered.segment_distributor(namespace="shop", name=name, step=40)
     for _ in range(3):
         await counter.next_max_id(40)
     told = counter.statistics()
