@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint
 from aiocosid.abc import InstanceId, MachineGrant
 from aiocosid.errors import MachineIdLostError, MachineIdOverflowError
 from aiocosid.stores._memory_machines import Entry, MachinePool
+from aiocosid.stores._memory_marker import Claim
 from aiocosid.stores.memory import MemoryMachineIdDistributor, MemoryStore
 from aiocosid.testing import MachineIdDistributorContract, ManualClock
 
@@ -380,10 +381,23 @@ class AssertsAlways(Sound):
 
 
 class AssertsOnASoundStore(Sound):
+    kept: Claim | None = None
+
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        grant = await super().distribute(bits, **times)
+        self.kept = self._claim
+        return grant
+
     async def reassert(self, machine_id: int, **times: Any) -> None:
-        assert self._claim is not None
-        self._pool._assert(self.instance_id, machine_id, self._claim)
+        assert self.kept is not None
+        self._pool._assert(self.instance_id, machine_id, self.kept)
         await super().reassert(machine_id, **times)
+
+
+class AssertsAnyNumber(Sound):
+    def _claims(self, machine_id: int) -> bool:
+        assert machine_id >= 0
+        return self._claim is not None
 
 
 class LastKeepsIt(Sound):
@@ -491,6 +505,7 @@ CASES: list[tuple[type[Sound], str, str]] = [
     (CountsOn, "test_an_asserted_one_is_not_new", "are held"),
     (AssertsAlways, "test_a_lease_that_ended_asserts_nothing", "may have forgotten"),
     (AssertsOnASoundStore, "test_nothing_is_asserted_on_a_sound_store", "could guard 0"),
+    (AssertsAnyNumber, "test_what_was_not_handed_out_is_not_asserted", "may have forgotten"),
     (LastKeepsIt, "test_of_two_owners_the_earlier_keeps_it", "could guard 0"),
     (LastKeepsIt, "test_of_two_lives_the_later_keeps_it", "could guard 0"),
     (AssertsWithoutStability, "test_a_stable_one_is_stable_again", "and e is given"),
