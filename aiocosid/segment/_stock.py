@@ -44,7 +44,8 @@ def undivided(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
 
     @wraps(method)
     def step(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._busy:  # a step within a step
+        if self._busy:  # a step within a step, or in the last line of one
+            self._piece = EMPTY
             return method(self, *args, **kwargs)
         try:
             self._busy = True
