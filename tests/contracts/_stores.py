@@ -328,6 +328,9 @@ class TieredOnSqlite(Backend):
         self.root.set_counter(distributor, to)
         self.cache.server.call("DEL", f"aiocosid:{{{distributor.namespaced_name}}}:span")
 
+    def mark(self, namespace: str) -> None:
+        self.root.mark(namespace)
+
 
 class TieredOnPostgres(TieredOnSqlite):
     """The session's Valkey on the session's PostgreSQL."""
