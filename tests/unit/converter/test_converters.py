@@ -282,6 +282,19 @@ def test_what_is_derived_is_no_part_of_the_value() -> None:
     assert dated(clock=ManualClock()) == dated(clock=ManualClock())
 
 
+def test_each_field_of_a_date_is_read_as_it_is_written() -> None:
+    fields = ("yyyyMMddHHmmssSSS", "yy-M-d-H-m-s", "yyyyDDD", "yyyy-D")
+    for pattern in fields:
+        converter = dated(pattern)
+        assert converter.as_int(converter.as_str(7)) == 7
+
+
+def test_the_widest_text_is_of_255_characters() -> None:
+    assert len(ToStringIdConverter(True, 255).as_str(7)) == 255
+    with pytest.raises(InvalidArgumentError):
+        ToStringIdConverter(True, 256)
+
+
 def test_quoted_text_of_a_date_is_read_as_it_is_written() -> None:
     converter = dated("yyMMdd'o''clock'")
     text = converter.as_str(7)
