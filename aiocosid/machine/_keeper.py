@@ -356,7 +356,8 @@ class Keeper(Caller):
         machine_id, self.machine_id = self.machine_id, -1
         self._past_ms = self._last_issued_ms()
         if machine_id >= 0:
-            last_ms = max(self._past_ms, self.floor_ms, 0)
+            # A millisecond later: the next owner may be CosId's, which issues ids of that very one.
+            last_ms = max(self._past_ms + 1, self.floor_ms)
             error = await self._call(self.distributor.revert, machine_id, last_ms=last_ms)
             if isinstance(error, CosIdError):
                 self._note(error, 1)

@@ -172,8 +172,8 @@ class Sequencer:
 
     @property
     def last_ms(self) -> int:
-        """The time of the last id, or of the floor, in milliseconds since 1970."""
-        return self.layout.ms_of(self._tick)
+        """The end of the tick of the last id, or of the floor, in milliseconds since 1970."""
+        return self.layout.ms_of(self._tick + 1) - 1
 
     @property
     def handed_out(self) -> int:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..abc import MAX_ID
 from ..errors import InvalidArgumentError
 
-__all__ = ("check_above", "check_step")
+__all__ = ("MAX_MS", "check_above", "check_step")
+
+MAX_MS: Final = 2**53 - 1001
+"""What a number of Lua holds exactly, a second later too: the latest time of machine ids, in
+milliseconds since 1970."""
 
 
 def check_step(step: object) -> None:

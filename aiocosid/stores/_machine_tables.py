@@ -72,7 +72,9 @@ class MachineDialect:
             the lowest number that is missing, unless the instance holds more than ``own`` by now,
             another width is noted, or the marker is not so; answers the same.
         release: (namespace, instance_id, name, stable, limit, latest, guard) frees what else the
-            instance holds and does not want, except that name.
+            instance holds and does not want, except that name; its stamp rises to a
+            second above the mark, for it may be in use until then, and the next owner be CosId's.
+            That one knows no mark, and issues ids of the very stamp, be they of seconds.
         guard: (namespace, instance_id, machine_id, now, mark, stable, token) raises stamp and mark
             of the instance's own row, unless it was handed out with another token since, or the
             marker is not so; answers a row.  An empty token is not compared.

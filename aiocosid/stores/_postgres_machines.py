@@ -216,9 +216,10 @@ WITH known AS (
 {_noted("made", mark="-1", stable="$4", token="$5", now=now)}
 """,
         release=f"""
-UPDATE cosid_machine AS o SET instance_id = '', revert_time = {now}
+UPDATE cosid_machine AS o SET instance_id = '', revert_time = {now},
+    last_timestamp = greatest(o.last_timestamp, nullif(extra.mark, -1) + 1000)
 FROM (
-    SELECT m.name FROM {known}
+    SELECT m.name, a.mark FROM {known}
     WHERE m.namespace = $1::varchar AND m.instance_id = $2::varchar AND m.name <> $3::varchar
     AND m.machine_id BETWEEN 0 AND $5::bigint
     AND ({is_silent("$7")} OR ($4::int = 0 AND {floor} > $6::bigint))

@@ -10,6 +10,7 @@ from ..abc import MachineGrant
 from ..abc._ids import check_integer
 from ..abc._machine import check_machine_bits, check_same_bits
 from ..errors import MachineIdLostError, MachineIdOverflowError, StoreUnavailableError
+from ._arguments import MAX_MS
 from ._machine_tables import MAX_MACHINE_ID
 from ._sql_machine_client import Claim, SqlMachineClient
 
@@ -46,7 +47,7 @@ class SqlMachineIdDistributor(SqlMachineClient):
             WrongLoopError: the connections are in use on another event loop.
         """
         check_machine_bits(bits)
-        check_integer("now_ms", now_ms, at_least=0)
+        check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("latest_ms", latest_ms, at_least=-1)
         token = secrets.token_hex(TOKEN_BYTES)
         with self._in_one_process():
@@ -213,7 +214,7 @@ class SqlMachineIdDistributor(SqlMachineClient):
             ForkedError: the distributor, or the client beneath it, is the parent process's.
             WrongLoopError: the connections are in use on another event loop.
         """
-        check_integer("last_ms", last_ms, at_least=-1)
+        check_integer("last_ms", last_ms, at_least=-1, at_most=MAX_MS)
         mine = self._mine(machine_id)
         facts = {"last": last_ms, "stable": int(self.instance_id.stable)}
         if self._claim is not None and self._claim.machine_id == machine_id:
@@ -224,8 +225,8 @@ class SqlMachineIdDistributor(SqlMachineClient):
             )
 
     def _told(self, machine_id: int, now_ms: int, mark_ms: int) -> dict[str, Value]:
-        check_integer("now_ms", now_ms, at_least=0)
-        check_integer("mark_ms", mark_ms, at_least=-1)
+        check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
+        check_integer("mark_ms", mark_ms, at_least=-1, at_most=MAX_MS)
         return {
             **self._mine(machine_id),
             "now": now_ms,

@@ -227,7 +227,11 @@ RETURNING {_TAKEN};
 {_WIDTH_NOTED}
 """,
         release=f"""
-UPDATE cosid_machine SET instance_id = '', revert_time = {now}
+UPDATE cosid_machine SET instance_id = '', revert_time = {now},
+    last_timestamp = max(last_timestamp, coalesce((
+        SELECT a.mark + 1000 FROM aiocosid_machine AS a
+        WHERE a.name = cosid_machine.name AND a.mark >= 0
+    ), -1))
 WHERE name IN (
     SELECT m.name FROM {known}
     WHERE m.namespace = :namespace AND m.instance_id = :instance_id AND m.name <> :name

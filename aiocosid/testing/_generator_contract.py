@@ -12,6 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from ..errors import BusyError, ClosedError, InvalidArgumentError, NotOpenError, WouldBlock
 from ..segment import SegmentStatistics
+from ._own_tests import OwnTests
 from ._workers import assert_rising, assert_unique, storm, take_at_once
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class MakeGenerator(Protocol):
         raise NotImplementedError
 
 
-class IdGeneratorContract:
+class IdGeneratorContract(OwnTests):
     """Checks a generator.  Inherit, provide the fixture ``make_generator``, and run pytest.
 
     With pytest-asyncio mark your class ``@pytest.mark.asyncio``, with anyio's plugin

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ..segment import SegmentChainId
+from ._own_tests import OwnTests
 from ._workers import assert_unique
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ __all__ = ("GiveBackContract",)
 CHANGES = 15  # of a counter, by each of several distributors
 
 
-class GiveBackContract:
+class GiveBackContract(OwnTests):
     """Cases for distributors whose ``allow_give_back()`` is true; skipped for others."""
 
     async def test_unused_ids_go_back(self, make_distributor: MakeDistributor) -> None:

@@ -10,6 +10,7 @@ from anyio.lowlevel import checkpoint
 
 from ..errors import MachineBitsMismatchError
 from ._machine_kit import MachineKit, assert_different, refused_as_full
+from ._own_tests import OwnTests
 from ._workers import storm
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ("MachineCrowds",)
 
 
-class MachineCrowds:
+class MachineCrowds(OwnTests):
     """Concurrency and cancellation.  `MachineIdDistributorContract` inherits it."""
 
     async def test_concurrent_instances_share_nothing(

@@ -17,6 +17,7 @@ from ._machine_kit import (
     refused_as_lost,
     refused_for_its_width,
 )
+from ._own_tests import OwnTests
 
 if TYPE_CHECKING:
     from ._machine_kit import MakeMachineIdDistributor
@@ -28,7 +29,7 @@ FULL: Final = SAFE_GUARD + QUARANTINE_MARGIN
 OVER: Final = FULL + 10  # seconds after which it is over, whatever the calls took
 
 
-class MachineQuarantines:
+class MachineQuarantines(OwnTests):
     """What happens when the marker is gone.  `MachineIdDistributorContract` inherits it."""
 
     async def age(self, namespace: str, seconds: float) -> None:

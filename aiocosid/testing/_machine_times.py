@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import MachineIdLostError
 from ._machine_kit import SAFE_GUARD, MachineKit, refused_as_full, refused_as_lost
+from ._own_tests import OwnTests
 
 if TYPE_CHECKING:
     from ._machine_kit import MakeMachineIdDistributor
@@ -15,7 +16,7 @@ __all__ = ("MachineTimes",)
 SECOND = 1000  # milliseconds
 
 
-class MachineTimes:
+class MachineTimes(OwnTests):
     """Floors, stamps and marks.  `MachineIdDistributorContract` inherits it."""
 
     async def age(self, namespace: str, seconds: float) -> None:

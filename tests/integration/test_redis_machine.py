@@ -234,15 +234,19 @@ class TestOrder:
         assert keys.pool == {}
 
     async def test_own_too_late_goes_to_the_pool(self, instances: Instances, keys: Keys) -> None:
-        """With its stamp and its mark; unless the instance is stable, or there is no other."""
+        """Unless the instance is stable, or there is no other.
+
+        Stamped with a second above its mark: whoever asked may use the id until then, were this a
+        late call, and CosId's know no mark and issue ids of the very stamp, or of its second.
+        """
         await instances.take("a")
         await instances("a").guard(0, now_ms=T + 1, mark_ms=T + 60_000)
         assert await instances.take("a", latest=T + 2000) == MachineGrant(1, -1)
-        assert (keys.entries, keys.pool) == ({"a": f"1|{T}"}, {"0": f"{T + 1}"})
-        assert await instances.take("b", latest=T + 2000) == MachineGrant(0, T + 60_000)
+        assert (keys.entries, keys.pool) == ({"a": f"1|{T}"}, {"0": f"{T + 61_000}"})
+        assert await instances.take("b", latest=T + 2000) == MachineGrant(0, T + 61_000)
         await instances("a").guard(1, now_ms=T + 1, mark_ms=T + 50_000)
         before = keys.dump()
-        assert await instances.take("b", latest=T) == MachineGrant(0, T + 60_000)
+        assert await instances.take("b", latest=T) == MachineGrant(0, T + 61_000)
         assert await instances.take("a", latest=T, now=T) == MachineGrant(1, T + 50_000)
         assert keys.pool == {}
         assert {**keys.dump(), "token": "", "seen": ""} == {**before, "token": "", "seen": ""}

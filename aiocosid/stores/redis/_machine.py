@@ -19,6 +19,7 @@ from ...abc import (
 from ...abc._ids import check_integer
 from ...abc._machine import check_machine_bits, check_same_bits
 from ...errors import ForkedError, MachineIdLostError, MachineIdOverflowError
+from .._arguments import MAX_MS
 from ._errors import STORE
 from ._link import BorrowedLink, Link, OwnedLink
 from ._machine_scripts import DISTRIBUTE, GUARD, REVERT, MachineKeys, ask, guard_ms
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ("RedisMachineIdDistributor",)
 
-MAX_MS: Final = 2**53 - 1  # what a number of Lua holds exactly
 MAX_MACHINE_ID: Final = 2**31 - 1
 TOKEN_BYTES: Final = 8
 

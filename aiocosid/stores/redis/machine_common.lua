@@ -79,6 +79,13 @@ local function noted(key, id)
   return value and whole(key, text(id), value) or -1
 end
 
+-- The stamp of an id that goes from an owner who may use it until its mark, as when the call that
+-- takes another id instead comes late.  The next owner may be CosId's: it knows no mark, and issues
+-- ids of the very millisecond of the stamp, or of its second.
+local function next_floor(stamp, mark)
+  return mark < 0 and stamp or math.max(stamp, mark + 1000)
+end
+
 -- The server's clock in ms; tests give it.
 local function clock_of(given)
   if given then return tonumber(given) end

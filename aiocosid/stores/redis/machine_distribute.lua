@@ -57,7 +57,7 @@ local own
 local entry = redis.call('HGET', entries, instance)
 if entry then
   local id, stamp = read_entry(instance, entry)
-  own = {id = id, stamp = stamp}
+  own = {id = id, stamp = stamp, floor = next_floor(stamp, noted(marks, id))}
   local is_chosen = id <= max_id and (consider('own', id, stamp) or is_stable)
   if damage then return damage end
   if is_chosen then return take() end
@@ -115,7 +115,7 @@ if own and best.kind ~= 'own' then
   redis.call('HDEL', entries, instance)
   redis.call('HDEL', stables, text(own.id))
   redis.call('HDEL', seen, text(own.id))
-  if not held[own.id] then redis.call('HSET', pool, text(own.id), text(own.stamp)) end
+  if not held[own.id] then redis.call('HSET', pool, text(own.id), text(own.floor)) end
 end
 if best.kind == 'pool' then
   redis.call('HDEL', pool, text(best.id))

@@ -19,6 +19,7 @@ local held, stamp
 local entry = redis.call('HGET', entries, instance)
 if entry then held, stamp = read_entry(instance, entry) end
 local before = noted(marks, id)
+local floor = held and next_floor(stamp, noted(marks, held))
 local state, clock, guard = read_marker(), clock_of(ARGV[10]), guard_of(ARGV[6])
 
 -- What matters in a quarantine alone.
@@ -108,7 +109,7 @@ if held and held ~= id then  -- of an earlier life, from which the server was re
   redis.call('HDEL', stables, text(held))
   redis.call('HDEL', seen, text(held))
   redis.call('HDEL', claims, text(held))
-  if not is_held then redis.call('HSET', pool, text(held), text(stamp)) end
+  if not is_held then redis.call('HSET', pool, text(held), text(floor)) end
 end
 redis.call('HDEL', pool, text(id))
 if id > last then  -- as CosId would not know that it is held

@@ -216,7 +216,7 @@ class JavaSnowflakeId(_Peer):
         if reply[0] == b"full":
             raise StoreUnavailableError("redis", "all machine ids are in use")
         self._machine_id = int(reply[1])
-        self._last_ms = int(reply[2])
+        self._last_ms = int(reply[2]) + 1  # as CosId does: at the very stamp, from sequence 0
         self._guard = asyncio.create_task(self._keep(), name="guard")
         return self
 

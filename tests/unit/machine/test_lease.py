@@ -26,7 +26,7 @@ from aiocosid.errors import (
 from aiocosid.events import MachineIdDistributed, MachineIdGuarded, MachineIdLost
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._keeper import LOSSES
-from aiocosid.snowflake import COSID_MS, SnowflakeId
+from aiocosid.snowflake import COSID_MS, COSID_S, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
 
@@ -48,7 +48,7 @@ def ear() -> Ear:
 
 
 async def test_it_takes_an_id_guards_it_and_gives_it_back(clock: ManualClock, ear: Ear) -> None:
-    """The mark is ahead of the clock while it is held, and at the last id when it is closed."""
+    """The mark is ahead of the clock while it is held, and after the last id when it is closed."""
     store = store_of(clock)
     link = Link(store)
     async with MachineIdLease(link, clock=clock, instrument=ear) as lease:
@@ -63,9 +63,22 @@ async def test_it_takes_an_id_guards_it_and_gives_it_back(clock: ManualClock, ea
             last = COSID_MS.parse(await gen.next_id()).timestamp_ms
     assert [type(event) for event in ear.events[:2]] == [MachineIdDistributed, MachineIdGuarded]
     [machine] = await store.machines()
-    assert (machine.instance_id, machine.mark_ms) == ("", last)
+    assert (machine.instance_id, machine.mark_ms) == ("", last + 1)
     assert tasks() == []
     assert clock.pending == 0
+
+
+async def test_the_next_owner_may_begin_at_the_stamp(clock: ManualClock) -> None:
+    """As CosId's do: it lies after the whole second in which an id was issued."""
+    store = store_of(clock)
+    async with (
+        MachineIdLease(Link(store), clock=clock) as lease,
+        SnowflakeId(lease, layout=COSID_S, clock=clock) as gen,
+    ):
+        last = COSID_S.parse(await gen.next_id()).timestamp_ms
+        assert gen.statistics().last_timestamp_ms == last
+    [machine] = await store.machines()
+    assert machine.mark_ms == last + 1000
 
 
 async def test_ten_generators_have_one_lease(clock: ManualClock) -> None:

@@ -1,0 +1,37 @@
+"""Tests that are inherited by many classes, each with its own marks."""
+
+from __future__ import annotations
+
+from types import FunctionType
+
+__all__ = ("OwnTests",)
+
+
+class OwnTests:
+    """Gives each subclass its own copies of the tests that it inherits.
+
+    For plugins mark functions: anyio's marks those of a class with ``@pytest.mark.anyio``, and they
+    would be run on trio too in a class with ``@pytest.mark.asyncio`` that is collected later.
+    """
+
+    def __init_subclass__(cls) -> None:
+        """Copy what is inherited."""
+        super().__init_subclass__()
+        for name in dir(cls):
+            test = getattr(cls, name)
+            if name.startswith("test_") and name not in vars(cls) and callable(test):
+                setattr(cls, name, _copy(test))
+
+
+def _copy(test: FunctionType) -> FunctionType:
+    copy = FunctionType(
+        test.__code__, test.__globals__, test.__name__, test.__defaults__, test.__closure__
+    )
+    copy.__kwdefaults__ = test.__kwdefaults__
+    copy.__annotations__ = test.__annotations__
+    copy.__doc__, copy.__module__ = test.__doc__, test.__module__
+    copy.__qualname__ = test.__qualname__
+    vars(copy).update(vars(test))
+    if "pytestmark" in vars(test):
+        vars(copy)["pytestmark"] = [*vars(test)["pytestmark"]]
+    return copy
