@@ -9,9 +9,9 @@ from ..errors import InvalidArgumentError
 
 __all__ = ("MAX_MS", "check_above", "check_step")
 
-MAX_MS: Final = 2**53 - 1001
-"""What a number of Lua holds exactly, a second later too: the latest time of machine ids, in
-milliseconds since 1970."""
+MAX_MS: Final = 2**53 - 1
+"""What a number of Lua holds exactly: the latest time that is kept of a machine id, in milliseconds
+since 1970."""
 
 
 def check_step(step: object) -> None:

@@ -153,6 +153,7 @@ _MEANINGS: Final[dict[str, type[StoreError]]] = {
     "40": StoreUnavailableError,  # rolled back, nothing was written: conflict or deadlock
     "42501": StoreAuthenticationError,  # no privilege
     "53": StoreUnavailableError,  # out of connections, memory or disk
+    "55000": StoreUnavailableError,  # a standby does not tell its timeline
     "55P03": StoreUnavailableError,  # lock_timeout
     "57": StoreUnavailableError,  # starting, shutting down, cancelled by the administrator
     "57P04": StoreError,  # the database was dropped

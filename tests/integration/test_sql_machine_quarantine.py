@@ -293,6 +293,10 @@ class TestPostgres:
             assert await take(owners[0]) == 0
             pair.primary.restart()
             pair.catch_up()
+            async with PostgresStore.from_url(pair.standby.url) as standby:
+                for call in (take(of(standby, 2)), reassert(of(standby, 0), 0)):
+                    with pytest.raises(StoreUnavailableError):
+                        await call
             if not synchronous:
                 pair.standby.cut()
             assert await eventually(lambda: take(owners[1]), StoreUnavailableError) == 1

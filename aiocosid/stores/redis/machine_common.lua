@@ -83,7 +83,7 @@ end
 -- takes another id instead comes late.  The next owner may be CosId's: it knows no mark, and issues
 -- ids of the very millisecond of the stamp, or of its second.
 local function next_floor(stamp, mark)
-  return mark < 0 and stamp or math.max(stamp, mark + 1000)
+  return mark < 0 and stamp or math.max(stamp, math.min(mark + 1000, 2 ^ 53 - 1))
 end
 
 -- The server's clock in ms; tests give it.
