@@ -8,10 +8,12 @@ import os
 import random
 import signal
 import time
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import aiocosid
+from tests.servers import wait_until
 
 BATCH = 1000  # ids between two writes to the record
 
@@ -62,25 +64,36 @@ def spawn(url: str, name: str, n: int, path: Path) -> BaseProcess:
     return process
 
 
+def _has_taken(record: Path) -> bool:
+    return record.exists() and record.stat().st_size > 0
+
+
 def kill_now_and_then(
-    url: str, name: str, folder: Path, *, processes: int, every: float, seconds: float
-) -> int:
-    """Kill a random one every now and then, and start another in its place; return how many."""
+    url: str, name: str, folder: Path, *, processes: int, every: float, kills: int
+) -> None:
+    """Kill a random one every now and then, and start another in its place.
+
+    The one that has run longest has taken ids by then, however slow the machine is.
+    """
     paths = (folder / str(i) for i in range(1_000_000))
-    running = [spawn(url, name, 10**9, next(paths)) for _ in range(processes)]
-    until, kills = time.monotonic() + seconds, 0
+
+    def started() -> tuple[Path, BaseProcess]:
+        path = next(paths)
+        return path, spawn(url, name, 10**9, path)
+
+    running = [started() for _ in range(processes)]
     try:
-        while time.monotonic() < until:
+        for _ in range(kills):
             time.sleep(every)
-            victim = running.pop(random.randrange(len(running)))  # noqa: S311 - any of them
+            oldest, _ = running[0]
+            wait_until(partial(_has_taken, oldest), "a process takes ids", deadline=60)
+            _, victim = running.pop(random.randrange(len(running)))  # noqa: S311 - any of them
             assert victim.exitcode is None, f"it ended by itself with {victim.exitcode}"
             assert victim.pid is not None
             os.kill(victim.pid, signal.SIGKILL)
             victim.join()
-            kills += 1
-            running.append(spawn(url, name, 10**9, next(paths)))
+            running.append(started())
     finally:
-        for process in running:
+        for _, process in running:
             process.kill()
             process.join()
-    return kills

@@ -29,6 +29,7 @@ from ..events import (
     MachineIdLost,
 )
 from ._caller import Caller
+from ._options import LET_GO
 
 if TYPE_CHECKING:
     from ..abc import Clock, MachineGrant, MachineIdDistributor
@@ -200,12 +201,13 @@ class Keeper(Caller):
     async def _wait_for_floor(self) -> None:
         """Wait until the clock has passed what the former owner may have issued.
 
-        A mark is ahead of the clock by the lead; beyond that the clock is wrong.
+        A mark is ahead of the clock by the lead, a stamp above it by a second; beyond that the
+        clock is wrong.
         """
         began, waited = self._clock.monotonic(), 0.0
         options = self._options
         threshold = inf if options.broken_threshold is None else options.broken_threshold
-        longest = options.lead_seconds + threshold
+        longest = options.lead_seconds + LET_GO + threshold
         while (ahead := self.floor_ms - self._clock.now_ms()) >= 0:
             if ahead + int(waited * MS) > longest * MS:  # the wall clock may step back meanwhile
                 raise ClockTooManyBackwardsError(backwards=ahead / MS, threshold=longest)

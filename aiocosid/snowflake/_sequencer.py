@@ -40,6 +40,7 @@ FOREVER_MS: Final = 2**62
 """A limit that no clock reaches."""
 
 NS_PER_MS: Final = 1_000_000
+SECOND_MS: Final = 1000
 
 EMPTY: Final[Iterator[int]] = iter(range(0))
 
@@ -172,8 +173,13 @@ class Sequencer:
 
     @property
     def last_ms(self) -> int:
-        """The end of the tick of the last id, or of the floor, in milliseconds since 1970."""
-        return self.layout.ms_of(self._tick + 1) - 1
+        """The time of the last id, or of the floor, in milliseconds since 1970.
+
+        In a layout of seconds the end of the second: the machine id's next owner may be CosId's,
+        which issues ids of the rest of one.
+        """
+        is_second = self.layout.unit_ms == SECOND_MS and self.handed_out
+        return self.layout.ms_of(self._tick) + (SECOND_MS - 1 if is_second else 0)
 
     @property
     def handed_out(self) -> int:

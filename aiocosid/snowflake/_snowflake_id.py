@@ -191,7 +191,7 @@ class SnowflakeId(Stamper, IdGenerator):
         machine_id, handed_out, last_ms = None, 0, -1
         if isinstance(sequencer, Sequencer):
             machine_id, handed_out = machine.machine_id, sequencer.handed_out
-            last_ms = sequencer.last_ms + 1 - layout.unit_ms if handed_out else -1
+            last_ms = layout.ms_of(layout.tick_at(sequencer.last_ms)) if handed_out else -1
         return SnowflakeStatistics(
             kind=type(self).__name__,
             namespace=self._lease.namespace,

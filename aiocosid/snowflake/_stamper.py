@@ -25,6 +25,7 @@ from ..errors import (
     WouldBlock,
 )
 from ..events import ClockBackwards, SnowflakeOpened, WaitTimedOut
+from ..machine._options import LET_GO
 from ._sequencer import PIECE, SHUT, Behind, Full, Sequencer, Shut
 
 if TYPE_CHECKING:
@@ -319,7 +320,7 @@ class Stamper(Component):
     def _threshold(self, refusal: Behind) -> float | None:
         """Return seconds to wait: a former owner's time mark is ahead of a clock that is right."""
         if self._options.broken_threshold is not None and refusal.is_floor:
-            return self._options.broken_threshold + self._lease.lead
+            return self._options.broken_threshold + self._lease.lead + LET_GO
         return self._options.broken_threshold
 
     def _note_behind(self, refusal: Behind) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = (
     "POSTGRES",
     "SETTINGS",
+    "STANDBY",
     "checked_url",
     "durability_of",
     "each_host",
@@ -143,17 +144,19 @@ SELECT current_setting('synchronous_commit'), current_setting('fsync'),
     current_setting('full_page_writes')
 """
 
+# A standby, since the primary moved: it is read-only, and does not tell its timeline.
+STANDBY: Final = ("25006", "55000")
+
 # By SQLSTATE; the longest prefix counts.
 _MEANINGS: Final[dict[str, type[StoreError]]] = {
     "08": StoreUnavailableError,  # the connection was lost or refused; also all of PgBouncer's
     "0P": StoreAuthenticationError,  # no such role
     "22003": OutOfRangeError,
-    "25006": StoreUnavailableError,  # read-only: a standby, since the primary moved
+    **dict.fromkeys(STANDBY, StoreUnavailableError),
     "28": StoreAuthenticationError,
     "40": StoreUnavailableError,  # rolled back, nothing was written: conflict or deadlock
     "42501": StoreAuthenticationError,  # no privilege
     "53": StoreUnavailableError,  # out of connections, memory or disk
-    "55000": StoreUnavailableError,  # a standby does not tell its timeline
     "55P03": StoreUnavailableError,  # lock_timeout
     "57": StoreUnavailableError,  # starting, shutting down, cancelled by the administrator
     "57P04": StoreError,  # the database was dropped

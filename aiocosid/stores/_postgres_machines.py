@@ -144,6 +144,24 @@ RETURNING a.name, (SELECT machine_id FROM {source}), a.mark
 """
 
 
+def _let_go(source: str, now: str) -> str:
+    """Free rows that are locked; see `MachineDialect.release`.
+
+    ON CONFLICT reads the newest mark, as in `_noted`: a sign of life may have raised it while the
+    lock was waited for.
+    """
+    return f"""
+, noted AS (
+    INSERT INTO aiocosid_machine AS a (name, instance_id) SELECT name, instance_id FROM {source}
+    ON CONFLICT (name) DO UPDATE SET mark = a.mark
+    RETURNING a.name, a.mark
+)
+UPDATE cosid_machine AS m SET instance_id = '', revert_time = {now},
+    last_timestamp = greatest(m.last_timestamp, nullif(noted.mark, -1) + 1000)
+FROM noted WHERE m.name = noted.name
+"""
+
+
 def postgres_machines(now: str = NOW, identity: str = IDENTITY) -> MachineDialect:
     """Return the statements.
 
@@ -216,15 +234,14 @@ WITH known AS (
 {_noted("made", mark="-1", stable="$4", token="$5", now=now)}
 """,
         release=f"""
-UPDATE cosid_machine AS o SET instance_id = '', revert_time = {now},
-    last_timestamp = greatest(o.last_timestamp, nullif(extra.mark, -1) + 1000)
-FROM (
-    SELECT m.name, a.mark FROM {known}
+WITH extra AS (
+    SELECT m.name, m.instance_id FROM {known}
     WHERE m.namespace = $1::varchar AND m.instance_id = $2::varchar AND m.name <> $3::varchar
     AND m.machine_id BETWEEN 0 AND $5::bigint
     AND ({is_silent("$7")} OR ($4::int = 0 AND {floor} > $6::bigint))
-) AS extra
-WHERE o.name = extra.name AND o.instance_id = $2::varchar
+    FOR NO KEY UPDATE OF m
+)
+{_let_go("extra", now)}
 """,
         # The marker is not locked here: this hands nothing out.
         guard=f"""
@@ -264,8 +281,12 @@ SELECT m.name, m.namespace, m.machine_id::bigint, m.instance_id, m.last_timestam
 FROM {known} WHERE $1::int <> 0 OR m.namespace = $2::varchar
 """,
         free=f"""
-UPDATE cosid_machine SET instance_id = '', revert_time = {now}
-WHERE namespace = $1::varchar AND machine_id = $2::bigint AND instance_id <> ''
+WITH held AS (
+    SELECT m.name, m.instance_id FROM cosid_machine AS m
+    WHERE m.namespace = $1::varchar AND m.machine_id = $2::bigint AND m.instance_id <> ''
+    FOR NO KEY UPDATE
+)
+{_let_go("held", now)}
 RETURNING 1
 """,
         bits="""

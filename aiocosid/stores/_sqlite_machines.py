@@ -130,6 +130,15 @@ EXISTS (
 """
 
 
+# See `MachineDialect.release`.
+_LET_GO: Final = """
+instance_id = '', last_timestamp = max(last_timestamp, coalesce((
+    SELECT a.mark + 1000 FROM aiocosid_machine AS a
+    WHERE a.name = cosid_machine.name AND a.mark >= 0
+), -1))
+"""
+
+
 def sqlite_machines(now: str = NOW, identity: str = IDENTITY) -> MachineDialect:
     """Return the statements.
 
@@ -227,11 +236,7 @@ RETURNING {_TAKEN};
 {_WIDTH_NOTED}
 """,
         release=f"""
-UPDATE cosid_machine SET instance_id = '', revert_time = {now},
-    last_timestamp = max(last_timestamp, coalesce((
-        SELECT a.mark + 1000 FROM aiocosid_machine AS a
-        WHERE a.name = cosid_machine.name AND a.mark >= 0
-    ), -1))
+UPDATE cosid_machine SET {_LET_GO}, revert_time = {now}
 WHERE name IN (
     SELECT m.name FROM {known}
     WHERE m.namespace = :namespace AND m.instance_id = :instance_id AND m.name <> :name
@@ -291,7 +296,7 @@ SELECT m.name, m.namespace, m.machine_id, m.instance_id, m.last_timestamp,
 FROM {known} WHERE :everything OR m.namespace = :namespace
 """,
         free=f"""
-UPDATE cosid_machine SET instance_id = '', revert_time = {now}
+UPDATE cosid_machine SET {_LET_GO}, revert_time = {now}
 WHERE namespace = :namespace AND machine_id = :machine_id AND instance_id <> ''
 RETURNING 1
 """,

@@ -19,7 +19,7 @@ from ..abc import (
     MachineGrant,
     MachineIdDistributor,
 )
-from ..errors import ForkedError, InvalidArgumentError
+from ..errors import ForkedError, InvalidArgumentError, WouldBlock
 from ._arguments import check_above
 from ._memory_machine_store import MemoryMachineStore
 from ._memory_machines import MachinePool
@@ -309,11 +309,14 @@ class MemoryStore(Uncopied, MemoryMachineStore):
         Raises:
             InvalidArgumentError: an argument is outside its range.
             ForkedError: the counters are the parent's.
+            WouldBlock: called in the middle of a grant, by a signal handler's eager task.
         """
         self._refuse_child()
         check_above(above)
         key = self.segment_distributor(namespace=namespace, name=name).namespaced_name
         with self._lock:
+            if self._busy:  # an eager task of a signal handler's, in the middle of a grant
+                raise WouldBlock
             try:
                 self._busy = True
                 self._counters[key] = max_id = max(self._counters.get(key, 0), above)

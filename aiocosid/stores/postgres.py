@@ -28,6 +28,7 @@ from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor, running_asyncio_loo
 from ._postgres import (
     POSTGRES,
     SETTINGS,
+    STANDBY,
     checked_url,
     durability_of,
     each_host,
@@ -221,8 +222,11 @@ async def _fetch(label: str, pool: _Pool, statement: str, *values: Value) -> lis
             connection = await _acquired(label, pool)
             try:
                 rows: list[Row] = await connection.fetch(statement, *values)
-            except PostgresError:
-                # An answer: the connection is in step with its server.
+            except PostgresError as error:
+                # An answer: the connection is in step with its server.  Which may be a standby by
+                # now: the next connection may find the primary.
+                if error.sqlstate in STANDBY:
+                    connection.terminate()
                 await _release(pool, connection)
                 raise
             except BaseException:

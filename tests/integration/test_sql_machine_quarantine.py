@@ -403,6 +403,23 @@ class TestPostgres:
             assert await (await self._meanwhile(tables, ends, reassert(owner))) == "nobody holds it"
         assert tables.rows() == []
 
+    async def test_a_sign_of_life_while_the_id_is_let_go(
+        self, postgres: PostgresServer, postgres_database: str
+    ) -> None:
+        """The id is stamped above the mark as it is by then."""
+        tables = PostgresTables(postgres, postgres_database)
+        await tables.prepare()
+        async with PostgresStore.from_url(tables.url) as store:
+            await take(of(store, 0))
+            await of(store, 0).guard(0, now_ms=T0, mark_ms=T0 + 60)
+            guards = (
+                f"update cosid_machine set last_timestamp = {T0 + 50};"
+                f"update aiocosid_machine set mark = {T0 + 110}"
+            )
+            again = of(store, 0).distribute(2, now_ms=T0, latest_ms=T0 + 59)
+            assert (await (await self._meanwhile(tables, guards, again))).machine_id == 1
+        assert [tables.stamp(0), tables.holder(0), tables.note(0)] == [T0 + 1110, "", T0 + 110]
+
     async def _meanwhile(
         self, tables: Tables, change: str, call: Coroutine[Any, Any, T]
     ) -> asyncio.Task[T]:

@@ -624,13 +624,14 @@ class TestStore:
         assert await store.machines(namespace="") == []
 
     async def test_revert_machine(self, fleet: Fleet, store: SqliteStore, tables: Tables) -> None:
-        """Also a stable one's; the mark stays."""
+        """Also a stable one's.  It may go on until its mark: others begin a second above."""
         await fleet.take(0, stable=True)
         await fleet(0, stable=True).guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
         tables.set_clock(T0 + 9)
         await store.revert_machine(namespace="dev", machine_id=0)
         assert (tables.holder(0), tables.rows()[0]["revert_time"]) == ("", T0 + 9)
-        assert await fleet.take(1) == MachineGrant(0, T0 + 2)
+        assert (tables.stamp(0), tables.note(0)) == (T0 + 1002, T0 + 2)
+        assert await fleet.take(1) == MachineGrant(0, T0 + 1002)
         with pytest.raises(MachineIdLostError):
             await fleet(0, stable=True).guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
 

@@ -56,8 +56,7 @@ def test_killed_processes_take_nothing_twice(url: str, namespace: str, tmp_path:
     """A kill -9 every fifth of a second leaves gaps and no repeat."""
     record = tmp_path / "record"
     record.mkdir()
-    kills = kill_now_and_then(url, namespace, record, processes=4, every=0.2, seconds=12.0)
+    kill_now_and_then(url, namespace, record, processes=4, every=0.2, kills=50)
     count, twice = overlaps(record)
-    assert kills >= 20
     assert count > 10_000, "the survivors have to get on"
     assert twice == 0

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ("machine_bits", "machine_markers", "machines", "mark_machines", "revert_machine")
 
+TAKEN_AWAY: Final = -2  # instead of the time of the last id
+
 BATCH: Final = 500  # keys looked at in one step of a scan
 COLUMNS: Final = 5  # texts that the listing has for a machine id
 
@@ -91,7 +93,9 @@ async def revert_machine(link: Link, namespace: str, machine_id: int) -> None:
         expected = f"one that somebody holds in namespace {namespace!r}"
         raise InvalidArgumentError("machine_id", machine_id, expected=expected)
     for holder in holders:
-        await ask(link, REVERT, MachineKeys(namespace), holder.encode(), machine_id, -1, 0, b"")
+        await ask(
+            link, REVERT, MachineKeys(namespace), holder.encode(), machine_id, TAKEN_AWAY, 0, b""
+        )
 
 
 async def machine_bits(link: Link, namespace: str, *, change_to: int | None = None) -> int | None:
