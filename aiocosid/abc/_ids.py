@@ -267,6 +267,16 @@ class IdSegmentDistributor(ABC):
         """
         raise WouldBlock
 
+    def resume_above(self, reached: int) -> None:
+        """Go on where another object for this counter ended: a generator that is made anew.
+
+        Told before the first call.  Whoever may answer lower than ``reached`` although nothing was
+        lost has to answer above it from now on; the default does nothing.
+
+        Args:
+            reached: the highest max id that the former one is known to have answered.
+        """
+
     def allow_give_back(self) -> bool:
         """Have every grant from now on noted, so that `give_back` can work; tell whether it can.
 

@@ -144,6 +144,9 @@ class GroupDistributor(IdSegmentDistributor):
             raise WouldBlock
         return self._inner.next_max_id_nowait(step)
 
+    def resume_above(self, reached: int) -> None:
+        self._inner.resume_above(reached)
+
     def allow_give_back(self) -> bool:
         return self._inner is self or self._inner.allow_give_back()
 

@@ -147,7 +147,7 @@ class OpenGroups(Component):
             namespace=self.namespace, name=name, offset=self._offset, step=self._step
         )
         generator = self._generator(distributor, name)
-        generator._floor = self._floors.get(key)
+        generator._resume(self._floors.get(key))
         self._check_usable()  # whoever made the key or the distributor may have closed us
         generator._claim()
         generator._root = self._root

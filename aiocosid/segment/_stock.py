@@ -177,6 +177,8 @@ class Stock(Component):
     def _resume(self, reached: int | None) -> None:
         """Go on above what `_reached` returned."""
         self._floor = reached
+        if reached is not None:
+            self._distributor.resume_above(reached)
 
     def _label(self) -> str:
         return f"{type(self).__name__} {self._distributor.namespaced_name}"

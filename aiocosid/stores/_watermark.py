@@ -56,6 +56,10 @@ class HighWater:
             self._highest = max_id
         return max_id
 
+    def raise_to(self, reached: int) -> None:
+        """Expect no less than what another object has seen."""
+        self._highest = max(reached, self._highest or 0)
+
     def lower(self, to: int) -> None:
         """Expect no more than that a sound store is at ``to``: ids above it may have gone back."""
         if self._highest is not None:

@@ -225,7 +225,7 @@ async def _fetch(label: str, pool: _Pool, statement: str, *values: Value) -> lis
             except PostgresError as error:
                 # An answer: the connection is in step with its server.  Which may be a standby by
                 # now: the next connection may find the primary.
-                if error.sqlstate in STANDBY:
+                if getattr(error, "sqlstate", None) in STANDBY:
                     connection.terminate()
                 await _release(pool, connection)
                 raise

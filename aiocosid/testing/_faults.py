@@ -65,6 +65,10 @@ class WrappedDistributor(IdSegmentDistributor):
         self.steps.append(step)
         return await self.inner.next_max_id(step)
 
+    def resume_above(self, reached: int) -> None:
+        """Pass it on."""
+        self.inner.resume_above(reached)
+
     def allow_give_back(self) -> bool:
         """Pass it on."""
         return self.inner.allow_give_back()

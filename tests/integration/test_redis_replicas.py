@@ -16,6 +16,8 @@ from aiocosid.errors import InvalidArgumentError, StoreUnavailableError
 from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
 from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, eventually
 
+from ._snowflakes import until
+
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 
@@ -217,4 +219,22 @@ async def test_arguments(valkey: ValkeyServer, namespace: str) -> None:
         ((name, value),) = each.items()
         with pytest.raises(InvalidArgumentError, match=name):
             open_store(f"{valkey.url}?{name}={value}")
+    await client.aclose()
+
+
+async def test_demoted_while_a_replica_is_waited_for(
+    valkey_factory: Callable[..., ValkeyServer], namespace: str
+) -> None:
+    """What Sentinel does to a master that is back: to be tried again, elsewhere."""
+    server = valkey_factory()
+    client: Redis = Redis.from_url(server.url)
+    distributor = RedisIdSegmentDistributor(
+        client, namespace=namespace, name="n", replicas=1, replica_timeout=0.9
+    )
+    call = asyncio.create_task(distributor.next_max_id(10))
+    await until(lambda: "blocked_clients:1" in str(server.call("INFO", "clients")))
+    server.call("REPLICAOF", "127.0.0.1", "1")
+    for each in (call, distributor.next_max_id(10)):
+        with pytest.raises(StoreUnavailableError):
+            await each
     await client.aclose()

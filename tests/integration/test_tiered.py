@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from aiocosid import _fork
+from aiocosid import _fork, connect
 from aiocosid.abc import MAX_ID, IdSegmentDistributor
 from aiocosid.errors import (
     CorruptCounterError,
@@ -28,6 +28,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.events import CacheFound, CacheLost, Event, SpanLeased
+from aiocosid.segment import GroupBy
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
 from aiocosid.stores.redis._span import Claimed, Opening, Span, Taken
@@ -321,7 +322,7 @@ async def test_copies_of_a_whole_call_that_come_late(
         again = await claimed(span, 10, 0, b"a", "missing" if forgets else "left")
         assert await span.open(first, 10, 100) == (False, 0)
         # Also in one microsecond, or after the clock was set back to it.
-        assert forgets or again.split()[2] != first.split()[2]
+        assert forgets or again.split()[-1] != first.split()[-1]
         await span.release(b"a")
         await claimed(span, 10, 0, b"b", "missing" if forgets else "left")
     await store.aclose()
@@ -645,6 +646,48 @@ async def test_more_than_a_span(valkey: ValkeyServer, bench: Bench) -> None:
     assert await bench.take(one) == 211
     assert await bench.take(one, step=100) == 401, "what does not fit the rest abandons it"
     assert one.statistics().ids_abandoned == 90 + 90
+
+
+@pytest.mark.asyncio
+async def test_a_generator_that_is_made_anew(valkey: ValkeyServer, namespace: str) -> None:
+    """By its provider, which knows how far it came: the span is behind, and nothing was lost."""
+    cache = RedisStore.from_url(valkey.url)
+    store = TieredStore(MemoryStore(), cache, owns_stores=True, span=1000, root_name="root")
+    taken: list[int] = []
+    async with store, connect(store, namespace=namespace) as ids:
+        for _ in range(3):
+            chain = await ids.segment_chain("n", step=100)
+            taken += [await chain.next_id(), *await chain.next_ids(3000)]
+            await chain.aclose()
+    assert taken == sorted(set(taken))
+
+
+@pytest.mark.asyncio
+async def test_a_group_that_is_opened_anew(
+    valkey: ValkeyServer, proxy: FaultProxy, namespace: str
+) -> None:
+    """After an outage in which its segments came from the root."""
+    cache, groups = RedisStore.from_url(url_of(proxy)), ["a"]
+    store = TieredStore(
+        MemoryStore(), cache, owns_stores=True, span=1000, pause=0.0, root_name="root"
+    )
+    taken: dict[str, list[int]] = {}
+    async with store, connect(store, namespace=namespace) as ids:
+        by = GroupBy.key(lambda: groups[-1])
+        grouped = await ids.grouped("n", group_by=by, step=10, max_groups=1)
+
+        async def take(group: str, n: int) -> None:
+            groups.append(group)
+            taken.setdefault(group, []).extend(await grouped.next_ids(n))
+
+        await take("a", 5)
+        proxy.refuse()
+        proxy.cut()
+        await take("a", 40)
+        await proxy.accept()
+        for group in "bab":
+            await take(group, 5)
+    assert all(each == sorted(set(each)) for each in taken.values())
 
 
 @pytest.mark.asyncio

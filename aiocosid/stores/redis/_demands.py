@@ -65,6 +65,8 @@ class Confirmed:
         if type(reply).__name__ == "MovedError":  # nothing was written
             await self._client.nodes_manager.initialize()
             reply, heard = await self._send(command, options)
+            if type(reply).__name__ == "MovedError":  # whoever was asked has not heard of it yet
+                raise StoreUnavailableError(STORE, f"the slots of the cluster are moving: {reply}")
         if type(reply).__name__ == "AskError":  # the slot is on its way, the key is there already
             node = self._client.get_node(host=reply.host, port=reply.port)
             reply, heard = await self._send(command, options, asked=node)

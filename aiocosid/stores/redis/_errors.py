@@ -43,6 +43,8 @@ _UNAVAILABLE: Final = {
 _OUTAGES: Final = (
     *("LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "OOM", "NOREPLICAS"),
     *("TRYAGAIN", "BUSY"),
+    # Of a master that became a replica while WAIT was under way, or before it.
+    *("UNBLOCKED", "WAIT cannot be used"),
     # Sentences of the cluster client, which has no class for them.
     *("cannot be connected", "slots are not covered", "could not agree"),
 )

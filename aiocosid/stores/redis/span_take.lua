@@ -51,10 +51,11 @@ if claim and by == here and left > 0 and left <= lasts then
 end
 -- Never the same twice, also for one nonce: else a late copy of this call would claim again, and a
 -- late copy of the opening then begin a span anew that was handed out.  The count tells claims of
--- one microsecond apart, and those of a clock that was set back; the time those before a DEL.
+-- one microsecond apart, and those of a clock that was set back; the time those before a DEL; the
+-- server those of two masters with one history, which count alike.
 if not (whole(claims) and #claims < 16) then redis.call('HSET', span, CLAIMS, 0) end
 local count = redis.call('HINCRBY', span, CLAIMS, 1)
-local made = string.format('%s %s.%s %.0f', nonce, time[1], time[2], count)
+local made = string.format('%s %s %s.%s %.0f', nonce, here, time[1], time[2], count)
 local till = string.format('%.0f', now + lasts)
 redis.call('HSET', span, CLAIM, made, BY, here, UNTIL, till)
 return {'claimed', why, made}

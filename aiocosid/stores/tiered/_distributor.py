@@ -318,6 +318,13 @@ class TieredIdSegmentDistributor(IdSegmentDistributor):
                 CacheLost(namespace=self.namespace, name=self.name, error=error)
             )
 
+    def resume_above(self, reached: int) -> None:
+        """Void a span that is lower; see `aiocosid.abc.IdSegmentDistributor.resume_above`.
+
+        Segments that came from the root lie above a span that is still good.
+        """
+        self._water.raise_to(reached)
+
     def allow_give_back(self) -> bool:
         """Have every segment of a span noted from now on, in the span's own key."""
         self._run.is_noted = True

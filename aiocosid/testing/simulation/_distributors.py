@@ -37,6 +37,10 @@ class LinkedIdSegmentDistributor(IdSegmentDistributor):
             self.store, f"next_max_id({step})", lambda: self._inner.next_max_id(step)
         )
 
+    def resume_above(self, reached: int) -> None:
+        """Pass it on."""
+        self._inner.resume_above(reached)
+
     def allow_give_back(self) -> bool:
         """Pass it on."""
         return self._inner.allow_give_back()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aiocosid.stores.redis._span import OPEN, TAKE
 from aiocosid.testing.simulation._redis_commands import Keyspace, RefusedError, glob
 from aiocosid.testing.simulation._redis_server import RedisServer
 
@@ -38,6 +39,19 @@ def run(server: RedisServer, *words: str | int) -> Any:
 def facts(server: RedisServer) -> dict[str, str]:
     text = run(server, "INFO", "server", "replication").decode()
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+def test_a_claim_is_one_of_one_server() -> None:
+    """Two masters with one history count alike, and a call may come to both in one microsecond."""
+    first, second = made(), made()
+    second.follow(first)
+    second.promote()  # and the first does not know yet
+    both = (first, second)
+    asked = [b"r", b"10", b"0", b"n" * 32, b"2500"]
+    claims: list[Any] = [each.execute([b"EVAL", TAKE.text, b"1", b"k", *asked]) for each in both]
+    opening = [b"r", claims[1][2], b"10", b"100", b"", b"0"]
+    opened: list[Any] = [each.execute([b"EVAL", OPEN.text, b"1", b"k", *opening]) for each in both]
+    assert [reply[0] == b"opened" for reply in opened] == [False, True]
 
 
 def test_what_there_was_before_is_still_known() -> None:
