@@ -17,7 +17,7 @@ from ._servers import postgres, valkey
 
 TOTAL = 10_000_000
 COUNTS = (1, 2, 8)
-KILL_EVERY, KILLS = 50
+KILL_EVERY, KILLS = 0.2, 50  # seconds
 
 
 def together(url: str, name: str, processes: int) -> dict[str, Any]:
