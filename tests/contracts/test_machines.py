@@ -5,17 +5,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from math import ceil, inf
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from aiocosid import connect
+from aiocosid._clock import SYSTEM_CLOCK
 from aiocosid.abc import InstanceId, MachineIdDistributor, Store
 from aiocosid.errors import (
     InvalidArgumentError,
     MachineBitsMismatchError,
     MachineIdInUseError,
+    MachineIdQuarantineError,
 )
 from aiocosid.snowflake import JAVASCRIPT_SAFE_MS
 from aiocosid.stores.memory import MemoryStore
@@ -87,6 +90,46 @@ class TestOnOneStore(Machines):
         with pytest.raises(MachineBitsMismatchError):
             await one.distribute(2, now_ms=1, latest_ms=2**53)
         assert (await one.distribute(3, now_ms=1, latest_ms=2**53)).machine_id == 0
+
+    async def test_a_marker_remembers_the_longest_lease(self, store: Store) -> None:
+        """Of a sign of life, of marking; what is marked as new, or is not there, knows nothing."""
+        namespace = f"long{uuid.uuid4().hex[:12]}"
+        now_ms = SYSTEM_CLOCK.now_ms
+        about = {"namespace": namespace, "interval": 5.0}
+
+        async def left(safe_guard: float = 40.0) -> float:
+            """Forget, and ask with a short one; end it."""
+            self.backend.forget(namespace, everything=False)
+            short = store.machine_id_distributor(instance_id="s", safe_guard=safe_guard, **about)
+            with pytest.raises(MachineIdQuarantineError) as caught:
+                await short.distribute(2, now_ms=now_ms(), latest_ms=2**53)
+            self.backend.age(namespace, caught.value.seconds_left + 1)
+            await short.distribute(2, now_ms=now_ms(), latest_ms=2**53)
+            return 10 * ceil(caught.value.seconds_left / 10)  # rounded to what follows
+
+        await store.mark_machines(namespace=namespace, is_new=True)
+        owner = store.machine_id_distributor(instance_id="o", safe_guard=115.0, **about)
+        machine_id = (await owner.distribute(2, now_ms=now_ms(), latest_ms=2**53)).machine_id
+        for safe_guard, due in ((20.0, 120), (None, 120), (55.0, 120)):
+            marked = {} if safe_guard is None else {"safe_guard": safe_guard}
+            await store.mark_machines(namespace=namespace, is_new=True, **marked)
+            await owner.guard(machine_id, now_ms=now_ms(), mark_ms=-1)
+            assert await left() == due
+        await store.mark_machines(namespace=namespace, is_new=True)
+        assert await left() == 50
+        for named, due in ((30.0, 50), (75.0, 80), (None, 80), (55.0, 80), (inf, inf)):
+            marked = {} if named is None else {"safe_guard": named}
+            assert not (await store.mark_machines(namespace=namespace, **marked)).is_quarantined
+            if due == inf:
+                continue
+            assert await left() == due
+        self.backend.forget(namespace, everything=False)
+        assert (await store.mark_machines(namespace=namespace)).seconds_left == inf
+        await store.mark_machines(namespace=namespace, is_new=True, safe_guard=55.0)
+        assert await left() == 60
+        for wrong in (0.0, -1.0):
+            with pytest.raises(InvalidArgumentError):
+                await store.mark_machines(namespace=namespace, safe_guard=wrong)
 
 
 @pytest.mark.asyncio
