@@ -108,8 +108,8 @@ async def machine_bits(link: Link, namespace: str, *, change_to: int | None = No
     if change_to is not None:
         check_machine_bits(change_to)
     wanted = b"" if change_to is None else change_to
-    no_guard = 0  # nobody is named who holds an id
-    found, answer = await ask(link, BITS, MachineKeys(namespace), wanted, no_guard)
+    named = 0  # no safe guard, by who holds no id
+    found, answer = await ask(link, BITS, MachineKeys(namespace), wanted, named)
     noted, *holders = answer
     bits = int(noted) if noted else None
     if found == "held":
