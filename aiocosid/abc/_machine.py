@@ -37,7 +37,7 @@ DEFAULT_GUARD_INTERVAL: Final = 60.0
 """Seconds; CosId's guarder runs as often."""
 
 QUARANTINE_MARGIN: Final = 5.0
-"""Seconds that a quarantine is longer than the longest safe guard that was named in it."""
+"""Seconds that a quarantine is longer than the longest safe guard that was named."""
 
 NAME_WIDTH: Final = 91
 """Characters; ``{namespace}.{8 digits}`` has to fit CosId's varchar(100)."""
@@ -114,9 +114,10 @@ class MachineIdDistributor(ABC):
     first.  If it is missing, or names another identity than the store has now, a **quarantine**
     begins, in that step:
 
-    * It ends when the longest safe guard of those who called in it, and `QUARANTINE_MARGIN`, have
-      passed since its beginning by the *store's* clock.  The first call after that marks the store
-      as sound.
+    * It ends when the longest safe guard that was ever named in the namespace, and
+      `QUARANTINE_MARGIN`, have passed since its beginning by the *store's* clock.  The marker
+      remembers it, before an id is handed out for it; one that is missing knows nothing, and then
+      those count who call in the quarantine.  The first call after that marks the store as sound.
     * Until then nobody is handed an id, whatever the store says: `distribute` is
       `MachineIdQuarantineError`.
     * Whoever holds an id, and knows that it is still good, says so by `reassert`, which writes all
@@ -283,10 +284,17 @@ def check_machine_bits(bits: int) -> int:
     return 1 << bits
 
 
-def check_safe_guard(safe_guard: float) -> None:
-    """Refuse what is no time, for those who ask for no id."""
+def check_safe_guard(safe_guard: float | None) -> float:
+    """Return what somebody names who asks for no id, in seconds; 0 for nothing.
+
+    Raises:
+        InvalidArgumentError: it is no time.
+    """
+    if safe_guard is None:
+        return 0.0
     if not safe_guard > 0:
         raise InvalidArgumentError("safe_guard", safe_guard, expected="seconds, above 0")
+    return safe_guard
 
 
 def check_same_bits(namespace: str, bits: int, found: int | None, *, remedy: str = "") -> None:

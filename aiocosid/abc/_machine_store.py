@@ -120,7 +120,7 @@ class MachineStore:
         *,
         namespace: str = DEFAULT_NAMESPACE,
         is_new: bool = False,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
+        safe_guard: float | None = None,
     ) -> MachineMarker:
         """Mark the store as one that has forgotten nothing of a namespace's machine ids.
 
@@ -132,18 +132,23 @@ class MachineStore:
         A missing marker is written.  One of another identity is not: a quarantine begins, as by
         `MachineIdDistributor.distribute` with the safe guard that is given.  One that runs goes on.
 
+        The marker remembers the longest safe guard that was ever named, by those who lease too, and
+        a quarantine lasts as long.  So one that is given here is only needed before its owner has
+        called, or with ``is_new``, which alone forgets a longer one.
+
         Args:
             namespace: the namespace of the machine ids.
             is_new: write the marker in any case, and end a quarantine: nobody who was started
                 before holds a machine id any more, which is the caller's to know.
             safe_guard: the longest one of all who use the namespace, in seconds, above 0; ``inf``
-                for ids that are never recycled.
+                for ids that are never recycled.  None names none; where none was ever named, a
+                quarantine lasts for `DEFAULT_SAFE_GUARD`, or the first that is named in it.
 
         Returns:
             The marker as it is now.
 
         Raises:
-            InvalidArgumentError: the namespace is no text, or too long.
+            InvalidArgumentError: the namespace is no text, or too long, or the safe guard no time.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
         raise self._has_no_machine_ids()

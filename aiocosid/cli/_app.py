@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from .. import connect
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD
+from ..abc import DEFAULT_NAMESPACE
 from ..errors import MachineIdQuarantineError
 from . import _settings
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
@@ -142,12 +142,13 @@ def init(
         ),
     ] = False,
     safe_guard: Annotated[
-        float,
+        float | None,
         typer.Option(
             metavar="SECONDS",
             help="The longest safe guard of those who lease there: a quarantine lasts as long.",
+            show_default="the longest that one of them has named",
         ),
-    ] = DEFAULT_SAFE_GUARD,
+    ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Create the tables that the store needs, and mark it for machine ids; may be repeated.

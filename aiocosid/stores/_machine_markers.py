@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     from ._machine_tables import MachineTables
 
-__all__ = ("Markers",)
+__all__ = ("UNNAMED", "Markers", "lasts_ms")
 
 ENDLESS: Final = 2**62  # ms that a quarantine lasts which does not end by itself
+UNNAMED: Final = round((DEFAULT_SAFE_GUARD + QUARANTINE_MARGIN) * 1000)  # ms, if none is known
 ATTEMPTS: Final = 100  # each failure is somebody else's change
 
 
@@ -32,20 +33,24 @@ class Markers:
     async def left(self, namespace: str, safe_guard: float) -> float:
         """Begin, prolong or end a quarantine, whichever is due; the seconds that it has left.
 
+        On a store that is sound a longer safe guard than any before is noted for the next one.
+
         Args:
             namespace: whose.
-            safe_guard: seconds, of who asks.
+            safe_guard: seconds, of who asks; 0 for who holds no id.
         """
-        lasts = _lasts(safe_guard)
+        lasts = lasts_ms(safe_guard)
         for _ in range(ATTEMPTS):
             found = await self._found(namespace)
             if found is not None:
                 _, is_ours, since, longest, now = found
-                if is_ours and not since:
-                    return 0.0
-                # The clock may have been ahead when it began.
-                if is_ours and longest >= lasts and since - longest <= now < since + longest:
-                    return _seconds(since + longest - now)
+                if is_ours and longest >= lasts:
+                    if not since:
+                        return 0.0
+                    length = longest or UNNAMED
+                    # The clock may have been ahead when it began.
+                    if since - length <= now < since + length:
+                        return _seconds(since + length - now)
             dialect = self._tables.dialect
             await self._tables.fetch_rows(dialect.quarantine, namespace=namespace, lasts=lasts)
         raise StoreUnavailableError(
@@ -62,19 +67,24 @@ class Markers:
         label = self._tables.executor.label
         return MachineIdQuarantineError(label, namespace=namespace, seconds_left=left)
 
-    async def mark(self, namespace: str, *, is_new: bool, safe_guard: float) -> MachineMarker:
+    async def mark(
+        self, namespace: str, *, is_new: bool, safe_guard: float | None
+    ) -> MachineMarker:
         """Write the marker; see `aiocosid.abc.Store.mark_machines`."""
         check_text("namespace", namespace, at_most=NAME_WIDTH)
-        check_safe_guard(safe_guard)
+        named = check_safe_guard(safe_guard)
         written = await self._tables.fetch_row(
-            self._tables.dialect.mark, namespace=namespace, is_new=int(is_new)
+            self._tables.dialect.mark,
+            namespace=namespace,
+            is_new=int(is_new),
+            lasts=lasts_ms(named),
         )
         if written is not None:
             return MachineMarker(namespace=namespace, is_new=True)
         found = await self._found(namespace)
         # One that runs is not prolonged by somebody who holds no id.
-        named = 0.0 if found is not None and found[1] else safe_guard
-        left = await self.left(namespace, named)
+        runs = found is not None and found[1] and found[2]
+        left = await self.left(namespace, 0.0 if runs else named)
         return MachineMarker(namespace=namespace, seconds_left=left)
 
     async def all(self, namespace: str | None) -> Sequence[MachineMarker]:
@@ -97,7 +107,10 @@ class Markers:
         )
 
 
-def _lasts(safe_guard: float) -> int:
+def lasts_ms(safe_guard: float) -> int:
+    """Return how long a quarantine lasts for a safe guard of so many seconds; 0 for none."""
+    if not safe_guard:
+        return 0
     if safe_guard == inf:
         return ENDLESS
     return min(ceil((safe_guard + QUARANTINE_MARGIN) * 1000), ENDLESS)
@@ -110,5 +123,5 @@ def _seconds(left: int) -> float:
 def _shown(is_ours: int, since: int, lasts: int, now: int) -> float:
     """Return the seconds left; all of them, if it has not begun because nobody has asked yet."""
     if not is_ours:
-        return _seconds(_lasts(DEFAULT_SAFE_GUARD))
-    return max(0.0, _seconds(since + lasts - now)) if since else 0.0
+        return _seconds(lasts or UNNAMED)
+    return max(0.0, _seconds(since + (lasts or UNNAMED) - now)) if since else 0.0

@@ -54,7 +54,8 @@ class MachineDialect:
     of the call that handed the id out last: whoever has another one is late, whatever its name.
     ``aiocosid_machine_bits``, ours too, holds the width of a namespace's machine ids.
     ``aiocosid_machine_marker`` tells of which store the rows of a namespace are, since when it is
-    under quarantine, by its own clock, or 0, and how long that lasts.
+    under quarantine, by its own clock, or 0, and how long that, or else the next one, lasts: the
+    longest safe guard that was ever named and the margin, or 0 if none was.
 
     Each is atomic by itself.  Parameters are by name, in the order given here.
 
@@ -64,20 +65,22 @@ class MachineDialect:
         look: (namespace, instance_id, stable, limit, latest, guard) answers what may be taken, the
             best first: ``name, machine_id, instance_id, last_timestamp, rank, own``.  A number that
             was never handed out has no name and no instance.  ``own`` counts the instance's ids.
-        take: (name, holder, stamp, instance_id, now, stable, token, namespace, bits) moves a row
-            from its holder to the instance if neither holder nor stamp has changed, if no other
+        take: (name, holder, stamp, instance_id, now, stable, token, namespace, bits, lasts) moves a
+            row from its holder to the instance if neither holder nor stamp has changed, if no other
             width than ``bits`` is noted, which it then is, and if the marker is of this store,
-            without a quarantine; answers its ``name, machine_id`` and the ``mark``.
-        insert: (namespace, instance_id, now, stable, token, limit, own, bits) creates the row of
-            the lowest number that is missing, unless the instance holds more than ``own`` by now,
-            another width is noted, or the marker is not so; answers the same.
+            without a quarantine, and lets the next one last for ``lasts`` at least; answers its
+            ``name, machine_id`` and the ``mark``.
+        insert: (namespace, instance_id, now, stable, token, limit, own, bits, lasts) creates the
+            row of the lowest number that is missing, unless the instance holds more than ``own`` by
+            now, another width is noted, or the marker is not so; answers the same.
         release: (namespace, instance_id, name, stable, limit, latest, guard) frees what else the
             instance holds and does not want, except that name; its stamp rises to a
             second above the mark, for it may be in use until then, and the next owner be CosId's.
             That one knows no mark, and issues ids of the very stamp, be they of seconds.
-        guard: (namespace, instance_id, machine_id, now, mark, stable, token) raises stamp and mark
-            of the instance's own row, unless it was handed out with another token since, or the
-            marker is not so; answers a row.  An empty token is not compared.
+        guard: (namespace, instance_id, machine_id, now, mark, stable, token, lasts) raises stamp
+            and mark of the instance's own row, unless it was handed out with another token since,
+            or the marker is not of this store without a quarantine; and ``lasts`` of the marker.
+            Answers a row.  An empty token is not compared.
         reassert: (namespace, instance_id, machine_id, now, mark, stable, token, bits, born) under a
             quarantine creates the instance's row, or takes it, and notes the width; unless somebody
             has done so under it who was given the id before ``born``, or it is a living CosId's.
@@ -97,9 +100,10 @@ class MachineDialect:
             markers, or of one namespace's; ``is_ours`` says whether it is of this store.
         quarantine: (namespace, lasts) begins one if the marker is not of this store, unless it is a
             new namespace of a file that was marked as a whole; prolongs one that runs to ``lasts``,
-            or ends it if that is over.  Answers a row if it has changed anything.
-        mark: (namespace, is_new) marks the namespace as this store's, if it is not marked at all or
-            ``is_new``; answers a row then.
+            or ends it if that is over; while none runs, notes ``lasts`` for the next one, if it is
+            longer.  Answers a row if it has changed anything.
+        mark: (namespace, is_new, lasts) marks the namespace as this store's, and notes ``lasts``,
+            if it is not marked at all or ``is_new``; answers a row then.
     """
 
     create_tables: tuple[str, ...]

@@ -96,7 +96,7 @@ class MemoryMachineStore(Store):
         *,
         namespace: str = DEFAULT_NAMESPACE,
         is_new: bool = False,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
+        safe_guard: float | None = None,
     ) -> MachineMarker:
         """Answer that it is marked: it always is, unless a test made it forget.
 
@@ -105,10 +105,10 @@ class MemoryMachineStore(Store):
             ForkedError: the machine ids are the parent's.
         """
         self._refuse_child()
-        check_safe_guard(safe_guard)
+        named = check_safe_guard(safe_guard)
         with self._lock:
             marker, now = self._pool(namespace).marker, self._clock.monotonic()
-            written = marker.mark(now, safe_guard, is_new=is_new)
+            written = marker.mark(now, named, is_new=is_new)
             left = marker.left(now)
         return MachineMarker(namespace=namespace, is_new=written, seconds_left=left)
 

@@ -115,6 +115,7 @@ class MachinePool:
         if own is not None and own is not best:
             own.let_go()
         grant = MachineGrant(best.machine_id, best.floor_ms)
+        self.marker.remember(safe_guard)
         best.holder, best.stable, best.seen = who.text, who.stable, seen
         best.stamp_ms = max(best.stamp_ms, now_ms)
         best.token = token
@@ -133,7 +134,7 @@ class MachinePool:
         check_machine_bits(bits)
         if bits == self.bits:
             return
-        self._check_marker(seen, DEFAULT_SAFE_GUARD)
+        self._check_marker(seen, 0.0)
         if holders := self._holders():
             raise bits_in_use(self.namespace, self.bits, holders)
         self.bits = bits
@@ -164,6 +165,7 @@ class MachinePool:
         if entry is None or entry.holder != who.text or entry.token is not token:
             reason = f"{entry.holder} holds it" if entry and entry.holder else "nobody holds it"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
+        self.marker.remember(safe_guard)
         entry.seen = seen
         entry.stamp_ms = max(entry.stamp_ms, now_ms)
         entry.mark_ms = max(entry.mark_ms, mark_ms)
@@ -205,7 +207,8 @@ class MachinePool:
 
     def forget(self, *, everything: bool) -> None:
         """Lose the marker, and with it all that was known or nothing."""
-        self.marker = Marker(is_there=not everything, is_ours=False)
+        longest = 0.0 if everything else self.marker.longest
+        self.marker = Marker(is_there=not everything, is_ours=False, longest=longest)
         if everything:
             self.entries.clear()
             self.bits = None

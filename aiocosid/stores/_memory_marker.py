@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..abc._machine import QUARANTINE_MARGIN
+from ..abc._machine import DEFAULT_SAFE_GUARD, QUARANTINE_MARGIN
 
 __all__ = ("Claim", "Marker")
 
@@ -46,7 +46,7 @@ class Marker:
         is_there: whether there is one.
         is_ours: whether it was written for the store as it is now.
         since: when the quarantine that runs began, by the store's monotonic clock, or None.
-        longest: the longest safe guard that was named in it, in seconds.
+        longest: the longest safe guard that was ever named, in seconds; 0 if none was.
         claims: what was asserted in it, by machine id.
     """
 
@@ -66,27 +66,38 @@ class Marker:
 
         Args:
             now: by the store's clock.
-            safe_guard: seconds, of who asks.
+            safe_guard: seconds, of who asks; 0 for who holds no id.
         """
         if not self.is_ours:
             self.write()
-            self.since, self.longest = now, 0.0
-        self.longest = max(self.longest, safe_guard)
+            self.since = now
+        if self.since is None:
+            return 0.0
+        self.remember(safe_guard)
         left = self.left(now)
-        if self.since is not None and not left:
+        if not left:
             self.write()
         return left
+
+    def remember(self, safe_guard: float) -> None:
+        """Have the next quarantine last as long, if it would not anyway."""
+        self.longest = max(self.longest, safe_guard)
 
     def mark(self, now: float, safe_guard: float, *, is_new: bool) -> bool:
         """Write it if it is missing, or in any case; tell whether that was done."""
         if is_new or not self.is_there:
             self.write()
+            self.longest = safe_guard
             return True
+        # One that runs is not prolonged by somebody who holds no id.
         self.look(now, safe_guard if not self.is_ours else 0.0)
+        if self.since is None:
+            self.remember(safe_guard)
         return False
 
     def left(self, now: float) -> float:
         """Return the seconds that a quarantine has left; 0.0 if none runs."""
         if self.since is None:
             return 0.0
-        return max(0.0, self.since + self.longest + QUARANTINE_MARGIN - now)
+        lasts = (self.longest or DEFAULT_SAFE_GUARD) + QUARANTINE_MARGIN
+        return max(0.0, self.since + lasts - now)

@@ -7,7 +7,17 @@ from __future__ import annotations
 from typing import Final
 
 from ._machine_tables import BITS_TABLE, MACHINE_TABLE, NOTE_TABLE, MachineDialect
-from ._postgres_markers import IDENTITY, MARKERS, mark, marker, markers, quarantine, reassert, sound
+from ._postgres_markers import (
+    IDENTITY,
+    MARKERS,
+    longest,
+    mark,
+    marker,
+    markers,
+    quarantine,
+    reassert,
+    sound,
+)
 
 __all__ = ("POSTGRES_MACHINES", "postgres_machines")
 
@@ -71,6 +81,13 @@ $$
 """,
     MARKERS,
 )
+
+
+_MINE: Final = """
+SELECT 1 FROM cosid_machine AS m
+WHERE m.namespace = $1::varchar AND m.instance_id = $2::varchar AND m.machine_id = $3::bigint
+"""
+_FIRST: Final = "(SELECT count(*) FROM named) >= 0"  # it is looked at, so it is done by then
 
 
 # Locked, and written only when the note has said that it was not handed out since, to another life
@@ -205,7 +222,7 @@ FROM (
 ORDER BY rank, floor, machine_id LIMIT 8
 """,
         take=f"""
-WITH {sound("$8", identity)}, {_same_width("$8", "$9")}, taken AS (
+WITH {sound("$8", identity, "$10")}, {_same_width("$8", "$9")}, taken AS (
     UPDATE cosid_machine AS m SET instance_id = $4::varchar,
         last_timestamp = greatest(m.last_timestamp, $5::bigint),
         distribute_time =
@@ -220,7 +237,7 @@ WITH {sound("$8", identity)}, {_same_width("$8", "$9")}, taken AS (
 WITH known AS (
     SELECT machine_id::bigint, instance_id FROM cosid_machine
     WHERE namespace = $1::varchar AND machine_id BETWEEN 0 AND $6::bigint
-), {_new("$6")}, {sound("$1", identity)}, {_same_width("$1", "$8")}, made AS (
+), {_new("$6")}, {sound("$1", identity, "$9")}, {_same_width("$1", "$8")}, made AS (
     INSERT INTO cosid_machine AS m
         (name, namespace, machine_id, last_timestamp, instance_id, distribute_time, revert_time)
     SELECT {_name("new.machine_id")}, $1::varchar, new.machine_id, $3::bigint, $2::varchar,
@@ -243,9 +260,11 @@ WITH extra AS (
 )
 {_let_go("extra", now)}
 """,
-        # The marker is not locked here: this hands nothing out.
+        # The marker is not locked here, unless it is written: this hands nothing out.
         guard=f"""
-WITH {_ours(f"AND EXISTS ({marker('$1', identity, '= 0')})")}, noted AS (
+WITH named AS (
+    {longest(identity, "$8", only=f"EXISTS ({_MINE})")}
+), {_ours(f"AND {_FIRST} AND EXISTS ({marker('$1', identity, '= 0')})")}, noted AS (
     {_noted("ours", mark="$5", stable="$6", token="$7", now=now, only=_under("$7"))}
 )
 UPDATE cosid_machine AS m SET last_timestamp = greatest(m.last_timestamp, $4::bigint)

@@ -6,9 +6,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from ._machine_markers import UNNAMED
 from ._machine_tables import MARKER_TABLE
 
-__all__ = ("IDENTITY", "MARKERS", "mark", "marker", "markers", "quarantine", "reassert", "sound")
+__all__ = (
+    "IDENTITY",
+    "MARKERS",
+    "longest",
+    "mark",
+    "marker",
+    "markers",
+    "quarantine",
+    "reassert",
+    "sound",
+)
 
 # The cluster, the timeline, the database and the table.  A promoted standby is on a timeline of its
 # own, as is a server that was restored to a point in time; a dump that was read in is another
@@ -62,9 +73,24 @@ END
 """
 
 
-def sound(namespace: str, identity: str) -> str:
-    """Find and lock the marker of a store that is sound."""
-    return f"marker AS ({marker(namespace, identity, '= 0')} FOR SHARE)"
+def sound(namespace: str, identity: str, lasts: str) -> str:
+    """Find and lock the marker of a store that is sound, and remembers a safe guard as long."""
+    found = marker(namespace, identity, "= 0")
+    return f"marker AS ({found} AND q.lasts >= {lasts}::bigint FOR SHARE)"
+
+
+def longest(identity: str, lasts: str, *, only: str) -> str:
+    """Have the marker of a store that is sound remember a longer safe guard.
+
+    It comes before any row of a machine id is locked, as in all statements that lock both; and it
+    locks nothing, and does not ask who the store is, if there is nothing to write.
+    """
+    return f"""
+UPDATE aiocosid_machine_marker AS q SET lasts = {lasts}::bigint
+WHERE q.namespace = $1::varchar AND q.since = 0 AND q.lasts < {lasts}::bigint
+AND q.identity = {identity} AND {only}
+RETURNING 1
+"""
 
 
 def reassert(now: str, identity: str, *, name: str) -> str:
@@ -144,18 +170,22 @@ WHERE $1::int <> 0 OR namespace = $2::varchar
 
 
 def quarantine(now: str, identity: str) -> str:
-    """Begin, prolong or end one; it begins anew if the clock was ahead by more than it lasts."""
-    is_over = f"{now} >= q.since + greatest(q.lasts, excluded.lasts)"
-    was_ahead = f"q.since > {now} + greatest(q.lasts, excluded.lasts)"
+    """Begin, prolong or end one; it begins anew if the clock was ahead by more than it lasts.
+
+    While none runs, note how long the next one lasts, if that is longer.
+    """
+    length = f"coalesce(nullif(greatest(q.lasts, excluded.lasts), 0), {UNNAMED})"
+    is_over = f"{now} >= q.since + {length}"
+    was_ahead = f"q.since > {now} + {length}"
     return f"""
 INSERT INTO aiocosid_machine_marker AS q (namespace, identity, since, lasts)
 VALUES ($1::varchar, {identity}, {now}, $2::bigint)
 ON CONFLICT (namespace) DO UPDATE SET identity = excluded.identity,
-    since = CASE WHEN q.identity <> excluded.identity THEN {now} WHEN {is_over} THEN 0
-        WHEN {was_ahead} THEN {now} ELSE q.since END,
-    lasts = CASE q.since WHEN 0 THEN excluded.lasts ELSE greatest(q.lasts, excluded.lasts) END
-WHERE q.identity <> excluded.identity
-OR (q.since > 0 AND (q.lasts < excluded.lasts OR {is_over} OR {was_ahead}))
+    since = CASE WHEN q.identity <> excluded.identity THEN {now}
+        WHEN q.since = 0 OR {is_over} THEN 0 WHEN {was_ahead} THEN {now} ELSE q.since END,
+    lasts = greatest(q.lasts, excluded.lasts)
+WHERE q.identity <> excluded.identity OR q.lasts < excluded.lasts
+OR (q.since > 0 AND ({is_over} OR {was_ahead}))
 RETURNING 1
 """
 
@@ -163,8 +193,10 @@ RETURNING 1
 def mark(identity: str) -> str:
     """Write one."""
     return f"""
-INSERT INTO aiocosid_machine_marker AS q (namespace, identity) VALUES ($1::varchar, {identity})
-ON CONFLICT (namespace) DO UPDATE SET identity = excluded.identity, since = 0, lasts = 0
+INSERT INTO aiocosid_machine_marker AS q (namespace, identity, lasts)
+VALUES ($1::varchar, {identity}, $3::bigint)
+ON CONFLICT (namespace) DO UPDATE
+SET identity = excluded.identity, since = 0, lasts = excluded.lasts
 WHERE $2::int <> 0
 RETURNING 1
 """

@@ -96,7 +96,7 @@ class SqlMachineStore(Store):
         check_machine_bits(bits)
         tables = self._machine_tables
         if await tables.bits(namespace) != bits:
-            await Markers(tables).check(namespace, DEFAULT_SAFE_GUARD)
+            await Markers(tables).check(namespace, 0.0)
             await tables.set_bits(namespace, bits)
 
     async def mark_machines(
@@ -104,7 +104,7 @@ class SqlMachineStore(Store):
         *,
         namespace: str = DEFAULT_NAMESPACE,
         is_new: bool = False,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
+        safe_guard: float | None = None,
     ) -> MachineMarker:
         """Mark the database as one that has forgotten nothing of a namespace's machine ids.
 
@@ -116,7 +116,7 @@ class SqlMachineStore(Store):
             is_new: write the marker in any case, and end a quarantine: nobody who was started
                 before holds a machine id any more, which is yours to know.
             safe_guard: the longest one of all who use the namespace, in seconds, above 0; ``inf``
-                for ids that are never recycled.
+                for ids that are never recycled, None if it is not known.
 
         Returns:
             The marker as it is now.

@@ -11,6 +11,7 @@ from ..abc._ids import check_integer
 from ..abc._machine import check_machine_bits, check_same_bits
 from ..errors import MachineIdLostError, MachineIdOverflowError, StoreUnavailableError
 from ._arguments import MAX_MS
+from ._machine_markers import lasts_ms
 from ._machine_tables import MAX_MACHINE_ID
 from ._sql_machine_client import Claim, SqlMachineClient
 
@@ -84,9 +85,10 @@ class SqlMachineIdDistributor(SqlMachineClient):
         if type(stamp) is not int:
             raise self._tables.damaged(name, stamp)
         signed: dict[str, Value] = {"now": now_ms, "stable": stable, "token": token}
+        noted: dict[str, Value] = {"bits": bits, "lasts": lasts_ms(self.safe_guard)}
         if holder is None:
             taken = await self._tables.fetch_row(
-                self.machine_dialect.insert, **asked, **signed, limit=size - 1, own=own, bits=bits
+                self.machine_dialect.insert, **asked, **signed, limit=size - 1, own=own, **noted
             )
         else:
             taken = await self._tables.fetch_row(
@@ -97,7 +99,7 @@ class SqlMachineIdDistributor(SqlMachineClient):
                 instance_id=self.instance_id.text,
                 **signed,
                 namespace=self.namespace,
-                bits=bits,
+                **noted,
             )
         if taken is None:
             return None
@@ -170,7 +172,9 @@ class SqlMachineIdDistributor(SqlMachineClient):
             await self._lost(machine_id)
 
     async def _guarded(self, told: dict[str, Value]) -> bool:
-        return await self._tables.fetch_row(self.machine_dialect.guard, **told) is not None
+        lasts = lasts_ms(self.safe_guard)
+        row = await self._tables.fetch_row(self.machine_dialect.guard, **told, lasts=lasts)
+        return row is not None
 
     async def _claimed(self, told: dict[str, Value], claim: Claim) -> bool:
         row = await self._tables.fetch_row(

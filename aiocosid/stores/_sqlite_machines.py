@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ._machine_markers import UNNAMED
 from ._machine_tables import (
     BITS_TABLE,
     MACHINE_TABLE,
@@ -160,13 +161,15 @@ cosid_machine AS m LEFT JOIN aiocosid_machine AS a ON a.name = m.name
 SELECT 1 FROM aiocosid_machine_marker
 WHERE namespace = :namespace AND identity = {identity} AND since
 """
+    sound = f"EXISTS ({marker} = 0 AND lasts >= :lasts)"
+    length = f"""
+coalesce(nullif(max(aiocosid_machine_marker.lasts, excluded.lasts), 0), {UNNAMED})
+"""
     is_over = f"""
-({now} >= aiocosid_machine_marker.since
-    + max(aiocosid_machine_marker.lasts, excluded.lasts))
+({now} >= aiocosid_machine_marker.since + {length})
 """
     was_ahead = f"""
-(aiocosid_machine_marker.since > {now}
-    + max(aiocosid_machine_marker.lasts, excluded.lasts))
+(aiocosid_machine_marker.since > {now} + {length})
 """
     # CosId's, which would not yield, and alive, as far as we know.
     is_java = f"""
@@ -215,7 +218,7 @@ UPDATE cosid_machine SET instance_id = :instance_id,
     last_timestamp = max(last_timestamp, :now),
     distribute_time = CASE instance_id WHEN :instance_id THEN distribute_time ELSE :now END
 WHERE name = :name AND instance_id = :holder AND last_timestamp = :stamp AND {_SAME_WIDTH}
-AND EXISTS ({marker} = 0)
+AND {sound}
 RETURNING {_TAKEN};
 {note("name = :name", mark="-1")};
 {_WIDTH_NOTED}
@@ -230,7 +233,7 @@ INSERT INTO cosid_machine
 SELECT name, :namespace, machine_id, :now, :instance_id, :now, 0 FROM new
 WHERE machine_id IS NOT NULL
 AND (SELECT count(*) FROM known WHERE instance_id = :instance_id) <= :own AND {_SAME_WIDTH}
-AND EXISTS ({marker} = 0)
+AND {sound}
 RETURNING {_TAKEN};
 {note("rowid = last_insert_rowid()", mark="-1")};
 {_WIDTH_NOTED}
@@ -248,7 +251,9 @@ WHERE name IN (
 UPDATE cosid_machine SET last_timestamp = max(last_timestamp, :now)
 WHERE {_OWN} AND EXISTS ({marker} = 0)
 RETURNING 1;
-{note(_OWN, mark=":mark")}
+{note(_OWN, mark=":mark")};
+UPDATE aiocosid_machine_marker SET lasts = :lasts
+WHERE namespace = :namespace AND lasts < :lasts
 """,
         reassert=f"""
 INSERT INTO cosid_machine
@@ -323,20 +328,21 @@ SELECT :namespace, {identity}, CASE WHEN EXISTS (
 ) THEN 0 ELSE {now} END, :lasts WHERE true
 ON CONFLICT (namespace) DO UPDATE SET identity = excluded.identity,
     since = CASE WHEN aiocosid_machine_marker.identity <> excluded.identity THEN {now}
-        WHEN {is_over} THEN 0 WHEN {was_ahead} THEN {now} ELSE since END,
-    lasts = CASE since WHEN 0 THEN excluded.lasts ELSE max(lasts, excluded.lasts) END
-WHERE aiocosid_machine_marker.identity <> excluded.identity OR (
-    aiocosid_machine_marker.since > 0
-    AND (aiocosid_machine_marker.lasts < excluded.lasts OR {is_over} OR {was_ahead})
-)
+        WHEN since = 0 OR {is_over} THEN 0 WHEN {was_ahead} THEN {now} ELSE since END,
+    lasts = max(lasts, excluded.lasts)
+WHERE aiocosid_machine_marker.identity <> excluded.identity
+OR aiocosid_machine_marker.lasts < excluded.lasts
+OR (aiocosid_machine_marker.since > 0 AND ({is_over} OR {was_ahead}))
 RETURNING 1
 """,
         mark=f"""
-INSERT INTO aiocosid_machine_marker (namespace, identity) SELECT :namespace, {identity}
+INSERT INTO aiocosid_machine_marker (namespace, identity, lasts)
+SELECT :namespace, {identity}, :lasts
 WHERE :is_new OR NOT EXISTS (
     SELECT 1 FROM aiocosid_machine_marker WHERE namespace = '' AND identity <> {identity}
 )
-ON CONFLICT (namespace) DO UPDATE SET identity = excluded.identity, since = 0, lasts = 0
+ON CONFLICT (namespace) DO UPDATE
+SET identity = excluded.identity, since = 0, lasts = excluded.lasts
 WHERE :is_new
 RETURNING 1
 """,

@@ -264,6 +264,32 @@ class MachineQuarantines(OwnTests):
         left = (await refused_by_quarantine(endless, "a")).seconds_left
         assert left == inf, f"it has no end, and {left} s are left"
 
+    async def test_a_longer_lease_of_before_counts(
+        self, make_machines: MakeMachineIdDistributor
+    ) -> None:
+        """Whoever asks first: the owner may be alive, and not have been heard of yet."""
+        for asserted in (False, True):
+            short = MachineKit(make_machines)
+            long = MachineKit(make_machines, short.namespace, safe_guard=3 * SAFE_GUARD)
+            for text in ("a", "b"):
+                await (long if text == "a" else short).take(text)
+            if asserted:  # all is forgotten, then named in a quarantine, which then ends
+                await self.forget(short.namespace, everything=True)
+                await refused_by_quarantine(short, "c")
+                await long.reassert("a", 0)
+                await self.age(short.namespace, 3 * OVER)
+                await short.take("c")
+            await self.forget(short.namespace, everything=False)
+            left = (await refused_by_quarantine(short, "d")).seconds_left
+            due = 3 * SAFE_GUARD + QUARANTINE_MARGIN
+            assert due - 60 < left <= due, f"{due} s were due, and {left} s are left"
+            await self.age(short.namespace, OVER)
+            await refused_by_quarantine(short, "d")
+            await long.reassert("a", 0)
+            await self.age(short.namespace, 2 * SAFE_GUARD)
+            found = (await short.take("d")).machine_id
+            assert found != 0, f"a has asserted 0, and d is given {found}"
+
     async def test_it_begins_anew(self, make_machines: MakeMachineIdDistributor) -> None:
         """When the store forgets in the middle of it: what was asserted has to be once more."""
         kit = MachineKit(make_machines)

@@ -71,8 +71,10 @@ FORGET: Final = (
     "delete from aiocosid_machine_marker where namespace = '{of}'",
 )
 ANOTHER: Final = (
-    "delete from aiocosid_machine_marker where namespace = '{of}'",
-    "insert into aiocosid_machine_marker (namespace, identity) values ('{of}', 'another')",
+    (
+        "insert into aiocosid_machine_marker (namespace, identity) values ('{of}', 'another') "
+        "on conflict (namespace) do update set identity = excluded.identity"
+    ),
 )
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from math import ceil, inf
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from aiocosid import connect
-from aiocosid.abc import InstanceId, MachineIdDistributor, Store
+from aiocosid._clock import SYSTEM_CLOCK
+from aiocosid.abc import InstanceId, MachineIdDistributor, MachineMarker, Store
 from aiocosid.errors import (
     InvalidArgumentError,
     MachineBitsMismatchError,
     MachineIdInUseError,
+    MachineIdQuarantineError,
 )
 from aiocosid.snowflake import JAVASCRIPT_SAFE_MS
 from aiocosid.stores.memory import MemoryStore
@@ -87,6 +90,54 @@ class TestOnOneStore(Machines):
         with pytest.raises(MachineBitsMismatchError):
             await one.distribute(2, now_ms=1, latest_ms=2**53)
         assert (await one.distribute(3, now_ms=1, latest_ms=2**53)).machine_id == 0
+
+    async def test_a_marker_remembers_the_longest_lease(self, store: Store) -> None:
+        """Of a sign of life, of marking; what is marked as new, or is not there, knows nothing."""
+        namespace = f"long{uuid.uuid4().hex[:12]}"
+
+        def of(text: str, safe_guard: float) -> MachineIdDistributor:
+            return store.machine_id_distributor(
+                namespace=namespace, instance_id=text, safe_guard=safe_guard, interval=5.0
+            )
+
+        async def take(one: MachineIdDistributor) -> int:
+            times = {"now_ms": SYSTEM_CLOCK.now_ms(), "latest_ms": 2**53}
+            return (await one.distribute(2, **times)).machine_id
+
+        async def mark(safe_guard: float | None = None, *, is_new: bool = False) -> MachineMarker:
+            return await store.mark_machines(
+                namespace=namespace, is_new=is_new, safe_guard=safe_guard
+            )
+
+        async def length() -> float:
+            """Forget, and have one with 40 s ask; how long is refused, to the next 10 s."""
+            self.backend.forget(namespace, everything=False)
+            with pytest.raises(MachineIdQuarantineError) as caught:
+                await take(of("short", 40.0))
+            self.backend.age(namespace, caught.value.seconds_left + 1)
+            await take(of("short", 40.0))
+            return 10 * ceil(caught.value.seconds_left / 10)
+
+        await mark(is_new=True)
+        owner = of("owner", 115.0)
+        machine_id = await take(owner)
+        for marked in (20.0, None, 55.0):
+            await mark(marked, is_new=True)
+            await owner.guard(machine_id, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
+            assert await length() == 120
+        await mark(is_new=True)
+        assert await length() == 50
+        for named, due in ((30.0, 50), (75.0, 80), (None, 80), (55.0, 80)):
+            assert not (await mark(named)).is_quarantined
+            assert await length() == due
+        await mark(inf)
+        self.backend.forget(namespace, everything=False)
+        assert (await mark()).seconds_left == inf
+        await mark(55.0, is_new=True)
+        assert await length() == 60
+        for wrong in (0.0, -1.0):
+            with pytest.raises(InvalidArgumentError):
+                await mark(wrong)
 
 
 @pytest.mark.asyncio

@@ -16,6 +16,7 @@ from redis.backoff import NoBackoff
 from aiocosid.abc import InstanceId, MachineGrant, MachineMarker
 from aiocosid.errors import (
     CorruptMachineStateError,
+    MachineBitsMismatchError,
     MachineIdLostError,
     MachineIdQuarantineError,
     MachineIdUnavailableError,
@@ -342,6 +343,28 @@ async def test_the_marker(server: ValkeyServer) -> None:
         assert await is_quarantined(store)
         await mark(namespace=NS, is_new=True)
         assert not await is_quarantined(store)
+
+
+async def test_the_longest_safe_guard(server: ValkeyServer) -> None:
+    """It is written with an id that is handed out, if longer; what Lua cannot count has no end."""
+    leases = ((300.0, "300000"), (200.0, "300000"), (300.5, "300500"), (1e15, ""), (1e300, ""))
+    async with store_on(server) as store:
+        await store.mark_machines(namespace=NS)
+        await store.set_machine_bits(namespace=NS, bits=3)
+        before = hash_of(server, "marker")
+        for number, (safe_guard, due) in enumerate(leases):
+            one = make(store, f"i{number}", safe_guard=safe_guard)
+            with pytest.raises(MachineIdLostError):
+                await one.guard(number, now_ms=T, mark_ms=T)
+            with pytest.raises(MachineBitsMismatchError):
+                await one.distribute(4, now_ms=T, latest_ms=FAR)
+            assert hash_of(server, "marker") == before
+            assert (await take(one)).machine_id == number
+            before = hash_of(server, "marker")
+            assert before == {"identity": identity(server), "guard": due}
+        server.call("HSET", key("marker"), "identity", "another one")
+        assert await is_quarantined(store)
+        assert (await store.machine_markers())[0].seconds_left == inf
 
 
 async def test_a_damaged_marker(server: ValkeyServer) -> None:

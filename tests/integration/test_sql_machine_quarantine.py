@@ -149,6 +149,28 @@ class TestOnBoth:
             assert [row["instance_id"] for row in tables.rows()] == [""] * is_there
             await store.mark_machines(namespace="dev", is_new=True)
 
+    async def test_a_longer_one_is_noted_before_an_id_is_handed_out(
+        self, store: Store, tables: Tables
+    ) -> None:
+        """However often somebody marks the store as new between the look and the taking."""
+        for is_there in (False, True):
+            one, looks = of(store, 7 + is_there, 600), 0
+            if is_there:
+                tables.put_row(1, "", 0)
+
+            async def lower(statement: str, one: SqlMachineIdDistributor = one) -> None:
+                nonlocal looks
+                if statement == one.machine_dialect.look and looks < 2:
+                    looks += 1
+                    await store.mark_machines(namespace="dev", is_new=True, safe_guard=40)
+
+            Tapped.on(one, after=lower)
+            assert (await take(one), looks) == (int(is_there), 2)
+            forget(tables)
+            assert (await store.machine_markers(namespace="dev"))[0].seconds_left == 605
+            assert await refused(take(of(store, 0))) == 605
+            await store.mark_machines(namespace="dev", is_new=True)
+
     async def test_what_the_store_says_of_others(self, store: Store, tables: Tables) -> None:
         """One of ours that does not say so itself counts for nothing; nor does a free row."""
         owner = of(store, 0)
@@ -420,10 +442,30 @@ class TestPostgres:
             assert (await (await self._meanwhile(tables, guards, again))).machine_id == 1
         assert [tables.stamp(0), tables.holder(0), tables.note(0)] == [T0 + 1110, "", T0 + 110]
 
+    async def test_who_waits_for_the_marker_holds_no_row(
+        self, postgres: PostgresServer, postgres_database: str
+    ) -> None:
+        """A first sign of life with a longer safe guard: whoever takes an id locks both as well."""
+        tables = PostgresTables(postgres, postgres_database)
+        await tables.prepare()
+        async with PostgresStore.from_url(tables.url) as store:
+            owner = of(store, 0)
+            await take(owner)
+            shorter = "update aiocosid_machine_marker set lasts = 1"
+            tables.execute(shorter)
+            guarding = owner.guard(0, now_ms=T0 + 1, mark_ms=T0)
+            locked = "select 1 from cosid_machine for update nowait"
+            await (await self._meanwhile(tables, shorter, guarding, also=locked))
+        lasts = tables.execute("select lasts from aiocosid_machine_marker where namespace = 'dev'")
+        assert (int(lasts[0][0]), tables.stamp(0)) == (FULL, T0 + 1)
+
     async def _meanwhile(
-        self, tables: Tables, change: str, call: Coroutine[Any, Any, T]
+        self, tables: Tables, change: str, call: Coroutine[Any, Any, T], *, also: str = ""
     ) -> asyncio.Task[T]:
-        """Change the marker in a transaction that ends when the call waits for it."""
+        """Change the marker in a transaction that ends when the call waits for it.
+
+        Another statement may be run there before it ends.
+        """
         connection = await driver.connect(tables.url)
         try:
             async with connection.transaction():
@@ -432,6 +474,8 @@ class TestPostgres:
                 await until(
                     lambda: tables.execute(f"select 1 from pg_stat_activity where {WAITS}") != []
                 )
+                if also:
+                    await connection.execute(also)
         finally:
             await connection.close(timeout=5)
         return task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...abc import DEFAULT_SAFE_GUARD, Machine, MachineMarker
+from ...abc import Machine, MachineMarker
 from ...abc._ids import check_integer, check_text
 from ...abc._machine import NAME_WIDTH, bits_in_use, check_machine_bits, check_safe_guard
 from ...errors import InvalidArgumentError
@@ -112,8 +112,8 @@ async def machine_bits(link: Link, namespace: str, *, change_to: int | None = No
     if change_to is not None:
         check_machine_bits(change_to)
     wanted = b"" if change_to is None else change_to
-    guard = guard_ms(DEFAULT_SAFE_GUARD)
-    found, answer = await ask(link, BITS, MachineKeys(namespace), wanted, guard)
+    named = 0  # no safe guard, by who holds no id
+    found, answer = await ask(link, BITS, MachineKeys(namespace), wanted, named)
     noted, *holders = answer
     bits = int(noted) if noted else None
     if found == "held":
@@ -122,7 +122,7 @@ async def machine_bits(link: Link, namespace: str, *, change_to: int | None = No
 
 
 async def mark_machines(
-    link: Link, namespace: str, *, is_new: bool, safe_guard: float
+    link: Link, namespace: str, *, is_new: bool, safe_guard: float | None
 ) -> MachineMarker:
     """Write the marker if it is missing, or in any case.
 
@@ -131,8 +131,8 @@ async def mark_machines(
         StoreError: the server refuses, cannot be reached, or hides who it is.
     """
     check_text("namespace", namespace, at_most=NAME_WIDTH)
-    check_safe_guard(safe_guard)
-    wish, guard = b"new" if is_new else b"mark", guard_ms(safe_guard)
+    named = check_safe_guard(safe_guard)
+    wish, guard = b"new" if is_new else b"mark", guard_ms(named) if named else 0
     _, (state, left) = await ask(link, MARK, MachineKeys(namespace), wish, guard)
     return MachineMarker(namespace=namespace, is_new=state == "new", seconds_left=seconds_of(left))
 

@@ -40,6 +40,8 @@ __all__ = (
 
 PREFIX: Final = "cosid:{"
 
+LONGEST: Final = 2**52  # ms; what is longer has no end
+
 HIDDEN: Final = (
     "the server hides who it is, by which one that forgot is found out ({}); allow it to the user: "
     "ACL SETUSER ... +info"
@@ -136,8 +138,8 @@ def seconds_of(left: str) -> float:
 
 
 def guard_ms(seconds: float) -> bytes | int:
-    """Return a safe guard as the scripts take it."""
-    return b"" if seconds == inf else round(seconds * 1000)
+    """Return a safe guard as the scripts take it: 0 would be none, and they count up to 2^53-1."""
+    return b"" if seconds * 1000 >= LONGEST else max(round(seconds * 1000), 1)
 
 
 def text_of(value: bytes) -> str:

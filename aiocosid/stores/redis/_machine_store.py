@@ -106,7 +106,7 @@ class RedisMachineStore(Store):
         *,
         namespace: str = DEFAULT_NAMESPACE,
         is_new: bool = False,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
+        safe_guard: float | None = None,
     ) -> MachineMarker:
         """Mark the server as one that has forgotten nothing; see `aiocosid.abc.Store`.
 

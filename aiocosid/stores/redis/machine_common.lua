@@ -9,10 +9,10 @@
 --       6 tokens   hash, ours: machine id -> token of the call that handed it out last
 --       7 seen     hash, ours: machine id -> last sign of life in ms, by the server's clock
 --       8 width    string, ours: how many bits all machine ids of the namespace have
---       9 marker   hash, ours: identity of the server for which nothing was forgotten; in a
---                  quarantine since when, in ms by the server's clock, and the longest safe guard
---                  that was named in it, in ms, '' for ever; and whether numbers below the last
---                  new one were left out
+--       9 marker   hash, ours: identity of the server for which nothing was forgotten; the longest
+--                  safe guard that was ever named, in ms, '' for ever; in a quarantine since when,
+--                  in ms by the server's clock; and whether numbers below the last new one were
+--                  left out
 --      10 claims   hash, ours: machine id -> ms when it was handed out|token|instance, of those who
 --                  asserted theirs in this quarantine
 --
@@ -135,6 +135,7 @@ local function identity()
 end
 
 local MARGIN = 5000  -- ms that a quarantine is longer than the longest safe guard
+local UNNAMED = 300000  -- ms for which the default counts, as long as nobody has named one
 
 -- A safe guard in ms as it was told or noted, '' for ever.
 local function guard_of(value, field)
@@ -142,46 +143,55 @@ local function guard_of(value, field)
   return field and whole(marker, field, value) or tonumber(value)
 end
 
--- The marker: whether it is there, whether it is of this server, and its quarantine.
+-- How long a quarantine is; a guard of 0 is none.
+local function length_of(guard)
+  return (guard > 0 and guard or UNNAMED) + MARGIN
+end
+
+-- The marker: whether it is there, whether it is of this server, the longest safe guard that was
+-- ever named, 0 if none was, and its quarantine.
 local function read_marker()
   local found = {identity = identity()}
   local noted_identity = redis.call('HGET', marker, 'identity')
   found.is_there = noted_identity and true
   found.is_ours = noted_identity == found.identity
+  found.guard = guard_of(redis.call('HGET', marker, 'guard') or '0', 'guard')
   local since = found.is_ours and redis.call('HGET', marker, 'since')
-  if since then
-    found.since = whole(marker, 'since', since)
-    found.guard = guard_of(redis.call('HGET', marker, 'guard') or '', 'guard')
-  end
+  if since then found.since = whole(marker, 'since', since) end
   return found
 end
 
 local function mark_as_sound(found)
   redis.call('DEL', claims)
-  redis.call('HDEL', marker, 'since', 'guard')
+  redis.call('HDEL', marker, 'since')
   redis.call('HSET', marker, 'identity', found.identity)
+end
+
+-- Have the quarantines last as long, if they would not anyway.
+local function remember(found, guard)
+  if guard <= found.guard then return end
+  redis.call('HSET', marker, 'guard', guard == math.huge and '' or text(guard))
+  found.guard = guard
 end
 
 -- Begin a quarantine if the marker is not of this server, and end one that is over.  One that began
 -- when the clock was ahead begins now; a smaller step back is no reason, for the clock may be right
--- again soon, and it would be shorter by that.  Returns how many ms it has left, nil if there is none.
+-- again soon, and it would be shorter by that.  Returns how many ms it has left, nil if there is none:
+-- then what is named here is remembered only by `remember`, when it is known that an id is held.
 local function quarantine(found, clock, guard)
   if not found.is_ours then
     redis.call('DEL', claims)
     redis.call('HSET', marker, 'identity', found.identity)
     redis.call('HSET', marker, 'since', text(clock))
-    found.since, found.guard = clock, -1
+    found.since = clock
   elseif not found.since then
     return nil
-  elseif found.since - clock > found.guard + MARGIN then
+  elseif found.since - clock > length_of(found.guard) then
     redis.call('HSET', marker, 'since', text(clock))
     found.since = clock
   end
-  if guard > found.guard then
-    redis.call('HSET', marker, 'guard', guard == math.huge and '' or text(guard))
-    found.guard = guard
-  end
-  local left = found.since + found.guard + MARGIN - clock
+  remember(found, guard)
+  local left = found.since + length_of(found.guard) - clock
   if left > 0 then return left end
   mark_as_sound(found)
 end

@@ -41,6 +41,7 @@ end
 
 local function take()
   local id = text(best.id)
+  remember(state, guard)
   if not has_bits then redis.call('SET', width, text(bits)) end
   redis.call('HSET', entries, instance, id .. '|' .. text(math.max(best.stamp, now)))
   redis.call('HSET', tokens, id, token)

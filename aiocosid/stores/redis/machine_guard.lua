@@ -43,6 +43,7 @@ if damage then return damage end
 local left = quarantine(state, clock, guard)
 
 local function keep()
+  remember(state, guard)
   redis.call('HSET', seen, text(id), text(clock))
   if mark > before then redis.call('HSET', marks, text(id), text(mark)) end
 end

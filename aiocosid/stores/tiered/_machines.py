@@ -75,7 +75,7 @@ class TieredMachineStore(Store):
         *,
         namespace: str = DEFAULT_NAMESPACE,
         is_new: bool = False,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
+        safe_guard: float | None = None,
     ) -> MachineMarker:
         """Mark the root as one that has forgotten nothing; see `aiocosid.abc.Store`.
 

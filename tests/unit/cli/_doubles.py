@@ -121,7 +121,7 @@ class ScriptedStore(Store):
         *,
         namespace: str = DEFAULT_NAMESPACE,
         is_new: bool = False,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
+        safe_guard: float | None = None,
     ) -> MachineMarker:
         return await self.memory.mark_machines(
             namespace=namespace, is_new=is_new, safe_guard=safe_guard

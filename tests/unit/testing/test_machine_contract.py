@@ -421,6 +421,15 @@ class OwnLeaseCounts(Sound):
         return await super().distribute(bits, **times)
 
 
+class ForgetsLeases(Sound):
+    """What was named before a quarantine does not count in it."""
+
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        if not self._pool.marker.is_ours:
+            self._pool.marker.longest = 0
+        return await super().distribute(bits, **times)
+
+
 class GoesOnCounting(Sound):
     """A second loss does not begin it anew."""
 
@@ -511,6 +520,7 @@ CASES: list[tuple[type[Sound], str, str]] = [
     (AssertsWithoutStability, "test_a_stable_one_is_stable_again", "and e is given"),
     (KeepsMarks, "test_giving_back_in_a_quarantine", "was the last"),
     (OwnLeaseCounts, "test_the_longest_lease_counts", "may have forgotten"),
+    (ForgetsLeases, "test_a_longer_lease_of_before_counts", "905.0 s were due"),
     (GoesOnCounting, "test_it_begins_anew", "may have forgotten"),
     (NoQuarantine, "test_many_at_once_in_a_quarantine", "may have forgotten"),
 ]
