@@ -100,4 +100,4 @@ class Marker:
         if self.since is None:
             return 0.0
         lasts = (self.longest or DEFAULT_SAFE_GUARD) + QUARANTINE_MARGIN
-        return max(0.0, self.since + lasts - now)
+        return max(0.0, lasts - (now - self.since))  # never more than it lasts, by rounding
