@@ -1,11 +1,56 @@
-"""What a distributor of somebody else's raises, as an error of ours."""
+"""Calls into a distributor of somebody else's, and what it raises as an error of ours."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
 
 from ._loop import is_stray_cancellation
 from .errors import CosIdError, StoreError, StoreUnavailableError
 
-__all__ = ("translated",)
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import anyio
+
+    from .abc import Clock
+
+__all__ = ("asked", "translated")
+
+T = TypeVar("T")
+
+
+async def asked(
+    call: Callable[[], Awaitable[T]],
+    *,
+    store: str,
+    clock: Clock,
+    within: float,
+    shield: bool = False,
+    began: Callable[[anyio.CancelScope], object] | None = None,
+) -> T | CosIdError:
+    """Make a call; return what it answers, or why it does not.  Raises a cancellation alone.
+
+    Args:
+        call: the call.
+        store: whose it is, for the error.
+        clock: counts the seconds.
+        within: seconds that it has.
+        shield: whether only its end, and whoever has the scope, can cancel it.
+        began: is told the scope.
+    """
+    answers: list[T | CosIdError] = []
+    try:
+        with clock.move_on_after(within, shield=shield) as scope:
+            if began is not None:
+                began(scope)
+            answers.append(await call())
+    # Outside of the scope, which knows only its own cancellation: a driver may raise another one in
+    # its place.
+    except BaseException as error:  # noqa: BLE001 - whatever a stranger raises
+        answers.append(translated(store, error))
+    if answers:
+        return answers[0]
+    return StoreUnavailableError(store, f"no answer within {round(within, 3):g} s")
 
 
 def translated(store: str, error: BaseException) -> CosIdError:

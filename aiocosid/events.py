@@ -26,6 +26,8 @@ __all__ = (
     "MachineIdGuarded",
     "MachineIdLost",
     "MachineIdsQuarantined",
+    "RingEmptied",
+    "RingFilled",
     "SegmentFetched",
     "SnowflakeOpened",
     "SpanLeased",
@@ -154,6 +156,31 @@ class SnowflakeOpened(Event):
     """
 
     machine_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingFilled(Event):
+    """A `CachedSnowflakeId` prepared ids.
+
+    Attributes:
+        filled: prepared ids that it has now.
+        borrowed: seconds that the last id handed out is ahead of the clock.
+    """
+
+    filled: int
+    borrowed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingEmptied(Event):
+    """Callers of a `CachedSnowflakeId` wait: no more ids can be prepared now.
+
+    Attributes:
+        borrowed: seconds that the last id handed out is ahead of the clock; if it is about as much
+            as ``max_borrow`` allows, more ids are asked for than the layout has.
+    """
+
+    borrowed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

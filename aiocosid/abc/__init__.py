@@ -22,6 +22,13 @@ from ._machine_store import MachineMarker as MachineMarker
 from ._provider import SHARE as SHARE
 from ._provider import AnyGenerator as AnyGenerator
 from ._provider import Provider as Provider
+from ._sequences import DEFAULT_MAX_SEQUENCE as DEFAULT_MAX_SEQUENCE
+from ._sequences import DEFAULT_TOLERANCE as DEFAULT_TOLERANCE
+from ._sequences import SecondFenced as SecondFenced
+from ._sequences import SecondSpent as SecondSpent
+from ._sequences import SequenceDistributor as SequenceDistributor
+from ._sequences import SequenceGrant as SequenceGrant
+from ._sequences import SequenceReply as SequenceReply
 from ._statistics import Statistics as Statistics
 from ._store import Counter as Counter
 from ._store import Store as Store
@@ -30,9 +37,11 @@ from ._text import TextIdGenerator as TextIdGenerator
 
 __all__ = (
     "DEFAULT_GUARD_INTERVAL",
+    "DEFAULT_MAX_SEQUENCE",
     "DEFAULT_NAMESPACE",
     "DEFAULT_SAFE_GUARD",
     "DEFAULT_STEP",
+    "DEFAULT_TOLERANCE",
     "MAX_ID",
     "SHARE",
     "AnyGenerator",
@@ -48,6 +57,11 @@ __all__ = (
     "MachineIdDistributor",
     "MachineMarker",
     "Provider",
+    "SecondFenced",
+    "SecondSpent",
+    "SequenceDistributor",
+    "SequenceGrant",
+    "SequenceReply",
     "Statistics",
     "Store",
     "TextIdGenerator",

@@ -204,6 +204,16 @@ class IdSegmentDistributor(ABC):
     store: str = "store"
     """The kind of store, for error messages."""
 
+    stride: int = 1
+    """From one id of a segment to the next: above 1 for a counter of one residue class.
+
+    A call for ``step`` ids then grants ``range(max_id - (step - 1) * stride, max_id + 1, stride)``.
+    It is read as soon as the call has answered, and may be another one by the next; 0 while it is
+    not known."""
+
+    step_limit: int | None = None
+    """The most ids that one call may ask for, at least ``step``; None for as many as there are."""
+
     def __init__(
         self,
         *,
@@ -242,9 +252,10 @@ class IdSegmentDistributor(ABC):
         """Add ``step`` to the store's counter and return the new value; create it on first use.
 
         It takes effect in one atomic operation, so that the caller owns ``(result - step, result]``
-        alone.  It has to be safe to be applied twice (drivers resend): that may waste a range,
-        never share one.  A cancelled call may have taken effect on the store; its connection must
-        not go back to a pool, where its late reply would be read as another call's.
+        alone, or as many ids a `stride` apart.  It has to be safe to be applied twice (drivers
+        resend): that may waste a range, never share one.  A cancelled call may have taken effect on
+        the store; its connection must not go back to a pool, where its late reply would be read as
+        another call's.
 
         Args:
             step: how many ids to reserve, at least 1.

@@ -127,7 +127,8 @@ class MachineIdDistributor(ABC):
       `MachineIdLostError`, at once or at its next call.  Of two lives under one text the later has
       it.  What the store says of somebody who has not asserted it in this quarantine counts for
       nothing, but for a Java peer's sign of life since it began: CosId does not observe it, and
-      would not yield.
+      would not yield; and for an id that was handed out before anybody could notice, as on a
+      ZooKeeper that was put back: who has it is not silent, the former holder is.
 
     Attributes:
         namespace: groups the machines of one system.
@@ -144,6 +145,13 @@ class MachineIdDistributor(ABC):
 
     is_leased: bool = True
     """Whether an id is lost without a sign of life; False where a lock of the system holds it."""
+
+    keeps_marks: bool = True
+    """Whether whoever is handed an id begins above the former owner's time mark.
+
+    False where the mark is not kept, so that the clocks alone tell: no id may be ahead of its
+    clock then, and borrowing is refused.
+    """
 
     def __init__(
         self,
@@ -175,6 +183,15 @@ class MachineIdDistributor(ABC):
         self.instance_id = instance_id
         self.safe_guard = safe_guard
         self.interval = interval
+
+    @property
+    def session(self) -> int:
+        """Another number each time that the session with the store was interrupted.
+
+        A lease is silent from that very moment, until a sign of life that was sent after it has
+        succeeded.  Always the same where there is no session (the default).  Never waits.
+        """
+        return 0
 
     @abstractmethod
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
@@ -292,7 +309,7 @@ def check_safe_guard(safe_guard: float | None) -> float:
     """
     if safe_guard is None:
         return 0.0
-    if not safe_guard > 0:
+    if type(safe_guard) not in {int, float} or not safe_guard > 0:
         raise InvalidArgumentError("safe_guard", safe_guard, expected="seconds, above 0")
     return safe_guard
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import StoreError
+from ..errors import UnsupportedByStoreError
 from ._ids import DEFAULT_NAMESPACE
 from ._machine import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD
 
@@ -61,7 +61,7 @@ class MachineStore:
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
-            StoreError: this store has no machine ids, as one of your own may not.
+            UnsupportedByStoreError: this store has no machine ids, as one of your own may not.
         """
         raise self._has_no_machine_ids()
 
@@ -164,5 +164,5 @@ class MachineStore:
         """
         raise self._has_no_machine_ids()
 
-    def _has_no_machine_ids(self) -> StoreError:
-        return StoreError(type(self).__name__, "this store hands out no machine ids")
+    def _has_no_machine_ids(self) -> UnsupportedByStoreError:
+        return UnsupportedByStoreError(type(self).__name__, "this store hands out no machine ids")

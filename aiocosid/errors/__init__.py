@@ -24,9 +24,13 @@ from ._general import StoreError as StoreError
 from ._general import StoreIdentityHiddenError as StoreIdentityHiddenError
 from ._general import StoreRolledBackError as StoreRolledBackError
 from ._general import StoreUnavailableError as StoreUnavailableError
+from ._general import UnsupportedByStoreError as UnsupportedByStoreError
 from ._general import UnsupportedRuntimeError as UnsupportedRuntimeError
 from ._general import WouldBlock as WouldBlock
 from ._general import WrongLoopError as WrongLoopError
+from ._sequence import ClockSkewError as ClockSkewError
+from ._sequence import SequenceExhaustedError as SequenceExhaustedError
+from ._sequence import SequenceUnavailableError as SequenceUnavailableError
 from ._settings import InvalidSettingsError as InvalidSettingsError
 from ._snowflake import ClockTooFarForwardError as ClockTooFarForwardError
 from ._snowflake import ClockTooManyBackwardsError as ClockTooManyBackwardsError
@@ -39,21 +43,27 @@ from ._snowflake import MachineIdLostError as MachineIdLostError
 from ._snowflake import MachineIdOverflowError as MachineIdOverflowError
 from ._snowflake import MachineIdQuarantineError as MachineIdQuarantineError
 from ._snowflake import MachineIdUnavailableError as MachineIdUnavailableError
+from ._systems import CounterMissingError as CounterMissingError
+from ._systems import LeafWorkerIdsUsedUpError as LeafWorkerIdsUsedUpError
+from ._systems import WorkerIdsUsedUpError as WorkerIdsUsedUpError
 
 __all__ = (
     "BusyError",
+    "ClockSkewError",
     "ClockTooFarForwardError",
     "ClockTooManyBackwardsError",
     "ClosedError",
     "CorruptCounterError",
     "CorruptMachineStateError",
     "CosIdError",
+    "CounterMissingError",
     "ForkedError",
     "IdOverflowError",
     "InvalidArgumentError",
     "InvalidIdError",
     "InvalidSettingsError",
     "LayoutExpiredError",
+    "LeafWorkerIdsUsedUpError",
     "MachineBitsMismatchError",
     "MachineIdInUseError",
     "MachineIdLostError",
@@ -65,12 +75,16 @@ __all__ = (
     "NotOpenError",
     "SchemaMissingError",
     "SegmentUnavailableError",
+    "SequenceExhaustedError",
+    "SequenceUnavailableError",
     "StoreAuthenticationError",
     "StoreError",
     "StoreIdentityHiddenError",
     "StoreRolledBackError",
     "StoreUnavailableError",
+    "UnsupportedByStoreError",
     "UnsupportedRuntimeError",
+    "WorkerIdsUsedUpError",
     "WouldBlock",
     "WrongLoopError",
 )

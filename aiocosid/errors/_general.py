@@ -23,6 +23,7 @@ __all__ = (
     "StoreIdentityHiddenError",
     "StoreRolledBackError",
     "StoreUnavailableError",
+    "UnsupportedByStoreError",
     "UnsupportedRuntimeError",
     "WouldBlock",
     "WrongLoopError",
@@ -273,6 +274,10 @@ class StoreIdentityHiddenError(StoreError):
             f"the server does not tell who it is ({reason}); allow it with "
             "'ACL SETUSER <user> +info', or connect past the proxy that hides it",
         )
+
+
+class UnsupportedByStoreError(StoreError):
+    """The store has no such thing: machine ids, for one, in a table of counters."""
 
 
 class SchemaMissingError(StoreError):

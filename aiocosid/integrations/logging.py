@@ -23,6 +23,8 @@ from ..events import (
     MachineIdGuardFailed,
     MachineIdLost,
     MachineIdsQuarantined,
+    RingEmptied,
+    RingFilled,
     SegmentFetched,
     SnowflakeOpened,
     SpanLeased,
@@ -46,6 +48,8 @@ LEVELS: Final[Mapping[type[Event], int]] = {
     IdsGivenBack: logging.DEBUG,
     ClockBackwards: logging.WARNING,
     SnowflakeOpened: logging.DEBUG,
+    RingFilled: logging.DEBUG,
+    RingEmptied: logging.WARNING,
     MachineIdDistributed: logging.DEBUG,
     MachineIdGuarded: logging.DEBUG,
     MachineIdGuardFailed: logging.INFO,  # as FetchFailed

@@ -11,18 +11,21 @@ import pytest
 from aiocosid import errors
 from aiocosid.errors import (
     BusyError,
+    ClockSkewError,
     ClockTooFarForwardError,
     ClockTooManyBackwardsError,
     ClosedError,
     CorruptCounterError,
     CorruptMachineStateError,
     CosIdError,
+    CounterMissingError,
     ForkedError,
     IdOverflowError,
     InvalidArgumentError,
     InvalidIdError,
     InvalidSettingsError,
     LayoutExpiredError,
+    LeafWorkerIdsUsedUpError,
     MachineBitsMismatchError,
     MachineIdInUseError,
     MachineIdLostError,
@@ -34,18 +37,28 @@ from aiocosid.errors import (
     NotOpenError,
     SchemaMissingError,
     SegmentUnavailableError,
+    SequenceExhaustedError,
+    SequenceUnavailableError,
     StoreAuthenticationError,
     StoreError,
     StoreIdentityHiddenError,
     StoreRolledBackError,
     StoreUnavailableError,
+    UnsupportedByStoreError,
     UnsupportedRuntimeError,
+    WorkerIdsUsedUpError,
     WouldBlock,
     WrongLoopError,
 )
 from aiocosid.errors._settings import SettingsProblem
 
 EVERY = [
+    ClockSkewError("redis", ahead=-5, tolerance=2),
+    CounterMissingError("mysql", table="leaf_alloc", key="biz_tag", counter="x", remedy="add it"),
+    SequenceExhaustedError("cosid.order", waited=5.0),
+    SequenceUnavailableError("cosid.order", waited=5.0, reason="gone"),
+    LeafWorkerIdsUsedUpError("shop", worker_id=1024, bits=10),
+    WorkerIdsUsedUpError("cosid", worker_id=1024, bits=10),
     BusyError("chain", reason="is open already"),
     ClockTooFarForwardError(forward=12.5, limit=10),
     ClockTooManyBackwardsError(backwards=3.5, threshold=2),
@@ -75,6 +88,7 @@ EVERY = [
     StoreIdentityHiddenError("redis", "NOPERM"),
     StoreRolledBackError("redis", namespace="cosid", name="order", seen=5, expected=10),
     StoreUnavailableError("redis", "it is unplugged"),
+    UnsupportedByStoreError("leaf", "this store hands out no machine ids"),
     UnsupportedRuntimeError("a free-threaded build"),
     WouldBlock(),
     WrongLoopError("chain"),
@@ -127,6 +141,9 @@ def test_what_may_be_tried_again() -> None:
     """Only what passes by itself is retryable."""
     retryable = {type(error).__name__ for error in EVERY if error.retryable}
     assert retryable == {
+        "ClockSkewError",
+        "SequenceExhaustedError",
+        "SequenceUnavailableError",
         "ClockTooFarForwardError",
         "ClockTooManyBackwardsError",
         "MachineIdOverflowError",
