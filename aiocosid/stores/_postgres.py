@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from ..errors import (
     InvalidArgumentError,
-    MissingExtraError,
     SchemaMissingError,
     StoreAuthenticationError,
     StoreError,
@@ -20,11 +19,6 @@ from ..errors import (
 from ._durability import DEMANDS
 from ._executor import OutOfRangeError
 from ._sql_dialect import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
-
-try:
-    from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError
-except ModuleNotFoundError as _exc:
-    raise MissingExtraError("asyncpg", extra="postgres") from _exc
 
 if TYPE_CHECKING:
     from ._durability import Durability
@@ -36,6 +30,7 @@ __all__ = (
     "checked_url",
     "durability_of",
     "each_host",
+    "refusal",
     "refused_url",
     "translated",
     "weaknesses_of",
@@ -214,7 +209,7 @@ def durability_of(url: str) -> tuple[str, Durability]:
         if each == demand:
             return before + (mark if any(kept) else "") + "&".join(kept), each
     expected = f"with {', '.join(DEMANDS[:-1])} or {DEMANDS[-1]} for durability"
-    raise InvalidArgumentError("url", "postgresql:...", expected=expected)
+    raise InvalidArgumentError("url", f"{url.partition(':')[0]}:...", expected=expected)
 
 
 def weaknesses_of(synchronous_commit: str, fsync: str, full_page_writes: str) -> list[str]:
@@ -250,10 +245,17 @@ def refused_url() -> InvalidArgumentError:
 
 def translated(label: str, exc: Exception) -> StoreError:
     """Turn what asyncpg raises into our errors."""
+    # Here: another driver may run the statements, without this one.
+    from asyncpg.exceptions import (  # noqa: PLC0415
+        InterfaceError,
+        InternalClientError,
+        PostgresError,
+    )
+
     reason = f"{exc.args[0]}" if exc.args and isinstance(exc.args[0], str) else str(exc)
     reason = reason or ("no answer" if isinstance(exc, TimeoutError) else type(exc).__name__)
     if isinstance(exc, PostgresError):
-        return _refusal(label, getattr(exc, "sqlstate", None) or "", reason)
+        return refusal(label, getattr(exc, "sqlstate", None) or "", reason)
     if isinstance(exc, ssl.SSLCertVerificationError):
         return StoreError(label, f"the server's certificate is not trusted: {reason}")
     # OSError: refused, reset, unknown host, timed out.  InternalClientError: among others a session
@@ -262,7 +264,14 @@ def translated(label: str, exc: Exception) -> StoreError:
     return (StoreUnavailableError if isinstance(exc, outages) else StoreError)(label, reason)
 
 
-def _refusal(label: str, state: str, reason: str) -> StoreError:
+def refusal(label: str, state: str, reason: str) -> StoreError:
+    """Return the error for what the server has answered.
+
+    Args:
+        label: names the server.
+        state: its SQLSTATE, or an empty text.
+        reason: its own sentence.
+    """
     if state == "42P01":
         missing = _MISSING.search(reason)
         return SchemaMissingError(label, table=missing[0] if missing else TABLE)

@@ -46,7 +46,7 @@ class SqlIdSegmentDistributor(IdSegmentDistributor):
 
     __slots__ = ("_executor", "_owns_executor", "_run", "_water", "store")
 
-    dialect: ClassVar[Dialect]
+    dialect: Dialect
 
     def __init__(
         self,
@@ -279,8 +279,8 @@ class SqlStore(SqlMachineStore):
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
-        await self._executor.fetch_rows(self.distributor.dialect.create_table)
-        await self._executor.fetch_rows(self.distributor.dialect.create_grants)
+        await self._executor.fetch_rows(self._dialect.create_table)
+        await self._executor.fetch_rows(self._dialect.create_grants)
         await self._machine_tables.create()
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
@@ -298,7 +298,7 @@ class SqlStore(SqlMachineStore):
         if namespace:  # nobody has the empty one
             check_text("namespace", namespace)
         prefix = "" if namespace is None else f"{namespace}."
-        rows = await self._executor.fetch_rows(self.distributor.dialect.counters, prefix=prefix)
+        rows = await self._executor.fetch_rows(self._dialect.counters, prefix=prefix)
         found = [
             Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=_integer(fetch_time))
             for name, value, fetch_time in rows
@@ -366,6 +366,10 @@ class SqlStore(SqlMachineStore):
             WrongLoopError: they are in use on another event loop.
         """
         await self._executor.aclose()
+
+    @property
+    def _dialect(self) -> Dialect:
+        return self.distributor.dialect
 
 
 def _check_name(name: str) -> None:

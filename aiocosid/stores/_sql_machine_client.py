@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from contextlib import contextmanager
 from math import ceil, inf
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .. import _fork
 from .._instance_id import as_instance_id
@@ -60,7 +60,7 @@ class SqlMachineClient(Uncopied, MachineIdDistributor):
         "store",
     )
 
-    machine_dialect: ClassVar[MachineDialect]
+    machine_dialect: MachineDialect
 
     def __init__(
         self,

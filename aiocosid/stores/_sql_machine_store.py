@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ..abc import InstanceId, Machine, MachineMarker
     from ._executor import Executor
+    from ._machine_tables import MachineDialect
     from ._sql_machines import SqlMachineIdDistributor
 
 __all__ = ("SqlMachineStore",)
@@ -141,4 +142,8 @@ class SqlMachineStore(Store):
 
     @property
     def _machine_tables(self) -> MachineTables:
-        return MachineTables(self._executor, self.machine_distributor.machine_dialect)
+        return MachineTables(self._executor, self._machine_dialect)
+
+    @property
+    def _machine_dialect(self) -> MachineDialect:
+        return self.machine_distributor.machine_dialect

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -23,13 +23,14 @@ from ._sql_dialect import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
 from ._sqlite_identity import REPLACED, tell_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from ._executor import Value
 
 __all__ = (
     "BUSY_TIMEOUT",
     "SQLITE",
+    "alone",
     "check_version",
     "is_missing",
     "path_of",
@@ -220,6 +221,20 @@ def run(
     Raises:
         StoreError: the connection is in a transaction, with which the grant could be rolled back.
     """
+    with alone(database, label) as cursor:
+        first, *others = statement.split(";")
+        if others:
+            return _run_together(cursor, first, others, values)
+        return cursor.execute(statement, values).fetchall()
+
+
+@contextmanager
+def alone(database: sqlite3.Connection, label: str) -> Generator[sqlite3.Cursor]:
+    """Lend a cursor, each statement of which is a transaction of its own.
+
+    Raises:
+        StoreError: the connection is in a transaction, with which the grant could be rolled back.
+    """
     if database.in_transaction:
         endless = getattr(database, "autocommit", None) is False  # since Python 3.12
         raise (StoreError if endless else StoreUnavailableError)(
@@ -232,10 +247,7 @@ def run(
     try:
         with closing(database.cursor()) as cursor:
             cursor.row_factory = None
-            first, *others = statement.split(";")
-            if others:
-                return _run_together(cursor, first, others, values)
-            return cursor.execute(statement, values).fetchall()
+            yield cursor
     finally:
         database.isolation_level = level
 

@@ -22,7 +22,7 @@ from ._sqlite_identity import identity
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-__all__ = ("Door", "in_use")
+__all__ = ("Door", "ensure_own", "in_use", "inherit")
 
 _T = TypeVar("_T")
 
@@ -67,12 +67,7 @@ class Door:
             raise
 
     def _open(self) -> sqlite3.Connection:
-        if _inherited and identity(self._path) in _inherited:
-            raise StoreError(
-                f"sqlite {self._path}",
-                "the parent process was using the file when it forked, and SQLite cannot open it "
-                "here; fork before the first id is taken",
-            )
+        ensure_own(self._path)
         # Closed from the loop's thread, perhaps; used in the worker's alone.
         opened = sqlite3.connect(
             self._path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
@@ -95,6 +90,22 @@ class Door:
 
 _doors: Final[WeakSet[Door]] = WeakSet()
 _inherited: Final[set[tuple[int, int] | None]] = set()  # files that the parent had open
+
+
+def inherit(path: str) -> None:
+    """Note, in a forked child, that the parent had a file open."""
+    _inherited.add(identity(path))
+    _inherited.discard(None)
+
+
+def ensure_own(path: str) -> None:
+    """Raise `StoreError` if the parent had the file open when it forked."""
+    if _inherited and identity(path) in _inherited:
+        raise StoreError(
+            f"sqlite {path}",
+            "the parent process was using the file when it forked, and SQLite cannot open it "
+            "here; fork before the first id is taken",
+        )
 
 
 class _Gate:
@@ -125,8 +136,9 @@ class _Gate:
 
     def after_in_child(self) -> None:
         self.reset()
-        _inherited.update(identity(door._path) for door in tuple(_doors) if door._opened)
-        _inherited.discard(None)
+        for door in tuple(_doors):
+            if door._opened:
+                inherit(door._path)
 
 
 _gate: Final = _Gate()

@@ -137,6 +137,7 @@ class PostgresMachineIdDistributor(SqlMachineIdDistributor):
         instance_id: InstanceId | str | None = None,
         safe_guard: float = DEFAULT_SAFE_GUARD,
         interval: float = DEFAULT_GUARD_INTERVAL,
+        durability: Durability = "warn",
     ) -> None:
         """Describe who asks on your own pool; nothing is sent yet.
 
@@ -146,12 +147,14 @@ class PostgresMachineIdDistributor(SqlMachineIdDistributor):
             instance_id: who asks; by default an instance that nobody else is.
             safe_guard: seconds without a sign of life after which an id may go to somebody else.
             interval: seconds between two signs of life.
+            durability: what to do about settings that may lose who holds which id; as for
+                `PostgresIdSegmentDistributor`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
         super().__init__(
-            _Borrowed(pool, "ignore"),
+            _Borrowed(pool, durability),
             namespace=namespace,
             instance_id=instance_id,
             safe_guard=safe_guard,

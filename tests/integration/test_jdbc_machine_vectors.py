@@ -35,7 +35,7 @@ from aiocosid.abc import InstanceId, MachineGrant
 from aiocosid.errors import MachineIdLostError, MachineIdOverflowError, SchemaMissingError
 from aiocosid.stores.postgres import PostgresStore
 
-from ._machine_tables import MACHINE_COLUMNS, SetPostgresStore
+from ._machine_tables import MACHINE_COLUMNS, SetMysqlStore, SetPostgresStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -251,7 +251,9 @@ class Step:
 class Replay:
     """One scenario of CosId's."""
 
-    def __init__(self, args: dict[str, Any], store: SetPostgresStore, raw: Any) -> None:
+    def __init__(
+        self, args: dict[str, Any], store: SetPostgresStore | SetMysqlStore, raw: Any
+    ) -> None:
         self.namespace: str = args["namespace"]
         self.steps: list[dict[str, Any]] = args["steps"]
         self.store, self.raw = store, raw

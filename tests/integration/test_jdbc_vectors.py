@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import asyncpg
 import pytest
@@ -21,6 +21,7 @@ import pytest_asyncio
 
 from aiocosid import SegmentId
 from aiocosid.errors import InvalidArgumentError, SchemaMissingError, StoreRolledBackError
+from aiocosid.stores._sql import SqlStore
 from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -80,11 +81,22 @@ async def rows(raw: Connection) -> list[dict[str, Any]]:
 class Replay:
     """One scenario of CosId's, step by step."""
 
-    def __init__(self, args: dict[str, Any], store: PostgresStore, raw: Connection) -> None:
+    init_segment: ClassVar[str] = INIT_SEGMENT
+    duplicate: ClassVar[type[Exception]] = asyncpg.UniqueViolationError
+
+    def __init__(self, args: dict[str, Any], store: SqlStore, raw: Connection) -> None:
         self.args, self.store, self.raw = args, store, raw
         self.key = f"{args['namespace']}.{args['name']}"
         self.counter: Any = None
         self.highest = 0  # what the present distributor has seen
+
+    async def execute(self, sql: str, *values: Any) -> None:
+        """Do what others do to the table."""
+        await self.raw.execute(sql, *values)
+
+    async def rows(self) -> list[dict[str, Any]]:
+        """The table as the vectors write it."""
+        return await rows(self.raw)
 
     def distributor(self, offset: int) -> Any:
         """Make one as the scenario describes it."""
@@ -97,12 +109,12 @@ class Replay:
         error = result["error"]["type"] if isinstance(result, dict) else None
         undo = await getattr(self, f"do_{step['do']}")(step, result, error)
         if undo:
-            await self.raw.execute("DELETE FROM cosid WHERE name = $1", self.key)
+            await self.execute("DELETE FROM cosid WHERE name = $1", self.key)
         expected = due["rows"]
-        if step["do"] == "create" and not await rows(self.raw):
+        if step["do"] == "create" and not await self.rows():
             # Created by the first call, and not before.
             expected = [row for row in expected if row["last_max_id"] != self.args["offset"]]
-        assert await rows(self.raw) == expected, step
+        assert await self.rows() == expected, step
 
     async def do_create(self, step: dict[str, Any], result: Any, error: str | None) -> None:
         """A new distributor, as in another process."""
@@ -135,11 +147,11 @@ class Replay:
     async def do_set(self, step: dict[str, Any], result: Any, error: str | None) -> None:
         """Somebody sets the counter back, and the time with it."""
         sql = "UPDATE cosid SET last_max_id = $2, last_fetch_time = 5 WHERE name = $1"
-        await self.raw.execute(sql, self.key, step["value"])
+        await self.execute(sql, self.key, step["value"])
 
     async def do_delete(self, step: dict[str, Any], result: Any, error: str | None) -> None:
         """Somebody deletes the row."""
-        await self.raw.execute("DELETE FROM cosid WHERE name = $1", self.key)
+        await self.execute("DELETE FROM cosid WHERE name = $1", self.key)
 
     async def do_init_segment(self, step: dict[str, Any], result: Any, error: str | None) -> None:
         """CosId's own INSERT; ours has no such step, but a row made by it is used as it lies."""
@@ -147,10 +159,10 @@ class Replay:
             with pytest.raises(InvalidArgumentError):
                 self.distributor(step["offset"])
         elif error is not None or result is False:
-            with pytest.raises(asyncpg.UniqueViolationError):
-                await self.raw.execute(INIT_SEGMENT, self.key, step["offset"])
+            with pytest.raises(self.duplicate):
+                await self.execute(self.init_segment, self.key, step["offset"])
         else:
-            await self.raw.execute(INIT_SEGMENT, self.key, step["offset"])
+            await self.execute(self.init_segment, self.key, step["offset"])
 
     async def do_try_init_segment(
         self, step: dict[str, Any], result: Any, error: str | None
