@@ -1,0 +1,225 @@
+"""An engine in forked processes, and on event loops that end without a word."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.script import run_python
+
+from ._engines import EACH_SERVER, url_of
+
+pytestmark = [pytest.mark.integration]
+
+
+OTHERS = ("psycopg", "asyncmy", "aiomysql")
+OFTEN_FIRST = ["asyncpg", *(pytest.param(each, marks=pytest.mark.stress) for each in OTHERS)]
+
+
+@pytest.fixture(params=EACH_SERVER)
+def url(request: pytest.FixtureRequest) -> str:
+    """A database, by each driver of a server."""
+    return url_of(request, request.param)
+
+
+@pytest.mark.parametrize("url", OFTEN_FIRST, indirect=True)
+def test_a_forked_child(url: str, namespace: str) -> None:
+    """It neither uses nor ends the parent's sessions, and may open its own."""
+    assert run_python(FORK, url, namespace) == {
+        "refused": ["ForkedError"] * 4,
+        "another session": True,
+        "child": [20, 30],
+        "parent": [10, 40],
+        "same session": True,
+    }
+
+
+@pytest.mark.stress
+def test_forked_during_a_call(url: str, namespace: str) -> None:
+    """What the child does with the call says nothing on the parent's connection."""
+    told = run_python(DURING, url, namespace)
+    assert told == {"parent": [10, 20], "same session": True}
+
+
+@pytest.mark.stress
+def test_a_loop_that_ends_without_a_word(url: str, namespace: str) -> None:
+    """The next loop ends the connections of the dead one, in silence, and has its own."""
+    assert run_python(DEAD_LOOPS, url, namespace) == [10, 20, 30]
+
+
+def test_a_file_of_the_parent(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """SQLite cannot open it in the child, by whatever connection."""
+    file = tmp_path_factory.mktemp("fork") / "ids.db"
+    told = run_python(FILE, f"sqlite+aiosqlite:///{file}")
+    assert told == {"child": ["StoreError", "StoreError"], "parent": [10, 20, 30]}
+
+
+FORK = """
+import asyncio, ctypes, gc, json, os, sys
+from sqlalchemy.ext.asyncio import create_async_engine
+from aiocosid.stores.sqlalchemy import SqlAlchemyIdSegmentDistributor, SqlAlchemyStore
+
+url = sys.argv[1]
+SESSION = {"p": "SELECT pg_backend_pid()", "m": "SELECT CONNECTION_ID()"}[url[0]]
+
+async def outcome(awaitable):
+    try:
+        return await awaitable
+    except Exception as exc:
+        return type(exc).__name__
+
+async def session(of):
+    return (await of._executor._sql.run(SESSION)).rows[0][0]
+
+async def child(store, borrowed, before):
+    refused = [await outcome(each) for each in (
+        store.counters(), borrowed.next_max_id(10), borrowed.aopen(),
+        store.segment_distributor(namespace=sys.argv[2], name="order").next_max_id(10))]
+    gc.collect()
+    async with store:
+        mine = store.segment_distributor(namespace=sys.argv[2], name="order")
+        granted = [await mine.next_max_id(10), await mine.next_max_id(10)]
+        another = await session(store) != before
+    return {"refused": refused, "another session": another, "child": granted}
+
+async def main():
+    engine = create_async_engine(url, pool_size=1, max_overflow=0)
+    store = SqlAlchemyStore.from_url(url + "?durability=ignore")
+    await store.create_schema()
+    borrowed = SqlAlchemyIdSegmentDistributor(
+        engine, durability="ignore", namespace=sys.argv[2], name="order")
+    granted = [await borrowed.next_max_id(10)]
+    before = await session(store), await session(borrowed)
+    ours, theirs = os.pipe()
+    if (pid := os.fork()) == 0:
+        # The user's own pool says good-bye by itself; that is none of ours.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine.pool))
+        return theirs, store, borrowed, before[0]
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, status
+    granted.append(await borrowed.next_max_id(10))
+    same = before == (await session(store), await session(borrowed))
+    await store.aclose()
+    await engine.dispose()
+    told = json.loads(os.read(ours, 10_000))
+    print(json.dumps(told | {"parent": granted, "same session": same}))
+
+runner = asyncio.Runner()
+if forked := runner.run(main()):
+    theirs, *objects = forked
+    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
+    sys.exit(0)
+runner.close()
+"""
+
+
+DURING = """
+import asyncio, json, logging, os, sys
+from aiocosid.errors import StoreUnavailableError
+from sqlalchemy.ext.asyncio import create_async_engine
+from aiocosid.stores.sqlalchemy import SqlAlchemyIdSegmentDistributor, SqlAlchemyStore
+
+logging.getLogger("psycopg").disabled = True  # it tells of what was cancelled
+url = sys.argv[1]
+SESSION = {"p": "SELECT pg_backend_pid()", "m": "SELECT CONNECTION_ID()"}[url[0]]
+SLOW = {"p": "SELECT pg_sleep(0.7)", "m": "SELECT SLEEP(0.7)"}[url[0]]
+
+async def main():
+    engine = create_async_engine(url, pool_size=1, max_overflow=0)
+    store = SqlAlchemyStore(engine, durability="ignore")
+    await store.create_schema()
+    counter = store.segment_distributor(namespace=sys.argv[2], name="order")
+    sql = store._executor._sql
+    granted = [await counter.next_max_id(10)]
+    before = (await sql.run(SESSION)).rows[0][0]
+    call = asyncio.ensure_future(sql.run(SLOW))
+    await asyncio.sleep(0.1)
+    if (pid := os.fork()) == 0:
+        return True
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, status
+    try:
+        await call
+    except StoreUnavailableError:
+        pass  # the child's driver has asked the server to stop it, on a connection of its own
+    granted.append(await counter.next_max_id(10))
+    same = before == (await sql.run(SESSION)).rows[0][0]
+    await engine.dispose()
+    print(json.dumps({"parent": granted, "same session": same}))
+
+runner = asyncio.Runner()
+runner.run(main())
+runner.close()  # in the child it cancels the call
+"""
+
+
+DEAD_LOOPS = """
+import asyncio, gc, json, sys
+from aiocosid.stores.sqlalchemy import SqlAlchemyIdSegmentDistributor, SqlAlchemyStore
+
+url = sys.argv[1] + "?durability=ignore"
+
+async def schema():
+    async with SqlAlchemyStore.from_url(url) as store:
+        await store.create_schema()
+
+asyncio.run(schema())
+counter = SqlAlchemyIdSegmentDistributor.from_url(url, namespace=sys.argv[2], name="order")
+granted = []
+for _ in range(3):
+    loop = asyncio.new_event_loop()
+    granted.append(loop.run_until_complete(asyncio.wait_for(counter.next_max_id(10), 5)))
+    loop.close()
+    gc.collect()
+asyncio.run(counter.aclose())
+gc.collect()
+print(json.dumps(granted))
+"""
+
+
+FILE = """
+import asyncio, json, os, sys
+from sqlalchemy.ext.asyncio import create_async_engine
+from aiocosid.stores.sqlalchemy import SqlAlchemyIdSegmentDistributor, SqlAlchemyStore
+
+url = sys.argv[1]
+
+async def outcome(awaitable):
+    try:
+        return await awaitable
+    except Exception as exc:
+        return type(exc).__name__
+
+async def child(mine):
+    await mine.aopen()
+    new = SqlAlchemyIdSegmentDistributor(create_async_engine(url), name="order")
+    return [await outcome(each.next_max_id(10)) for each in (mine, new)]
+
+async def main(kind):
+    engine = create_async_engine(url)
+    mine = SqlAlchemyIdSegmentDistributor.from_url(url, name="order")
+    first = SqlAlchemyIdSegmentDistributor(engine, name="order") if kind == "user" else mine
+    granted = [await first.next_max_id(10)]
+    ours, theirs = os.pipe()
+    if (pid := os.fork()) == 0:
+        return theirs, mine
+    os.waitpid(pid, 0)
+    granted.append(await first.next_max_id(10))
+    told = json.loads(os.read(ours, 1000))
+    await mine.aclose()
+    await engine.dispose()
+    return granted, told
+
+def life(kind):
+    found = asyncio.Runner().run(main(kind))
+    if isinstance(found[0], int):
+        theirs, mine = found
+        os.write(theirs, json.dumps(asyncio.run(child(mine))).encode())
+        os._exit(0)
+    return found
+
+granted, told = life("mine")
+others, again = life("user")
+assert told == again, again
+print(json.dumps({"child": told, "parent": granted + others[:1]}))
+"""
