@@ -1,0 +1,18 @@
+"""Counters and machine ids on ZooKeeper.
+
+Requires the ``zookeeper`` extra.  The nodes are CosId's: ``/cosid/<namespace>.<name>`` holds the
+last max id handed out, ``/cosid/<namespace>/__counter``, ``/__itc_idx`` and ``/__revert`` hold the
+machine ids.  What CosId knows nothing of lies below ``/aiocosid``.
+"""
+
+from __future__ import annotations
+
+from ._machine import ZookeeperMachineIdDistributor as ZookeeperMachineIdDistributor
+from ._segment import ZookeeperIdSegmentDistributor as ZookeeperIdSegmentDistributor
+from ._store import ZookeeperStore as ZookeeperStore
+
+__all__ = (
+    "ZookeeperIdSegmentDistributor",
+    "ZookeeperMachineIdDistributor",
+    "ZookeeperStore",
+)

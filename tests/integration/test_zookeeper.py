@@ -1,0 +1,392 @@
+"""Segments on ZooKeeper: CosId's bytes, faults on the way, whose the session is."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from kazoo.exceptions import (  # type: ignore[import-untyped]
+    BadVersionError,
+    NoNodeError,
+)
+from kazoo.security import make_digest_acl  # type: ignore[import-untyped]
+
+from aiocosid.errors import (
+    CorruptCounterError,
+    ForkedError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+    WrongLoopError,
+)
+from aiocosid.stores.zookeeper import ZookeeperIdSegmentDistributor, ZookeeperStore
+from tests.script import run_python
+from tests.servers import FaultProxy, ZookeeperServer, eventually
+
+pytestmark = [pytest.mark.integration]
+
+SET = 5  # the protocol's number of a write
+
+
+@pytest_asyncio.fixture
+async def proxy(zookeeper: ZookeeperServer) -> AsyncIterator[FaultProxy]:
+    async with FaultProxy(zookeeper.host, zookeeper.port) as proxy:
+        yield proxy
+
+
+def through(proxy: FaultProxy, **options: float) -> ZookeeperStore:
+    query = "&".join(f"{name}={value}" for name, value in options.items())
+    return ZookeeperStore.from_url(f"zookeeper://{proxy.host}:{proxy.port}?{query}")
+
+
+def value(zookeeper: ZookeeperServer, path: str) -> int:
+    return int.from_bytes(zookeeper.behind.get(path)[0], "big")
+
+
+def curator_add(client: Any, path: str, step: int) -> int:
+    """CosId's node: Curator's DistributedAtomicLong, by its own steps."""
+    while True:
+        try:
+            data, stat = client.get(path)
+        except NoNodeError:
+            client.ensure_path(path.rpartition("/")[0])
+            client.create(path, struct.pack(">q", step))
+            return step
+        (before,) = struct.unpack(">q", data) if data else (0,)
+        try:
+            client.set(path, struct.pack(">q", before + step), stat.version)
+        except BadVersionError:
+            continue
+        return int(before + step)
+
+
+@pytest.mark.asyncio
+class TestNodes:
+    """What lies there, before and after."""
+
+    async def test_golden_bytes(self, zookeeper: ZookeeperServer, namespace: str) -> None:
+        """Eight bytes, the highest first; an empty node is 0; what is no counter stays as it is."""
+        server = zookeeper.behind
+        async with ZookeeperStore.from_url(zookeeper.url) as store:
+
+            async def after(name: str, data: bytes | None, step: int) -> tuple[int, bytes]:
+                path = f"/cosid/{namespace}.{name}"
+                if data is not None:
+                    server.create(path, data, makepath=True)
+                counter = store.segment_distributor(namespace=namespace, name=name, step=step)
+                max_id = await counter.next_max_id(step)
+                return max_id, server.get(path)[0]
+
+            assert await after("new", None, 100) == (100, bytes(7) + b"\x64")
+            assert await after("empty", b"", 100) == (100, bytes(7) + b"\x64")
+            assert await after("java", bytes(6) + b"\x01\x00", 10) == (266, bytes(6) + b"\x01\x0a")
+            assert await after("a/b", None, 1) == (1, bytes(7) + b"\x01")
+            for name, data in {"int": bytes(4), "minus": b"\xff" * 8, "text": b"12345678x"}.items():
+                with pytest.raises(CorruptCounterError, match=name):
+                    await after(name, data, 1)
+                assert server.get(f"/cosid/{namespace}.{name}")[0] == data
+                with pytest.raises(CorruptCounterError, match=name):
+                    await store.set_floor(namespace=namespace, name=name, above=9)
+            server.create(f"/cosid/{namespace}.new-locker", bytes(8))
+            listed = await store.counters(namespace=namespace)
+            assert {each.namespaced_name: each.last_max_id for each in listed} == {
+                f"{namespace}.{name}": last
+                for name, last in {"new": 100, "empty": 100, "java": 266, "a/b": 1}.items()
+            }
+
+    async def test_beside_curator(self, zookeeper: ZookeeperServer, namespace: str) -> None:
+        """A Java node and we take turns on one counter, and share nothing."""
+        await alternate(zookeeper, namespace, 50)
+
+    @pytest.mark.stress
+    async def test_beside_curator_for_long(
+        self, zookeeper: ZookeeperServer, namespace: str
+    ) -> None:
+        """A thousand times."""
+        await alternate(zookeeper, namespace, 1000)
+
+    async def test_a_chroot(self, zookeeper: ZookeeperServer, namespace: str) -> None:
+        """Of a URL it is made; of a client it has to be there."""
+        async with ZookeeperStore.from_url(f"{zookeeper.url}/{namespace}/ids") as store:
+            assert await store.counters() == []
+            assert await store.segment_distributor(name="a").next_max_id(5) == 5
+        assert value(zookeeper, f"/{namespace}/ids/cosid/cosid.a") == 5
+        client = KazooClient(f"{zookeeper.hosts}/{namespace}/none")
+        client.start_async()
+        try:
+            with pytest.raises(StoreError, match="chroot"):
+                await ZookeeperIdSegmentDistributor(client, name="a").next_max_id(5)
+        finally:
+            client.stop()
+            client.close()
+
+    async def test_rights(self, zookeeper: ZookeeperServer, namespace: str) -> None:
+        """A node of another user's is refused, and found with the user and the password."""
+        path = f"/cosid/{namespace}.a"
+        zookeeper.behind.create(
+            path, bytes(8), acl=[make_digest_acl("u", "p/w", all=True)], makepath=True
+        )
+        async with ZookeeperStore.from_url(zookeeper.url) as store:
+            with pytest.raises(StoreAuthenticationError):
+                await store.segment_distributor(namespace=namespace, name="a").next_max_id(5)
+        hosts = f"u:p%2Fw@{zookeeper.hosts}"
+        async with ZookeeperStore.from_url(f"zookeeper://{hosts}") as store:
+            counter = store.segment_distributor(namespace=namespace, name="a")
+            assert await counter.next_max_id(5) == 5
+
+
+async def alternate(zookeeper: ZookeeperServer, namespace: str, times: int) -> None:
+    path = f"/cosid/{namespace}.order"
+    taken: list[tuple[int, int]] = []
+    async with ZookeeperStore.from_url(zookeeper.url) as store:
+        ours = store.segment_distributor(namespace=namespace, name="order")
+        for number in range(times):
+            step = 1 + number % 7
+            theirs = await asyncio.to_thread(curator_add, zookeeper.behind, path, step)
+            taken.append((theirs - step, theirs))
+            together = (
+                ours.next_max_id(10),
+                asyncio.to_thread(curator_add, zookeeper.behind, path, step),
+            )
+            mine, theirs = await asyncio.gather(*together)
+            taken += (mine - 10, mine), (theirs - step, theirs)
+    ends = [0, *(end for _, end in sorted(taken))]
+    assert [start for start, _ in sorted(taken)] == ends[:-1]
+    assert value(zookeeper, path) == ends[-1]
+
+
+@pytest.mark.asyncio
+class TestFaults:
+    """A server that cannot be reached, is silent, or whose answers are lost."""
+
+    async def test_a_lost_reply_wastes_a_range(
+        self, zookeeper: ZookeeperServer, proxy: FaultProxy, namespace: str
+    ) -> None:
+        """The write took effect; whoever comes next reads it, and adds to it."""
+        path = f"/cosid/{namespace}.order"
+        async with through(proxy) as store:
+            counter = store.segment_distributor(namespace=namespace, name="order")
+            assert await counter.next_max_id(10) == 10
+            proxy.swallow_replies(to=struct.pack(">ii", SET, len(path)) + path.encode())
+            with pytest.raises(StoreUnavailableError, match="ConnectionLoss"):
+                await counter.next_max_id(10)
+            assert (proxy.swallowed, value(zookeeper, path)) == (1, 20)
+            assert await eventually(lambda: counter.next_max_id(10), StoreUnavailableError) == 30
+
+    async def test_what_was_given_up_is_not_sent_later(
+        self,
+        zookeeper: ZookeeperServer,
+        proxy: FaultProxy,
+        namespace: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Without a session nothing is queued in the driver, which would send it afterwards."""
+        monkeypatch.setattr("aiocosid.stores.zookeeper._wire.REPLY_TIMEOUT", 0.2)
+        async with through(proxy) as store:
+            counter = store.segment_distributor(namespace=namespace, name="order")
+            assert await counter.next_max_id(10) == 10
+            proxy.refuse()
+            proxy.cut()
+            await eventually(lambda: is_suspended(store))
+            with pytest.raises(StoreUnavailableError, match="no session with"):
+                await counter.next_max_id(10)
+            task = asyncio.create_task(counter.next_max_id(10))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait((task,))
+            queued = list(store._link._wire.client._queue)  # type: ignore[attr-defined]  # an OwnedLink
+            assert queued == []
+            await proxy.accept()
+            assert await eventually(lambda: counter.next_max_id(10), StoreUnavailableError) == 20
+
+    async def test_a_silent_server(
+        self,
+        zookeeper: ZookeeperServer,
+        proxy: FaultProxy,
+        namespace: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """It is told in time; closing takes no longer than it may; then all goes on."""
+        monkeypatch.setattr("aiocosid.stores.zookeeper._wire.REPLY_TIMEOUT", 0.1)
+        monkeypatch.setattr("aiocosid.stores.zookeeper._wire.CLOSE_TIMEOUT", 0.1)
+        store = through(proxy)
+        counter = store.segment_distributor(namespace=namespace, name="order")
+        assert await eventually(lambda: counter.next_max_id(10), StoreUnavailableError) == 10
+        proxy.blackhole(requests=True, replies=True)
+        with pytest.raises(StoreUnavailableError, match=r"no answer within 0\.1 s"):
+            await counter.next_max_id(10)
+        under_way = asyncio.create_task(counter.next_max_id(10))
+        await asyncio.sleep(0)
+        await store.aclose()
+        with pytest.raises(StoreUnavailableError, match="closed while"):
+            await under_way
+        proxy.heal()
+        assert await eventually(lambda: counter.next_max_id(10), StoreUnavailableError) == 20
+        await store.aclose()
+
+    @pytest.mark.stress
+    async def test_a_counter_that_was_put_back(
+        self, zookeeper_factory: Any, namespace: str
+    ) -> None:
+        """A server that forgot takes a client that has seen more, and the loss is told."""
+        server: ZookeeperServer = await asyncio.to_thread(zookeeper_factory)
+        async with ZookeeperStore.from_url(server.url) as store:
+            counter = store.segment_distributor(namespace=namespace, name="order")
+            for _ in range(3):
+                await counter.next_max_id(10)
+            await asyncio.to_thread(server.kill)
+            server.wipe()
+            await asyncio.to_thread(server.start)
+            with pytest.raises(StoreRolledBackError):
+                await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
+
+
+async def is_suspended(store: ZookeeperStore) -> bool:
+    return not store._link._wire.client.connected  # type: ignore[attr-defined]  # of either kind
+
+
+class TestSessions:
+    """Whose they are, on which loop and in which process."""
+
+    @pytest.mark.asyncio
+    async def test_a_users_client(self, zookeeper: ZookeeperServer, namespace: str) -> None:
+        """It is shared and never stopped; one that was not started is told."""
+        client = KazooClient(zookeeper.hosts)
+        one = ZookeeperStore(client)
+        assert repr(one) == f"<ZookeeperStore {zookeeper.hosts}>"
+        other = ZookeeperIdSegmentDistributor(client, namespace=namespace, name="order")
+        assert one._link._wire is other._link._wire  # type: ignore[attr-defined]  # BorrowedLinks
+        client.start()
+        try:
+            async with one:
+                mine = one.segment_distributor(namespace=namespace, name="order")
+                assert [await each.next_max_id(5) for each in (mine, other)] == [5, 10]
+            await other.aclose()
+            assert client.connected
+            assert await other.next_max_id(5) == 15
+        finally:
+            client.stop()
+            client.close()
+        wire = "aiocosid.stores.zookeeper._wire.REPLY_TIMEOUT"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(wire, 0.01)
+            with pytest.raises(StoreUnavailableError, match="not started, or was stopped"):
+                await other.next_max_id(5)
+
+    def test_loops(self, zookeeper: ZookeeperServer, namespace: str) -> None:
+        """A session from a URL goes on with the next loop, and is not shared by two that live."""
+        counter = ZookeeperIdSegmentDistributor.from_url(
+            zookeeper.url, namespace=namespace, name="order"
+        )
+
+        async def another() -> str:
+            assert await counter.next_max_id(5) == 15
+            with pytest.raises(WrongLoopError):
+                await asyncio.to_thread(asyncio.run, counter.next_max_id(5))
+            await counter.aclose()
+            return "closed"
+
+        assert asyncio.run(counter.next_max_id(5)) == 5
+        assert asyncio.run(counter.next_max_id(5)) == 10
+        assert asyncio.run(another()) == "closed"
+
+    def test_a_fork(self, zookeeper: ZookeeperServer, namespace: str) -> None:
+        """A child neither uses nor ends the parent's session, and may begin its own."""
+        assert run_python(FORK, zookeeper.url, namespace) == {
+            "refused": [ForkedError.__name__] * 4,
+            "child": [30, 40],
+            "parent": [10, 20, 50, 60],
+            "same sessions": True,
+        }
+
+    def test_two_processes(self, zookeeper: ZookeeperServer, namespace: str) -> None:
+        """They take turns on one counter, and share nothing."""
+        ranges = run_python(PROCESSES, zookeeper.url, namespace)
+        assert sorted(end for each in ranges for end in each) == list(
+            range(10, 10 * (2 * 50) + 1, 10)
+        )
+        assert all(each == sorted(each) for each in ranges)
+
+
+FORK = """
+import asyncio, json, os, sys, warnings
+from kazoo.client import KazooClient
+from aiocosid.stores.zookeeper import ZookeeperIdSegmentDistributor, ZookeeperStore
+
+url, namespace = sys.argv[1:]
+named = {"namespace": namespace, "name": "order"}
+# The driver has threads, which Python 3.12 warns of at a fork.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+
+async def outcome(awaitable):
+    try:
+        return await awaitable
+    except Exception as exc:
+        return type(exc).__name__
+
+async def child(counter, store, borrowed):
+    refused = [await outcome(each) for each in (
+        counter.next_max_id(10), store.counters(), borrowed.next_max_id(10), borrowed.aopen())]
+    await counter.aopen()
+    granted = [await counter.next_max_id(10)]
+    await counter.aclose()
+    async with store:
+        granted.append(await store.segment_distributor(**named).next_max_id(10))
+    return {"refused": refused, "child": granted}
+
+async def main():
+    client = KazooClient(url.removeprefix("zookeeper://"))
+    client.start()
+    counter = ZookeeperIdSegmentDistributor.from_url(url, **named)
+    store = ZookeeperStore.from_url(url)
+    borrowed = ZookeeperIdSegmentDistributor(client, **named)
+    granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
+    sessions = counter._link.session, borrowed._link.session
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        return theirs, counter, store, borrowed
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, status
+    granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
+    same = sessions == (counter._link.session, borrowed._link.session)
+    await counter.aclose()
+    client.stop()
+    client.close()
+    told = json.loads(os.read(ours, 10_000))
+    print(json.dumps(told | {"parent": granted, "same sessions": same}))
+
+runner = asyncio.Runner()
+if forked := runner.run(main()):
+    theirs, *objects = forked
+    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
+    sys.exit(0)
+runner.close()
+"""
+
+PROCESSES = """
+import asyncio, json, subprocess, sys
+from aiocosid.stores.zookeeper import ZookeeperIdSegmentDistributor
+
+url, namespace, *nested = sys.argv[1:]
+
+async def main():
+    counter = ZookeeperIdSegmentDistributor.from_url(url, namespace=namespace, name="order")
+    ends = [await counter.next_max_id(10) for _ in range(50)]
+    await counter.aclose()
+    return ends
+
+if nested:
+    print(json.dumps(asyncio.run(main())))
+else:
+    code = open("/proc/self/cmdline").read().split("\\0")[2]
+    words = [sys.executable, "-c", code, url, namespace, "nested"]
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(2)]
+    print(json.dumps([json.loads(each.communicate()[0]) for each in both]))
+"""

@@ -1,0 +1,212 @@
+"""The system's ZooKeeper: one server, or an ensemble of three."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ._process import HOST, Server, ServerMissingError, free_port, wait_until
+
+JAR: Final = Path("/usr/share/java/zookeeper.jar")
+TICK_MS: Final = 500  # a session lives for 2 to 20 of them
+QUICK_TICK_MS: Final = 200  # of an ensemble: how soon a lost leader is noticed
+MEMBERS: Final = 3
+FORMING_DEADLINE: Final = 30.0  # seconds
+
+
+def java() -> str:
+    """The program that runs it; ServerMissingError where it, or ZooKeeper, is missing."""
+    found = shutil.which("java")
+    if found is None or not JAR.is_file():
+        raise ServerMissingError("zookeeper", remedy="apt-get install zookeeper")
+    return found
+
+
+class ZookeeperServer(Server):
+    """One ZooKeeper server.  What it was told outlives a kill -9 and a restart.
+
+    Attributes:
+        settings: lines of its configuration besides the usual ones.
+        number: who it is among the members of an ensemble; 0 for none.
+    """
+
+    name = "zookeeper"
+
+    def __init__(self, *settings: str, tick_ms: int = TICK_MS, number: int = 0) -> None:
+        self.java = java()
+        super().__init__()
+        self.settings = settings
+        self.tick_ms = tick_ms
+        self.number = number
+        self._behind: Any = None
+
+    @property
+    def hosts(self) -> str:
+        """What the driver takes."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """A zookeeper:// URL."""
+        return f"zookeeper://{self.hosts}"
+
+    @property
+    def data(self) -> Path:
+        """Where its data lies; to be copied, put back or removed while it is down."""
+        return self.directory / "data"
+
+    def prepare(self) -> None:
+        """Write the configuration."""
+        self.data.mkdir()
+        if self.number:
+            (self.data / "myid").write_text(f"{self.number}\n")
+        lines = [
+            f"tickTime={self.tick_ms}",
+            f"dataDir={self.data}",
+            f"clientPort={self.port}",
+            f"clientPortAddress={self.host}",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=*",
+            "maxClientCnxns=0",
+            *self.settings,
+        ]
+        (self.directory / "zoo.cfg").write_text("\n".join(lines) + "\n")
+
+    def argv(self) -> Sequence[str | Path]:
+        """A small JVM, quick to start, that does not wait for the disk."""
+        return [
+            *(self.java, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-Dzookeeper.admin.enableServer=false", "-Dzookeeper.forceSync=no"),
+            *("-cp", JAR, "org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg"),
+        ]
+
+    def ask(self, word: str, *, timeout: float = 1.0) -> str:
+        """Answer one of the four-letter words."""
+        with socket.create_connection((self.host, self.port), timeout) as connection:
+            connection.sendall(word.encode())
+            parts = iter(lambda: connection.recv(1 << 16), b"")
+            return b"".join(parts).decode()
+
+    @property
+    def behind(self) -> Any:
+        """A client of the driver's, with a session of its own: what the server really holds."""
+        from kazoo.client import KazooClient  # type: ignore[import-untyped]
+        from kazoo.protocol import connection  # type: ignore[import-untyped]
+
+        # Its thread draws jitter: hypothesis takes that for a strategy that is not its own.
+        connection.random = random.Random()  # noqa: S311 - it spreads load
+
+        if self._behind is None:
+            self._behind = KazooClient(self.hosts)
+            self._behind.start()
+        return self._behind
+
+    def mode(self) -> str:
+        """Answer ``standalone``, ``leader`` or ``follower``; nothing while it does not serve."""
+        try:
+            lines = self.ask("srvr").splitlines()
+        except OSError:
+            return ""
+        return next((line[6:] for line in lines if line.startswith("Mode: ")), "")
+
+    def is_ready(self) -> bool:
+        """Says that it is well; a member of an ensemble may still look for the others."""
+        try:
+            return self.ask("ruok") == "imok"
+        except OSError:
+            return False
+
+    def wipe(self) -> None:
+        """Forget everything, while it is down."""
+        assert not self.running, f"{self!r} is running"
+        shutil.rmtree(self.data / "version-2", ignore_errors=True)
+
+    def close(self) -> None:
+        """Without the farewell: the data goes anyway."""
+        if self._behind is not None:
+            self._behind.stop()
+            self._behind.close()
+        self.kill()
+        super().close()
+
+
+class ZookeeperEnsemble:
+    """Three servers, of which any two are enough; a context manager."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        java()
+        peers = [
+            f"server.{number}={HOST}:{free_port()}:{free_port()}"
+            for number in range(1, MEMBERS + 1)
+        ]
+        settings = ("initLimit=20", "syncLimit=10", *peers)
+        self.members = [
+            ZookeeperServer(*settings, tick_ms=QUICK_TICK_MS, number=number)
+            for number in range(1, MEMBERS + 1)
+        ]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.members}>"
+
+    @property
+    def hosts(self) -> str:
+        """What the driver takes."""
+        return ",".join(member.hosts for member in self.members)
+
+    @property
+    def url(self) -> str:
+        """A zookeeper:// URL that names every member."""
+        return f"zookeeper://{self.hosts}"
+
+    def leader(self) -> ZookeeperServer | None:
+        """Whom a majority follows now."""
+        return next((each for each in self.members if each.mode() == "leader"), None)
+
+    def serves(self) -> bool:
+        """Is there a leader, and does every running member follow it?"""
+        modes = sorted(each.mode() for each in self.members if each.running)
+        return modes.count("leader") == 1 and set(modes) <= {"leader", "follower"}
+
+    def wait_until_it_serves(self) -> None:
+        """Return when there is a leader whom all follow that are running."""
+        wait_until(self.serves, f"{self!r} has a leader", deadline=FORMING_DEADLINE)
+
+    def kill_leader(self) -> ZookeeperServer:
+        """Kill -9 the leader; return it, to be started again."""
+        wait_until(lambda: self.leader() is not None, "a leader", deadline=FORMING_DEADLINE)
+        leader = self.leader()
+        assert leader is not None
+        leader.kill()
+        return leader
+
+    def restart(self, member: ZookeeperServer) -> None:
+        """Start a member that was killed; return when all that are running serve."""
+        member.start()
+        self.wait_until_it_serves()
+
+    def __enter__(self) -> Self:
+        with self._stack:
+            for member in self.members:
+                self._stack.callback(member.close)
+                member.prepare()
+                member.spawn()
+            for member in self.members:
+                member.wait_ready()
+            self.wait_until_it_serves()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
