@@ -1,0 +1,478 @@
+"""Machine ids on etcd: what plays its clock, what a cluster that forgot looks like, and damage."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable
+from math import inf
+from typing import Any, Final
+
+import aetcd  # type: ignore[import-untyped]
+import pytest
+import pytest_asyncio
+
+from aiocosid import SnowflakeId
+from aiocosid.abc import Machine, MachineGrant
+from aiocosid.errors import (
+    CorruptMachineStateError,
+    MachineIdLostError,
+    MachineIdOverflowError,
+    MachineIdQuarantineError,
+    StoreUnavailableError,
+)
+from aiocosid.stores.etcd import EtcdMachineIdDistributor, EtcdStore
+from aiocosid.stores.etcd._server import Member
+from tests.machine_marks import etcd_root
+from tests.servers import EtcdServer, FaultProxy, eventually
+
+pytestmark = [pytest.mark.integration]
+
+T: Final = 1_700_000_000_000  # some time in the past, in ms
+FAR: Final = 2**62  # no floor is too late
+
+
+@pytest_asyncio.fixture
+async def store(etcd: EtcdServer, namespace: str) -> AsyncIterator[EtcdStore]:
+    """The session's etcd, marked."""
+    async with EtcdStore.from_url(etcd.url) as store:
+        await store.mark_machines(namespace=namespace)
+        yield store
+
+
+def machine_of(
+    store: EtcdStore, namespace: str, text: str, safe_guard: float = 300.0
+) -> EtcdMachineIdDistributor:
+    return store.machine_id_distributor(
+        namespace=namespace,
+        instance_id=text,
+        safe_guard=safe_guard,
+        interval=safe_guard / 4 if safe_guard < inf else 60.0,
+    )
+
+
+async def take(machine: EtcdMachineIdDistributor, bits: int = 1) -> MachineGrant:
+    return await machine.distribute(bits, now_ms=T, latest_ms=FAR)
+
+
+class Leases:
+    """What the server says of the keys of one namespace."""
+
+    def __init__(self, server: EtcdServer, namespace: str) -> None:
+        self._server = server
+        self._root = etcd_root(namespace)
+
+    def of(self, key: str) -> int:
+        return self._server.keys(self._root)[f"{self._root}{key}"][1]
+
+    def granted(self, key: str) -> int:
+        told = self._server.call("lease/timetolive", ID=self.of(key))
+        return int(told["grantedTTL"])
+
+    def end(self, key: str) -> None:
+        self._server.call("lease/revoke", ID=self.of(key))
+
+    def keys(self) -> set[str]:
+        return {key.removeprefix(self._root) for key in self._server.keys(self._root)}
+
+
+class TestLeases:
+    """They are the store's clock."""
+
+    @pytest.mark.asyncio
+    async def test_an_owner_is_on_a_lease_of_its_own_safe_guard(
+        self, etcd: EtcdServer, store: EtcdStore, namespace: str
+    ) -> None:
+        """In whole seconds, never shorter; the same one with each sign of life."""
+        leases = Leases(etcd, namespace)
+        owner = machine_of(store, namespace, "a", 99.2)
+        await take(owner)
+        assert leases.granted("alive/00000000") == 100
+        before = leases.of("alive/00000000")
+        await owner.guard(0, now_ms=T + 1, mark_ms=T + 2)
+        assert leases.of("alive/00000000") == before
+        leases.end("alive/00000000")
+        await owner.guard(0, now_ms=T + 3, mark_ms=T + 2)
+        assert leases.of("alive/00000000") != before
+        assert leases.granted("alive/00000000") == 100
+
+    @pytest.mark.asyncio
+    async def test_a_sign_of_life_has_the_lease_begin_anew(
+        self, etcd: EtcdServer, store: EtcdStore, namespace: str
+    ) -> None:
+        """By the server's clock."""
+        leases = Leases(etcd, namespace)
+        owner = machine_of(store, namespace, "a", 20.0)
+        await take(owner)
+
+        def left() -> int:
+            return int(etcd.call("lease/timetolive", ID=leases.of("alive/00000000"))["TTL"])
+
+        async def has_run() -> bool:
+            return left() < 19
+
+        await eventually(has_run)
+        await owner.guard(0, now_ms=T, mark_ms=-1)
+        assert left() >= 19
+
+    @pytest.mark.asyncio
+    async def test_nobody_waits_less_than_the_owner_said(
+        self, store: EtcdStore, namespace: str
+    ) -> None:
+        """Who names a shorter safe guard takes no id before; who names none at all takes none."""
+        for number, text in enumerate("ab"):
+            owner = machine_of(store, namespace, text, inf if text == "a" else 60.0)
+            assert (await take(owner)).machine_id == number
+        for seconds in (0.004, inf):
+            with pytest.raises(MachineIdOverflowError):
+                await take(machine_of(store, namespace, f"c{seconds}", seconds))
+
+    @pytest.mark.stress
+    @pytest.mark.asyncio
+    async def test_a_real_lease_ends(self, store: EtcdStore, namespace: str) -> None:
+        """With nobody's help; a stable owner's id stays."""
+        owner = machine_of(store, namespace, "a", 0.5)
+        await take(owner)
+        await take(machine_of(store, namespace, "b"))
+        heir = machine_of(store, namespace, "c", 0.5)
+        grant = await eventually(lambda: take(heir), MachineIdOverflowError)
+        assert grant == MachineGrant(0, T)
+        with pytest.raises(MachineIdLostError, match="c holds it"):
+            await owner.guard(0, now_ms=T, mark_ms=-1)
+
+    @pytest.mark.asyncio
+    async def test_who_lets_go_is_not_alive(
+        self, etcd: EtcdServer, store: EtcdStore, namespace: str
+    ) -> None:
+        """Given back or taken away: only the entry stays."""
+        leases = Leases(etcd, namespace)
+        for call in ("revert", "revert_machine"):
+            owner = machine_of(store, namespace, "a")
+            await take(owner)
+            assert leases.keys() == {"marker", "id/00000000", "alive/00000000"}
+            if call == "revert":
+                await owner.revert(0, last_ms=T)
+            else:
+                await store.revert_machine(namespace=namespace, machine_id=0)
+            assert leases.keys() == {"marker", "id/00000000"}
+        machine = Machine(
+            namespace=namespace, machine_id=0, instance_id="", last_timestamp_ms=T, mark_ms=T
+        )
+        assert list(await store.machines(namespace=namespace)) == [machine]
+
+    @pytest.mark.asyncio
+    async def test_a_quarantine_is_a_lease_as_well(self, etcd: EtcdServer, namespace: str) -> None:
+        """Of the longest safe guard and 5 s; longer if somebody names a longer one in it."""
+        leases = Leases(etcd, namespace)
+        async with EtcdStore.from_url(etcd.url) as store:
+            for seconds, due in ((100.0, 105), (60.0, 105), (200.0, 205), (inf, None)):
+                with pytest.raises(MachineIdQuarantineError) as caught:
+                    await take(machine_of(store, namespace, "a", seconds))
+                if due is None:
+                    assert caught.value.seconds_left == inf
+                    assert leases.of("quarantine") == 0
+                else:
+                    assert due - 3 < caught.value.seconds_left <= due
+                    assert due - 3 < leases.granted("quarantine") <= due
+            (marker,) = await store.machine_markers(namespace=namespace)
+            assert marker.seconds_left == inf
+            await store.mark_machines(namespace=namespace, is_new=True)
+            assert leases.keys() == {"marker"}
+            assert (await take(machine_of(store, namespace, "a"))).machine_id == 0
+
+
+class TestForgetting:
+    """A cluster that is not the one that it was."""
+
+    @pytest.mark.stress
+    @pytest.mark.asyncio
+    async def test_a_wiped_cluster(
+        self, etcd_factory: Callable[..., EtcdServer], namespace: str
+    ) -> None:
+        """It has the same id, and no marker: owners assert theirs, nobody else is handed one."""
+        server = etcd_factory()
+        async with EtcdStore.from_url(server.url) as store:
+            await store.mark_machines(namespace=namespace)
+            owner = machine_of(store, namespace, "a")
+            await take(owner)
+            server.wipe()
+
+            async def assert_it() -> None:
+                await owner.reassert(0, now_ms=T + 5, mark_ms=T + 6)
+
+            await eventually(assert_it, StoreUnavailableError)
+            with pytest.raises(MachineIdQuarantineError):
+                await take(machine_of(store, namespace, "b"))
+            assert [each.mark_ms for each in await store.machines()] == [T + 6]
+
+    @pytest.mark.asyncio
+    async def test_a_restored_cluster(
+        self, etcd_factory: Callable[..., EtcdServer], namespace: str
+    ) -> None:
+        """From a copy, with id, term and marker as they were: who was further begins it."""
+        server = etcd_factory()
+        data, copy = server.directory / "data", server.directory / "copy"
+        async with EtcdStore.from_url(server.url) as store:
+            await store.mark_machines(namespace=namespace)
+            first, second = (machine_of(store, namespace, text) for text in "ab")
+            await take(first)
+            server.stop()
+            shutil.copytree(data, copy)
+            server.start()
+            await eventually(lambda: take(second), StoreUnavailableError)
+            await first.guard(0, now_ms=T, mark_ms=-1)
+            server.kill()
+            shutil.rmtree(data)
+            copy.rename(data)
+            server.start()
+
+            async def assert_both() -> None:
+                await first.reassert(0, now_ms=T, mark_ms=-1)
+                await second.reassert(1, now_ms=T, mark_ms=-1)
+
+            await eventually(assert_both, StoreUnavailableError)
+            assert [each.instance_id for each in await store.machines()] == ["a", "b"]
+            (marker,) = await store.machine_markers()
+            assert marker.is_quarantined
+            with pytest.raises(MachineIdQuarantineError):
+                await take(machine_of(store, namespace, "c"), bits=1)
+
+    @pytest.mark.asyncio
+    async def test_a_term_that_fell(
+        self, etcd: EtcdServer, store: EtcdStore, namespace: str
+    ) -> None:
+        """As after a restoration with etcdctl; one that rose is noted."""
+        await take(machine_of(store, namespace, "a"))
+        key = f"{etcd_root(namespace)}marker"
+        facts = json.loads(etcd.get(key) or "")
+        etcd.put(key, json.dumps({**facts, "term": facts["term"] - 1}))
+        await take(machine_of(store, namespace, "a"))
+        assert json.loads(etcd.get(key) or "") == facts
+        etcd.put(key, json.dumps({**facts, "term": facts["term"] + 1}))
+        (marker,) = await store.machine_markers(namespace=namespace)
+        assert marker.seconds_left == 305
+        with pytest.raises(MachineIdQuarantineError):
+            await take(machine_of(store, namespace, "b"))
+
+    @pytest.mark.asyncio
+    async def test_who_does_not_look_vouches_for_nothing(
+        self, etcd: EtcdServer, store: EtcdStore, namespace: str
+    ) -> None:
+        """Giving back, taking away and looking leave a marker of another cluster as it is."""
+        key = f"{etcd_root(namespace)}marker"
+        owner = machine_of(store, namespace, "a")
+        await take(owner)
+        await take(machine_of(store, namespace, "b"))
+        forgetful = json.dumps({**json.loads(etcd.get(key) or ""), "cluster": "another"})
+        etcd.put(key, forgetful)
+        await owner.revert(0, last_ms=T)
+        await store.revert_machine(namespace=namespace, machine_id=1)
+        assert await store.machine_bits(namespace=namespace) == 1
+        assert len(await store.machine_markers(namespace=namespace)) == 1
+        assert etcd.get(key) == forgetful
+        with pytest.raises(MachineIdQuarantineError):
+            await take(owner)
+
+    @pytest.mark.asyncio
+    async def test_an_id_of_an_earlier_life(
+        self, etcd: EtcdServer, store: EtcdStore, namespace: str
+    ) -> None:
+        """A restored cluster says that the instance holds another one: it is let go."""
+        root = etcd_root(namespace)
+        owner = machine_of(store, namespace, "a")
+        await take(owner, bits=2)
+        facts = json.loads(etcd.get(f"{root}id/00000000") or "")
+        etcd.delete(f"{root}id/")
+        etcd.put(f"{root}id/00000003", json.dumps({**facts, "token": "00"}))
+        marker = json.loads(etcd.get(f"{root}marker") or "")
+        etcd.put(f"{root}marker", json.dumps({**marker, "cluster": "another"}))
+        await owner.reassert(0, now_ms=T, mark_ms=-1)
+        found = {
+            each.machine_id: each.instance_id for each in await store.machines(namespace=namespace)
+        }
+        assert found == {0: "a", 3: ""}
+
+    @pytest.mark.asyncio
+    async def test_what_was_asserted_in_an_earlier_quarantine(
+        self, etcd: EtcdServer, store: EtcdStore, namespace: str
+    ) -> None:
+        """It counts for nothing in this one, however early that owner had asked."""
+        root, leases = etcd_root(namespace), Leases(etcd, namespace)
+
+        def become_another() -> None:
+            marker = json.loads(etcd.get(f"{root}marker") or "")
+            etcd.put(f"{root}marker", json.dumps({**marker, "cluster": "another"}))
+
+        former, heir = (machine_of(store, namespace, text) for text in "ab")
+        await take(former)
+        await take(machine_of(store, namespace, "c"))
+        become_another()
+        await former.reassert(0, now_ms=T, mark_ms=-1)
+        asserted = etcd.get(f"{root}id/00000000") or ""
+        leases.end("quarantine")
+        leases.end("alive/00000000")
+        assert (await heir.distribute(1, now_ms=T + 9, latest_ms=FAR)).machine_id == 0
+        etcd.put(f"{root}id/00000000", asserted)
+        become_another()
+        with pytest.raises(MachineIdQuarantineError):
+            await take(machine_of(store, namespace, "d"))
+        await heir.reassert(0, now_ms=T + 10, mark_ms=-1)
+
+
+class TestDamage:
+    """What somebody else has put there."""
+
+    @pytest.mark.asyncio
+    async def test_it_is_named_and_left(
+        self, etcd: EtcdServer, store: EtcdStore, namespace: str
+    ) -> None:
+        """By whatever call reads it; nothing is written."""
+        root = etcd_root(namespace)
+        owner = machine_of(store, namespace, "a")
+        await take(owner)
+        before = etcd.keys(root)
+        for key in ("marker", "id/00000000"):
+            sound = json.loads(before[f"{root}{key}"][0])
+            broken: list[Any] = ["", "[]", "{}", "x", "[" * 100_000, {**sound, "more": 1}]
+            broken += [{**sound, name: [1]} for name in sound]
+            broken += [{**sound, name: -7} for name in ("guard", "bits", "mark") if name in sound]
+            for each in broken:
+                etcd.put(f"{root}{key}", each if isinstance(each, str) else json.dumps(each))
+                found = etcd.keys(root)
+                for call in (
+                    take(owner),
+                    owner.guard(0, now_ms=T, mark_ms=-1),
+                    owner.revert(0, last_ms=T),
+                    store.machines(namespace=namespace),
+                    store.revert_machine(namespace=namespace, machine_id=0),
+                    store.set_machine_bits(namespace=namespace, bits=5),
+                ):
+                    with pytest.raises(CorruptMachineStateError, match=key):
+                        await call
+                assert etcd.keys(root) == found
+            etcd.put(f"{root}{key}", json.dumps(sound))
+        assert (await take(owner)).machine_id == 0
+
+
+class TestCalls:
+    """One step, whatever happens on the way."""
+
+    @pytest.mark.asyncio
+    async def test_lost_replies(self, etcd: EtcdServer, store: EtcdStore, namespace: str) -> None:
+        """What was applied is found again; the marks stay."""
+        async with FaultProxy(etcd.host, etcd.port) as proxy:
+            url = f"etcd://{proxy.host}:{proxy.port},{etcd.address}"
+            async with EtcdStore.from_url(url) as behind:
+                machine = machine_of(behind, namespace, "a")
+                proxy.swallow_replies(1, to=b'"instance":"a"')
+                assert (await take(machine)).machine_id == 0
+                assert proxy.swallowed == 1
+        async with FaultProxy(etcd.host, etcd.port) as proxy:
+            url = f"etcd://{proxy.host}:{proxy.port},{etcd.address}"
+            async with EtcdStore.from_url(url) as behind:
+                again = machine_of(behind, namespace, "a")
+                await take(again)
+                proxy.swallow_replies(1, to=b'"instance":"a"')
+                await again.guard(0, now_ms=T + 1, mark_ms=T + 2)
+                proxy.swallow_replies(1, to=b'"instance":""')
+                await again.revert(0, last_ms=T + 1)
+                assert proxy.swallowed >= 1
+        async with FaultProxy(etcd.host, etcd.port) as proxy:
+            await take(machine_of(store, namespace, "b"))
+            url = f"etcd://{proxy.host}:{proxy.port},{etcd.address}"
+            async with EtcdStore.from_url(url) as behind:
+                proxy.swallow_replies(1, to=b'"instance":""')
+                await behind.revert_machine(namespace=namespace, machine_id=0)
+                assert proxy.swallowed == 1
+        (machine_found,) = await store.machines(namespace=namespace)
+        assert (machine_found.instance_id, machine_found.mark_ms) == ("", T + 1)
+
+    @pytest.mark.asyncio
+    async def test_an_own_client(self, etcd: EtcdServer, store: EtcdStore, namespace: str) -> None:
+        """A generator on a lease of it."""
+        async with aetcd.Client(etcd.host, etcd.port) as client:
+            machine = EtcdMachineIdDistributor(client, namespace=namespace)
+            async with SnowflakeId(machine=machine) as generator:
+                assert await generator.next_id() > 0
+            assert [each.instance_id for each in await store.machines(namespace=namespace)] == [""]
+
+    @pytest.mark.asyncio
+    async def test_a_lease_that_ends_under_a_call(
+        self, etcd: EtcdServer, store: EtcdStore, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Renewed, and gone before it is written: the owner gets another one."""
+        leases = Leases(etcd, namespace)
+        owner = machine_of(store, namespace, "a")
+        await take(owner)
+        ended = [leases.of("alive/00000000")]
+
+        async def keep_alive(_: Member, lease: int) -> int:
+            etcd.call("lease/revoke", ID=lease)
+            ended.append(lease)
+            return 300
+
+        monkeypatch.setattr(Member, "keep_alive", keep_alive)
+        await owner.guard(0, now_ms=T, mark_ms=T + 7)
+        assert len(ended) == 2
+        assert leases.of("alive/00000000") not in {0, *ended}
+        assert [each.mark_ms for each in await store.machines(namespace=namespace)] == [T + 7]
+
+    @pytest.mark.asyncio
+    async def test_one_instance_in_two_calls(
+        self, etcd: EtcdServer, store: EtcdStore, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whatever is free when each of them looks, the instance has one id in the end."""
+        first = machine_of(store, namespace, "x")
+        await take(first)
+        change: Any = Member.change
+        async with EtcdStore.from_url(etcd.url) as other:  # in another process
+
+            async def interrupted(member: Member, *args: Any, **kwargs: Any) -> Any:
+                monkeypatch.setattr(Member, "change", change)
+                await first.revert(0, last_ms=T)
+                assert (await take(machine_of(other, namespace, "a"))).machine_id == 0
+                return await change(member, *args, **kwargs)
+
+            monkeypatch.setattr(Member, "change", interrupted)  # when 1 was chosen, as 0 was held
+            assert (await take(machine_of(store, namespace, "a"))).machine_id == 0
+        assert [each.instance_id for each in await store.machines(namespace=namespace)] == ["a"]
+
+    @pytest.mark.asyncio
+    async def test_a_sign_of_life_under_an_heir(
+        self, etcd: EtcdServer, store: EtcdStore, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of an owner that was silent: whoever writes first has it, and the other one is told."""
+        leases = Leases(etcd, namespace)
+        owner = machine_of(store, namespace, "a")
+        await take(owner)
+        await take(machine_of(store, namespace, "b"))
+        leases.end("alive/00000000")
+        change: Any = Member.change
+
+        async def interrupted(member: Member, *args: Any, **kwargs: Any) -> Any:
+            monkeypatch.setattr(Member, "change", change)
+            await owner.guard(0, now_ms=T + 1, mark_ms=T + 99)
+            return await change(member, *args, **kwargs)
+
+        monkeypatch.setattr(Member, "change", interrupted)
+        with pytest.raises(MachineIdOverflowError):
+            await take(machine_of(store, namespace, "c"))
+        await owner.guard(0, now_ms=T + 2, mark_ms=T + 99)
+
+    @pytest.mark.asyncio
+    async def test_guards_do_not_stop_for_those_who_come(
+        self, store: EtcdStore, namespace: str
+    ) -> None:
+        """Many ask while others give signs of life: all end, and hold what is theirs."""
+        owners = [machine_of(store, namespace, f"o{number}") for number in range(8)]
+        ids = [(await take(owner, bits=5)).machine_id for owner in owners]
+        others = [machine_of(store, namespace, f"n{number}") for number in range(8)]
+        guards = [
+            owner.guard(machine_id, now_ms=T + 1, mark_ms=T + 2)
+            for owner, machine_id in zip(owners, ids, strict=True)
+        ]
+        signs = asyncio.gather(*guards)
+        grants = await asyncio.gather(*(take(other, bits=5) for other in others))
+        await signs
+        assert sorted(each.machine_id for each in grants) == list(range(8, 16))
