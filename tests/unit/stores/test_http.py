@@ -1,0 +1,98 @@
+"""What goes to a CosId proxy, and what may be wrong with what one is given."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from math import inf
+from typing import Any
+
+import httpx
+import pytest
+
+from aiocosid.errors import InvalidArgumentError
+from aiocosid.stores.http import HttpIdSegmentDistributor, HttpMachineIdDistributor, HttpStore
+from aiocosid.stores.http._duration import iso_duration
+from aiocosid.stores.http._url import Target, path_of
+
+
+def test_durations() -> None:
+    """As Java's ``Duration`` writes them; CosId's own word for ever is 2^63-1 ms."""
+    forever = "PT2562047788015H12M55.807S"
+    due = {
+        300: "PT5M",
+        0: "PT0S",
+        2: "PT2S",
+        0.25: "PT0.25S",
+        61.005: "PT1M1.005S",
+        3600: "PT1H",
+        3661: "PT1H1M1S",
+        90_000: "PT25H",
+        inf: forever,
+        1e300: forever,
+        (2**63 - 1) / 1000: forever,
+    }
+    assert {seconds: iso_duration(seconds) for seconds in due} == due
+
+
+def test_paths() -> None:
+    """Each part stays one part, whatever is in it."""
+    assert path_of("cosid", "order") == "/cosid/order"
+    assert path_of("a/b", "c d?e#f%g;h") == "/a%2Fb/c%20d%3Fe%23f%25g%3Bh"
+    assert path_of("..", ".") == "/%2E%2E/%2E"
+    assert path_of("ä€", "a.b") == "/%C3%A4%E2%82%AC/a.b"
+
+
+def test_urls() -> None:
+    """The scheme may name CosId; credentials are apart, and a slash at the end is none."""
+    for url, due in {
+        "http://host:8688": "http://host:8688",
+        "cosid+http://host:8688/": "http://host:8688",
+        "cosid+https://host/ids/": "https://host/ids",
+        "http://[::1]:8688": "http://[::1]:8688",
+        "http://me:s%40@host": "http://host",
+    }.items():
+        assert Target.of(url).base == due
+    assert Target.of("http://me:s%40@host").login == ("me", "s@")
+    assert Target.of("http://host").login is None
+    shown = (
+        repr(HttpStore.from_url("cosid+http://me:secret@host:1")),
+        repr(Target.of("http://a:b@c")),
+    )
+    assert shown == ("<HttpStore http://host:1>", "Target(base='http://c')")
+
+
+def test_urls_that_name_nothing() -> None:
+    """Each is refused at once, and not shown: there may be a password in it."""
+    for url in (
+        *("", "host", "ftp://host", "http://", "http:///path", "http://host:x", "http://[::1"),
+        *("http://host?a=secret", "http://host#a", "redis://secret@host", "http://host:99999"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"url is '\.\.\.'") as caught:
+            HttpStore.from_url(url)
+        assert "secret" not in str(caught.value)
+
+
+def test_clients_that_are_none() -> None:
+    """A synchronous one would block the loop; one without an address leads nowhere."""
+    with httpx.Client(base_url="http://host") as client:
+        wrong: Any
+        for wrong in (client, None, "http://host", httpx.AsyncClient()):
+            for made in (
+                HttpStore,
+                partial(HttpIdSegmentDistributor, name="a"),
+                HttpMachineIdDistributor,
+            ):
+                with pytest.raises(InvalidArgumentError, match=r"^client is "):
+                    made(wrong)
+
+
+def test_missing_driver_names_the_extra() -> None:
+    """The module says at once what to install."""
+    code = "import sys; sys.modules['httpx'] = None; import aiocosid.stores.http"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert "MissingExtraError: httpx is not installed" in done.stderr
+    assert "pip install 'aiocosid[http]'" in done.stderr
