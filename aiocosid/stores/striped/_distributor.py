@@ -1,0 +1,316 @@
+"""Hands out segments from whichever of several stores answers."""
+
+from __future__ import annotations
+
+import logging
+import random
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import anyio
+
+from ..._clock import SYSTEM_CLOCK
+from ..._strangers import asked
+from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor, Store
+from ...abc._ids import check_integer, check_seconds
+from ...errors import (
+    CosIdError,
+    IdOverflowError,
+    InvalidArgumentError,
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+)
+from .._arguments import check_step
+from .._watermark import HighWater
+from ._health import Health
+from ._place import FEWEST_STORES, MOST_STORES, UNIT, Place, highest_id
+from ._statistics import StripedStatistics
+from ._stripe import MisplacedError, Stripe, UnopenedError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from ...abc import Clock
+
+__all__ = ("STORE_TIMEOUT", "StripedIdSegmentDistributor", "check_stores")
+
+# Three of these are below the 2 s after which a generator gives a call up by default.
+STORE_TIMEOUT: Final = 0.6  # seconds
+
+T = TypeVar("T")
+
+_logger = logging.getLogger("aiocosid")
+
+
+class StripedIdSegmentDistributor(IdSegmentDistributor):
+    """A counter in several independent stores, of which any one is enough.
+
+    Of ``n`` stores the one at place ``i`` has the ids ``i + 1``, ``i + 1 + n``, ``i + 1 + 2n`` and
+    so on, above the offset, and counts them by itself under ``{namespace}.{name}~striped``.  So
+    its segments have a `stride` of ``n``.
+
+    Each object has a home, drawn when it is made, and asks it as long as it answers; so many
+    objects spread over the stores.  A store that fails, or does not answer in time, is put into
+    quarantine, for longer each time, and another is asked in the same call.  When a store is behind
+    what this object has handed out, its counter is raised first: ids rise, whoever gives them.
+
+    A new counter grants nothing until one object has seen all stores: the first start needs them
+    all, and so does a store that is new at its place.  A `GroupedSegmentId` has a new counter for
+    each group.
+
+    A store whose counter went backwards is not asked any more by this object; only the object that
+    has seen the higher value can tell.  So each store has to be durable by itself.
+
+    Attributes:
+        store_timeout: seconds that one store has to answer.
+    """
+
+    __slots__ = ("_clock", "_closings", "_home", "_order", "_stripes", "_water", "store_timeout")
+
+    store = "striped"
+
+    def __init__(
+        self,
+        stores: Sequence[Store],
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+        store_timeout: float = STORE_TIMEOUT,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Describe a counter in several stores, which stay yours to close; nothing is sent yet.
+
+        Args:
+            stores: two to nine, none of which knows of another's data, always in the same order and
+                of the same number: each counter remembers its place and their number, and another
+                one is refused.  They have to offer `Store.set_floor`.
+            namespace: the counter's namespace.
+            name: the counter's name.
+            offset: where new counters start: all ids are above it.
+            step: ids per segment.
+            store_timeout: seconds that one store has to answer, before the next is asked.
+            clock: time; the system's by default.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or a store is striped itself.
+        """
+        check_stores(stores)
+        check_seconds("store_timeout", store_timeout)
+        super().__init__(namespace=namespace, name=name, offset=offset, step=step)
+        width = len(stores)
+        check_integer("offset", offset, at_least=0, at_most=highest_id(width))
+        self._stripes = tuple(
+            Stripe(
+                store,
+                Place(number, width),
+                Health(clock),
+                namespace=namespace,
+                name=name,
+                offset=offset,
+            )
+            for number, store in enumerate(stores)
+        )
+        for stripe in self._stripes:
+            if stripe.counter.stride != 1:
+                expected = "stores that grant any range without holes"
+                raise InvalidArgumentError("stores", stores, expected=expected)
+        # Drawn for each object: those whose home fails spread over the others.
+        self._order = random.sample(self._stripes, width)
+        self._home = self._stripes.index(self._order[0])
+        self._clock, self.store_timeout = clock, store_timeout
+        self._water, self._closings = HighWater(), Closings()
+
+    @property
+    def stride(self) -> int:  # type: ignore[override]  # how many stores there are
+        """From one id of a segment to the next: how many stores there are."""
+        return len(self._stripes)
+
+    @property
+    def step_limit(self) -> int | None:  # type: ignore[override]  # the stores'
+        """The most ids that every store may be asked for at once."""
+        limits = [each.counter.step_limit for each in self._stripes]
+        known = [limit // UNIT for limit in limits if limit is not None]
+        return min(known) if known else None
+
+    async def next_max_id(self, step: int) -> int:
+        """Take a segment from some store; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
+
+        The ids are ``range(result - (step - 1) * stride, result + 1, stride)``.  A cancelled call,
+        or one that has asked several stores, may have taken effect in each of them: gaps.
+
+        Raises:
+            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was sent.
+            IdOverflowError: every store's counter would pass 2^63-1, at 92 million billion ids.
+            StoreUnavailableError: no store answers; the last one's error is the cause.
+            StoreError: no store answers, and a second attempt would not mend it; or a store is not
+                the one that it was at this place.
+            StoreRolledBackError: the counters of all stores went backwards.
+            ForkedError: a store, or its connections, are the parent's.
+            CosIdError: what a store raises that is no matter of its server.
+        """
+        check_step(step)
+        self._water.ensure_own(repr(self))
+        go_on = self._closings.watch()
+        await self._bind()
+        sent = self._water.sent() or 0
+        errors: list[CosIdError] = []
+        for stripe in self._turn():
+            go_on()
+            answer = await self._attempt(
+                stripe, partial(stripe.grant, step, above=sent, go_on=go_on)
+            )
+            if not isinstance(answer, CosIdError):
+                self._water.raise_to(answer)
+                return answer
+            errors.append(answer)
+        raise self._nobody(errors)
+
+    async def _bind(self) -> None:
+        """Have every store note its place, before the first id is granted by any of them.
+
+        One that is away does so when it is asked again.  New ones are opened once all have.  What
+        this object hands out begins above all of them: one that lost its counter, and is as new, is
+        raised as well.
+        """
+        unbound = [each for each in self._due() if not each.is_bound]
+        await self._at_once({each: each.bind for each in unbound})
+        for stripe in unbound:
+            self._water.raise_to(stripe.last_id)
+        if all(each.is_bound for each in self._stripes):
+            above = max(self._water.sent() or 0, *(each.last_id for each in self._stripes))
+            new = [each for each in self._due() if each.is_new]
+            await self._at_once({each: partial(each.open, above) for each in new})
+
+    async def _at_once(self, calls: Mapping[Stripe, Callable[[], Awaitable[None]]]) -> None:
+        wrong: list[CosIdError] = []
+
+        async def make(stripe: Stripe) -> None:
+            try:
+                await self._attempt(stripe, calls[stripe])
+            except CosIdError as error:
+                wrong.append(error)
+
+        if calls:
+            async with anyio.create_task_group() as group:
+                for stripe in calls:
+                    group.start_soon(make, stripe)
+        if wrong:
+            raise wrong[0]
+
+    def _due(self) -> list[Stripe]:
+        """Return whom to look at before a grant: none in quarantine, if any can grant."""
+        can_grant = any(each.is_bound and not each.is_new for each in self._stripes)
+        return [each for each in self._turn() if not (can_grant and each.health.is_resting)]
+
+    def _turn(self) -> list[Stripe]:
+        """Return whom to ask, in order: home, the others, and those in quarantine at last."""
+        asked = (stripe for stripe in self._order if stripe.ended is None)
+        return sorted(asked, key=lambda stripe: stripe.health.rank)
+
+    async def _attempt(self, stripe: Stripe, call: Callable[[], Awaitable[T]]) -> T | CosIdError:
+        """Ask one store; return what it answers, or why it does not.
+
+        Raises:
+            CosIdError: it is no failure of the store.
+        """
+        answer = await asked(
+            call, store=stripe.counter.store, clock=self._clock, within=self.store_timeout
+        )
+        self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
+        if isinstance(answer, CosIdError) and not isinstance(answer, UnopenedError):
+            self._lost(stripe, answer)
+        elif stripe.health.answered():
+            _logger.info("%r: %s answers again", self, stripe)
+        return answer
+
+    def _lost(self, stripe: Stripe, error: CosIdError) -> None:
+        """Take note of a failure; raise what is no failure of the store."""
+        if isinstance(error, MisplacedError) or not isinstance(error, StoreError | IdOverflowError):
+            raise error
+        if isinstance(error, StoreRolledBackError):
+            stripe.ended = error
+            _logger.error("%r: %s is not asked any more: %s", self, stripe, error)
+        elif stripe.health.failed(error):
+            _logger.warning("%r: %s fails, so others are asked: %s", self, stripe, error)
+
+    def _nobody(self, errors: list[CosIdError]) -> CosIdError:
+        """Return the error for a call that no store has answered."""
+        ended = [stripe.ended for stripe in self._stripes if stripe.ended is not None]
+        if len(ended) == len(self._stripes):
+            return ended[-1].again()
+        if all(isinstance(error, IdOverflowError) for error in errors):
+            return IdOverflowError(self.namespaced_name, limit=highest_id(self.stride))
+        told = "; ".join(str(error) for error in errors)
+        kind = StoreUnavailableError if any(error.retryable for error in errors) else StoreError
+        nobody = kind(self.store, f"no store answers: {told}")
+        nobody.__cause__ = errors[-1]
+        return nobody
+
+    def resume_above(self, reached: int) -> None:
+        """Grant nothing at or below ``reached``, whichever store is asked."""
+        self._water.raise_to(reached)
+
+    def statistics(self) -> StripedStatistics:
+        """Return what went through this object so far."""
+        stores = tuple(stripe.statistics() for stripe in self._stripes)
+        return StripedStatistics(stores=stores, home=self._home)
+
+    async def aopen(self) -> None:
+        """Get ready in this process; in a forked child with new connections.
+
+        Raises:
+            ForkedError: a client was passed in, and is the parent's.
+        """
+        for stripe in self._stripes:
+            await stripe.counter.aopen()
+        self._water.adopt()
+
+    async def aclose(self) -> None:
+        """Release what the stores' distributors have opened themselves; the stores stay open."""
+        self._closings.count += 1
+        async with AsyncExitStack() as stack:
+            for stripe in self._stripes:
+                stack.push_async_callback(stripe.counter.aclose)
+
+    def __repr__(self) -> str:
+        """Name the counter, the step and how many stores there are."""
+        return f"<{type(self).__name__} {self.namespaced_name} step={self.step} x{self.stride}>"
+
+
+class Closings:
+    """How often something was closed; the distributors of one store share it.
+
+    Attributes:
+        count: that.
+    """
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def watch(self) -> Callable[[], None]:
+        """Return what raises once it was closed: going on would open what nobody closes."""
+        before = self.count
+
+        def go_on() -> None:
+            if self.count != before:
+                store = StripedIdSegmentDistributor.store
+                raise StoreUnavailableError(store, "closed while the call was under way")
+
+        return go_on
+
+
+def check_stores(stores: Any) -> None:  # noqa: ANN401 - whatever was given
+    """Raise `InvalidArgumentError` unless they are two to nine different stores."""
+    listed: list[Any] = list(stores) if type(stores) in {list, tuple} else []
+    are_stores = all(isinstance(each, Store) for each in listed)
+    if not are_stores or not FEWEST_STORES <= len(listed) <= MOST_STORES:
+        expected = f"a list of {FEWEST_STORES} to {MOST_STORES} stores"
+        raise InvalidArgumentError("stores", stores, expected=expected)
+    if len({id(each) for each in listed}) < len(listed):
+        raise InvalidArgumentError("stores", stores, expected="each of them another one")

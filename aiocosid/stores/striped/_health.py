@@ -1,0 +1,73 @@
+"""Whether a store answers, and when it is to be asked again."""
+
+from __future__ import annotations
+
+import random
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ...abc import Clock
+    from ...errors import CosIdError
+
+__all__ = ("FIRST_PAUSE", "LAST_PAUSE", "Health")
+
+FIRST_PAUSE: Final = 0.5  # seconds after the first failure, doubled by each further one
+LAST_PAUSE: Final = 30.0  # seconds
+
+
+class Health:
+    """What is known of one store; the distributors of one `StripedStore` share it.
+
+    Attributes:
+        failures: calls that failed, so far.
+        last_error: what the last of them raised; None since it has answered.
+    """
+
+    __slots__ = ("_again_at", "_clock", "_in_a_row", "failures", "last_error")
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin with a store that is there."""
+        self.failures = 0
+        self.last_error: CosIdError | None = None
+        self._clock = clock
+        self._again_at = -inf
+        self._in_a_row = 0
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it answered when it was asked last."""
+        return self.last_error is None
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether it is in quarantine."""
+        return self._again_at > self._clock.monotonic()
+
+    @property
+    def rank(self) -> float:
+        """The lower, the sooner it is to be asked: all that are not in quarantine are equal."""
+        return self._again_at if self.is_resting else -inf
+
+    def failed(self, error: CosIdError) -> bool:
+        """Begin a quarantine, longer than the one before; tell whether it is the first in a row.
+
+        One that runs goes on: several calls may have failed at once, or no other store is left.
+        """
+        is_first = self.last_error is None
+        self.failures += 1
+        self.last_error = error
+        now = self._clock.monotonic()
+        if now >= self._again_at:
+            pause = min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(self._in_a_row, 10))
+            self._in_a_row += 1
+            # Not in step with other processes.
+            self._again_at = now + pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        return is_first
+
+    def answered(self) -> bool:
+        """End the quarantine; tell whether there was one."""
+        was_away = self.last_error is not None
+        self.last_error = None
+        self._in_a_row, self._again_at = 0, -inf
+        return was_away

@@ -1,0 +1,187 @@
+"""One store's part of a counter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...errors import (
+    CorruptCounterError,
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+)
+from ._place import SUFFIX, UNIT, Place
+from ._statistics import StripeStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...abc import IdSegmentDistributor, Store
+    from ._health import Health
+
+__all__ = ("MisplacedError", "Stripe", "UnopenedError")
+
+
+MOST_OPENINGS: Final = 5
+
+
+class MisplacedError(StoreError):
+    """A store has another place than it was named for; no store mends that."""
+
+
+class UnopenedError(StoreUnavailableError):
+    """A store's counter is new, and has to wait for the other stores; it has not failed."""
+
+
+class Stripe:
+    """The residue class of one store.
+
+    Attributes:
+        counter: the store's own counter.
+        health: whether the store answers.
+        ended: why it is not asked any more, or None.
+        is_new: whether it may not grant yet, as not every store was seen.
+    """
+
+    __slots__ = (
+        *("_name", "_place", "_raises", "_seen", "_segments", "_store"),
+        *("counter", "ended", "health", "is_new"),
+    )
+
+    def __init__(
+        self, store: Store, place: Place, health: Health, *, namespace: str, name: str, offset: int
+    ) -> None:
+        """Describe it; nothing is sent yet."""
+        self.counter: IdSegmentDistributor = store.segment_distributor(
+            namespace=namespace, name=f"{name}{SUFFIX}", offset=place.first(offset), step=UNIT
+        )
+        self.health = health
+        self.ended: StoreRolledBackError | None = None
+        self._store, self._place, self._name = store, place, name
+        self.is_new = False
+        self._seen = -1  # the highest value of the counter; below 0 if it was never seen
+        self._segments = self._raises = 0
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its counter was seen: the store has a note of its place."""
+        return self._seen >= 0
+
+    @property
+    def last_id(self) -> int:
+        """The highest of its ids that is known to have been granted; 0 for none."""
+        return self._place.last_id(self._seen) if self.is_bound else 0
+
+    async def bind(self) -> None:
+        """Have the store note its place, and see that it is ours; costs one id.
+
+        Before any store grants an id: one without a note could be named for another place later.
+        """
+        await self._advance(1)
+
+    async def open(self, above: int) -> None:
+        """Have a new counter grant ids: every store was seen, and has noted its place.
+
+        Args:
+            above: what any of them is known to have granted: one that has lost its counter is new.
+        """
+        for _ in range(MOST_OPENINGS):
+            if self.is_new:  # others may have it advance at the same time
+                above = await self.raise_to(above + self._place.width)
+
+    async def grant(self, step: int, *, above: int, go_on: Callable[[], None]) -> int:
+        """Take ``step`` ids that are all above ``above``; return the last one.
+
+        A counter that is behind is raised first, which is no addition: several processes that find
+        it behind at the same time would add the distance several times, and every other store were
+        behind then.
+
+        Args:
+            step: how many.
+            above: the last id that was handed out.
+            go_on: raises if there must not be another call.
+        """
+        ids = await self._advance(step)
+        if self.is_new:
+            reason = f"{self._place} is new, and grants nothing before every store was seen once"
+            raise UnopenedError(self.counter.store, reason)
+        if ids[0] <= above:
+            go_on()
+            self._raises += 1
+            await self.raise_to(above)
+            go_on()
+            ids = await self._advance(step)
+        if ids[0] <= above:
+            raise self._went_back(ids[0], above + 1)
+        self._segments += 1
+        return ids[-1]
+
+    async def raise_to(self, above: int) -> int:
+        """Have it grant only ids above ``above`` from now on; return the last one granted, or that.
+
+        Only for one whose counter was seen: what it has noted is written over.
+        """
+        raised = await self._store.set_floor(
+            namespace=self.counter.namespace,
+            name=self.counter.name,
+            above=self._place.floor(above),
+        )
+        value = raised.last_max_id
+        self.is_new = self.is_new and Place.noted_in(value) != (self._place, False)
+        return max(above, self._place.last_id(value))
+
+    async def _advance(self, step: int) -> range:
+        due = self._seen + step * UNIT
+        try:
+            value = await self.counter.next_max_id(step * UNIT)
+        except StoreRolledBackError as error:
+            last = self._place.last_id
+            raise self._went_back(last(error.seen), last(error.expected)) from error
+        self._check(value)
+        if value < due:
+            raise self._went_back(self._place.last_id(value), self._place.last_id(due))
+        self._seen = max(self._seen, value)
+        return self._place.ids(value, step)
+
+    def _check(self, value: object) -> None:
+        """Raise unless it is a value of this very place."""
+        found, is_new = Place.noted_in(value) if type(value) is int else (None, False)
+        if self._place == found:
+            self.is_new = is_new
+            return
+        store, counter = self.counter.store, self.counter.namespaced_name
+        if found is None:
+            text = f"{value!r}, which ends in no place and number of stores"
+            raise CorruptCounterError(store, counter=counter, found=text)
+        raise MisplacedError(
+            store,
+            f"{counter!r} is {found}, and was asked for as {self._place}: name the same stores in "
+            "the same order; for more or fewer of them take another name for the counter, with an "
+            "offset above every id",
+        )
+
+    def _went_back(self, seen: int, expected: int) -> StoreRolledBackError:
+        return StoreRolledBackError(
+            str(self),
+            namespace=self.counter.namespace,
+            name=self._name,
+            seen=seen,
+            expected=expected,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.counter.store}, {self._place}"
+
+    def statistics(self) -> StripeStatistics:
+        """Return a picture of it."""
+        health = self.health
+        return StripeStatistics(
+            store=self.counter.store,
+            place=self._place.number,
+            is_healthy=health.is_good and self.ended is None,
+            has_ended=self.ended is not None,
+            segments=self._segments,
+            raises=self._raises,
+            failures=health.failures,
+            last_error=self.ended or health.last_error,
+        )
