@@ -28,13 +28,13 @@ class ChainNode:
 
     def __init__(self, segment: IdSegment) -> None:
         self.segment = segment
-        self.first = segment.offset + 1
+        self.first = segment.offset + segment.stride
         self.next: ChainNode | None = None
 
     @property
     def remaining(self) -> int:
         """Ids of this node that are not cut off yet."""
-        return self.segment.max_id - self.first + 1
+        return (self.segment.max_id - self.first) // self.segment.stride + 1
 
 
 class IdSegmentChain:
@@ -74,7 +74,7 @@ class IdSegmentChain:
         self.current = node.segment
         size = min(size, node.remaining)
         self._advance(node, size)
-        return range(first, first + size), node.segment
+        return range(first, node.first, node.segment.stride), node.segment
 
     def take(self, n: int) -> list[range]:
         """Take exactly ``n`` ids, across nodes; IndexError, and none taken, if there are fewer."""
@@ -100,6 +100,8 @@ class IdSegmentChain:
     def unbroken(self, in_hand: list[int]) -> range:
         """Return the ids at the end that follow each other without a hole, and stay as they are.
 
+        For segments without a stride.
+
         Args:
             in_hand: the ids that were cut off last and not used, without a hole.
         """
@@ -119,7 +121,7 @@ class IdSegmentChain:
         return dropped
 
     def _advance(self, node: ChainNode, size: int) -> None:
-        node.first += size
+        node.first += size * node.segment.stride
         self.remaining -= size
         if node.first > node.segment.max_id:
             self.head = node.next

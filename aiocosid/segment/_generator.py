@@ -39,12 +39,12 @@ class SegmentGenerator(Supply, IdGenerator):
     swaps the iterator for an empty one.  So the hot path asks nothing, and the slow path finds out.
     """
 
-    __slots__ = ("_expires_at", "_expiry_watched", "_since_turn", "_stop_at", "_turns")
+    __slots__ = ("_expires_at", "_expiry_watched", "_since_turn", "_stop_at", "_stride", "_turns")
 
     def _reset(self) -> None:
         super()._reset()
         self._turns = TurnLine()
-        self._stop_at = 0  # one after the last id of the piece
+        self._stop_at, self._stride = 0, 1  # the last id of the piece is one stride below
         self._since_turn = 0  # ids installed since the loop last had a turn
         self._expires_at = FOREVER
         self._expiry_watched = False
@@ -73,10 +73,10 @@ class SegmentGenerator(Supply, IdGenerator):
                 self._piece = EMPTY  # from here on nobody else can step it
                 left = length_hint(self._in_hand)
                 if 0 < n <= left:
-                    stop = self._stop_at
-                    first = stop - left
-                    self._in_hand = iter(range(first + n, stop))
-                    return list(range(first, first + n))
+                    stop, stride = self._stop_at, self._stride
+                    rest = stop - (left - n) * stride
+                    self._in_hand = iter(range(rest, stop, stride))
+                    return list(range(rest - n * stride, rest, stride))
             finally:
                 self._piece = self._in_hand if self._unusable is None else EMPTY
                 self._busy = False
@@ -181,15 +181,12 @@ class SegmentGenerator(Supply, IdGenerator):
         # What this turn has left; who finds it spent waits for the next one.
         remaining, size = self._chain.remaining, LONG_PIECE - self._since_turn
         if self._pace.distance and not self._at_once:
-            # A boundary has to come where the first segment is missing, and while there are ids
-            # left, or the order would come too late.
-            surplus = max(SHORT_PIECE, remaining - self._pace.target)
-            size = min(size, surplus, (remaining + 1) // 2)
+            size = min(size, self._pace.piece(remaining, SHORT_PIECE))
         cut = self._chain.cut(size) if size > 0 else None
         if cut is None:
             return
         piece, segment = cut
-        self._stop_at = piece.stop
+        self._stop_at, self._stride = piece.stop, piece.step
         self._since_turn += len(piece)
         self._in_hand = iter(piece)
         if segment.ttl != FOREVER:
@@ -210,11 +207,12 @@ class SegmentGenerator(Supply, IdGenerator):
         self._since_turn += max(0, n - left)
         if left == 0:
             return self._chain.take(n)
-        first = self._stop_at - left
+        stop, stride = self._stop_at, self._stride
+        in_hand = range(stop - left * stride, stop, stride)
         if left > n:
-            self._in_hand = iter(range(first + n, self._stop_at))
-            return [range(first, first + n)] if n else []
-        return [range(first, self._stop_at), *self._chain.take(n - left)]
+            self._in_hand = iter(in_hand[n:])
+            return [in_hand[:n]] if n else []
+        return [in_hand, *self._chain.take(n - left)]
 
     # Waiting.
 
@@ -238,8 +236,7 @@ class SegmentGenerator(Supply, IdGenerator):
         if waiter.error is not None:
             raise waiter.error
         self._leave(waiter, line)
-        if self._options.instrument is not None:
-            self._emit(WaitTimedOut, waited=self._options.wait_timeout)
+        self._emit(WaitTimedOut, waited=self._options.wait_timeout)
         raise self._unavailable(self._options.wait_timeout)
 
     @undivided
@@ -386,9 +383,9 @@ class SegmentGenerator(Supply, IdGenerator):
     def _head_sequence(self) -> int | None:
         left = self._left()
         if left:
-            return self._stop_at - left - 1
+            return self._stop_at - (left + 1) * self._stride
         head = self._chain.head
-        return head.first - 1 if head is not None else self._last_max_id
+        return head.first - head.segment.stride if head is not None else self._last_max_id
 
     def __repr__(self) -> str:
         """Say what is held and who waits."""

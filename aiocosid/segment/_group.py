@@ -126,12 +126,24 @@ class GroupDistributor(IdSegmentDistributor):
     ) -> None:
         super().__init__(namespace=namespace, name=name, offset=offset, step=step)
         self._inner = inner or self  # without one it is for checking arguments alone
+        if inner is not None:
+            self.step = inner.step  # which may be lower
         self._is_open = False
 
     @property
     def store(self) -> str:  # type: ignore[override]  # the inner one's
         """The kind of store, for error messages."""
         return self._inner.store
+
+    @property
+    def stride(self) -> int:  # type: ignore[override]  # the inner one's
+        """From one id to the next."""
+        return 1 if self._inner is self else self._inner.stride
+
+    @property
+    def step_limit(self) -> int | None:  # type: ignore[override]  # the inner one's
+        """The most ids that one call may ask for."""
+        return None if self._inner is self else self._inner.step_limit
 
     async def next_max_id(self, step: int) -> int:
         if not self._is_open:

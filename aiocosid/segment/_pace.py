@@ -106,6 +106,18 @@ class Pace:
         room = (self.limit * self.step + wanted - remaining) // self.step
         return min(least + self._under_way, room if self.is_grown else max(room, least))
 
+    def piece(self, remaining: int, short: int) -> int:
+        """Return how many of ``remaining`` ids to hand out until the next look at what is missing.
+
+        A boundary has to come where the first segment is missing, and while there are ids left, or
+        the order would come too late.
+
+        Args:
+            remaining: ids ahead.
+            short: ids of a piece when there is no surplus.
+        """
+        return min(max(short, remaining - self.target), (remaining + 1) // 2)
+
     def landed(self, *, taken: int, demand: float, starved: bool) -> bool:
         """Adapt to what happened while a flight was under way; return whether the distance grew.
 

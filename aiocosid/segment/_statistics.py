@@ -19,10 +19,10 @@ NO_SEGMENT: Final = -1  # IdSegment.SEQUENCE_OVERFLOW
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentStatistics(Statistics):
-    """A picture of a `SegmentChainId` or `SegmentId` at one moment.
+    """A picture of a `SegmentChainId`, `SegmentId` or `LeafSegmentId` at one moment.
 
     Attributes:
-        step: ids per segment.
+        step: ids per segment; of a `LeafSegmentId` those of the next one.
         head_sequence: the id before the next one to be handed out; None before the first fetch.
         head_offset: the id before the first one of the segment in use; None before the first fetch.
         head_max_id: the last id of the segment in use; None before the first fetch.

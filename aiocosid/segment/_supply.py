@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from .._strangers import translated
+from .._strangers import asked, translated
 from ..abc import MAX_ID
 from ..errors import (
     CorruptCounterError,
@@ -16,7 +17,6 @@ from ..errors import (
     IdOverflowError,
     SegmentUnavailableError,
     StoreRolledBackError,
-    StoreUnavailableError,
     WouldBlock,
 )
 from ..events import FetchFailed, IdsGivenBack, SegmentFetched
@@ -55,7 +55,7 @@ class Supply(Stock):
                 self._at_once = False
                 self._take_off(segments)
                 return
-            except Exception as error:  # noqa: BLE001 - as in _answer
+            except Exception as error:  # noqa: BLE001 - as in _fetch
                 if not self._fail(translated(self._distributor.store, error), segments, now):
                     if self._waiters:
                         self._take_off(segments)  # a flight goes on asking
@@ -76,7 +76,8 @@ class Supply(Stock):
         segments = self._pace.missing(ahead, waiters.wanted) or at_least
         if segments == 0 and waiters:
             return 1  # somebody waits for anything at all
-        return min(segments, 1 if self._one_by_one else MAX_ID // self._pace.step)
+        most = self._distributor.step_limit or MAX_ID
+        return min(segments, 1 if self._one_by_one else max(1, most // self._pace.step))
 
     def _take_off(self, segments: int) -> None:
         root = self._root
@@ -117,26 +118,27 @@ class Supply(Stock):
         sent_at = self._clock.monotonic()
         self._stock = self._chain.remaining + self._left()
         self._sent += 1
-        answer: int | CosIdError = 0
-        with self._clock.move_on_after(self._options.fetch_timeout, shield=True) as scope:
-            self._flight = scope
-            answer = await self._answer(count)
+        answer = await asked(
+            partial(self._answer, count),
+            store=self._distributor.store,
+            clock=self._clock,
+            within=self._options.fetch_timeout,
+            shield=True,
+            began=self._took_off,
+        )
         if self._chain is not life or self._unusable is not None:
             return True  # closed meanwhile, perhaps opened anew: the range is a gap
         self._flight = None
-        if scope.cancelled_caught:
-            reason = f"no answer within {self._options.fetch_timeout:g} s"
-            answer = StoreUnavailableError(self._distributor.store, reason)
         if isinstance(answer, CosIdError):
             return self._fail(answer, segments, sent_at)
         return self._land(answer, count, sent_at)
 
-    async def _answer(self, count: int) -> int | CosIdError:
-        """Ask the store; whatever it raises comes back as an error of ours."""
-        try:
-            return await self._distributor.next_max_id(count)
-        except BaseException as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
-            return translated(self._distributor.store, error)
+    def _took_off(self, flight: anyio.CancelScope) -> None:
+        self._flight = flight
+
+    async def _answer(self, count: int) -> int:
+        """Ask the store."""
+        return await self._distributor.next_max_id(count)
 
     async def _back_off(self) -> None:
         """Sleep: longer after each failure, and not in step with other processes."""
@@ -153,17 +155,17 @@ class Supply(Stock):
         if type(max_id) is not int:  # bool and float pass for integers, and ids would be such
             found = f"{max_id!r} of type {type(max_id).__name__}"
             return self._fail(self._corrupt(found), 1, sent_at)
-        last = self._floor
-        if last is not None and max_id < last + count:
+        stride, last = self._distributor.stride, self._floor
+        if last is not None and max_id <= last + (count - 1) * stride:
             went_back = StoreRolledBackError(
                 self._distributor.store,
                 namespace=self._distributor.namespace,
                 name=self._distributor.name,
                 seen=max_id,
-                expected=last + count,
+                expected=last + (count - 1) * stride + 1,
             )
             return self._fail(went_back, 1, sent_at)
-        fetched = IdSegment(max_id, count, sent_at, self._options.ttl)
+        fetched = IdSegment(max_id, count, sent_at, self._options.ttl, stride)
         segment = fetched.clipped(lowest=1, highest=self._options.max_id)
         self._used_up = max_id >= self._options.max_id
         if segment is None and not self._used_up:
@@ -300,8 +302,9 @@ class Supply(Stock):
                 back = await self._distributor.give_back(unused.stop - 1, len(unused))
             if scope.cancelled_caught:
                 logger.warning("%s: cannot give ids back: no answer", self._label())
-        except Exception as error:  # noqa: BLE001 - a stranger's distributor; closing goes on
-            logger.warning("%s: cannot give ids back: %s", self._label(), error)
+        except BaseException as error:  # noqa: BLE001 - as in _fetch; closing goes on
+            told = translated(self._distributor.store, error)
+            logger.warning("%s: cannot give ids back: %s", self._label(), told)
         finally:
             if self._chain is life:  # else opened anew meanwhile
                 self._gave_back(len(unused), back)

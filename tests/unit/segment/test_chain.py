@@ -100,11 +100,16 @@ class Chain(RuleBasedStateMachine):
         self.now = 0.0
         self.highest_out = 0
 
-    @rule(step=st.integers(1, 9), gap=st.integers(0, 5), age=st.floats(0, 2))
-    def link(self, step: int, gap: int, age: float) -> None:
+    @rule(
+        step=st.integers(1, 9),
+        gap=st.integers(0, 5),
+        age=st.floats(0, 2),
+        stride=st.integers(1, 3),
+    )
+    def link(self, step: int, gap: int, age: float, stride: int) -> None:
         self.now += age
-        self.max_id += gap + step
-        segment = IdSegment(self.max_id, step, fetched_at=self.now, ttl=3.0)
+        self.max_id += gap + step * stride
+        segment = IdSegment(self.max_id, step, fetched_at=self.now, ttl=3.0, stride=stride)
         self.chain.link(segment)
         self.ids += [(each, segment.expires_at) for each in segment.ids]
 
@@ -152,7 +157,7 @@ class Chain(RuleBasedStateMachine):
         while node is not None:
             nodes.append(node)
             node = node.next
-        held = [each for node in nodes for each in range(node.first, node.segment.max_id + 1)]
+        held = [each for node in nodes for each in node.segment.ids if each >= node.first]
         assert held == [each for each, _ in self.ids]
         assert all(node.remaining > 0 for node in nodes)
         assert self.chain.tail is (nodes[-1] if nodes else None)

@@ -517,6 +517,53 @@ async def test_a_cancellation_that_nobody_asked_for(clock: ManualClock) -> None:
     assert tasks() == []
 
 
+async def test_a_driver_that_raises_a_cancellation_of_its_own(clock: ManualClock) -> None:
+    """As grpc's does when it is cut: a call that took too long is like any other."""
+    store = Recancelling(counter(step=10))
+    async with SegmentId(store, clock=clock, give_back=True, fetch_timeout=1) as generator:
+        await drain(generator)
+        store.is_silent = True
+        async with anyio.create_task_group() as group:
+            call = Call(group, generator.next_id)
+            await clock.advance(1)
+            assert generator.statistics().failures >= 1
+            error = generator.statistics().last_error
+            assert isinstance(error, StoreUnavailableError)
+            assert not call.is_done
+            store.is_silent = False
+            await clock.advance(1)
+        assert call.result == 11
+        store.is_silent = True
+        async with anyio.create_task_group() as group:
+            closing = Call(group, generator.aclose)
+            await clock.advance(60)
+        assert closing.error is None
+    assert tasks() == []
+
+
+class Recancelling(WrappedDistributor):
+    """Raises another CancelledError than the one that cut it."""
+
+    is_silent = False
+
+    async def _pass(self) -> None:
+        try:
+            while self.is_silent:
+                await anyio.sleep_forever()
+            return
+        except asyncio.CancelledError:
+            pass
+        raise asyncio.CancelledError
+
+    async def next_max_id(self, step: int) -> int:
+        await self._pass()
+        return await super().next_max_id(step)
+
+    async def give_back(self, max_id: int, unused: int) -> int:
+        await self._pass()
+        return await super().give_back(max_id, unused)
+
+
 class Cancelling(WrappedDistributor):
     """Raises a CancelledError although its task was not cancelled."""
 

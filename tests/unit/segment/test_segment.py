@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_left, bisect_right
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ segments = st.builds(
     step=st.integers(1, 10**6),
     fetched_at=st.just(5.0),
     ttl=st.just(7.0),
+    stride=st.integers(1, 50),
 )
 
 
@@ -26,6 +28,13 @@ def test_a_segment_is_half_open_below() -> None:
     assert segment.offset == 90
     assert list(segment.ids) == [91, 92, 93, 94, 95, 96, 97, 98, 99, 100]
     assert (segment.fetched_at, segment.ttl) == (0.0, FOREVER)
+
+
+def test_with_a_stride_its_ids_lie_apart() -> None:
+    """As many of them, the last one the same."""
+    segment = IdSegment(max_id=100, step=4, stride=7)
+    assert list(segment.ids) == [79, 86, 93, 100]
+    assert segment.offset == 72
 
 
 @pytest.mark.parametrize(
@@ -57,12 +66,13 @@ def test_clipping_keeps_the_ids_between_two_limits(
 ) -> None:
     """What is left are exactly the ids from lowest to highest, or None if there are none."""
     clipped = segment.clipped(lowest=lowest, highest=highest)
-    first, last = max(segment.ids[0], lowest), min(segment.ids[-1], highest)
-    if first > last:
+    ids = segment.ids
+    left = ids[bisect_left(ids, lowest) : bisect_right(ids, highest)]
+    if not left:
         assert clipped is None
     else:
         assert clipped is not None
-        assert clipped.ids == range(first, last + 1)
+        assert clipped.ids == left
         assert (clipped.fetched_at, clipped.ttl) == (segment.fetched_at, segment.ttl)
 
 

@@ -1,0 +1,161 @@
+"""Leaf's double buffer as a generator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from ..abc import MAX_ID
+from ..abc._ids import check_integer, check_seconds
+from ..errors import IdOverflowError, InvalidArgumentError
+from ._double_buffer import MAX_STEP, PREFETCH_AT, SEGMENT_DURATION, DoubleBuffer
+from ._generator import SegmentGenerator
+from ._options import SegmentOptions
+
+if TYPE_CHECKING:
+    from ..abc import Clock, IdSegmentDistributor
+    from ..errors import CosIdError
+    from ..events import Instrument
+    from ._segment import IdSegment
+    from ._statistics import SegmentStatistics
+
+__all__ = ("LeafSegmentId", "RowStepped")
+
+
+@runtime_checkable
+class RowStepped(Protocol):
+    """A distributor whose counter has a step of its own in the store, as a row of Leaf's."""
+
+    async def row_step(self) -> int:
+        """Return the step that lies in the store now, at least 1.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached, or holds no such number.
+        """
+        raise NotImplementedError
+
+
+class LeafSegmentId(SegmentGenerator):
+    """Ids from two segments, as Leaf does it: the next is loaded while the first is in use.
+
+    The segments become longer while they last for less than a quarter of an hour, and shorter
+    again when they last for more than half an hour; they are never below the distributor's step, or
+    the one of its row, which is read anew for each.  Where Leaf answers -3 since no segment is
+    ready, callers wait, and a load brings as many segments as they wait for.
+
+    For who comes from Leaf and wants its sizes; `SegmentChainId` waits less.
+    """
+
+    __slots__ = ("_asked",)
+
+    _nowait_segments = 1
+
+    _pace: DoubleBuffer
+
+    def __init__(
+        self,
+        distributor: IdSegmentDistributor,
+        *,
+        prefetch_at: float = PREFETCH_AT,
+        segment_duration: float = SEGMENT_DURATION,
+        max_step: int = MAX_STEP,
+        ttl: float | None = None,
+        wait_timeout: float = 5.0,
+        fetch_timeout: float | None = None,
+        close_timeout: float = 5.0,
+        max_id: int = MAX_ID,
+        give_back: bool = False,
+        instrument: Instrument | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Describe a generator; nothing is fetched before it is opened.
+
+        Args:
+            distributor: asks the store; closing closes what the distributor opened itself.  One
+                that is `RowStepped` is asked for the row's step before each segment, and its own is
+                not used.
+            prefetch_at: the part of a segment, 0 to below 1, that is used when the next is loaded.
+            segment_duration: seconds; after a segment that lasted less the step is doubled, after
+                one that lasted twice as long it is halved.
+            max_step: ids; the step is not doubled beyond it.  A row's own may be above it.
+            ttl: seconds after which fetched ids are not handed out any more; None for ever.
+            wait_timeout: seconds that a caller waits for ids at most.
+            fetch_timeout: seconds for one call to the store, at most ``wait_timeout``; None for two
+                fifths of it.
+            close_timeout: seconds that `aclose` waits for a call under way before it tears it.
+            max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
+            give_back: whether closing gives ids that were not used back to the store, if nothing
+                has happened to the counter since.
+            instrument: receives events.
+            clock: time; the system's by default.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or the distributor takes no ids
+                back.
+        """
+        if not _is_part(prefetch_at):
+            expected = "a number from 0 to below 1"
+            raise InvalidArgumentError("prefetch_at", prefetch_at, expected=expected)
+        check_seconds("segment_duration", segment_duration)
+        check_integer("max_step", max_step, at_least=1)
+        options = SegmentOptions.checked(
+            ttl=ttl,
+            wait_timeout=wait_timeout,
+            fetch_timeout=fetch_timeout,
+            close_timeout=close_timeout,
+            max_id=max_id,
+            instrument=instrument,
+            give_back=give_back,
+        )
+        pace = DoubleBuffer(
+            # Of a row whatever it says when it is read, and never less than one.
+            step=1 if isinstance(distributor, RowStepped) else distributor.step,
+            prefetch_at=prefetch_at,
+            segment_duration=segment_duration,
+            max_step=min(max_step, distributor.step_limit or max_step),
+        )
+        self._asked = 0  # what the call under way has asked for, if not what was ordered
+        super().__init__(distributor, options, pace, clock)
+
+    def _reset(self) -> None:
+        self._asked = 0
+        super()._reset()
+
+    @property
+    def _detail(self) -> str:
+        return f"step {self._distributor.step}"
+
+    def _missing(self, at_least: int = 0) -> int:
+        self._pace.plan(self._clock.monotonic())
+        return super()._missing(at_least)
+
+    async def _answer(self, count: int) -> int:
+        """Ask for no less than the row's step, read just before."""
+        distributor = self._distributor
+        if isinstance(distributor, RowStepped):
+            self._pace.keep_to(await distributor.row_step())
+            self._asked = count = max(count, self._pace.step)
+        return await super()._answer(count)
+
+    def _land(self, max_id: int, count: int, sent_at: float) -> bool:
+        asked, self._asked = self._asked, 0
+        return super()._land(max_id, asked or count, sent_at)
+
+    def _fail(self, error: CosIdError, segments: int, sent_at: float) -> bool:
+        self._asked = 0
+        if isinstance(error, IdOverflowError) and self._pace.step > self._pace.least:
+            self._pace.cramp()
+            segments = 2  # one of the row's step may fit
+        return super()._fail(error, segments, sent_at)
+
+    def _link(self, segment: IdSegment | None, fetched: IdSegment) -> None:
+        self._pace.loaded(fetched.step, self._clock.monotonic())
+        super()._link(segment, fetched)
+
+    def statistics(self) -> SegmentStatistics:
+        """Return a frozen picture; its ``step`` is that of the next segment."""
+        return replace(super().statistics(), step=self._pace.step)
+
+
+def _is_part(value: object) -> bool:
+    return type(value) in {int, float} and 0 <= value < 1  # type: ignore[operator]  # a number
