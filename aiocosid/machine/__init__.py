@@ -9,6 +9,10 @@ from .._instance_id import as_instance_id as as_instance_id
 from .._instance_id import host_port_instance_id as host_port_instance_id
 from .._instance_id import unique_instance_id as unique_instance_id
 from ..abc import InstanceId as InstanceId
+from ._addresses import IpMachineIdDistributor as IpMachineIdDistributor
+from ._addresses import MacMachineIdDistributor as MacMachineIdDistributor
+from ._addresses import SharedMachineIdWarning as SharedMachineIdWarning
+from ._addresses import collision_chance as collision_chance
 from ._lease import MachineIdLease as MachineIdLease
 from ._lease import lease_of as lease_of
 from ._manual import ManualMachineIdDistributor as ManualMachineIdDistributor
@@ -23,15 +27,19 @@ from ._storage import MemoryMachineStateStorage as MemoryMachineStateStorage
 __all__ = (
     "NOT_FOUND",
     "InstanceId",
+    "IpMachineIdDistributor",
     "LocalMachineStateStorage",
+    "MacMachineIdDistributor",
     "MachineIdLease",
     "MachineIdStatistics",
     "MachineState",
     "MachineStateStorage",
     "ManualMachineIdDistributor",
     "MemoryMachineStateStorage",
+    "SharedMachineIdWarning",
     "StatefulSetMachineIdDistributor",
     "as_instance_id",
+    "collision_chance",
     "host_port_instance_id",
     "lease_of",
     "unique_instance_id",

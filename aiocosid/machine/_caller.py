@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import random
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from .._component import Component
-from .._strangers import translated
+from .._strangers import asked
 from ..errors import (
     ClosedError,
     CosIdError,
     MachineIdQuarantineError,
-    StoreUnavailableError,
 )
 from ..events import Event, MachineIdGuardFailed, MachineIdsQuarantined
 
@@ -73,18 +73,16 @@ class Caller(Component):
 
     async def _call(self, method: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - any call
         """Call the store once, to its end or its timeout; returns an error, and raises none."""
-        answer, life = None, self._life
-        limit = min(self._options.call_timeout, self._call_by - self._clock.monotonic())
-        try:
-            with self._clock.move_on_after(limit, shield=True) as scope:
-                answer = await method(*args, **named)
-        except BaseException as error:  # noqa: BLE001 - a stranger's distributor; it has to go on
-            return translated(self.distributor.store, error)
+        life = self._life
+        answer = await asked(
+            partial(method, *args, **named),
+            store=self.distributor.store,
+            clock=self._clock,
+            within=min(self._options.call_timeout, self._call_by - self._clock.monotonic()),
+            shield=True,
+        )
         if self._life is not life:  # it has outlasted the closing
             return ClosedError(self._label())
-        if scope.cancelled_caught:
-            reason = f"no answer within {round(limit, 3):g} s"
-            return StoreUnavailableError(self.distributor.store, reason)
         return answer
 
     def _interval(self) -> float:

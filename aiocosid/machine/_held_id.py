@@ -128,16 +128,20 @@ class HeldId:
     def give_back(self, last_ms: int, *, takings: int) -> None:
         """Lower the mark to the last time that was used, and unlock; nothing if it is not ours.
 
+        The stamp that CosId reads is raised to it.
+
         Raises:
-            StoreError: the mark cannot be written; the id is unlocked all the same.
+            StoreError: a file cannot be written; the id is unlocked all the same.
         """
         with self._mutex:
             if not self._lock.is_held or takings != self.takings:
                 return
             try:
-                # Not below what the owner before us left: our own ids are above it.
                 if last_ms >= 0 and self._lock.is_intact():
-                    self._write_mark(max(last_ms, self._floor_ms))
+                    # Not below what the owner before us left: our own ids are above it.
+                    last_ms = max(last_ms, self._floor_ms)
+                    self._show(last_ms)  # first: CosId reads no mark, and ids may be borrowed
+                    self._write_mark(last_ms)
             finally:
                 self._lock.release()
 

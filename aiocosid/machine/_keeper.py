@@ -62,6 +62,8 @@ class Keeper(Caller):
 
     __slots__ = (
         "__weakref__",
+        "_asked_ms",
+        "_borrowable",
         "_changed",
         "_ends_at",
         "_hurry",
@@ -72,7 +74,9 @@ class Keeper(Caller):
         "_past_ms",
         "_refusal",
         "_renewals",
+        "_session",
         "_settling",
+        "_signed_ms",
         "_thefts",
         "_watching",
         "bits",
@@ -94,6 +98,8 @@ class Keeper(Caller):
         self.issuers: dict[str, Any] = {}
         self.term = 0
         self._past_ms = -1  # no id of an earlier life was issued with a later time
+        self._borrowable = 0.0  # seconds that issuers may be ahead of the clock
+        self._asked_ms = -1  # up to where they want to have the mark; also before it is opened
         super().__init__(distributor, options, clock)
 
     def _reset(self) -> None:
@@ -102,6 +108,8 @@ class Keeper(Caller):
         self.floor_ms = self.taken_ms = -1
         self._ends_at = -inf  # by the monotonic clock
         self._mark_ms = -1
+        self._signed_ms = -1  # by the wall clock: when the last sign of life was sent
+        self._session = 0  # in which the last sign of life was given
         self._mark_wait = 0.0
         self._changed = anyio.Event()
         self._hurry = False
@@ -201,17 +209,17 @@ class Keeper(Caller):
     async def _wait_for_floor(self) -> None:
         """Wait until the clock has passed what the former owner may have issued.
 
-        A mark is ahead of the clock by the lead, a stamp above it by a second; beyond that the
-        clock is wrong.
+        A mark is ahead of the clock by the lead and by what was borrowed, a stamp above it by a
+        second; beyond that the clock is wrong.  Who borrows may begin above it at once.
         """
         began, waited = self._clock.monotonic(), 0.0
-        options = self._options
+        options, borrowable = self._options, int(self._borrowable * MS)
         threshold = inf if options.broken_threshold is None else options.broken_threshold
-        longest = options.lead_seconds + LET_GO + threshold
-        while (ahead := self.floor_ms - self._clock.now_ms()) >= 0:
+        longest = options.lead_seconds + self._borrowable + LET_GO + threshold
+        while (ahead := self.floor_ms - self._clock.now_ms()) >= borrowable:
             if ahead + int(waited * MS) > longest * MS:  # the wall clock may step back meanwhile
                 raise ClockTooManyBackwardsError(backwards=ahead / MS, threshold=longest)
-            await self._sleep((ahead + 1) / MS)
+            await self._sleep((ahead - borrowable + 1) / MS)
             self._check_usable()
             waited = self._clock.monotonic() - began
         self._mark_wait += waited
@@ -239,8 +247,8 @@ class Keeper(Caller):
                 if self._has_ended():
                     break
                 error = await self._keep()
-                if self._life is not life:
-                    break  # opened anew meanwhile
+                if self._life is not life or self._has_ended():
+                    break  # closed meanwhile, perhaps opened anew
                 if error is None:
                     attempt = 0
                     continue
@@ -266,7 +274,9 @@ class Keeper(Caller):
         error = await self._renew()
         if isinstance(error, MachineIdLostError):
             self._lose(error)
-            self._thefts = self._thefts + 1 if was_good else 0
+            # One that went with its session was nobody's prey.
+            is_theft = was_good and self.distributor.session == self._session
+            self._thefts = self._thefts + 1 if is_theft else 0
             if self._thefts >= LOSSES:
                 self._retire(self._namesake())
             elif self._options.on_lost == "redistribute":
@@ -305,8 +315,9 @@ class Keeper(Caller):
         has forgotten.
         """
         sent_at, now_ms = self._clock.monotonic(), self._clock.now_ms()
-        mark_ms = max(self._mark_ms, self.floor_ms, now_ms + int(self._options.lead_seconds * MS))
+        mark_ms = max(self._mark_ms, self.floor_ms, self._due_mark(now_ms))
         machine_id, by = self.machine_id, self.distributor
+        session = by.session
         is_good = self._is_surely_ours()
         call = by.reassert if is_good else by.guard
         done = await self._call(call, machine_id, now_ms=now_ms, mark_ms=mark_ms)
@@ -314,8 +325,11 @@ class Keeper(Caller):
             return done
         if is_good and not self._is_surely_ours():  # the store believed what was true no more
             return StoreUnavailableError(by.store, "its answer came after the lease had ended")
+        if by.session != session:
+            return StoreUnavailableError(by.store, "its session was interrupted meanwhile")
+        self._session = session
         self._ends_at = sent_at + self._options.lease_time
-        self._mark_ms = mark_ms
+        self._mark_ms, self._signed_ms = mark_ms, now_ms
         self._renewals += 1
         self._last_error = self._quarantine_ends_at = None
         took = self._clock.monotonic() - sent_at
@@ -325,10 +339,19 @@ class Keeper(Caller):
 
     def _is_surely_ours(self) -> bool:
         """Whether the lease is good, by the wall clock too: the other stands while suspended."""
-        options = self._options
-        longest = (options.lease_time - options.lead_seconds) * MS  # after the mark
+        longest = self._options.lease_time * MS
         is_good: bool = self._clock.monotonic() < self._ends_at
-        return is_good and self._clock.now_ms() < self._mark_ms + longest
+        return is_good and self._clock.now_ms() < self._signed_ms + longest
+
+    def _due_mark(self, now_ms: int) -> int:
+        """Return a mark that is ahead of the clock, and of what an issuer has asked for.
+
+        Never by more than the lease lasts: where the mark is forgotten or not known, as with a
+        Java peer, time alone has to protect what was issued below it.
+        """
+        lead, lease_time = self._options.lead_seconds, self._options.lease_time
+        longest = int(min(lead + self._borrowable, lease_time) * MS)
+        return min(max(now_ms, self._asked_ms) + int(lead * MS), now_ms + longest)
 
     async def _rest(self, seconds: float) -> None:
         if not self._hurry:

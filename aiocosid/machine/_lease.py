@@ -16,7 +16,12 @@ import anyio
 from .. import _fork
 from .._loop import is_dead, start_root_task
 from ..abc._machine import check_machine_bits
-from ..errors import ClosedError, CosIdError, MachineIdUnavailableError
+from ..errors import (
+    ClosedError,
+    CosIdError,
+    InvalidArgumentError,
+    MachineIdUnavailableError,
+)
 from ._keeper import Keeper
 from ._options import LeaseOptions
 from ._statistics import MachineIdStatistics
@@ -110,14 +115,39 @@ class MachineIdLease(Keeper):
 
     def limit_ms(self) -> int:
         """Return up to which time ids may be issued now, in ms since 1970; -1 for none at all."""
-        return self._mark_ms if self._clock.monotonic() < self._ends_at else -1
+        is_good = self._clock.monotonic() < self._ends_at
+        return self._mark_ms if is_good and self.distributor.session == self._session else -1
+
+    def let_borrow(self, seconds: float) -> None:
+        """Let an issuer be ahead of the clock by so many seconds; said before it joins.
+
+        Raises:
+            InvalidArgumentError: the lease lasts no longer than that, so that a store that forgot,
+                or a peer of CosId's, could hand the machine id out before those ids are past; or
+                the store keeps no marks, so that the next owner would begin among them.
+        """
+        if not self.distributor.keeps_marks:
+            expected = "machine ids of a store that keeps time marks, to borrow seconds ahead"
+            raise InvalidArgumentError("machine", self.distributor, expected=expected)
+        longest = self._options.lease_time
+        if not seconds <= longest:
+            expected = f"seconds, at most {longest:g}, 0.9 of the safe guard of {self.namespace!r}"
+            raise InvalidArgumentError("max_borrow", seconds, expected=expected)
+        self._borrowable = max(self._borrowable, seconds)
+
+    def ask(self, until_ms: int) -> None:
+        """Have the time mark raised now, to that time at least, as far as borrowing allows."""
+        self._asked_ms = max(self._asked_ms, until_ms)
+        self.hurry()
 
     def hurry(self) -> None:
         """Have the time mark renewed now: the clock has jumped past it.
 
-        Not while the store fails: then the next attempt has its time, whoever asks how often.
+        Not while the store fails: then the next attempt has its time, whoever asks how often.  Nor
+        from a forked child, another loop or a later one: the sleep is not theirs to end.
         """
-        if self._last_error is None:
+        is_here = self._born == _fork.generation and self._find_loop() is self._loop
+        if is_here and self._last_error is None:
             self._hurry = True
             self._wake()
 
@@ -127,8 +157,8 @@ class MachineIdLease(Keeper):
 
     @property
     def lead(self) -> float:
-        """Seconds that the time mark is ahead of the clock."""
-        return self._options.lead_seconds
+        """Seconds that the time mark is ahead of the clock at most."""
+        return self._options.lead_seconds + self._borrowable
 
     @property
     def lost(self) -> CosIdError | None:

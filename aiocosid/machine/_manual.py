@@ -40,7 +40,8 @@ class ManualMachineIdDistributor(Uncopied, MachineIdDistributor):
 
     The lock and the time mark lie in ``state_dir``, and only there: processes that do not share the
     directory (other hosts, containers without a common volume, other users with the default) know
-    nothing of each other.  Where the directory is lost with the container, so is the mark.
+    nothing of each other.  Where the directory is lost with the container, so is the mark, and ids
+    that were ahead of the clock may come twice (see `CachedSnowflakeId`'s ``max_borrow``).
 
     A forked child is refused for good: the id is its parent's.  Make a new distributor there.
 

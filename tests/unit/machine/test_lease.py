@@ -68,6 +68,25 @@ async def test_it_takes_an_id_guards_it_and_gives_it_back(clock: ManualClock, ea
     assert clock.pending == 0
 
 
+async def test_a_stamp_a_second_above_the_mark_is_waited_for(clock: ManualClock) -> None:
+    """As of an id that was let go in passing, with a clock that may be wrong by half a second."""
+    store, who = store_of(clock), InstanceId("a", stable=True)
+    former = store.machine_id_distributor(instance_id=who)
+    grant = await former.distribute(10, now_ms=clock.now_ms(), latest_ms=clock.now_ms())
+    floor = clock.now_ms() + 90_999
+    await former.guard(grant.machine_id, now_ms=clock.now_ms(), mark_ms=floor)
+    again = store.machine_id_distributor(instance_id=who)
+    lease = MachineIdLease(again, clock=clock, broken_threshold=0.5, start_timeout=200)
+    async with anyio.create_task_group() as group:
+        opening = Call(group, lease.__aenter__)
+        await clock.advance(91)
+        assert opening.is_done
+        assert opening.error is None
+        assert (lease.machine_id, lease.floor_ms) == (grant.machine_id, floor)
+        assert clock.now_ms() > floor
+        await lease.aclose()
+
+
 async def test_the_next_owner_may_begin_at_the_stamp(clock: ManualClock) -> None:
     """As CosId's do: it lies after the whole second in which an id was issued."""
     store = store_of(clock)

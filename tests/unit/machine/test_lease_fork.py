@@ -14,10 +14,10 @@ import pytest
 from aiocosid import _fork
 from aiocosid.errors import CosIdError, ForkedError
 from aiocosid.machine import MachineIdLease
-from aiocosid.snowflake import COSID_MS, SnowflakeId, SnowflakeLayout
+from aiocosid.snowflake import COSID_MS, CachedSnowflakeId, SnowflakeId, SnowflakeLayout
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.sqlite import SqliteMachineIdDistributor
-from aiocosid.testing import ManualClock
+from aiocosid.testing import ManualClock, settle
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
@@ -73,6 +73,28 @@ async def test_the_parents_lease_gives_the_child_nothing(tmp_path: Path) -> None
         assert refused == ["ForkedError"] * 3
         assert COSID_MS.parse(theirs).machine_id != COSID_MS.parse(mine).machine_id
         assert await gen.next_id() > mine
+
+
+@pytest.mark.asyncio
+async def test_a_child_leaves_the_parents_sleeps_alone(tmp_path: Path) -> None:
+    """A cached generator asks for a mark before its lease is opened: the sleep is the parent's.
+
+    What is cancelled on a loop that does not run there is tried again in every turn of the child's.
+    """
+    url = f"sqlite:///{tmp_path}/ids.db"
+    lease = MachineIdLease(SqliteMachineIdDistributor.from_url(url))
+    async with CachedSnowflakeId(lease) as gen:
+        await settle()
+        sleeps = tuple(lease._timers or ())
+        assert sleeps
+
+        async def child() -> list[Any]:
+            async with gen:
+                await gen.next_id()
+                ahead = lease._mark_ms - lease._clock.now_ms()
+            return [ahead > 100_000, *(sleep.cancel_called for sleep in sleeps)]
+
+        assert in_child(child) == [True, False]
 
 
 @pytest.mark.asyncio

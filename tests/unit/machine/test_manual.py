@@ -236,6 +236,21 @@ async def test_a_stable_instance_keeps_cosids_file(tmp_path: Path) -> None:
     await distributor.aclose()
 
 
+async def test_giving_back_raises_cosids_stamp(tmp_path: Path) -> None:
+    """A peer in Java reads no mark, and ids of borrowed seconds were ahead of the clock."""
+    state = tmp_path / "v2.Y29zaWQ.aDox.true"
+    distributor = manual(tmp_path, instance_id=InstanceId("h:1", stable=True))
+    for last, stamp in ((MARK - 100, MARK - 100), (NOW + 7, MARK - 100), (-1, MARK - 100)):
+        await take(distributor)
+        await distributor.guard(7, now_ms=NOW + 20, mark_ms=MARK)
+        await distributor.revert(7, last_ms=last)
+        assert state.read_text() == f"7|{stamp}"
+    state.write_text(f"7|{NOW}")  # without the stamp there is the mark of the owner before
+    await take(distributor)
+    await distributor.revert(7, last_ms=NOW + 1)
+    assert state.read_text() == f"7|{MARK}"
+
+
 async def test_damage_of_cosids_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "v2.Y29zaWQ.aDox.true").write_text("?")
     with pytest.raises(CorruptMachineStateError, match=r"v2\.Y29zaWQ\.aDox\.true"):

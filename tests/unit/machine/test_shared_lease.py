@@ -16,10 +16,18 @@ from aiocosid.errors import (
     MachineIdUnavailableError,
     StoreError,
     StoreUnavailableError,
+    WrongLoopError,
 )
 from aiocosid.events import SnowflakeOpened, WaitTimedOut
 from aiocosid.machine import MachineIdLease
-from aiocosid.snowflake import COSID_MS, JAVASCRIPT_SAFE_MS, SnowflakeId, SnowflakeLayout
+from aiocosid.snowflake import (
+    COSID_MS,
+    COSID_S,
+    JAVASCRIPT_SAFE_MS,
+    CachedSnowflakeId,
+    SnowflakeId,
+    SnowflakeLayout,
+)
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
 
@@ -534,6 +542,55 @@ async def test_a_provider_that_was_refused_a_width_takes_another(clock: ManualCl
             await ids.snowflake("user", layout=JAVASCRIPT_SAFE_MS)
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kind", [SnowflakeId, CachedSnowflakeId])
+async def test_a_clock_that_was_ahead_for_a_moment(
+    clock: ManualClock, kind: type[SnowflakeId]
+) -> None:
+    """While the store was away: what was needed then is needed no more, and callers are served."""
+    link = Link(store_of(clock))
+    async with kind(MachineIdLease(link, clock=clock), layout=COSID_S, clock=clock) as gen:
+        ids = [await gen.next_id()]
+        link.cut()
+        await clock.advance(61)
+        clock.step_wall_ms(3_600_000)
+        async with anyio.create_task_group() as group:
+            calls = [Call(group, gen.next_id) for _ in range(3)]
+            await clock.advance(2)
+            assert not any(call.is_done for call in calls)
+            clock.step_wall_ms(-3_600_000)
+            link.heal()
+            await clock.advance(2.5)
+            assert all(call.is_done and call.error is None for call in calls)
+            ids += [call.result for call in calls]
+        ids.append(gen.next_id_nowait())
+        seen = gen.statistics()
+        assert (seen.waits_for_lease, seen.waiting) == (1, 0)
+    assert ids == sorted(set(ids))
+    assert COSID_S.parse(ids[-1]).timestamp_ms <= clock.now_ms() + 60_000
+
+
+@pytest.mark.asyncio
+async def test_a_clock_that_steps_on_while_it_is_waited_for(clock: ManualClock) -> None:
+    """The mark is asked for anew: what was needed at first is not enough any more."""
+    link = Link(store_of(clock))
+    link.clock, link.slowness = clock, 0.5
+    lease = MachineIdLease(link, clock=clock)
+    async with anyio.create_task_group() as group:
+        gen = SnowflakeId(lease, layout=COSID_MS, clock=clock)
+        opening = Call(group, gen.__aenter__)
+        await clock.advance(1)
+        assert opening.result is gen
+        await gen.next_id()
+        clock.step_wall_ms(3_600_000)
+        call = Call(group, gen.next_id)
+        await clock.advance(0.25)
+        clock.step_wall_ms(3_600_000)
+        await clock.advance(1)
+        assert call.result > 0
+        await gen.aclose()
+
+
 def test_a_loop_that_died_is_survived() -> None:
     """asyncio.run() twice, the first one left without closing."""
     store = MemoryStore()
@@ -558,6 +615,43 @@ def test_a_loop_that_died_is_survived() -> None:
     asyncio.run(close())
     for mine in (ids[::2], ids[1::2]):
         assert mine == sorted(set(mine))
+
+
+def test_a_loop_that_was_closed_over_its_tasks_is_survived() -> None:
+    """Not by asyncio.run(), which ends them: their sleeps are there still, and wake no more."""
+    gen = CachedSnowflakeId(MemoryStore().machine_id_distributor(instance_id="x"))
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(gen.__aenter__())
+    ids = [loop.run_until_complete(gen.next_id())]
+    life = asyncio.all_tasks(loop), gen._lease._timers
+    loop.close()
+    assert life[1]
+
+    async def again() -> None:
+        async with gen:
+            ids.append(await gen.next_id())
+
+    asyncio.run(again())
+    assert ids[0] < ids[1]
+
+
+def test_a_sleep_on_another_threads_loop_is_left_alone() -> None:
+    """Whoever opens a second generator there is refused, and disturbs nobody."""
+    lease = MachineIdLease(MemoryStore().machine_id_distributor(instance_id="x"))
+
+    async def elsewhere() -> None:
+        with pytest.raises(WrongLoopError):
+            await CachedSnowflakeId(lease, name="b").__aenter__()
+
+    async def main() -> None:
+        async with CachedSnowflakeId(lease, name="a"):
+            await settle()
+            sleeps = tuple(lease._timers or ())
+            assert sleeps
+            await asyncio.to_thread(asyncio.run, elsewhere())
+            assert not any(sleep.cancel_called for sleep in sleeps)
+
+    asyncio.run(main())
 
 
 async def leave_a_mark(link: Link, clock: ManualClock) -> None:
