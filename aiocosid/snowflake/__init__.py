@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ._cached_snowflake_id import CachedSnowflakeId as CachedSnowflakeId
+from ._clearance import Clearance as Clearance
+from ._clearance import clearance as clearance
 from ._cosid_generator import CosIdGenerator as CosIdGenerator
 from ._cosid_state import RADIX36 as RADIX36
 from ._cosid_state import RADIX62 as RADIX62
@@ -25,9 +28,16 @@ from ._layouts import SONYFLAKE_V2 as SONYFLAKE_V2
 from ._layouts import TWITTER as TWITTER
 from ._layouts import UID_GENERATOR as UID_GENERATOR
 from ._layouts import UID_GENERATOR_2016_09 as UID_GENERATOR_2016_09
+from ._layouts import UID_GENERATOR_HA as UID_GENERATOR_HA
 from ._layouts import UID_GENERATOR_SPRING as UID_GENERATOR_SPRING
 from ._layouts import sharded as sharded
+from ._sharded_id import ShardedId as ShardedId
+from ._sharded_layout import ShardedLayout as ShardedLayout
+from ._sharded_layout import ShardedParts as ShardedParts
+from ._sharded_options import OnUnavailable as OnUnavailable
+from ._sharded_statistics import ShardedStatistics as ShardedStatistics
 from ._snowflake_id import SnowflakeId as SnowflakeId
+from ._statistics import CachedSnowflakeStatistics as CachedSnowflakeStatistics
 from ._statistics import SnowflakeStatistics as SnowflakeStatistics
 
 __all__ = (
@@ -45,7 +55,11 @@ __all__ = (
     "TWITTER",
     "UID_GENERATOR",
     "UID_GENERATOR_2016_09",
+    "UID_GENERATOR_HA",
     "UID_GENERATOR_SPRING",
+    "CachedSnowflakeId",
+    "CachedSnowflakeStatistics",
+    "Clearance",
     "CosIdFriendlyText",
     "CosIdGenerator",
     "CosIdRadixText",
@@ -53,9 +67,15 @@ __all__ = (
     "CosIdText",
     "FriendlyText",
     "LayoutExpiryWarning",
+    "OnUnavailable",
+    "ShardedId",
+    "ShardedLayout",
+    "ShardedParts",
+    "ShardedStatistics",
     "SnowflakeId",
     "SnowflakeLayout",
     "SnowflakeParts",
     "SnowflakeStatistics",
+    "clearance",
     "sharded",
 )

@@ -9,6 +9,7 @@ from .._dates import LAST_MS, UNIX_EPOCH, moment_of
 from ..errors import InvalidArgumentError
 
 __all__ = (
+    "PLAINLY_SECONDS",
     "TickUnit",
     "epoch_ms_of",
     "iso_text",

@@ -27,6 +27,7 @@ __all__ = (
     "TWITTER",
     "UID_GENERATOR",
     "UID_GENERATOR_2016_09",
+    "UID_GENERATOR_HA",
     "UID_GENERATOR_SPRING",
     "sharded",
 )
@@ -64,8 +65,9 @@ UID_GENERATOR: Final = SnowflakeLayout(
     "s",
     datetime(2016, 5, 20, tzinfo=CHINA),
     name="uid-generator",
-    remedy="go on with UID_GENERATOR_SPRING ('uid-generator-spring'), whose ids of 53 bits are "
-    "below all that uid-generator made after its first three days, or in a new table with "
+    remedy="go on with UID_GENERATOR_HA ('uid-generator-ha') or UID_GENERATOR_SPRING "
+    "('uid-generator-spring'), whose ids are below all that uid-generator made after its first "
+    "three days (aiocosid.snowflake.clearance() tells for yours), or in a new table with "
     "UID_GENERATOR_2016_09 ('uid-generator-2016-09'), whose ids can equal old ones",
 )
 """Baidu's uid-generator with its default bits: ended at 2024-11-20T13:24:15Z; to read ids with."""
@@ -80,6 +82,12 @@ UID_GENERATOR_SPRING: Final = SnowflakeLayout(
 )
 """uid-generator-spring-boot-starter, the fork on Maven Central: 65,536 workers, 128 ids a second,
 until 2053-02-28; JavaScript-safe."""
+
+UID_GENERATOR_HA: Final = SnowflakeLayout(
+    40, 10, 13, "s", datetime(2016, 5, 20, tzinfo=CHINA), name="uid-generator-ha"
+)
+"""uid-generator's fork that recycles worker ids: 1024 workers, 8192 ids a second, until 36858; its
+ids fit JavaScript until 2050.  What `CachedSnowflakeId` uses by default."""
 
 SONYFLAKE_V1: Final = SnowflakeLayout(
     39,
@@ -116,6 +124,7 @@ LAYOUTS: Final[Mapping[str, SnowflakeLayout]] = MappingProxyType(
             UID_GENERATOR,
             UID_GENERATOR_2016_09,
             UID_GENERATOR_SPRING,
+            UID_GENERATOR_HA,
             SONYFLAKE_V1,
             SONYFLAKE_V2,
         )

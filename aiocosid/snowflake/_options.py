@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
-from ..abc._ids import check_seconds
+from ..abc._ids import check_integer, check_seconds
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class SnowflakeOptions:
     broken_threshold: float | None
     max_forward_jump: float | None
     sequence_reset_threshold: int | None
+    random_start: int | None = None
     wait_timeout: float
     close_timeout: float
     instrument: Instrument | None
@@ -45,6 +46,13 @@ class SnowflakeOptions:
     def fitted(self, layout: SnowflakeLayout) -> Self:
         """Return the options with what follows from a layout."""
         given = self.sequence_reset_threshold
+        if self.random_start is not None:
+            highest = layout.ids_per_tick
+            check_integer("random_start", self.random_start, at_least=1, at_most=highest)
+            if given not in {COSID_THRESHOLD, None}:
+                expected = "left out with random_start: the sequence begins anew in each tick"
+                raise InvalidArgumentError("sequence_reset_threshold", given, expected=expected)
+            return self
         if given is None:
             return self
         if type(given) is not int or not COSID_THRESHOLD <= given <= layout.max_sequence:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ._layout import SnowflakeLayout
 
@@ -73,10 +73,20 @@ class Behind:
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """The lease does not allow ids of this time."""
+    """The lease does not allow ids of this time.
+
+    Attributes:
+        needed_ms: up to where its mark has to reach.
+    """
+
+    needed_ms: int
 
 
 Refusal = Full | Behind | Limited
+
+
+def _lowest(_limit: int) -> int:
+    return 0
 
 
 class Sequencer:
@@ -90,6 +100,7 @@ class Sequencer:
         layout: composes the ids.
         reset_threshold: the sequence begins anew in a new tick once it has come so far; None for 0
             in each tick.
+        random_start: below which the first sequence of a new tick is drawn; None where it is not.
         term: the term of the lease that it stamps under; set by whoever calls `move`.
         piece: ids in hand, to be stepped by whoever finds the clock between the two bounds.
         begin_ns: the earliest clock reading, in nanoseconds, at which they may be handed out.
@@ -100,6 +111,7 @@ class Sequencer:
     __slots__ = (
         "__weakref__",
         "_busy",
+        "_draw",
         "_first",
         "_held",
         "_is_touched",
@@ -113,6 +125,7 @@ class Sequencer:
         "issued",
         "layout",
         "piece",
+        "random_start",
         "reset_threshold",
         "term",
         "until_ns",
@@ -126,6 +139,8 @@ class Sequencer:
         floor_tick: int,
         reset_threshold: int | None,
         term: int = 0,
+        random_start: int | None = None,
+        draw: Callable[[int], int] = _lowest,
     ) -> None:
         """Begin above a tick.
 
@@ -135,10 +150,13 @@ class Sequencer:
             floor_tick: no id has this tick or an earlier one.
             reset_threshold: see the attribute.
             term: see the attribute.
+            random_start: see the attribute.
+            draw: returns a number from 0 to below a limit.
         """
         self.layout = layout
         self._max_sequence = layout.max_sequence
         self.reset_threshold = reset_threshold
+        self.random_start, self._draw = random_start, draw
         self._sequence = 0
         self.issued = 0
         self.piece: Iterator[int] = EMPTY
@@ -170,6 +188,11 @@ class Sequencer:
         self._tick = max(floor_tick, self._tick)
         self._is_wrapped = False  # somebody waited for a tick, or it was passed when it was used
         self._is_touched = False  # whether an id of the current tick has been set aside
+
+    @property
+    def rules(self) -> tuple[object, ...]:
+        """What all who share it have to agree on."""
+        return type(self), self.layout, self.reset_threshold, self.random_start
 
     @property
     def last_ms(self) -> int:
@@ -223,24 +246,25 @@ class Sequencer:
     def _install(self, now_ms: int, limit_ms: int, size: int) -> Refusal | None:
         self._settle()
         now_tick = self.layout.tick_at(now_ms)
-        refusal = self._check(now_tick, now_ms, limit_ms)
-        if refusal is not None:
-            return refusal
-        slot = self._slot(now_tick, filling=False)
-        if slot is None:
-            return Full(self.layout.ms_of(now_tick + 1))
+        slot = self._next(now_ms, limit_ms, filling=False)
+        if not isinstance(slot, tuple):
+            return slot
         tick, first = slot
         stop = min(first + size, self._max_sequence + 1)
         piece = iter(self.layout.ids(tick, self._machine_id, first, stop))
-        lasts = 1 if tick == now_tick else MAX_TICKS_BACK + 1
-        begin_ns = self.layout.ms_of(tick) * NS_PER_MS
-        until_ns = self.layout.ms_of(tick + lasts) * NS_PER_MS
+        begin_ns, until_ns = self._window(tick, now_ms)
         # No calls from here on, as above.
         self._tick, self._first, self._size = tick, first, stop - first
         self._is_touched, self._is_wrapped = True, tick < now_tick
         self.piece = self._held = piece
         self.begin_ns, self.until_ns = begin_ns, until_ns
         return None
+
+    def _window(self, tick: int, now_ms: int) -> tuple[int, int]:
+        """Return between which clock readings, in nanoseconds, a piece may be handed out."""
+        lasts = 1 if tick == self.layout.tick_at(now_ms) else MAX_TICKS_BACK + 1
+        begin_ms, until_ms = self.layout.ms_of(tick), self.layout.ms_of(tick + lasts)
+        return begin_ms * NS_PER_MS, until_ms * NS_PER_MS
 
     def take(self, n: int, now_ms: int, limit_ms: int) -> tuple[list[range], Refusal | None]:
         """Take up to ``n`` ids, whole ticks at once; says why there are fewer.
@@ -259,15 +283,12 @@ class Sequencer:
     def _take(self, n: int, now_ms: int, limit_ms: int) -> tuple[list[range], Refusal | None]:
         self._settle()
         now_tick = self.layout.tick_at(now_ms)
-        refusal = self._check(now_tick, now_ms, limit_ms)
-        if refusal is not None:
-            return [], refusal
         pieces: list[range] = []
         filling = n > self._capacity(now_tick)
         while n:
-            slot = self._slot(now_tick, filling=filling)
-            if slot is None:
-                return pieces, Full(self.layout.ms_of(now_tick + 1))
+            slot = self._next(now_ms, limit_ms, filling=filling)
+            if not isinstance(slot, tuple):
+                return pieces, slot
             tick, first = slot
             count = min(n, self._max_sequence + 1 - first)
             pieces.append(self.layout.ids(tick, self._machine_id, first, first + count))
@@ -281,13 +302,22 @@ class Sequencer:
         """Tell why no id may be stamped at this time; None if one may, or the tick is used up."""
         return self._check(self.layout.tick_at(now_ms), now_ms, limit_ms)
 
+    def _next(self, now_ms: int, limit_ms: int, *, filling: bool) -> tuple[int, int] | Refusal:
+        """Return the next free tick and sequence that the clock and the lease allow."""
+        now_tick = self.layout.tick_at(now_ms)
+        refusal = self._check(now_tick, now_ms, limit_ms)
+        if refusal is not None:
+            return refusal
+        slot = self._slot(now_tick, filling=filling)
+        return Full(self.layout.ms_of(now_tick + 1)) if slot is None else slot
+
     def _check(self, now_tick: int, now_ms: int, limit_ms: int) -> Refusal | None:
         """Tell why no id may have the clock's tick."""
         if now_tick < self._tick or (now_tick == self._tick and not self._is_touched):
             until = self.layout.ms_of(self._tick + (not self._is_touched))
             return Behind(until, max(1, until - now_ms), not self._is_touched)
         if self.layout.ms_of(now_tick) > limit_ms:
-            return Limited()
+            return Limited(self.layout.ms_of(now_tick))
         if now_tick > self.layout.last_tick:
             self.layout.check_usable(now_ms)  # raises
         return None
@@ -296,9 +326,13 @@ class Sequencer:
         """Count the ids that the clock's own tick has left."""
         if self._tick == now_tick and self._is_touched:
             return self._max_sequence - self._sequence
+        if self.random_start is not None:
+            return self._max_sequence + 2 - self.random_start  # at least
         return self._max_sequence + 1 - self._first_of_new_tick()
 
     def _first_of_new_tick(self) -> int:
+        if self.random_start is not None:
+            return self._draw(self.random_start)
         if self._is_wrapped or self.reset_threshold is None:
             return 0
         return 1 if self._sequence >= self.reset_threshold else self._sequence + 1

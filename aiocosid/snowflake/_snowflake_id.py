@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 from .. import _fork
@@ -47,6 +48,7 @@ class SnowflakeId(Stamper, IdGenerator):
         broken_threshold: float | None = 2.0,
         max_forward_jump: float | None = None,
         sequence_reset_threshold: int | None = -1,
+        random_start: int | None = None,
         wait_timeout: float = 5.0,
         close_timeout: float = 5.0,
         instrument: Instrument | None = None,
@@ -66,6 +68,10 @@ class SnowflakeId(Stamper, IdGenerator):
             sequence_reset_threshold: the sequence begins anew with a new tick once it has come so
                 far, 0 to the highest sequence; -1 for CosId's default, ``2^(sequence_bits-1) - 1``;
                 None to begin each tick at 0, as Twitter's does.
+            random_start: the first sequence of a tick is drawn from 0 to below this limit, so that
+                ``id % n`` is spread evenly at a low rate: 100 as in Leaf.  A tick holds up to
+                ``random_start - 1`` ids fewer, half of that on average; one that follows a used-up
+                tick is filled from 0.  None for the threshold above.
             wait_timeout: seconds that a call waits for a lease that allows no ids: while the store
                 is away, or the machine id has been lost.
             close_timeout: seconds that closing may take.
@@ -84,6 +90,7 @@ class SnowflakeId(Stamper, IdGenerator):
             broken_threshold=broken_threshold,
             max_forward_jump=max_forward_jump,
             sequence_reset_threshold=sequence_reset_threshold,
+            random_start=random_start,
             wait_timeout=wait_timeout,
             close_timeout=close_timeout,
             instrument=instrument,
@@ -168,7 +175,7 @@ class SnowflakeId(Stamper, IdGenerator):
             if threshold is not None and refusal.by_ms > threshold * MS:
                 raise self._too_far_behind(refusal)
         elif isinstance(refusal, Limited):
-            self._ask_for_more()
+            self._ask_for_more(refusal)
         raise WouldBlock
 
     async def _ranges(self, n: int) -> list[range]:
@@ -181,6 +188,18 @@ class SnowflakeId(Stamper, IdGenerator):
             return pieces
         self._pool.extend(pieces)
         return await self._wait(n)
+
+    def _made(self) -> Sequencer:
+        lease, options = self._lease, self._options
+        return Sequencer(
+            self.layout,
+            machine_id=lease.machine_id,
+            floor_tick=self._floor_tick(),
+            reset_threshold=options.reset_threshold,
+            term=lease.term,
+            random_start=options.random_start,
+            draw=random.randrange,
+        )
 
     # Looking inside.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -26,7 +26,7 @@ from ..errors import (
 )
 from ..events import ClockBackwards, SnowflakeOpened, WaitTimedOut
 from ..machine._options import LET_GO
-from ._sequencer import PIECE, SHUT, Behind, Full, Sequencer, Shut
+from ._sequencer import PIECE, SHUT, Behind, Full, Limited, Sequencer, Shut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -298,11 +298,13 @@ class Stamper(Component):
         That long since it came, or since an id was stamped for somebody before it.
         """
         lease = self._lease
-        self._ask_for_more()
         while self._waiters and self._unusable is None and lease.lost is None:
             changed = lease.changed()
-            if self._read_ns() // NS_PER_MS <= lease.limit_ms():
+            # By the clock of now: it may have jumped meanwhile, and may be right again.
+            limited = self._open_sequencer.check(*self._now_and_limit())
+            if not isinstance(limited, Limited):
                 return
+            self._ask_for_more(limited)
             waited = self._clock.monotonic() - max(self._waiters[0].since, self._served_at)
             left = self._options.wait_timeout - waited
             if left <= RESOLUTION:
@@ -313,9 +315,9 @@ class Stamper(Component):
             with self._clock.move_on_after(left), self._woken():
                 await changed()
 
-    def _ask_for_more(self) -> None:
+    def _ask_for_more(self, refusal: Limited) -> None:
         if self._lease.machine_id >= 0:
-            self._lease.hurry()
+            self._lease.ask(refusal.needed_ms)
 
     def _threshold(self, refusal: Behind) -> float | None:
         """Return seconds to wait: a former owner's time mark is ahead of a clock that is right."""
@@ -342,10 +344,9 @@ class Stamper(Component):
         )
 
     def _unavailable(self, waited: float) -> CosIdError:
-        cause = self._lease.last_error
-        error = MachineIdUnavailableError(
-            self._lease.namespace, waited=round(waited, 3), reason=str(cause or "")
-        )
+        cause, waited = self._lease.last_error, round(waited, 3)
+        reason = str(cause or "")
+        error = MachineIdUnavailableError(self._lease.namespace, waited=waited, reason=reason)
         error.__cause__ = cause
         return error
 
@@ -367,21 +368,18 @@ class Stamper(Component):
 
     def _attached(self) -> Sequencer:
         """Return the one sequencer of this lease and name."""
-        lease = self._lease
-        found: Any = lease.issuers.get(self.name)
-        if found is None:
-            found = lease.issuers[self.name] = Sequencer(
-                self.layout,
-                machine_id=lease.machine_id,
-                floor_tick=self._floor_tick(),
-                reset_threshold=self._options.reset_threshold,
-                term=lease.term,
+        made = self._made()
+        sequencer: Sequencer = self._lease.issuers.setdefault(self.name, made)
+        if sequencer.rules != made.rules:
+            raise BusyError(
+                self._label(), reason="is in use with another layout, threshold or ring"
             )
-        if (found.layout, found.reset_threshold) != (self.layout, self._options.reset_threshold):
-            raise BusyError(self._label(), reason="is in use with another layout or threshold")
-        sequencer: Sequencer = found
         self._turn_mark = sequencer.handed_out
         return sequencer
+
+    def _made(self) -> Sequencer:
+        """Return a new sequencer, above all ids of its machine id."""
+        raise NotImplementedError
 
     def _stop(self, reason: CosIdError) -> None:
         self._sequencer = SHUT

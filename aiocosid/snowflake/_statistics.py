@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ..machine import MachineIdStatistics
 
-__all__ = ("SnowflakeStatistics",)
+__all__ = ("CachedSnowflakeStatistics", "SnowflakeStatistics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,3 +83,20 @@ class SnowflakeStatistics(Statistics):
             "converter": None if self.converter is None else dict(self.converter),
             **ours,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedSnowflakeStatistics(SnowflakeStatistics):
+    """A frozen picture of a `CachedSnowflakeId`.
+
+    Attributes:
+        capacity: ids that its ring holds when it is full.
+        filled: prepared ids that are left.
+        fills: how often it was filled.
+        borrowed: seconds that the last id is ahead of the clock.
+    """
+
+    capacity: int
+    filled: int
+    fills: int
+    borrowed: int

@@ -11,9 +11,11 @@ from .._instance_id import as_instance_id
 from .._uncopied import Uncopied
 from ..abc import (
     DEFAULT_GUARD_INTERVAL,
+    DEFAULT_MAX_SEQUENCE,
     DEFAULT_NAMESPACE,
     DEFAULT_SAFE_GUARD,
     DEFAULT_STEP,
+    DEFAULT_TOLERANCE,
     Counter,
     InstanceId,
     MachineGrant,
@@ -25,13 +27,19 @@ from ._memory_machine_store import MemoryMachineStore
 from ._memory_machines import MachinePool
 from ._memory_marker import Claim
 from ._memory_segments import MemorySegments
+from ._memory_sequences import MemorySequences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..abc import Clock
 
-__all__ = ("MemoryIdSegmentDistributor", "MemoryMachineIdDistributor", "MemoryStore")
+__all__ = (
+    "MemoryIdSegmentDistributor",
+    "MemoryMachineIdDistributor",
+    "MemorySequenceDistributor",
+    "MemoryStore",
+)
 
 
 class MemoryIdSegmentDistributor(MemorySegments):
@@ -78,6 +86,41 @@ class MemoryIdSegmentDistributor(MemorySegments):
         """
         memory = MemoryStore.from_url(url)
         return cls(namespace=namespace, name=name, offset=offset, step=step, memory=memory)
+
+
+class MemorySequenceDistributor(MemorySequences):
+    """Counters in memory, one for each second; all generators that are given this object share it.
+
+    Never beside processes that count elsewhere.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        max_sequence: int = DEFAULT_MAX_SEQUENCE,
+        tolerance: int = DEFAULT_TOLERANCE,
+        clock: Clock | None = None,
+    ) -> None:
+        """Describe the counters; see `aiocosid.abc.SequenceDistributor`.
+
+        Args:
+            namespace: groups the names of one system.
+            name: the name; sequences are unique under it.
+            max_sequence: the highest sequence.
+            tolerance: whole seconds by which a second may differ from the clock.
+            clock: time; the system's by default.
+        """
+        super().__init__(
+            clock or SYSTEM_CLOCK,
+            namespace=namespace,
+            name=name,
+            max_sequence=max_sequence,
+            tolerance=tolerance,
+        )
 
 
 class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):

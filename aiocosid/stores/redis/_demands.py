@@ -62,14 +62,14 @@ class Confirmed:
             StoreUnavailableError: too few replicas have heard of it in time; it stays done.
         """
         reply, heard = await self._send(command, options)
-        if type(reply).__name__ == "MovedError":  # nothing was written
+        if self._is_cluster and _is_a(reply, "MovedError"):  # nothing was written
             await self._client.nodes_manager.initialize()
             reply, heard = await self._send(command, options)
-            if type(reply).__name__ == "MovedError":  # whoever was asked has not heard of it yet
-                raise StoreUnavailableError(STORE, f"the slots of the cluster are moving: {reply}")
-        if type(reply).__name__ == "AskError":  # the slot is on its way, the key is there already
+        if self._is_cluster and _is_a(reply, "AskError"):  # the key is there already
             node = self._client.get_node(host=reply.host, port=reply.port)
             reply, heard = await self._send(command, options, asked=node)
+        if self._is_cluster and _is_a(reply, "MovedError", "AskError"):
+            raise StoreUnavailableError(STORE, f"the slots of the cluster are moving: {reply}")
         for each in (reply, heard):
             if isinstance(each, Exception):
                 raise each
@@ -82,6 +82,10 @@ class Confirmed:
             )
         return reply
 
+    @property
+    def _is_cluster(self) -> bool:
+        return hasattr(self._client, "nodes_manager")
+
     async def _send(
         self,
         command: tuple[Any, ...],
@@ -89,7 +93,7 @@ class Confirmed:
         asked: Any = None,  # noqa: ANN401 - the driver's
     ) -> tuple[Any, Any]:
         wait = "WAIT", self._demands.replicas, max(1, int(self._demands.replica_timeout * 1000))
-        if not hasattr(self._client, "nodes_manager"):
+        if not self._is_cluster:
             pipeline = self._client.pipeline(transaction=False)
             pipeline.execute_command(*command, **options)
             pipeline.execute_command(*wait)
@@ -103,6 +107,10 @@ class Confirmed:
         pipeline.execute_command(*wait, target_nodes=node)
         replies = await pipeline.execute(raise_on_error=False, allow_redirections=False)
         return replies[-2], replies[-1]
+
+
+def _is_a(reply: object, *names: str) -> bool:
+    return type(reply).__name__ in names
 
 
 async def weaknesses_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 - the driver's

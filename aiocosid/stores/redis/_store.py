@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Self
 
-from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, Counter
+from ...abc import (
+    DEFAULT_MAX_SEQUENCE,
+    DEFAULT_NAMESPACE,
+    DEFAULT_STEP,
+    DEFAULT_TOLERANCE,
+    MAX_ID,
+    Counter,
+)
 from .._arguments import check_above
 from ._demands import REPLICA_TIMEOUT, Demands
 from ._errors import translated
@@ -13,6 +20,7 @@ from ._link import BorrowedLink, OwnedLink
 from ._machine_store import RedisMachineStore
 from ._scripts import RAISE, UNDECODED
 from ._segment import RedisIdSegmentDistributor
+from ._sequence import DEFAULT_MARGIN, DEFAULT_TTL, RedisSequenceDistributor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,6 +109,35 @@ class RedisStore(RedisMachineStore):
         """
         return RedisIdSegmentDistributor(
             self._link, namespace=namespace, name=name, offset=offset, step=step
+        )
+
+    def sequence_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        key: str | None = None,
+        max_sequence: int = DEFAULT_MAX_SEQUENCE,
+        tolerance: int = DEFAULT_TOLERANCE,
+        margin: int = DEFAULT_MARGIN,
+        ttl: int = DEFAULT_TTL,
+    ) -> RedisSequenceDistributor:
+        """Return what grants sequences of a second, on this store's connections.
+
+        Nothing is sent yet.  The arguments are those of `RedisSequenceDistributor`.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        return RedisSequenceDistributor(
+            self._link,
+            namespace=namespace,
+            name=name,
+            key=key,
+            max_sequence=max_sequence,
+            tolerance=tolerance,
+            margin=margin,
+            ttl=ttl,
         )
 
     async def create_schema(self) -> None:

@@ -62,6 +62,28 @@ def one(made: Sequencer, now_ms: int) -> int | None:
     return next(made.piece, None)
 
 
+def test_a_random_start_is_drawn_for_each_new_tick() -> None:
+    """Not within a tick, nor after a used-up one; what was not handed out is drawn again: N26."""
+    drawn = iter([3, 0, 9, 5, 7, 9, 1])
+    made = Sequencer(
+        layout(4),
+        machine_id=7,
+        floor_tick=layout(4).tick_at(NOW - 1),
+        reset_threshold=None,
+        random_start=10,
+        draw=lambda limit: next(drawn) + limit - 10,
+    )
+    ids = take(made, 2, NOW) + take(made, 1, NOW + 1) + take(made, 1, NOW + 5)
+    assert parts(made, ids) == [(0, 3), (0, 4), (1, 0), (5, 9)]
+    assert made.install(NOW + 6, FOREVER_MS) is None  # nobody comes
+    ids = [one(made, NOW + 7) or 0, one(made, NOW + 7) or 0]
+    assert parts(made, ids) == [(7, 7), (7, 8)]
+    assert parts(made, take(made, 7 + 16 + 1, NOW + 9))[6:9] == [(7, 15), (8, 0), (8, 1)]
+    assert parts(made, take(made, 7, NOW + 15))[0] == (15, 9)  # what each tick surely has
+    assert parts(made, take(made, 8, NOW + 20))[0] == (17, 0)  # more
+    assert next(drawn) == 1
+
+
 def golden() -> list[Any]:
     with gzip.open(VECTORS / "snowflake.json.gz") as file:
         vectors = json.load(file)["vectors"]
@@ -182,8 +204,8 @@ def test_nothing_at_or_below_the_floor() -> None:
 def test_nothing_above_the_limit() -> None:
     """Which is a time: a tick may be used if it begins at or before it."""
     made = sequencer()
-    assert made.take(1, NOW + 3, NOW + 2) == ([], Limited())
-    assert made.install(NOW + 3, -1) == Limited()
+    assert made.take(1, NOW + 3, NOW + 2) == ([], Limited(NOW + 3))
+    assert made.install(NOW + 3, -1) == Limited(NOW + 3)
     assert made.install(NOW + 2, NOW + 2) is None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from typing import Any
 
 import anyio
 import pytest
@@ -262,6 +264,12 @@ async def test_one_name_with_two_layouts_is_refused(clock: ManualClock) -> None:
         with pytest.raises(BusyError, match="threshold"):
             async with SnowflakeId(distributor, sequence_reset_threshold=None, clock=clock):
                 raise AssertionError
+        lease = MachineIdLease(machines(), clock=clock)
+        given: dict[str, Any] = {"sequence_reset_threshold": None, "clock": clock}
+        async with SnowflakeId(lease, random_start=100, **given):
+            for limit in (None, 99):
+                with pytest.raises(BusyError):
+                    await SnowflakeId(lease, random_start=limit, **given).__aenter__()
         with pytest.raises(MachineBitsMismatchError):
             SnowflakeId(
                 distributor, layout=SnowflakeLayout(41, 8, 12, "ms", 1_577_203_200_000), clock=clock
@@ -373,3 +381,39 @@ async def test_a_lease_given_by_the_user_stays_open(clock: ManualClock) -> None:
             assert await gen.next_id() > first
     assert lease.machine_id == -1
     assert [machine.instance_id for machine in await store.machines()] == [""]
+
+
+async def test_a_random_start_spreads_the_remainders(clock: ManualClock) -> None:
+    """They are flat at an id a millisecond, where 0 in each tick has one alone: N26."""
+    spread: dict[int | None, Counter[int]] = {None: Counter(), 100: Counter()}
+    for limit, found in spread.items():
+        gen = SnowflakeId(
+            machines(), clock=clock, random_start=limit, sequence_reset_threshold=None
+        )
+        async with gen:
+            ids = []
+            for _ in range(3000):
+                ids.append(await gen.next_id())
+                clock.stall(0.001)
+            ids += await gen.next_ids(4096 - 99)  # what a tick has at least
+            assert gen.statistics().waits_for_tick == 0
+        assert ids == sorted(set(ids))
+        found.update(COSID_MS.parse(each).sequence % 10 for each in ids[:3000])
+    assert set(spread[None]) == {0}
+    assert min(spread[100].values()) > 200
+    assert len(spread[100]) == 10
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"random_start": 0},
+        {"random_start": 4097},
+        {"random_start": True},
+        {"random_start": 100, "sequence_reset_threshold": 5},
+    ],
+)
+async def test_a_bad_random_start_is_refused(options: dict[str, Any]) -> None:
+    """It takes the place of the threshold."""
+    with pytest.raises(InvalidArgumentError):
+        SnowflakeId(machines(), **options)

@@ -259,3 +259,20 @@ async def test_an_eager_task_of_a_signal_handlers_gives_back_nothing_amid_a_gran
     store._busy = True
     assert await one.give_back(top, 9) == 0
     assert store._busy
+
+
+async def test_a_floor_is_not_set_amid_a_grant() -> None:
+    """It would be lost as soon as the grant goes on."""
+    store = MemoryStore()
+    store._busy = True
+    with pytest.raises(WouldBlock):
+        await store.set_floor(name="order", above=50)
+    assert store._busy
+    assert await store.counters() == []
+
+
+@pytest.mark.parametrize("safe_guard", [0, -1, float("nan"), True, "40"])
+async def test_a_safe_guard_that_is_no_time(safe_guard: Any) -> None:
+    """Refused by whoever marks a store."""
+    with pytest.raises(InvalidArgumentError, match="safe_guard"):
+        await MemoryStore().mark_machines(safe_guard=safe_guard)

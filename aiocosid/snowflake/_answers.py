@@ -1,0 +1,57 @@
+"""What a store of sequences may answer.  Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..abc import SecondFenced, SecondSpent, SequenceGrant
+from ..errors import CosIdError, StoreError
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+    from ..abc import SequenceDistributor, SequenceReply
+
+__all__ = ("judged",)
+
+
+def judged(
+    answer: object, second: int, above: int, distributor: SequenceDistributor
+) -> SequenceReply | CosIdError:
+    """Return an answer, or the error of a store that cannot have meant it.
+
+    Args:
+        answer: what came.
+        second: what it was asked for.
+        above: the highest sequence that it had granted of that second.
+        distributor: whose it is.
+    """
+    if isinstance(answer, CosIdError):
+        return answer
+    if not _is_reply(answer):
+        return StoreError(distributor.store, f"it answered {answer!r}")
+    if not isinstance(answer, SequenceGrant) or (
+        answer.second == second
+        and max(0, above) < answer.first <= answer.last <= distributor.max_sequence
+    ):
+        return answer
+    error = StoreError(
+        distributor.store,
+        f"{answer} came for second {second} of {distributor.namespaced_name}: its "
+        "counter was lost or is damaged; nothing of that second is used any more",
+    )
+    error.retryable = True
+    return error
+
+
+def _is_reply(answer: object) -> TypeGuard[SequenceReply]:
+    """Tell whether it is one of the replies, and in integers."""
+    if isinstance(answer, SequenceGrant):
+        return _are_integers(answer.second, answer.first, answer.last)
+    if isinstance(answer, SecondFenced):
+        return _are_integers(answer.opens, answer.now)
+    return isinstance(answer, SecondSpent) and _are_integers(answer.second)
+
+
+def _are_integers(*numbers: object) -> bool:
+    return all(type(each) is int for each in numbers)

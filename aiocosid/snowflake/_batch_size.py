@@ -1,0 +1,70 @@
+"""How many sequences a generator asks for at once.  Pure."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+__all__ = ("BatchSize",)
+
+SMOOTHING: Final = 0.5  # the share of the last second in the mean
+HEADROOM: Final = 1.25  # of the mean; what is left over at the end of a second is a gap
+LEAST: Final = 100  # sequences, of a grant whose size is not given
+GROWTH: Final = 2  # of each further grant within a second
+
+
+class BatchSize:
+    """Follows the demand: ids a second, as a mean that forgets.
+
+    Attributes:
+        most: sequences that are asked for at once, at most.
+    """
+
+    __slots__ = ("_asked", "_fixed", "_issued", "_last_size", "_rate", "_second", "most")
+
+    def __init__(self, most: int, fixed: int | None) -> None:
+        """Begin without demand.
+
+        Args:
+            most: sequences that are asked for at once, at most.
+            fixed: always so many; None to follow the demand.
+        """
+        self.most = most
+        self._fixed = fixed
+        self._rate = 0.0
+        self._second = -1
+        self._issued = 0  # when that second began
+        self._asked = -1  # the second of the last grant
+        self._last_size = 0
+
+    def note(self, second: int, issued: int) -> None:
+        """Take note of how many ids were handed out in all when a second is under way."""
+        if self._second < 0:
+            self._second, self._issued = second, issued
+        passed = second - self._second
+        if passed <= 0:
+            return
+        taken = issued - self._issued
+        self._rate += SMOOTHING * (taken - self._rate)
+        self._rate *= (1 - SMOOTHING) ** min(passed - 1, 64)
+        self._second, self._issued = second, issued
+
+    @property
+    def rate(self) -> float:
+        """Ids a second that were handed out lately."""
+        return self._rate
+
+    def size(self, second: int, wanted: int) -> int:
+        """Return how many sequences of a second to ask for.
+
+        Args:
+            second: which.
+            wanted: ids that callers wait for.
+        """
+        if self._fixed is not None:
+            return min(self._fixed, self.most)
+        size = max(LEAST, ceil(self._rate * HEADROOM), wanted)
+        if second == self._asked:
+            size = max(size, self._last_size * GROWTH)
+        self._asked, self._last_size = second, min(size, self.most)
+        return self._last_size

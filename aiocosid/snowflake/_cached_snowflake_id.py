@@ -1,0 +1,193 @@
+"""uid-generator's cached generator: ids of seconds, prepared ahead of the clock."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final
+
+from ..abc._ids import check_seconds
+from ..errors import InvalidArgumentError
+from ..events import RingEmptied, RingFilled
+from ._layouts import UID_GENERATOR_HA
+from ._ring import SECOND_MS, Ring, RingOptions
+from ._sequencer import Behind
+from ._snowflake_id import SnowflakeId
+from ._stamper import NS_PER_MS
+from ._statistics import CachedSnowflakeStatistics, SnowflakeStatistics
+
+if TYPE_CHECKING:
+    from ..abc import Clock, MachineIdDistributor
+    from ..events import Instrument
+    from ..machine import MachineIdLease
+    from ._layout import SnowflakeLayout
+    from ._sequencer import Refusal
+
+__all__ = ("CachedSnowflakeId",)
+
+FIGURES: Final = tuple(field.name for field in fields(SnowflakeStatistics))
+
+
+class CachedSnowflakeId(SnowflakeId):
+    """Ids of whole seconds, prepared ahead: a burst takes those of seconds that are yet to come.
+
+    uid-generator's CachedUidGenerator, with its ring of ``2^sequence_bits << boost`` ids.  Unlike
+    there
+
+    * no id is ahead of the clock by more than ``max_borrow``; then callers wait, in order;
+    * ids come back to the clock: what is left of a second that has passed is dropped;
+    * borrowed seconds lie below the lease's time mark, so that whoever has the machine id next,
+      ourselves after a crash among them, begins above them, unless the mark is lost;
+    * an empty ring is waited for, and the layout's end is an error, never a negative id.
+
+    Ids of a second are a range, so that filling costs next to nothing.  What takes its time, to
+    have the mark written ahead of them, is done in the background.
+    """
+
+    __slots__ = ("_fills_told", "_refill_interval", "_ring_options")
+
+    def __init__(
+        self,
+        machine: MachineIdDistributor | MachineIdLease,
+        *,
+        name: str = "__share__",
+        layout: SnowflakeLayout = UID_GENERATOR_HA,
+        boost: int = 3,
+        padding_factor: int = 50,
+        max_borrow: float = 60.0,
+        refill_interval: float | None = None,
+        broken_threshold: float | None = 2.0,
+        max_forward_jump: float | None = None,
+        wait_timeout: float = 5.0,
+        close_timeout: float = 5.0,
+        instrument: Instrument | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Describe a generator; nothing is asked for yet.
+
+        Args:
+            machine: where the machine id comes from, as for `SnowflakeId`; of a store that keeps
+                time marks, which a CosId proxy does not.
+            name: the generator's name; its ids are unique under it.
+            layout: how the ids are put together, in seconds.  By default 8192 ids a second of 1024
+                machines, for longer than anybody needs.
+            boost: the ring holds the ids of ``2^boost`` seconds, 1 to 16; uid-generator's
+                ``boostPower``.
+            padding_factor: percent, 1 to 99; the ring is filled when it holds less.
+            max_borrow: seconds that ids may be ahead of the clock, at least ``2^boost`` and at most
+                0.9 of the machine id's safe guard.  A step back of the clock is not noticed as long
+                as ids stay within.  After a crash in a burst the machine id is of no use for as
+                long, but to another `CachedSnowflakeId`.  And for as long ids may come twice where
+                the mark is not found: when the ``state_dir`` of a chosen machine id is lost, clean
+                close or not (any generator may then repeat ids of one tick), and after a crash in
+                a Java peer of the same stable instance, which reads no mark.
+            refill_interval: seconds between two looks at the ring while nobody asks for ids, so
+                that a burst finds it full; None for none.  uid-generator's is 300 once it is on.
+            broken_threshold: seconds that a call waits for a clock that stepped back, beyond what
+                may be borrowed; None for as long as the caller does.
+            max_forward_jump: seconds by which the wall clock may run ahead of the monotonic one
+                between two ids; None for any.
+            wait_timeout: seconds that a call waits for a lease that allows no ids.
+            close_timeout: seconds that closing may take.
+            instrument: receives events.
+            clock: time; the system's by default.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or the layout is not in seconds,
+                or the machine id's store keeps no marks: whoever had it next would begin within the
+                borrowed seconds.
+            MachineBitsMismatchError: the lease has machine ids of another width.
+        """
+        if layout.unit_ms != SECOND_MS:
+            raise InvalidArgumentError("layout", layout, expected="a layout of seconds")
+        if refill_interval is not None:
+            check_seconds("refill_interval", refill_interval)
+        self._ring_options = RingOptions(
+            boost=boost, padding_factor=padding_factor, max_borrow=max_borrow
+        )
+        self._refill_interval = refill_interval
+        super().__init__(
+            machine,
+            name=name,
+            layout=layout,
+            broken_threshold=broken_threshold,
+            max_forward_jump=max_forward_jump,
+            sequence_reset_threshold=None,
+            wait_timeout=wait_timeout,
+            close_timeout=close_timeout,
+            instrument=instrument,
+            clock=clock,
+        )
+        self._lease.let_borrow(max_borrow)
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._fills_told = 0
+
+    # Looking inside.
+
+    def statistics(self) -> CachedSnowflakeStatistics:
+        """Return a frozen picture of the generator; cheap, and never waits."""
+        seen, ring, now_ms = super().statistics(), self._sequencer, self._clock.now_ms()
+        filled = fills = borrowed = 0
+        if isinstance(ring, Ring):
+            filled, fills, borrowed = ring.filled(now_ms), ring.fills, ring.borrowed(now_ms)
+        return CachedSnowflakeStatistics(
+            **{name: getattr(seen, name) for name in FIGURES},
+            capacity=self.layout.ids_per_tick * self._ring_options.seconds,
+            filled=filled,
+            fills=fills,
+            borrowed=borrowed,
+        )
+
+    # The ring.
+
+    def _now_and_limit(self) -> tuple[int, int]:
+        now_ms, limit_ms = super()._now_and_limit()
+        self._refill(now_ms, limit_ms)
+        return now_ms, limit_ms
+
+    def _refill(self, now_ms: int, limit_ms: int) -> None:
+        ring = self._sequencer
+        if not isinstance(ring, Ring):
+            return
+        wanted_ms = ring.refill(now_ms, limit_ms)
+        if wanted_ms is not None:
+            self._lease.ask(wanted_ms)
+        if ring.fills != self._fills_told and self._options.instrument is not None:
+            self._fills_told = ring.fills
+            filled, borrowed = ring.filled(now_ms), ring.borrowed(now_ms)
+            self._emit(RingFilled, filled=filled, borrowed=borrowed)
+
+    async def _refill_at_intervals(self, interval: float) -> None:
+        life = self._waiters
+        while self._unusable is None and self._waiters is life:
+            self._refill(self._read_ns() // NS_PER_MS, self._lease.limit_ms())
+            await self._sleep(interval)
+
+    async def _wait_out(self, refusal: Refusal) -> None:
+        ring = self._sequencer
+        if isinstance(ring, Ring) and not isinstance(refusal, Behind):
+            self._emit(RingEmptied, borrowed=ring.borrowed(self._clock.now_ms()))
+        await super()._wait_out(refusal)
+
+    # Opening.
+
+    async def _start(self) -> None:
+        ahead = min(2 * self._ring_options.seconds, int(self._ring_options.max_borrow))
+        self._lease.ask(self._clock.now_ms() + ahead * SECOND_MS)
+        await super()._start()
+        self._refill(self._read_ns() // NS_PER_MS, self._lease.limit_ms())
+        root, interval = self._root, self._refill_interval
+        if interval is not None and root is not None and root.is_alive:
+            name = f"aiocosid refill {self._label()}"
+            root.start_soon(self._refill_at_intervals, interval, name=name)
+
+    def _made(self) -> Ring:
+        lease = self._lease
+        return Ring(
+            self.layout,
+            self._ring_options,
+            machine_id=lease.machine_id,
+            floor_tick=self._floor_tick(),
+            term=lease.term,
+        )

@@ -1,0 +1,179 @@
+"""Ids of whole seconds that are prepared ahead of the clock.  Pure.
+
+uid-generator's ring holds each id; here a second of one machine id is a range, so that the ring is
+the span between the next id and the end of what is prepared.  Three things bound it: its capacity,
+how far ids may be ahead of the clock, and the time mark of the lease.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import length_hint
+from typing import TYPE_CHECKING, Final
+
+from ..abc._ids import check_integer, check_seconds
+from ..errors import InvalidArgumentError
+from ._sequencer import Behind, Full, Limited, Sequencer
+
+if TYPE_CHECKING:
+    from ._layout import SnowflakeLayout
+    from ._sequencer import Refusal
+
+__all__ = ("SECOND_MS", "Ring", "RingOptions")
+
+SECOND_MS: Final = 1000
+NS_PER_MS: Final = 1_000_000
+MAX_BOOST: Final = 16  # a ring of 18 hours
+PERCENT: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingOptions:
+    """The options of `CachedSnowflakeId` that its ring knows; see there."""
+
+    boost: int
+    padding_factor: int
+    max_borrow: float
+
+    def __post_init__(self) -> None:
+        """Check them."""
+        check_integer("boost", self.boost, at_least=1, at_most=MAX_BOOST)
+        check_integer("padding_factor", self.padding_factor, at_least=1, at_most=PERCENT - 1)
+        check_seconds("max_borrow", self.max_borrow)
+        if self.max_borrow < self.seconds:
+            expected = f"at least {self.seconds}, the seconds that a boost of {self.boost} prepares"
+            raise InvalidArgumentError("max_borrow", self.max_borrow, expected=expected)
+
+    @property
+    def seconds(self) -> int:
+        """How many seconds the ring holds: 2^boost."""
+        return 1 << self.boost
+
+
+class Ring(Sequencer):
+    """A sequencer that may be ahead of the clock, and comes back to it from both sides.
+
+    The sequence begins at 0 in each second.  What is left of a second that has passed is dropped.
+
+    Attributes:
+        options: how large it is, when it is filled and how far it may be ahead.
+        fills: how often it was filled.
+    """
+
+    __slots__ = ("_borrow", "_end", "fills", "options")
+
+    def __init__(
+        self,
+        layout: SnowflakeLayout,
+        options: RingOptions,
+        *,
+        machine_id: int,
+        floor_tick: int,
+        term: int = 0,
+    ) -> None:
+        """Begin above a tick; as `Sequencer`, in a layout of seconds."""
+        self.options = options
+        self._borrow = int(options.max_borrow)
+        self._end = 0  # the tick behind the last one that is prepared
+        self.fills = 0
+        super().__init__(
+            layout, machine_id=machine_id, floor_tick=floor_tick, reset_threshold=None, term=term
+        )
+
+    @property
+    def rules(self) -> tuple[object, ...]:
+        """What all who share it have to agree on."""
+        return (*super().rules, self.options)
+
+    @property
+    def capacity(self) -> int:
+        """How many ids it holds when it is full."""
+        return self.layout.ids_per_tick * self.options.seconds
+
+    def filled(self, now_ms: int) -> int:
+        """Return how many prepared ids are left, without those of seconds that have passed."""
+        tick, first = self._position(self.layout.tick_at(now_ms))
+        filled = (self._end - tick) * self.layout.ids_per_tick - first
+        return min(max(0, filled), self.capacity)  # it holds more where the clock stepped back
+
+    def borrowed(self, now_ms: int) -> int:
+        """Return how many seconds the last id is ahead of the clock."""
+        ahead = self._tick - self.layout.tick_at(now_ms)
+        return max(0, ahead) if self.handed_out else 0
+
+    def refill(self, now_ms: int, limit_ms: int) -> int | None:
+        """Fill it if it is below its padding factor.
+
+        Returns:
+            Up to where the lease's mark should be raised before it is needed, or None.
+        """
+        if limit_ms < 0:
+            return None
+        options = self.options
+        if self.filled(now_ms) * PERCENT < self.capacity * options.padding_factor:
+            self._fill(now_ms, limit_ms)
+        now_tick = self.layout.tick_at(now_ms)
+        tick = self._position(now_tick)[0]
+        if self.layout.tick_at(limit_ms) - tick >= max(options.seconds, tick - now_tick):
+            return None
+        wanted_ms = self._wanted_ms(now_tick)
+        return wanted_ms if wanted_ms > limit_ms else None
+
+    def _fill(self, now_ms: int, limit_ms: int) -> None:
+        now_tick = self.layout.tick_at(now_ms)
+        tick = self._position(now_tick)[0]
+        latest = min(now_tick + self._borrow, self.layout.last_tick, self.layout.tick_at(limit_ms))
+        end = min(tick + self.options.seconds, latest + 1)
+        if end > self._end:
+            self._end = end
+            self.fills += 1
+
+    def _wanted_ms(self, now_tick: int) -> int:
+        """Return a mark for two rings, or for thrice what is borrowed: few trips are enough."""
+        tick = self._position(now_tick)[0]
+        span = max(self.options.seconds, tick - now_tick) * 2
+        latest = min(now_tick + self._borrow, self.layout.last_tick)
+        return self.layout.ms_of(min(tick + span - 1, latest))
+
+    def _position(self, now_tick: int) -> tuple[int, int]:
+        """Return the tick and sequence of the next id, if the clock's second were this one."""
+        sequence = self._sequence
+        if self._size:  # a piece is in hand
+            sequence = self._first + self._size - length_hint(self._held) - 1
+        if self._is_touched and sequence < self._max_sequence and self._tick >= now_tick:
+            return self._tick, sequence + 1
+        return max(self._tick + 1, now_tick), 0
+
+    # What a sequencer asks itself.
+
+    def _move(self, machine_id: int, floor_tick: int) -> None:
+        super()._move(machine_id, floor_tick)
+        self._end = self._tick + 1
+
+    def _check(self, now_tick: int, now_ms: int, limit_ms: int) -> Refusal | None:
+        tick = self._position(now_tick)[0]
+        latest = now_tick + self._borrow
+        if tick > latest:
+            until_ms = self.layout.ms_of(tick - self._borrow)
+            if self._is_touched and self._tick <= latest:
+                return Full(until_ms)
+            return Behind(until_ms, max(1, until_ms - now_ms), not self._is_touched)
+        if tick > self.layout.last_tick:
+            self.layout.ids(tick, self._machine_id, 0, 0)  # raises
+        if self.layout.ms_of(tick) > limit_ms:
+            return Limited(self._wanted_ms(now_tick))
+        if tick >= self._end:
+            self._fill(now_ms, limit_ms)
+        return None
+
+    def _slot(self, now_tick: int, *, filling: bool) -> tuple[int, int]:  # noqa: ARG002 - nothing passed is filled
+        return self._position(now_tick)
+
+    def _capacity(self, now_tick: int) -> int:  # noqa: ARG002 - as above
+        return 0
+
+    def _window(self, tick: int, now_ms: int) -> tuple[int, int]:
+        """Judge the lease anew after a second, however far the piece is ahead."""
+        begin_ms = self.layout.ms_of(tick - self._borrow)
+        until_ms = min(self.layout.ms_of(tick + 1), now_ms + SECOND_MS)
+        return begin_ms * NS_PER_MS, until_ms * NS_PER_MS

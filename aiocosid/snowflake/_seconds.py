@@ -1,0 +1,316 @@
+"""Which ids are in hand: those of this second, and perhaps of the next one.  Pure.
+
+A second is never gone back to: an id's second is at least that of every id before it.  Ids stand
+here with the sharding id 0; a caller adds its own.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from operator import length_hint
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
+
+from ..errors import ClockTooManyBackwardsError, WouldBlock
+from ._sequencer import EMPTY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..abc import SequenceGrant
+    from ._sharded_layout import ShardedLayout
+
+__all__ = ("NS", "Seconds")
+
+NS: Final = 1_000_000_000
+KEPT: Final = 4  # seconds of which is remembered that they are used up
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def undivided(
+    method: Callable[Concatenate[Seconds, P], R],
+) -> Callable[Concatenate[Seconds, P], R]:
+    """Refuse whoever would change what is in hand in the middle of a step.
+
+    Python runs signal handlers and finalizers between any two lines of it.
+    """
+
+    @wraps(method)
+    def step(self: Seconds, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._busy:
+            raise WouldBlock
+        try:
+            self._busy = True
+            return method(self, *args, **kwargs)
+        finally:
+            self._busy = False
+
+    return step
+
+
+class Seconds:
+    """The ids in hand of one generator, and how far it has come.
+
+    Attributes:
+        last: the second of the last id that was handed out; -1 before the first.
+        piece: ids in hand, to be stepped by whoever finds the clock between the two bounds.
+        begin_ns: the earliest clock reading, in nanoseconds, at which they may be handed out.
+        until_ns: the reading from which on they may not.
+        issued: ids handed out so far, the whole piece in hand among them.
+        fell_back: how many of them the store did not grant.
+        dropped: ids that were in hand when their second was over.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_busy",
+        "_hand",
+        "_held",
+        "_is_fallback",
+        "_layout",
+        "_ranges",
+        "_seen",
+        "_size",
+        "_spent",
+        "_stop_at",
+        "_threshold",
+        "_top",
+        "begin_ns",
+        "dropped",
+        "fell_back",
+        "issued",
+        "last",
+        "piece",
+        "until_ns",
+    )
+
+    def __init__(
+        self, layout: ShardedLayout, threshold: float | None, last: int = -1, seen: int = -1
+    ) -> None:
+        """Begin with nothing in hand.
+
+        Args:
+            layout: composes the ids.
+            threshold: seconds that the clock may be behind the last id's second; None for any.
+            last: no id is of an earlier second.
+            seen: what the clock showed then, at most that second.
+        """
+        self._layout = layout
+        self._threshold = threshold
+        self.last = last
+        self._seen = seen
+        self._hand = -1  # the second of the ranges
+        self._ranges: list[range] = []
+        self._is_fallback = False  # whether the store did not grant them
+        self._ahead: SequenceGrant | None = None
+        self._top = 0  # the highest sequence of that second so far
+        self._spent: set[int] = set()
+        self._busy = False
+        self.piece: Iterator[int] = EMPTY
+        self._held: Iterator[int] = EMPTY
+        self._size = self._stop_at = 0
+        self.begin_ns = self.until_ns = 0
+        self.issued = self.fell_back = self.dropped = 0
+
+    def successor(self) -> Seconds:
+        """Return what a next life begins with: empty, and no earlier."""
+        return Seconds(self._layout, self._threshold, self.last, self._seen)
+
+    # What is in hand.
+
+    @property
+    def left(self) -> int:
+        """How many ids of the piece nobody has taken."""
+        return length_hint(self._held) if self._size else 0
+
+    @property
+    def remaining(self) -> int:
+        """How many ids are in hand of the last second, or of this one."""
+        return self.left + sum(map(len, self._ranges))
+
+    @property
+    def ahead(self) -> int:
+        """How many ids are in hand of a second to come."""
+        return self._ahead.last - self._ahead.first + 1 if self._ahead is not None else 0
+
+    @undivided
+    def in_hand(self, now_ns: int) -> int:
+        """Count the ids that may be handed out now.
+
+        Raises:
+            WouldBlock: a signal handler or finalizer asks in the middle of another step.
+            ClockTooManyBackwardsError: the clock is too far behind the last id.
+        """
+        self._go_on(now_ns)
+        return sum(map(len, self._ranges))
+
+    @undivided
+    def install(self, now_ns: int, size: int) -> bool:
+        """Put a piece of at most ``size`` ids in hand; tell whether there is one.
+
+        Raises:
+            WouldBlock: as `in_hand`.
+            ClockTooManyBackwardsError: as `in_hand`.
+        """
+        self._go_on(now_ns)
+        if not self._ranges:
+            return False
+        taken = self._cut(size, now_ns)
+        begin = 0 if self._threshold is None else int((self._seen - self._threshold) * NS)
+        piece, count, until = iter(taken), len(taken), (self._hand + 1) * NS
+        # No calls from here on: a signal handler may raise in each.
+        self._size, self._stop_at = count, taken.stop
+        self._held = self.piece = piece
+        self.begin_ns, self.until_ns = begin, until
+        return True
+
+    @undivided
+    def take(self, n: int, now_ns: int) -> list[range]:
+        """Take up to ``n`` ids, as many as there are.
+
+        Raises:
+            WouldBlock: as `in_hand`.
+            ClockTooManyBackwardsError: as `in_hand`.
+        """
+        self._go_on(now_ns)
+        pieces: list[range] = []
+        while n and self._ranges:
+            pieces.append(self._cut(n, now_ns))
+            n -= len(pieces[-1])
+        return pieces
+
+    def shut(self) -> tuple[Seconds, int]:
+        """Leave nothing in hand, also in the middle of a step.
+
+        Returns:
+            What takes its place, with its counts; and how many ids are given up.
+        """
+        self.piece = EMPTY
+        left = self.left
+        heir = self.successor()
+        heir.issued, heir.dropped = self.issued - left, self.dropped
+        heir.fell_back = self.fell_back - (left if self._is_fallback else 0)
+        return heir, left + sum(map(len, self._ranges)) + self.ahead
+
+    # What comes in.
+
+    def target(self, now_ns: int) -> int:
+        """Return the second that ids handed out now have."""
+        return max(now_ns // NS, self.last)
+
+    @undivided
+    def land(self, grant: SequenceGrant, now_ns: int, *, ahead: bool, fallback: bool) -> bool:
+        """Put granted ids in hand; tell whether they are of use.
+
+        Args:
+            grant: what is granted.
+            now_ns: the clock.
+            ahead: whether they wait for their second; else they are for now.
+            fallback: whether it was not the store that granted them.
+
+        Raises:
+            WouldBlock: as `install`.
+        """
+        self._go_on(now_ns, check=False)
+        if grant.second < self.target(now_ns):
+            self.dropped += grant.last - grant.first + 1
+            return False
+        if ahead and grant.second > self.target(now_ns):
+            self._ahead = grant
+            return True
+        if self._ahead is not None and self._ahead.second == grant.second:
+            # Behind a fence a second is handed out before the clock is there.
+            self._put_ahead(grant.second)  # granted before: its sequences are lower
+        return self._put(grant, fallback=fallback)
+
+    def top(self, second: int, *, granted: bool = False) -> int:
+        """Return the highest sequence of a second that was in hand, or 0; perhaps only granted."""
+        if self._ahead is not None and self._ahead.second == second:
+            return self._ahead.last
+        is_known = second == self._hand and not (granted and self._is_fallback)
+        return self._top if is_known else 0
+
+    def mark_spent(self, second: int) -> None:
+        """Note that nothing more comes of a second."""
+        self._spent = {each for each in self._spent if each > second - KEPT} | {second}
+
+    def is_spent(self, second: int) -> bool:
+        """Tell whether the store has, or may have, granted all of a second."""
+        return second in self._spent
+
+    def is_open(self, second: int) -> bool:
+        """Tell whether it is of use to ask the store for ids of a second.
+
+        Not after others than the store's: they were higher.
+        """
+        return second not in self._spent and not (second == self._hand and self._is_fallback)
+
+    # Within a step.
+
+    def _go_on(self, now_ns: int, *, check: bool = True) -> None:
+        """Take the piece back, and go on to the clock's second."""
+        self._settle()
+        if check:
+            self._check_clock(now_ns)
+        target = self.target(now_ns)
+        if self._hand < target and self._ranges:
+            self.dropped += sum(map(len, self._ranges))
+            self._ranges = []
+        self._put_ahead(target)
+
+    def _put_ahead(self, target: int) -> None:
+        """Put ids in hand that have waited for this second; drop those of one that is over."""
+        grant = self._ahead
+        if grant is None or grant.second > target:
+            return
+        self._ahead = None
+        if grant.second < target or not self._put(grant, fallback=False):
+            self.dropped += grant.last - grant.first + 1
+
+    def _check_clock(self, now_ns: int) -> None:
+        threshold = self._threshold
+        if threshold is not None and self._seen * NS - now_ns > threshold * NS:
+            behind = (self._seen * NS - now_ns) / NS
+            raise ClockTooManyBackwardsError(backwards=round(behind, 3), threshold=threshold)
+
+    def _put(self, grant: SequenceGrant, *, fallback: bool) -> bool:
+        """Add to the ids of the second, above those there were; False if they are below."""
+        is_same = grant.second == self._hand
+        if is_same and self._is_fallback and not fallback:
+            return False  # others than the store's are higher
+        bits, tick = self._layout.bits, grant.second - self._layout.epoch_second
+        ids = bits.ids(tick, 0, grant.first, grant.last + 1)
+        if not is_same:
+            self.dropped += sum(map(len, self._ranges))
+            self._ranges = []
+        self._hand, self._top, self._is_fallback = grant.second, grant.last, fallback
+        self._ranges.append(ids)
+        return True
+
+    def _cut(self, size: int, now_ns: int) -> range:
+        ids, *others = self._ranges
+        taken, rest = ids[:size], ids[size:]
+        count, seen = len(taken), max(self._seen, min(now_ns // NS, self._hand))
+        # First they are out of reach, then they are counted.
+        self._ranges = [rest, *others] if rest else others
+        self.last, self._seen = self._hand, seen
+        self.issued += count
+        if self._is_fallback:
+            self.fell_back += count
+        return taken
+
+    def _settle(self) -> None:
+        """Take back what is left of the piece: nobody steps it any more."""
+        if self._size == 0:
+            return
+        self.piece = EMPTY
+        left = length_hint(self._held)
+        rest = [range(self._stop_at - left, self._stop_at)] if left else []
+        # No calls from here on, as above.
+        self.begin_ns = self.until_ns = self._size = 0
+        self.issued -= left
+        if self._is_fallback:
+            self.fell_back -= left
+        self._ranges = [*rest, *self._ranges]

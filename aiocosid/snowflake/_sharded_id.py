@@ -1,0 +1,234 @@
+"""The generator of ids that carry their shard: hot path and boundary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import _fork
+from .._listing import MAX_BATCH, listed
+from ..abc import IdGenerator, MachineIdDistributor, SequenceDistributor
+from ..abc._ids import check_integer
+from ..errors import InvalidArgumentError, WouldBlock
+from ..machine import MachineIdLease, lease_of
+from ._sequence_line import SequenceLine
+from ._sharded_options import ShardedOptions
+from ._sharded_statistics import ShardedStatistics
+
+if TYPE_CHECKING:
+    from ..abc import Clock
+    from ..events import Instrument
+    from ._sharded_layout import ShardedLayout
+    from ._sharded_options import OnUnavailable
+
+__all__ = ("ShardedId",)
+
+LANE_BITS = 6  # 64 lanes
+
+
+class ShardedId(SequenceLine, IdGenerator):
+    """Ids made of the second, a sharding id of the caller's and a sequence that a store grants.
+
+    All processes under one name share the sequences of a second, whatever the sharding id: each
+    asks for some of them, and hands them out while the second lasts.  Seconds only go forward.
+
+    Attributes:
+        layout: how the ids are put together.
+        sharding_id: what ids have for which nothing else is said.
+    """
+
+    __slots__ = ("_offset", "sharding_id")
+
+    def __init__(
+        self,
+        distributor: SequenceDistributor,
+        *,
+        layout: ShardedLayout,
+        sharding_id: int = 0,
+        on_unavailable: OnUnavailable = "raise",
+        lane: MachineIdDistributor | MachineIdLease | None = None,
+        batch: int | None = None,
+        nodes: int = 16,
+        broken_threshold: float | None = 2.0,
+        wait_timeout: float = 5.0,
+        close_timeout: float = 5.0,
+        instrument: Instrument | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Describe a generator; nothing is asked for yet.
+
+        Args:
+            distributor: what grants sequences.
+            layout: how the ids are put together.
+            sharding_id: what ids have for which nothing else is said.
+            on_unavailable: what to do while the store is away and no id is in hand, of this second
+                or of the next one: ``"raise"`` `SequenceUnavailableError`; ``"wait"`` for it, at
+                most ``wait_timeout``; take sequences of a ``"lane"``; or guess them,
+                ``"random_unsafe"``: ids then repeat.
+            lane: where the lane's number comes from, with ``"lane"`` alone: a distributor of
+                machine ids (64 lanes), or a lease (as many as its bits say).  All nodes, those of
+                others too, then have to grant up to a ``max_sequence`` below the lanes: 458,751.
+            batch: sequences to ask for at once; None to follow the demand.
+            nodes: how many generators share the name; none asks for more than its part at once.
+            broken_threshold: seconds that the clock may be behind the last id's second; ids then
+                stay in that second.  None for any.
+            wait_timeout: seconds that a call waits, while neither it nor others get any ids.
+            close_timeout: seconds that closing may take.
+            instrument: receives events.
+            clock: time; the system's by default.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        if not isinstance(distributor, SequenceDistributor):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+            expected = "a SequenceDistributor"  # type: ignore[unreachable]
+            raise InvalidArgumentError("distributor", distributor, expected=expected)
+        if distributor.max_sequence > layout.max_sequence:
+            expected = f"at most {layout.max_sequence}, the highest sequence of the layout"
+            raise InvalidArgumentError("max_sequence", distributor.max_sequence, expected=expected)
+        check_integer("sharding_id", sharding_id, at_least=0, at_most=layout.max_sharding_id)
+        options = ShardedOptions(
+            on_unavailable=on_unavailable,
+            batch=batch,
+            nodes=nodes,
+            broken_threshold=broken_threshold,
+            wait_timeout=wait_timeout,
+            close_timeout=close_timeout,
+            instrument=instrument,
+        )
+        if (lane is not None) is not (on_unavailable == "lane"):
+            expected = "given with on_unavailable='lane', and only then"
+            raise InvalidArgumentError("lane", lane, expected=expected)
+        if isinstance(lane, MachineIdDistributor):
+            lane = lease_of(lane, bits=LANE_BITS, instrument=instrument, clock=clock)
+        self.sharding_id = sharding_id
+        self._offset = sharding_id << layout.bits.sequence_bits
+        super().__init__(distributor, layout, options, lane, clock)
+
+    # The hot path.
+
+    async def next_id(self, sharding_id: int | None = None) -> int:
+        """Return the next id; see `aiocosid.abc.IdGenerator.next_id`.
+
+        Ids of one sharding id rise; ids of several rise from second to second.
+
+        Args:
+            sharding_id: 0 to the layout's highest; None for the generator's own.
+
+        Raises:
+            InvalidArgumentError: there is no such sharding id, or the epoch lies ahead.
+            SequenceExhaustedError: the seconds are used up, for ``wait_timeout``.
+            SequenceUnavailableError: the store is away, or forgot what it granted.
+            ClockSkewError: the clocks of this host and of the store disagree.
+            ClockTooManyBackwardsError: the clock is behind by more than the broken threshold.
+            LayoutExpiredError: the layout has ended.
+            ClosedError: the generator was closed, also while this call waited.
+        """
+        offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
+        seconds = self._seconds
+        if seconds.begin_ns <= self._read_ns() < seconds.until_ns:
+            for new_id in seconds.piece:
+                return new_id + offset
+        return await self._next_id_slow() + offset
+
+    def next_id_nowait(self, sharding_id: int | None = None) -> int:
+        """Return the next id if one is in hand; raises `WouldBlock` otherwise."""
+        offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
+        seconds = self._seconds
+        if seconds.begin_ns <= self._read_ns() < seconds.until_ns:
+            for new_id in seconds.piece:
+                return new_id + offset
+        return self._next_id_nowait_slow() + offset
+
+    async def next_ids(self, n: int, sharding_id: int | None = None) -> list[int]:
+        """Return exactly ``n`` ids, 1 to 10 million; see `aiocosid.abc.IdGenerator.next_ids`.
+
+        More than a second has left come from several seconds.
+
+        Args:
+            n: how many.
+            sharding_id: as for `next_id`; the same for all of them.
+        """
+        check_integer("n", n, at_least=1, at_most=MAX_BATCH)
+        offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
+        self._check_usable()
+        process = _fork.generation
+        await self._turn_if_due()
+        pieces = None if self._waiters else self._take_now(n)
+        if pieces is None:
+            pieces = await self._wait(n)
+        ids = await listed([range(each.start + offset, each.stop + offset) for each in pieces])
+        self._check_process(process)
+        return ids
+
+    async def next_str(self, sharding_id: int | None = None, prefix: str = "") -> str:
+        """Return the next id as a text; see `ShardedLayout.compose_text`.
+
+        Args:
+            sharding_id: as for `next_id`.
+            prefix: stands before the digits.
+        """
+        parts = self.layout.parse(await self.next_id(sharding_id))
+        return self.layout.compose_text(*parts, prefix=prefix)
+
+    # The boundary.
+
+    def _offset_of(self, sharding_id: int) -> int:
+        check_integer("sharding_id", sharding_id, at_least=0, at_most=self.layout.max_sharding_id)
+        return sharding_id << self.layout.bits.sequence_bits
+
+    async def _next_id_slow(self) -> int:
+        self._check_usable()
+        if not self._waiters:
+            await self._turn_if_due()
+            if not self._waiters and self._install():
+                for new_id in self._seconds.piece:
+                    return new_id
+        return (await self._wait(1))[0][0]
+
+    def _next_id_nowait_slow(self) -> int:
+        self._check_usable()
+        if not self._waiters and self._install():
+            for new_id in self._seconds.piece:
+                return new_id
+        raise WouldBlock
+
+    # Looking inside.
+
+    def statistics(self) -> ShardedStatistics:
+        """Return a frozen picture of the generator; cheap, and never waits."""
+        seconds, pooled = self._seconds, self._in_pool()
+        return ShardedStatistics(
+            kind=type(self).__name__,
+            namespace=self._distributor.namespace,
+            name=self.name,
+            layout=repr(self.layout),
+            sharding_id=self.sharding_id,
+            max_sequence=self._distributor.max_sequence,
+            second=seconds.last,
+            remaining=seconds.remaining,
+            prefetched=seconds.ahead,
+            rate=self._batch.rate,
+            batch=self._size,
+            ids_handed_out=seconds.issued - seconds.left - pooled - self._undelivered,
+            ids_discarded=seconds.dropped + self._discarded,
+            ids_not_granted=seconds.fell_back,
+            grants=self._grants,
+            ids_granted=self._granted,
+            failures=self._failures,
+            spent=self._spent,
+            fenced=self._fenced,
+            skewed=self._skewed,
+            waits=self._waits,
+            waiting=len(self._waiters),
+            on_unavailable=self._options.on_unavailable,
+            is_away=self._standing.is_away,
+            last_error=self._standing.last_error,
+            last_instant=self.layout.bits.last_instant_text,
+        )
+
+    def __repr__(self) -> str:
+        """Say who it is and who waits."""
+        state = "open" if self._unusable is None else type(self._unusable).__name__
+        return (
+            f"<{self._label()} {state} sharding_id={self.sharding_id} waiting={len(self._waiters)}>"
+        )

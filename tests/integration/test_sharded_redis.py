@@ -1,0 +1,121 @@
+"""Sharded ids on a real server that is emptied and restarted under them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from aiocosid.errors import CosIdError
+from aiocosid.provider import configure
+from aiocosid.snowflake import ShardedId, ShardedLayout
+from aiocosid.stores.redis import RedisSequenceDistributor
+from tests.machine_marks import mark_machines
+from tests.servers import ValkeyServer
+
+from ._sequences import open_fence
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+LAYOUT = ShardedLayout(1_546_300_800)
+KEY = "order<second>"
+
+
+@pytest.mark.stress  # the fence takes a second, twice
+async def test_what_it_forgets_does_not_come_twice(
+    valkey_factory: Callable[..., ValkeyServer],
+) -> None:
+    """R16, R17: FLUSHALL, SCRIPT FLUSH and a kill, with three nodes that go on by themselves."""
+    server = valkey_factory()
+    open_fence(server, KEY)
+    ids: list[int] = []
+    ended = asyncio.Event()
+
+    async def node(seen: asyncio.Event) -> None:
+        store = RedisSequenceDistributor.from_url(
+            server.url, name="n", key=KEY, tolerance=1, margin=0
+        )
+        async with ShardedId(store, layout=LAYOUT, batch=50, on_unavailable="wait") as gen:
+            while not ended.is_set():
+                ids.extend(await gen.next_ids(17))
+                seen.set()
+                await asyncio.sleep(0)
+
+    async def fresh(seen: list[asyncio.Event]) -> None:
+        for each in seen:
+            each.clear()
+            await each.wait()
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        seen = [asyncio.Event() for _ in range(3)]
+        for each in seen:
+            group.create_task(node(each))
+        await fresh(seen)
+        server.call("SCRIPT", "FLUSH")
+        await fresh(seen)
+        server.call("FLUSHALL")
+        await fresh(seen)
+        server.kill()
+        server.start()
+        await fresh(seen)
+        ended.set()
+    assert len(set(ids)) == len(ids)
+    assert len({LAYOUT.parse(each).second for each in ids}) > 1
+
+
+async def test_two_nodes_share_the_seconds(valkey: ValkeyServer, namespace: str) -> None:
+    """Each has what it asked for; a wrong key says so when it is opened."""
+    key = f"{namespace}<second>"
+    open_fence(valkey, key)
+    stores = [
+        RedisSequenceDistributor.from_url(valkey.url, namespace=namespace, name="n", key=key)
+        for _ in range(2)
+    ]
+    ids: list[int] = []
+    async with (
+        ShardedId(stores[0], layout=LAYOUT, sharding_id=1) as one,
+        ShardedId(stores[1], layout=LAYOUT, sharding_id=2) as other,
+    ):
+        for _ in range(10):
+            ids += await one.next_ids(500)
+            ids += await other.next_ids(300)
+    assert len({LAYOUT.parse(each)[::2] for each in ids}) == 8000
+    for each in stores:
+        await each.aclose()
+    refused = RedisSequenceDistributor.from_url("redis://127.0.0.1:1", name="n")
+    with pytest.raises(CosIdError, match=r"Connect|connect"):
+        await ShardedId(refused, layout=LAYOUT).__aenter__()
+
+
+async def test_in_a_provider(valkey: ValkeyServer, namespace: str) -> None:
+    """Closed with the others beside it, and all machine ids are given back; twice."""
+    key = f"{namespace}<second>"
+    open_fence(valkey, key)
+    mark_machines(valkey, namespace, f"{namespace}.lane")
+    provider = configure(
+        {
+            "namespace": namespace,
+            "store": valkey.url,
+            "generators": {
+                "order": {
+                    "kind": "sharded",
+                    "epoch": LAYOUT.epoch_second,
+                    "key": key,
+                    "max_sequence": 458_751,
+                    "on_unavailable": "lane",
+                },
+                "event": {"kind": "snowflake"},
+            },
+        },
+        default=False,
+    )
+    ids: list[object] = []
+    for _ in range(2):
+        async with provider:
+            ids += await provider["order"].next_ids(10)
+            ids += await provider["event"].next_ids(10)
+            leases = provider._leases()
+            assert all(each.machine_id >= 0 for each in leases)
+        assert [each.machine_id for each in leases] == [-1, -1]
+    assert len(set(ids)) == 40

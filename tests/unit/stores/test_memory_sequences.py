@@ -1,0 +1,69 @@
+"""Sequences of a second in memory."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from itertools import pairwise
+
+import pytest
+
+from aiocosid.abc import SecondFenced, SecondSpent, SequenceGrant
+from aiocosid.errors import ClockSkewError, ForkedError, InvalidArgumentError
+from aiocosid.stores.memory import MemorySequenceDistributor
+from aiocosid.testing import ManualClock
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_each_sequence_is_granted_once() -> None:
+    """R4, R5: the last grant of a second is shorter, and then it is spent."""
+    clock = ManualClock()
+    distributor = MemorySequenceDistributor(name="n", max_sequence=100, clock=clock)
+    second = clock.now_ms() // 1000
+    replies = [await distributor.grant(second, 7) for _ in range(15)]
+    grants = [each for each in replies if isinstance(each, SequenceGrant)]
+    assert (grants[0].first, grants[-1].last, len(grants)) == (1, 100, 15)
+    assert all(one.last + 1 == other.first for one, other in pairwise(grants))
+    assert await distributor.grant(second, 1) == SecondSpent(second)
+    assert await distributor.grant(second + 1, 5) == SequenceGrant(second + 1, 1, 5)
+
+
+async def test_what_is_refused() -> None:
+    """R6, R14: sizes that are none, and seconds that are far off."""
+    clock = ManualClock()
+    distributor = MemorySequenceDistributor(name="n", clock=clock)
+    second = clock.now_ms() // 1000
+    for size in (0, -1, 524_288):
+        with pytest.raises(InvalidArgumentError):
+            await distributor.grant(second, size)
+    for off in (-3, 3):
+        with pytest.raises(ClockSkewError) as caught:
+            await distributor.grant(second + off, 1)
+        assert caught.value.ahead == off
+    distributor._born -= 1  # what a fork comes to
+    with pytest.raises(ForkedError):
+        await distributor.grant(second, 1)
+
+
+async def test_a_clock_that_was_far_ahead() -> None:
+    """What was forgotten meanwhile is granted no more; and it does not keep all seconds."""
+    clock = ManualClock()
+    distributor = MemorySequenceDistributor(name="n", clock=clock)
+    began = clock.now_ms() // 1000
+    for _ in range(100):
+        await distributor.grant(clock.now_ms() // 1000, 1)
+        await clock.advance(1)
+    assert len(distributor._counters) < 70
+    clock.set_wall_ms(began * 1000)
+    reply = await distributor.grant(began, 1)
+    assert isinstance(reply, SecondFenced)
+    assert reply.now == began < reply.opens
+
+
+async def test_they_are_not_copied() -> None:
+    """A copy would grant the same sequences again, also one that a process gets by pickle."""
+    distributor = MemorySequenceDistributor(name="n", clock=ManualClock())
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            copied(distributor)
