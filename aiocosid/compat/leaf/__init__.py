@@ -1,0 +1,10 @@
+"""Leaf's segments and tags, in its table ``leaf_alloc``."""
+
+from __future__ import annotations
+
+from ._segments import LeafIdSegmentDistributor as LeafIdSegmentDistributor
+from ._segments import LeafStore as LeafStore
+from ._tags import REFRESH_INTERVAL as REFRESH_INTERVAL
+from ._tags import LeafTags as LeafTags
+
+__all__ = ("REFRESH_INTERVAL", "LeafIdSegmentDistributor", "LeafStore", "LeafTags")

@@ -1,0 +1,340 @@
+"""Leaf's tags while they come and go: a generator for each that is asked for."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import anyio
+
+from ..._component import Component
+from ...abc import DEFAULT_NAMESPACE, IdGenerator
+from ...abc._ids import check_seconds
+from ...errors import (
+    ClosedError,
+    CosIdError,
+    ForkedError,
+    InvalidArgumentError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...abc import Clock
+    from .._table import TableRow
+    from .._table_distributor import TableIdSegmentDistributor
+    from ._segments import LeafIdSegmentDistributor, LeafStore
+
+__all__ = ("REFRESH_INTERVAL", "LeafTags")
+
+logger = logging.getLogger("aiocosid")
+
+REFRESH_INTERVAL: Final = 60.0
+"""Seconds between two looks at the tags; Leaf's own."""
+
+ROW_TIMEOUT: Final = 5.0
+"""Seconds that a tag's row may take to be read when it is opened."""
+
+G = TypeVar("G", bound=IdGenerator)
+
+
+class _Opening:
+    """A tag that is being opened.
+
+    Attributes:
+        is_over: set when it is open, or not.
+        error: why it is not; None if it is, or who opened it gave up.
+    """
+
+    __slots__ = ("error", "is_over")
+
+    def __init__(self) -> None:
+        self.is_over = anyio.Event()
+        self.error: CosIdError | None = None
+
+
+class _Tag(Generic[G]):
+    """A tag with an open generator.
+
+    Attributes:
+        name: as its row is named; on MySQL a name that differs in its case finds the same row.
+        distributor: which the generator asks.
+        generator: hands out its ids.
+    """
+
+    __slots__ = ("distributor", "generator", "name")
+
+    def __init__(self, name: str, distributor: LeafIdSegmentDistributor, generator: G) -> None:
+        self.name = name
+        self.distributor = distributor
+        self.generator = generator
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the generator was closed, or has ended by itself; of a stranger's never."""
+        generator: object = self.generator
+        return isinstance(generator, Component) and generator._has_ended()
+
+    def is_in(self, rows: Mapping[str, TableRow], reached: int | None) -> bool:
+        """Tell whether its row is among these, and not another one of its name, with lower ids.
+
+        Args:
+            rows: all that there are.
+            reached: how far the generator had come before they were read.
+        """
+        row = rows.get(self.name)
+        if row is None:
+            return False
+        last = self.distributor.table.last_id(row)
+        return last is None or reached is None or last >= reached
+
+
+class LeafTags(Component, Generic[G]):
+    """The tags of one Leaf, and a generator for each that is asked for.
+
+    Open it with ``async with``, or with ``await task_group.start(tags.run)``.  A tag that somebody
+    adds can be used at once.  The generator of one that somebody removes is closed at the next look
+    at the table, and that of one whose number was lowered, as by removing it and adding it anew.
+    Nothing is reserved for a tag before it is asked for, and none waits for another.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        *("_close_timeout", "_ending", "_floors", "_interval", "_is_failing", "_make"),
+        *("_names", "_namespace", "_opening", "_store", "_tags"),
+    )
+
+    def __init__(
+        self,
+        store: LeafStore,
+        make: Callable[[LeafIdSegmentDistributor], G],
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        interval: float = REFRESH_INTERVAL,
+        close_timeout: float = 5.0,
+        clock: Clock | None = None,
+    ) -> None:
+        """Describe it; nothing is read before it is opened.
+
+        Args:
+            store: where the tags lie; it is not closed.
+            make: makes the generator of a tag, not opened: `LeafSegmentId`, `SegmentChainId`, or a
+                function with settings of your own.  The distributor has the row's step.
+            namespace: names the generators in messages and statistics, and nowhere else.
+            interval: seconds between two looks at the table.
+            close_timeout: seconds that closing waits for calls under way; each generator has its
+                own besides.
+            clock: time; the system's by default.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        given: object = make
+        if not callable(given):
+            expected = "a function that makes a generator of a distributor"
+            raise InvalidArgumentError("make", make, expected=expected)
+        check_seconds("interval", interval)
+        check_seconds("close_timeout", close_timeout)
+        self._store = store
+        self._make = make
+        self._namespace = namespace
+        self._interval = interval
+        self._close_timeout = close_timeout
+        # By the names of rows: how far generators came that have ended.
+        self._floors: dict[str, int] = {}
+        super().__init__(clock)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._names: frozenset[str] = frozenset()
+        self._tags: dict[str, _Tag[G]] = {}
+        self._opening: dict[str, _Opening] = {}
+        self._ending: set[G] = set()
+        self._is_failing = False  # the last look at the table failed
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take."""
+        return self._close_timeout
+
+    def _label(self) -> str:
+        return f"{type(self).__name__} {self._store!r}"
+
+    # For users.
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The tags that were there at the last look; others may be asked for all the same."""
+        return self._names
+
+    @property
+    def generators(self) -> Mapping[str, G]:
+        """The generators that are open now, by the names that were asked for."""
+        return {name: tag.generator for name, tag in self._tags.items()}
+
+    async def next_id(self, tag: str) -> int:
+        """Return the next id of a tag, as Leaf's ``get(key)``.
+
+        Raises:
+            CosIdError: as `get`, and as the generator's own ``next_id``.
+        """
+        generator = await self.get(tag)
+        return await generator.next_id()
+
+    async def get(self, tag: str) -> G:
+        """Return the open generator of a tag; the first call opens it.
+
+        Who asks while another task opens it waits for that one, and fails with it.  Its row has 5 s
+        to be read; the first segment has the generator's own time.
+
+        It stays ours to close.  Ask for it anew rather than to keep it for long: it is closed when
+        the tag is removed.
+
+        Args:
+            tag: the ``biz_tag``.
+
+        Raises:
+            CounterMissingError: there is no such tag, or not any more.
+            CorruptCounterError: its row holds no counter, or a step below 1.
+            StoreRolledBackError: its number is lower than this process has seen it; raise it with
+                `LeafStore.set_floor`, or remove the tag for the time between two looks.
+            StoreError: the store refuses or cannot be reached.
+            SegmentUnavailableError: no first segment came.
+            ClosedError: this object was closed.
+        """
+        self._check_usable()
+        while (opening := self._opening.get(tag)) is not None:
+            await opening.is_over.wait()  # another task is at it, and has a deadline
+            self._check_usable()
+            if opening.error is not None:
+                raise opening.error.again()  # one after the other would wait for ever
+        found = self._tags.get(tag)
+        if found is not None and not found.has_ended:
+            return found.generator
+        return await self._opened(tag)
+
+    async def _opened(self, tag: str) -> G:
+        self._end_tag(tag)
+        opening, tags = self._opening, self._tags
+        this = opening[tag] = _Opening()
+        try:
+            made = await self._described(tag)
+            await made.generator.__aenter__()
+            if self._tags is not tags or self._unusable is not None:
+                await made.generator.aclose()
+                raise ClosedError(self._label())
+            tags[tag] = made
+            return made.generator
+        except CosIdError as error:
+            this.error = error
+            raise
+        finally:
+            del opening[tag]
+            this.is_over.set()
+
+    async def _described(self, tag: str) -> _Tag[G]:
+        asking = self._store.segment_distributor(namespace=self._namespace, name=tag)
+        row = await self._row(asking)
+        distributor = self._store._of_row(row, self._namespace)
+        reached, last = self._floors.get(row.name), distributor.table.last_id(row)
+        if reached is not None and last is not None:
+            if last < reached:
+                # Before anything is granted, or it would climb over what others have handed out.
+                raise StoreRolledBackError(
+                    distributor.store,
+                    namespace=self._namespace,
+                    name=tag,
+                    seen=last,
+                    expected=reached,
+                )
+            distributor.resume_above(reached)
+        return _Tag(row.name, distributor, self._make(distributor))
+
+    async def _row(self, asking: TableIdSegmentDistributor) -> TableRow:
+        with self._clock.move_on_after(ROW_TIMEOUT):
+            return await asking.row()
+        raise StoreUnavailableError(asking.store, f"no answer within {ROW_TIMEOUT:g} s")
+
+    # Looking at the table.
+
+    async def _start(self) -> None:
+        await self._store.aopen()
+        self._names = frozenset(row.name for row in await self._store._rows())
+        root = self._root
+        if root is not None:
+            root.start_soon(self._watch, name=f"aiocosid tags {self._label()}")
+
+    async def _watch(self) -> None:
+        while self._unusable is None:
+            await self._sleep(self._interval)
+            if self._unusable is None:
+                await self._look()
+
+    async def _look(self) -> None:
+        """Read the table, and close what is gone, or is another tag of the same name."""
+        # As of now: what changes while the answer is under way is judged by the next one.
+        known = {name: (tag, tag.distributor._water.sent()) for name, tag in self._tags.items()}
+        names = {*self._floors, *(tag.name for tag, _ in known.values())}
+        rows = await self._rows()
+        if rows is None or self._unusable is not None:
+            return
+        self._names = frozenset(rows)
+        for name, (tag, reached) in known.items():
+            if self._tags.get(name) is tag and not tag.is_in(rows, reached):
+                self._end_tag(name)
+        for name in names - rows.keys():
+            self._floors.pop(name, None)  # removed, which its owner means
+
+    async def _rows(self) -> dict[str, TableRow] | None:
+        try:
+            rows = {row.name: row for row in await self._store._rows()}
+        except CosIdError as error:
+            if not self._is_failing:
+                logger.warning("%s: cannot read the tags: %s", self._label(), error)
+            self._is_failing = True
+            return None
+        self._is_failing = False
+        return rows
+
+    def _end_tag(self, name: str) -> None:
+        tag = self._drop(name)
+        root = self._root
+        if tag is not None and root is not None:
+            self._ending.add(tag.generator)
+            root.start_soon(self._close, tag.generator, name=f"aiocosid drop {name}")
+
+    def _drop(self, name: str) -> _Tag[G] | None:
+        """Forget a generator, but not how far it has come."""
+        tag = self._tags.pop(name, None)
+        reached = None if tag is None else tag.distributor._water.sent()
+        if tag is not None and reached is not None:
+            self._floors[tag.name] = reached
+        return tag
+
+    async def _close(self, generator: G) -> None:
+        try:
+            await generator.aclose()
+        except Exception:  # a stranger's; the others go on
+            logger.exception("%s: cannot close %r", self._label(), generator)
+        finally:
+            self._ending.discard(generator)
+
+    # Closing.
+
+    def _stop(self, reason: CosIdError) -> None:
+        for name in tuple(self._tags):
+            tag = self._drop(name)
+            if tag is not None and not isinstance(reason, ForkedError):
+                self._ending.add(tag.generator)
+        if not isinstance(reason, ForkedError):
+            self._wake()
+
+    async def _drain(self) -> None:
+        async with anyio.create_task_group() as group:
+            for generator in tuple(self._ending):
+                group.start_soon(self._close, generator)
+
+    async def _release(self) -> None:
+        """Leave the store open: it is the user's."""

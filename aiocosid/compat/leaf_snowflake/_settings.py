@@ -1,0 +1,121 @@
+"""Leaf's keys, as settings of ours.  Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode
+
+from ...errors import InvalidArgumentError
+from ._place import Place, check_leaf_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("settings_from_leaf",)
+
+_JDBC: Final = re.compile(r"jdbc:(mysql|mariadb)://([^/?@]+)/([^/?]+)(?:\?.*)?", re.DOTALL)
+_HOSTS: Final = re.compile(r"[^\s/?#@,]+(?:,[^\s/?#@,]+)*(?:/[^\s?#@]*)?")
+MODES: Final = ("zk_normal", "zk_recycle", "mysql", "local")
+RANDOM_START: Final = 100
+
+
+def settings_from_leaf(
+    properties: Mapping[str, str], *, ip: str | None = None, directory: str = ""
+) -> dict[str, Any]:
+    """Translate ``leaf.properties`` for `aiocosid.configure`.
+
+    Snowflakes become the default generator, ``share``; segments the store of all others, so that
+    each tag needs a table of its own: ``settings["generators"] = {"order": {"kind": "leaf"}}``.
+    Keys that begin with something else than ``leaf.`` are left out.
+
+    Args:
+        properties: as they stand in the file; an empty text is none.
+        ip: this host's address, for snowflakes.  Leaf takes that of the first interface; here it
+            is not guessed.
+        directory: Java's ``java.io.tmpdir``, for the mode ``local``; by default the system's
+            directory for temporary files.
+
+    Returns:
+        ``share`` and ``store`` with the stores' URLs, which hold the password of ``leaf.jdbc``.
+
+    Raises:
+        InvalidArgumentError: a key is missing, unknown or malformed; its ``argument`` is the key.
+    """
+    told = {key: text.strip() for key, text in properties.items() if key.startswith("leaf.")}
+    for key in sorted(told.keys() - _KNOWN):
+        expected = f"left out; known are {', '.join(sorted(_KNOWN))}"
+        raise InvalidArgumentError(key, "...", expected=expected)
+    settings: dict[str, Any] = {}
+    if _is_on(told, "leaf.segment.enable"):
+        settings["store"] = f"leaf+{_database(told)}"
+    if _is_on(told, "leaf.snowflake.enable"):
+        settings["share"] = {
+            "kind": "snowflake",
+            "layout": "leaf",
+            "random_start": RANDOM_START,
+            "store": _registry(told, ip, directory),
+        }
+    return settings
+
+
+_KNOWN: Final = {
+    *("leaf.name", "leaf.segment.enable", "leaf.snowflake.enable"),
+    *("leaf.jdbc.url", "leaf.jdbc.username", "leaf.jdbc.password"),
+    *("leaf.snowflake.zk.address", "leaf.snowflake.port", "leaf.snowflake.mode"),
+    "leaf.snowflake.local.workIdMap",
+}
+
+
+def _is_on(told: Mapping[str, str], key: str) -> bool:
+    """Return a flag, which has to be there: Leaf's page and its code take another default."""
+    found = told.get(key, "").lower()
+    if found not in {"true", "false"}:
+        expected = "'true' or 'false'; Leaf's code takes true where it is missing, its page false"
+        raise InvalidArgumentError(key, told.get(key), expected=expected)
+    return found == "true"
+
+
+def _needed(told: Mapping[str, str], key: str, why: str) -> str:
+    found = told.get(key, "")
+    if not found:
+        raise InvalidArgumentError(key, None, expected=f"given, for {why}")
+    return found
+
+
+def _database(told: Mapping[str, str]) -> str:
+    """Return the database's URL; options of the Java driver are left out."""
+    key = "leaf.jdbc.url"
+    match = _JDBC.fullmatch(_needed(told, key, "the database"))
+    if match is None:
+        expected = "jdbc:mysql://host:3306/database, with one host"
+        raise InvalidArgumentError(key, "jdbc:...", expected=expected)
+    user, password = (told.get(f"leaf.jdbc.{each}", "") for each in ("username", "password"))
+    login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
+    return f"{match[1]}://{login}{'@' if login else ''}{match[2]}/{match[3]}"
+
+
+def _registry(told: Mapping[str, str], ip: str | None, directory: str) -> str:
+    """Return the URL of the registry of worker ids."""
+    mode = told.get("leaf.snowflake.mode") or MODES[0]
+    if mode not in MODES:
+        expected = f"one of {', '.join(MODES)}"
+        raise InvalidArgumentError("leaf.snowflake.mode", mode, expected=expected)
+    if ip is None:
+        expected = "this host's address; Leaf guesses it, and two hosts may guess the same"
+        raise InvalidArgumentError("ip", ip, expected=expected)
+    place = Place.of(ip, _needed(told, "leaf.snowflake.port", "snowflakes"))
+    query = {"ip": place.ip, "port": place.port}
+    if mode == "mysql":
+        return f"leaf-workerid+{_database(told)}?{urlencode(query)}"
+    query = {"name": check_leaf_name(_needed(told, "leaf.name", "snowflakes")), **query}
+    if mode == "local":
+        query["map"] = _needed(told, "leaf.snowflake.local.workIdMap", "mode local")
+        return f"leaf-local+file://{quote(directory)}?{urlencode(query, quote_via=quote)}"
+    key = "leaf.snowflake.zk.address"
+    hosts = _needed(told, key, f"mode {mode}")
+    if not _HOSTS.fullmatch(hosts):
+        raise InvalidArgumentError(key, hosts, expected="host:port,host:port of ZooKeeper")
+    path = "" if "/" in hosts else "/"
+    scheme = f"leaf-{mode.replace('_', '-')}+zookeeper"
+    return f"{scheme}://{hosts}{path}?{urlencode(query, quote_via=quote)}"

@@ -1,0 +1,20 @@
+"""TDDL's sequences, in its table ``sequence``.  Needs the ``sqlalchemy`` extra.
+
+TDDL (Taobao) keeps one row for each name, in one database or in several.  The row holds the *base
+of the last range handed out*, so that the ids lie above it: a grant adds ``inner_step`` for each of
+the databases, and owns ``(new, new + inner_step]``.  Old TDDL nodes may run beside.
+"""
+
+from __future__ import annotations
+
+from ._group import TddlGroupIdSegmentDistributor as TddlGroupIdSegmentDistributor
+from ._group_store import TddlGroupStore as TddlGroupStore
+from ._segments import TddlIdSegmentDistributor as TddlIdSegmentDistributor
+from ._segments import TddlStore as TddlStore
+
+__all__ = (
+    "TddlGroupIdSegmentDistributor",
+    "TddlGroupStore",
+    "TddlIdSegmentDistributor",
+    "TddlStore",
+)

@@ -1,0 +1,208 @@
+"""Worker ids of Twitter's snowflake: its node before and after, its processes beside us."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from kazoo.exceptions import NodeExistsError  # type: ignore[import-untyped]
+
+from aiocosid._clock import SYSTEM_CLOCK
+from aiocosid.compat.twitter import TwitterMachineIdDistributor
+from aiocosid.errors import (
+    CorruptMachineStateError,
+    InvalidArgumentError,
+    MachineIdInUseError,
+    MachineIdLostError,
+    MachineIdOverflowError,
+    StoreError,
+    StoreUnavailableError,
+)
+from aiocosid.machine import MachineIdLease
+from aiocosid.snowflake import TWITTER, SnowflakeId
+from tests.servers import FaultProxy, ZookeeperServer, eventually
+
+pytestmark = [pytest.mark.integration]
+
+LATE = 2**53
+
+
+@pytest.fixture
+def path(namespace: str) -> str:
+    """Where the servers of one test register."""
+    return f"/{namespace}/snowflake-servers"
+
+
+@pytest.fixture
+def twitter(zookeeper: ZookeeperServer) -> Iterator[Any]:
+    """A client of one of Twitter's processes, with a session of its own."""
+    client = KazooClient(zookeeper.hosts)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def register(client: Any, path: str, worker_id: int, text: str) -> None:
+    """Twitter's `registerWorkerId`."""
+    client.create(f"{path}/{worker_id}", text.encode(), ephemeral=True, makepath=True)
+
+
+def ours(zookeeper: ZookeeperServer, path: str, **about: Any) -> TwitterMachineIdDistributor:
+    return TwitterMachineIdDistributor.from_url(zookeeper.url, path=path, **about)
+
+
+async def take(one: TwitterMachineIdDistributor, *, latest_ms: int = LATE) -> tuple[int, int]:
+    grant = await one.distribute(10, now_ms=SYSTEM_CLOCK.now_ms(), latest_ms=latest_ms)
+    return grant.machine_id, grant.floor_ms
+
+
+@pytest.mark.asyncio
+async def test_golden_node(zookeeper: ZookeeperServer, path: str, twitter: Any) -> None:
+    """Row before, first id, last id, row after; the ids are Twitter's, of both numbers."""
+    server = zookeeper.behind
+    assert server.exists(path) is None
+    one = ours(zookeeper, path, worker_id=7, datacenter_id=3, host="10.0.0.1", port=7609)
+    async with MachineIdLease(one) as lease, SnowflakeId(lease, layout=TWITTER) as gen:
+        first, *_, last = await gen.next_ids(100)
+        data, stat = server.get(f"{path}/7")
+        assert (data, stat.ephemeralOwner != 0) == (b"10.0.0.1:7609", True)
+        assert {TWITTER.parse(each).machine_id for each in (first, last)} == {3 * 32 + 7}
+        assert first >> 12 & 31 == 7
+        assert first >> 17 & 31 == 3
+        await asyncio.to_thread(register, twitter, path, 0, "10.0.0.2:7609")
+    assert server.get_children(path) == ["0"]
+    again = ours(zookeeper, path, worker_id=7, datacenter_id=3)
+    machine_id, floor_ms = await take(again)
+    assert machine_id == 103
+    assert floor_ms >= TWITTER.parse(last).timestamp_ms
+    await again.aclose()
+    assert server.get_children(path) == ["0"]
+
+
+@pytest.mark.asyncio
+async def test_the_first_that_is_free(zookeeper: ZookeeperServer, path: str, twitter: Any) -> None:
+    """Beside Twitter's, and beside each other, on one client as well; then none is left."""
+    for worker_id in (0, 2, *range(5, 32)):
+        await asyncio.to_thread(register, twitter, path, worker_id, f"h:{worker_id}")
+    pair = [TwitterMachineIdDistributor(zookeeper.behind, path=path, port=1) for _ in range(2)]
+    alone = ours(zookeeper, path, datacenter_id=1)
+    assert [(await take(each))[0] for each in (*pair, alone)] == [1, 3, 32 + 4]
+    assert [(await take(each))[0] for each in (*pair, alone)] == [1, 3, 32 + 4]
+    full = ours(zookeeper, path)
+    with pytest.raises(MachineIdOverflowError, match="h:0"):
+        await take(full)
+    for each, machine_id, mark_ms in ((pair[0], 1, LATE - 1), (pair[1], 3, 50)):
+        await each.guard(machine_id, now_ms=1, mark_ms=mark_ms)
+        await each.revert(machine_id, last_ms=-1)
+    assert await take(full, latest_ms=100) == (3, 50)
+    for each in (full, alone):
+        await each.aclose()
+
+
+@pytest.mark.asyncio
+async def test_it_is_somebody_elses(zookeeper: ZookeeperServer, path: str, twitter: Any) -> None:
+    """Another host's is refused; one of our own host and port is waited for."""
+    await asyncio.to_thread(register, twitter, path, 5, "h:1")
+    other = ours(zookeeper, path, worker_id=5, host="h", port=2)
+    with pytest.raises(MachineIdInUseError, match="h:1"):
+        await take(other)
+    own = ours(zookeeper, path, worker_id=5, host="h", port=1)
+    with pytest.raises(StoreUnavailableError, match="our own"):
+        await take(own)
+    async with asyncio.TaskGroup() as group:
+        lease = MachineIdLease(own, start_timeout=30)
+        task = group.create_task(lease.__aenter__())
+        await eventually(lambda: has_failed(lease))
+        await asyncio.to_thread(twitter.delete, f"{path}/5")
+        await task
+    assert lease.machine_id == 5
+    await lease.aclose()
+    await other.aclose()
+
+
+@pytest.mark.asyncio
+async def test_it_is_another_objects_of_our_session(zookeeper: ZookeeperServer, path: str) -> None:
+    """Which does not end while the client lives: nothing to wait for, whatever their names."""
+    client = zookeeper.behind
+    make = partial(TwitterMachineIdDistributor, client, worker_id=5, path=path, host="h")
+    one = make(port=1)
+    assert (await take(one))[0] == 5
+    for port in (1, 2):
+        with pytest.raises(MachineIdInUseError, match=r"another object .* client.*h:1"):
+            await take(make(port=port))
+    await one.revert(5, last_ms=-1)
+    assert (await take(make(port=2)))[0] == 5
+
+
+async def has_failed(lease: MachineIdLease) -> bool:
+    return lease.last_error is not None
+
+
+@pytest.mark.asyncio
+async def test_a_session_that_is_over(zookeeper: ZookeeperServer, path: str, twitter: Any) -> None:
+    """It is silent at once; when the node is gone and Twitter's, it takes another id."""
+    async with FaultProxy(zookeeper.host, zookeeper.port) as proxy:
+        url = f"zookeeper://{proxy.host}:{proxy.port}?session_timeout=1"
+        one = TwitterMachineIdDistributor.from_url(url, path=path)
+        assert (one.safe_guard, one.interval) == (1.0, 0.2)
+        async with MachineIdLease(one) as lease:
+            assert lease.machine_id == 0
+            proxy.refuse()
+            proxy.cut()
+
+            async def is_silent() -> bool:
+                return lease.limit_ms() == -1
+
+            await eventually(is_silent)
+            claim = partial(register, twitter, path, 0, "h:1")
+            await eventually(lambda: asyncio.to_thread(claim), NodeExistsError)
+            await proxy.accept()
+
+            async def has_another() -> bool:
+                return lease.machine_id == 1 and lease.limit_ms() > 0
+
+            await eventually(has_another)
+            assert lease.term == 2
+            with pytest.raises(MachineIdLostError, match="h:1 holds it"):
+                await one.guard(0, now_ms=1, mark_ms=1)
+        with pytest.raises(MachineIdLostError, match="ended the session"):
+            await one.guard(1, now_ms=1, mark_ms=1)
+        await one.aclose()
+
+
+@pytest.mark.asyncio
+async def test_bad_arguments(zookeeper: ZookeeperServer, path: str) -> None:
+    """Each is told at once; sessions that the server does not grant are refused."""
+    several: list[dict[str, Any]] = [
+        *({"worker_id": 32}, {"worker_id": -1}, {"datacenter_id": 32}, {"port": -1}),
+        *({"path": "x"}, {"path": "/"}, {"path": "/x/../y"}, {"path": "/x/"}, {"host": ""}),
+    ]
+    for bad in several:
+        with pytest.raises(InvalidArgumentError):
+            TwitterMachineIdDistributor.from_url(zookeeper.url, **bad)
+    one = ours(zookeeper, path)
+    with pytest.raises(InvalidArgumentError, match="10"):
+        await one.distribute(5, now_ms=1, latest_ms=1)
+    with pytest.raises(InvalidArgumentError, match="machine_id"):
+        await one.guard(32, now_ms=1, mark_ms=1)
+    note = f"/aiocosid/twitter/{path.replace('/', '%2F')}/0"
+    zookeeper.behind.create(note, b"1", makepath=True)
+    with pytest.raises(CorruptMachineStateError, match="holds b'1'"):
+        await take(one)
+    await one.aclose()
+    for odd in (4.02, 8.03):  # of which the driver cuts off a millisecond
+        short = TwitterMachineIdDistributor.from_url(
+            f"{zookeeper.url}?session_timeout={odd}", path=path, worker_id=1
+        )
+        await take(short)
+        assert short.safe_guard == odd
+        await short.aclose()
+    long = TwitterMachineIdDistributor.from_url(f"{zookeeper.url}?session_timeout=60", path=path)
+    with pytest.raises(StoreError, match="grants sessions of 10 s"):
+        await take(long)
+    await long.aclose()
