@@ -13,18 +13,21 @@ from ._default import default_provider as default_provider
 from ._default import generator_named as generator_named
 from ._default import use_provider as use_provider
 from .errors import BusyError as BusyError
+from .errors import ClockSkewError as ClockSkewError
 from .errors import ClockTooFarForwardError as ClockTooFarForwardError
 from .errors import ClockTooManyBackwardsError as ClockTooManyBackwardsError
 from .errors import ClosedError as ClosedError
 from .errors import CorruptCounterError as CorruptCounterError
 from .errors import CorruptMachineStateError as CorruptMachineStateError
 from .errors import CosIdError as CosIdError
+from .errors import CounterMissingError as CounterMissingError
 from .errors import ForkedError as ForkedError
 from .errors import IdOverflowError as IdOverflowError
 from .errors import InvalidArgumentError as InvalidArgumentError
 from .errors import InvalidIdError as InvalidIdError
 from .errors import InvalidSettingsError as InvalidSettingsError
 from .errors import LayoutExpiredError as LayoutExpiredError
+from .errors import LeafWorkerIdsUsedUpError as LeafWorkerIdsUsedUpError
 from .errors import MachineBitsMismatchError as MachineBitsMismatchError
 from .errors import MachineIdInUseError as MachineIdInUseError
 from .errors import MachineIdLostError as MachineIdLostError
@@ -36,12 +39,16 @@ from .errors import NameTooLongError as NameTooLongError
 from .errors import NotOpenError as NotOpenError
 from .errors import SchemaMissingError as SchemaMissingError
 from .errors import SegmentUnavailableError as SegmentUnavailableError
+from .errors import SequenceExhaustedError as SequenceExhaustedError
+from .errors import SequenceUnavailableError as SequenceUnavailableError
 from .errors import StoreAuthenticationError as StoreAuthenticationError
 from .errors import StoreError as StoreError
 from .errors import StoreIdentityHiddenError as StoreIdentityHiddenError
 from .errors import StoreRolledBackError as StoreRolledBackError
 from .errors import StoreUnavailableError as StoreUnavailableError
+from .errors import UnsupportedByStoreError as UnsupportedByStoreError
 from .errors import UnsupportedRuntimeError as UnsupportedRuntimeError
+from .errors import WorkerIdsUsedUpError as WorkerIdsUsedUpError
 from .errors import WouldBlock as WouldBlock
 from .errors import WrongLoopError as WrongLoopError
 from .events import Instrument as Instrument
@@ -68,6 +75,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "BusyError",
+    "ClockSkewError",
     "ClockTooFarForwardError",
     "ClockTooManyBackwardsError",
     "ClosedError",
@@ -77,6 +85,7 @@ __all__ = (
     "CosId",
     "CosIdError",
     "CosIdGenerator",
+    "CounterMissingError",
     "ForkedError",
     "GroupBy",
     "GroupedSegmentId",
@@ -88,6 +97,7 @@ __all__ = (
     "InvalidIdError",
     "InvalidSettingsError",
     "LayoutExpiredError",
+    "LeafWorkerIdsUsedUpError",
     "MachineBitsMismatchError",
     "MachineIdInUseError",
     "MachineIdLease",
@@ -103,6 +113,8 @@ __all__ = (
     "SegmentId",
     "SegmentStatistics",
     "SegmentUnavailableError",
+    "SequenceExhaustedError",
+    "SequenceUnavailableError",
     "SnowflakeId",
     "SnowflakeLayout",
     "StoreAuthenticationError",
@@ -111,7 +123,9 @@ __all__ = (
     "StoreRolledBackError",
     "StoreUnavailableError",
     "StringIdGenerator",
+    "UnsupportedByStoreError",
     "UnsupportedRuntimeError",
+    "WorkerIdsUsedUpError",
     "WouldBlock",
     "WrongLoopError",
     "configure",

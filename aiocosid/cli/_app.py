@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Annotated
@@ -12,12 +13,13 @@ from typing import Annotated
 import typer
 
 from .. import connect
-from ..abc import DEFAULT_NAMESPACE
-from ..errors import MachineIdQuarantineError
+from ..abc import DEFAULT_NAMESPACE, MachineMarker
+from ..errors import MachineIdQuarantineError, UnsupportedByStoreError
 from . import _settings
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
 from ._exit import PROGRAM, ExitCode, printable, redacted
 from ._machines import machines, tell_quarantines
+from ._migrate import migrate
 from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
@@ -123,9 +125,10 @@ def _reserved(
 ) -> Iterator[range]:
     distributor = session.store.segment_distributor(namespace=namespace, name=name, step=step)
     while count > 0:
-        size = min(step, count)
+        size = min(step, count, distributor.step_limit or count)
         max_id = session.call(distributor.next_max_id, size)
-        yield range(max_id - size + 1, max_id + 1)
+        stride = distributor.stride
+        yield range(max_id - (size - 1) * stride, max_id + 1, stride)
         count -= size
 
 
@@ -158,12 +161,14 @@ def init(
     """
     with Session(store, timeout=timeout) as session:
         session.call(session.store.create_schema)
-        marker = session.call(
-            session.store.mark_machines,
-            namespace=namespace,
-            is_new=i_am_new,
-            safe_guard=safe_guard,
-        )
+        marker = MachineMarker(namespace=namespace)
+        with suppress(UnsupportedByStoreError):  # counters alone
+            marker = session.call(
+                session.store.mark_machines,
+                namespace=namespace,
+                is_new=i_am_new,
+                safe_guard=safe_guard,
+            )
     where = redacted(store)
     if marker.is_quarantined:
         left = marker.seconds_left
@@ -249,5 +254,6 @@ def _write_measurement(found: Measurement) -> None:
 
 
 app.add_typer(machines, name="machines")
+app.add_typer(migrate, name="migrate")
 register(app)
 _settings.register(app)

@@ -18,12 +18,14 @@ from ..errors import (
     InvalidArgumentError,
     InvalidSettingsError,
     LayoutExpiredError,
+    LeafWorkerIdsUsedUpError,
     MachineBitsMismatchError,
     MachineIdInUseError,
     MissingExtraError,
     SegmentUnavailableError,
     StoreError,
     StoreRolledBackError,
+    WorkerIdsUsedUpError,
 )
 
 __all__ = (
@@ -79,7 +81,13 @@ def code_of(error: CosIdError) -> ExitCode:
             return ExitCode.USED_UP
         case _ if error.retryable:
             return ExitCode.UNAVAILABLE
-        case StoreError() | MachineBitsMismatchError() | MachineIdInUseError():
+        case (
+            StoreError()
+            | MachineBitsMismatchError()
+            | MachineIdInUseError()
+            | LeafWorkerIdsUsedUpError()
+            | WorkerIdsUsedUpError()
+        ):
             return ExitCode.REFUSED
         case SegmentUnavailableError(__cause__=CosIdError() as cause):
             return code_of(cause)

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..abc import DEFAULT_NAMESPACE
-from ..errors import CorruptMachineStateError, InvalidArgumentError, StoreError
+from ..errors import (
+    CorruptMachineStateError,
+    InvalidArgumentError,
+    StoreError,
+    UnsupportedByStoreError,
+)
 from ._exit import PROGRAM, ExitCode, one_line, printable, redacted
 from ._options import (
     DEFAULT_STORE,
@@ -57,6 +62,8 @@ def tell_quarantines(session: Session, namespace: str | None) -> None:
     """Say on standard error where nobody is handed a machine id now."""
     try:
         markers = session.call(session.store.machine_markers)
+    except UnsupportedByStoreError:
+        return  # nobody is handed any there
     except StoreError as error:
         # Looking at the rest is no less use: a reader without EVALSHA, a table that is older.
         if error.retryable or isinstance(error, CorruptMachineStateError):

@@ -37,8 +37,34 @@ STORES: Final = {
         ("redis", "RedisStore"),
     ),
     **dict.fromkeys(("postgres", "postgresql"), ("postgres", "PostgresStore")),
+    **dict.fromkeys(("mysql", "mariadb"), ("mysql", "MysqlStore")),
+    "zookeeper": ("zookeeper", "ZookeeperStore"),
+    **dict.fromkeys(("etcd", "etcds"), ("etcd", "EtcdStore")),
+    **dict.fromkeys(("cosid+http", "cosid+https"), ("http", "HttpStore")),
+    "striped": ("striped", "StripedStore"),
     "tiered": ("tiered", "TieredStore"),
 }
+"""In `aiocosid.stores`: the module and the class of each scheme."""
+
+ENGINES: Final = re.compile(r"(mysql|mariadb|postgresql|sqlite)\+[a-z0-9]+")
+"""Schemes with a driver are SQLAlchemy's."""
+
+SYSTEMS: Final = {
+    "leaf": ("leaf", "LeafStore"),
+    "leaf-zk-normal": ("leaf_snowflake.zookeeper", "LeafZkNormalStore"),
+    "leaf-zk-recycle": ("leaf_snowflake.zookeeper", "LeafZkRecycleStore"),
+    "leaf-workerid": ("leaf_snowflake.mysql", "LeafWorkerIdStore"),
+    "leaf-local": ("leaf_snowflake", "LeafLocalStore"),
+    "tinyid": ("tinyid", "TinyidStore"),
+    "tddl": ("tddl", "TddlStore"),
+    "tddl-group": ("tddl", "TddlGroupStore"),
+    "idleaf": ("idleaf", "IdleafStore"),
+    "hibernate": ("hibernate", "HibernateStore"),
+    "flickr": ("flickr", "FlickrStore"),
+    "uid-generator": ("uid_generator", "UidGeneratorStore"),
+    "twitter": ("twitter", "TwitterStore"),
+}
+"""In `aiocosid.compat`: other systems' tables and nodes, as ``leaf+mysql://user@host/db``."""
 
 TIERED: Final[dict[str, Callable[[str], Any]]] = {
     "root": str,
@@ -56,9 +82,14 @@ def open_store(url: str, *, instrument: Instrument | None = None) -> Store:
 
     Args:
         url: ``memory://``, ``sqlite:///ids.db``, ``redis://host:6379/0`` (``rediss://`` for TLS,
-            ``unix:///path``, ``redis+cluster://a,b,c``, ``redis+sentinel://a,b,c/service/0``), or
-            ``postgresql://user@host/db``.  ``tiered:?root=URL&cache=URL`` puts one beneath another
-            (see `aiocosid.stores.tiered`); within it both are percent-encoded.
+            ``unix:///path``, ``redis+cluster://a,b,c``, ``redis+sentinel://a,b,c/service/0``),
+            ``postgresql://user@host/db``, ``mysql://user@host/db``, ``zookeeper://a,b,c``,
+            ``etcd://a,b,c`` or ``cosid+http://host:8688``; with one of SQLAlchemy's drivers, as
+            ``mysql+aiomysql://``, by that.  ``tiered:?root=URL&cache=URL`` puts one beneath another
+            (see `aiocosid.stores.tiered`) and ``striped:?store=URL&store=URL`` several beside each
+            other (`aiocosid.stores.striped`); within them URLs are percent-encoded.  Another
+            system's tables are named by the system and the store's URL, as
+            ``leaf+mysql://user@host/leaf``; see `aiocosid.compat`.
         instrument: receives the events of a store that has some of its own: a tiered one.
 
     Raises:
@@ -66,14 +97,18 @@ def open_store(url: str, *, instrument: Instrument | None = None) -> Store:
         MissingExtraError: the store's driver is not installed.
     """
     scheme = str(url).partition(":")[0].lower()
-    if scheme not in STORES:
+    place = _place_of(scheme)
+    if place is None:
         # Only the scheme: the rest may hold a password, and so may what is no URL at all.
         shown = f"{scheme}:..." if SCHEME.match(str(url)) else "..."
         known = ", ".join(f"{name}:" for name in sorted(STORES))
-        raise InvalidArgumentError("url", shown, expected=f"one that begins with {known}")
+        systems = ", ".join(f"{name}+" for name in SYSTEMS)
+        expected = f"one that begins with {known}, or, for another system's tables, {systems}"
+        raise InvalidArgumentError("url", shown, expected=expected)
     if scheme == "tiered":
         return _tiered(url, instrument)
-    made: Store = _class_of(scheme).from_url(url)
+    more = {"open_store": open_store} if scheme == "striped" else {}
+    made: Store = _class_at(*place).from_url(url, **more)
     return made
 
 
@@ -93,13 +128,26 @@ def open_tiered(
     if options.get("root_name") is None:
         module = import_module("..stores.tiered._root_name", __package__)
         options["root_name"] = module.name_of_url(root_url)
-    made: Store = _class_of("tiered")(root, cache, **options)
+    made: Store = _class_at("stores.tiered", "TieredStore")(root, cache, **options)
     return made
 
 
-def _class_of(scheme: str) -> Any:  # noqa: ANN401 - the class of a store
-    module, name = STORES[scheme]
-    return getattr(import_module(f"..stores.{module}", __package__), name)
+def _place_of(scheme: str) -> tuple[str, str] | None:
+    """Return the module and the name of the class that a scheme stands for, if there is one."""
+    if scheme in STORES:
+        module, name = STORES[scheme]
+        return f"stores.{module}", name
+    if ENGINES.fullmatch(scheme):
+        return "stores.sqlalchemy", "SqlAlchemyStore"
+    system, plus, _ = scheme.partition("+")
+    if plus and system in SYSTEMS:
+        module, name = SYSTEMS[system]
+        return f"compat.{module}", name
+    return None
+
+
+def _class_at(module: str, name: str) -> Any:  # noqa: ANN401 - the class of a store
+    return getattr(import_module(f"..{module}", __package__), name)
 
 
 def _tiered(url: str, instrument: Instrument | None) -> Store:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..errors._settings import SettingsProblem as SettingsProblem
 from . import _extra as _extra
 from ._load import load_settings as load_settings
+from ._models import CachedSettings as CachedSettings
 from ._models import ChainSettings as ChainSettings
 from ._models import ConverterSettings as ConverterSettings
 from ._models import CosIdSettings as CosIdSettings
@@ -15,9 +16,11 @@ from ._models import DatePrefixSettings as DatePrefixSettings
 from ._models import GroupedSettings as GroupedSettings
 from ._models import GroupPrefixSettings as GroupPrefixSettings
 from ._models import LayoutSettings as LayoutSettings
+from ._models import LeafSettings as LeafSettings
 from ._models import MachineSettings as MachineSettings
 from ._models import SegmentSettings as SegmentSettings
 from ._models import Settings as Settings
+from ._models import ShardedSettings as ShardedSettings
 from ._models import SnowflakeSettings as SnowflakeSettings
 from ._models import TieredSettings as TieredSettings
 from ._report import GeneratorReport as GeneratorReport
@@ -29,6 +32,7 @@ from ._sharding import ModShardingSettings as ModShardingSettings
 from ._sharding import SnowflakeShardingSettings as SnowflakeShardingSettings
 
 __all__ = (
+    "CachedSettings",
     "ChainSettings",
     "ConverterSettings",
     "CosIdSettings",
@@ -38,12 +42,14 @@ __all__ = (
     "GroupedSettings",
     "IntervalShardingSettings",
     "LayoutSettings",
+    "LeafSettings",
     "MachineSettings",
     "ModShardingSettings",
     "SegmentSettings",
     "Settings",
     "SettingsProblem",
     "SettingsReport",
+    "ShardedSettings",
     "ShardingReport",
     "SnowflakeSettings",
     "SnowflakeShardingSettings",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -12,14 +12,28 @@ from .._clock import SYSTEM_CLOCK
 from .._text_generator import StringIdGenerator
 from ..abc import MAX_ID, SHARE
 from ..errors import CosIdError, InvalidArgumentError
-from ..segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
-from ..snowflake import CosIdGenerator, SnowflakeId
+from ..segment import (
+    GroupBy,
+    GroupedSegmentId,
+    LeafSegmentId,
+    SegmentChainId,
+    SegmentId,
+)
+from ..snowflake import CachedSnowflakeId, CosIdGenerator, ShardedId, SnowflakeId
 from ._converters import converter_of, date_of
 from ._layouts import check_layout, layout_of, text_of
 from ._machines import Machines
-from ._models import CosIdSettings, GroupedSettings, SnowflakeSettings
+from ._models import (
+    CachedSettings,
+    CosIdSettings,
+    GroupedSettings,
+    LeafSettings,
+    ShardedSettings,
+    SnowflakeSettings,
+)
 from ._places import placed
 from ._planned import LIMITS, Planned, example_of
+from ._sharded import sequences_of, sharded_layout_of
 from ._shardings import sharding_of
 from ._stores import Stores
 
@@ -38,6 +52,12 @@ __all__ = ("Builder", "Built")
 
 COUNTED: Final = {"wait_timeout", "ttl", "fetch_timeout", "give_back"}
 PREFETCHED: Final = COUNTED | {"safe_distance", "max_distance", "max_ids_ahead", "quiet_period"}
+BUFFERED: Final = COUNTED | {"prefetch_at", "segment_duration", "max_step"}
+RING: Final = {"boost", "padding_factor", "max_borrow", "refill_interval"}
+
+
+LANE_BITS: Final = 6  # 64 lanes
+OPTIONS: Final = {"segment": COUNTED, "chain": PREFETCHED, "leaf": BUFFERED}
 
 
 class Incomplete(Exception):  # noqa: N818 - no error: the problem is noted already
@@ -153,10 +173,13 @@ class Builder:
         """Build it; each part by itself, so that what is wrong in several is told of all."""
         section = planned.section
         with self._noting((*planned.path, "layout"), getattr(section, "layout", None)):
-            if isinstance(section, SnowflakeSettings):
+            if isinstance(section, SnowflakeSettings | CachedSettings):
                 layout = layout_of(section.layout)
                 check_layout(layout, self._clock.now_ms())
                 planned.layout = layout
+        with self._noting(planned.path, section):
+            if isinstance(section, ShardedSettings):
+                planned.sharded = sharded_layout_of(section, self._clock.now_ms())
         with self._noting(planned.path, section):
             self._check(planned)
         at = (*planned.path, "converter")
@@ -184,9 +207,9 @@ class Builder:
                 if getattr(section, key) is not None:
                     self._note((*planned.path, key), "has no place here: text writes the ids")
             planned.text = text_of(section)
-        elif isinstance(section, SnowflakeSettings):
-            if planned.layout is not None and planned.layout.max_id > limit:
-                about = f"{planned.layout!r} goes up to {planned.layout.max_id}"
+        elif isinstance(section, SnowflakeSettings | CachedSettings | ShardedSettings):
+            if planned.fields is not None and planned.fields.max_id > limit:
+                about = f"{planned.fields!r} goes up to {planned.fields.max_id}"
                 reason = f"is {section.limit}, which ends at {limit}, but {about}"
                 self._note((*planned.path, "limit"), reason)
         else:
@@ -224,17 +247,37 @@ class Builder:
 
     def _made(self, planned: Planned) -> Any:  # noqa: ANN401 - of any kind
         section, name = planned.section, planned.counter
-        if isinstance(section, SnowflakeSettings | CosIdSettings):
+        if isinstance(section, SnowflakeSettings | CachedSettings | CosIdSettings):
             lease, told = self._lease(planned), self._stamped(section)
             if planned.text is not None:
                 return CosIdGenerator(lease, name=name, text=planned.text, **told)
             if planned.layout is not None:
-                return SnowflakeId(lease, name=name, layout=planned.layout, **told)
+                kind = CachedSnowflakeId if isinstance(section, CachedSettings) else SnowflakeId
+                return kind(lease, name=name, layout=planned.layout, **told)
+        if isinstance(section, ShardedSettings):
+            return self._sharded(planned, section)
         return self._counted(planned, section)
+
+    def _sharded(self, planned: Planned, section: ShardedSettings) -> ShardedId:
+        store, lane = self._store(planned), None
+        if planned.sharded is None:
+            raise Incomplete
+        distributor = sequences_of(store, planned)
+        if section.on_unavailable == "lane":
+            place = planned.place = self._stores.place(section)
+            lanes = replace(planned, namespace=f"{planned.namespace}.lane")
+            lane = self._machines.lease(lanes, place, store, LANE_BITS)
+            if lane is None:
+                raise Incomplete
+        told = self._common(section, {"sharding_id", "on_unavailable", "batch", "nodes"})
+        patience = section.broken_threshold
+        told |= {"wait_timeout": section.wait_timeout, "lane": lane}
+        told["broken_threshold"] = None if patience == inf else patience
+        return ShardedId(distributor, layout=planned.sharded, **told)
 
     def _counted(self, planned: Planned, section: Any) -> Any:  # noqa: ANN401 - of any kind
         mode = section.mode if isinstance(section, GroupedSettings) else section.kind
-        told = self._common(section, COUNTED if mode == "segment" else PREFETCHED)
+        told = self._common(section, OPTIONS[mode])
         told["max_id"] = min(section.max_id or MAX_ID, LIMITS[section.limit or "int64"])
         store = self._store(planned)
         about = {
@@ -248,11 +291,18 @@ class Builder:
                 raise Incomplete
             about |= {"group_by": planned.group_by, "kind": mode}
             return GroupedSegmentId(store, **about, **told)
-        kind = SegmentId if mode == "segment" else SegmentChainId
-        return kind(store.segment_distributor(**about), **told)
+        distributor = store.segment_distributor(**about)
+        if isinstance(section, LeafSettings):
+            return LeafSegmentId(distributor, **told)
+        return (SegmentId if mode == "segment" else SegmentChainId)(distributor, **told)
 
-    def _stamped(self, section: SnowflakeSettings | CosIdSettings) -> dict[str, Any]:
-        told = self._common(section, {"wait_timeout", "sequence_reset_threshold"})
+    def _stamped(
+        self, section: SnowflakeSettings | CachedSettings | CosIdSettings
+    ) -> dict[str, Any]:
+        own = RING if isinstance(section, CachedSettings) else {"sequence_reset_threshold"}
+        if isinstance(section, SnowflakeSettings):
+            own = own | {"random_start"}
+        told = self._common(section, own | {"wait_timeout"})
         for name in ("broken_threshold", "max_forward_jump"):
             value = getattr(section, name)
             told[name] = None if value == inf else value

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ..abc import InstanceId
 from ..errors import InvalidArgumentError
 from ..machine import (
+    IpMachineIdDistributor,
     MachineIdLease,
+    MacMachineIdDistributor,
     ManualMachineIdDistributor,
     StatefulSetMachineIdDistributor,
 )
@@ -26,10 +28,19 @@ __all__ = ("Machines",)
 
 BY_HAND: Final = {"interval", "worker", "worker_bits", "state_dir"}
 
+BY_ADDRESS: Final[dict[str, type[IpMachineIdDistributor | MacMachineIdDistributor]]] = {
+    "ip": IpMachineIdDistributor,
+    "mac": MacMachineIdDistributor,
+}
+
+BY_LOCK: Final = {"address", "instance_id", "stable", "interval", "state_dir"}
+
 TAKES: Final[dict[str, set[str]]] = {
     "store": {"instance_id", "stable", "safe_guard", "interval"},
     "manual": {"machine_id", "instance_id", "stable", *BY_HAND},
     "stateful-set": {"hostname", *BY_HAND},
+    "ip": BY_LOCK,
+    "mac": BY_LOCK,
 }
 """The keys of each source; those of the lease go with all of them."""
 
@@ -82,7 +93,7 @@ class Machines:
             )
             return None
         if key not in self._made and (store is not None or not place):
-            distributor = self._distributor(store, planned.namespace)
+            distributor = self._distributor(store, planned.namespace, bits)
             lease = None if distributor is None else self._lease(distributor, bits)
             if lease is not None:
                 self._made[key] = lease
@@ -98,13 +109,15 @@ class Machines:
         """Those that were made."""
         return list(self._made.values())
 
-    def _distributor(self, store: Store | None, namespace: str) -> MachineIdDistributor | None:
+    def _distributor(
+        self, store: Store | None, namespace: str, bits: int
+    ) -> MachineIdDistributor | None:
         machine = self._settings.machine
         if self._is_refused or not self._fits(machine):
             self._is_refused = True  # told once, not for every generator
             return None
         try:
-            return self._make(machine, store, namespace)
+            return self._make(machine, store, namespace, bits)
         except InvalidArgumentError as error:
             self._refuse(error)
             return None
@@ -151,7 +164,7 @@ class Machines:
         return fits
 
     def _make(
-        self, machine: MachineSettings, store: Store | None, namespace: str
+        self, machine: MachineSettings, store: Store | None, namespace: str, bits: int
     ) -> MachineIdDistributor:
         own = TAKES[machine.source] - {"instance_id", "stable"}
         told: dict[str, Any] = {
@@ -167,6 +180,8 @@ class Machines:
             return store.machine_id_distributor(**told)
         if machine.source == "manual":
             return ManualMachineIdDistributor(**told)
+        if machine.source in BY_ADDRESS:
+            return BY_ADDRESS[machine.source](bits=bits, **told)
         if self._rehearsal and "HOSTNAME" not in os.environ:
             told.setdefault("hostname", REHEARSAL_POD)
         return StatefulSetMachineIdDistributor(**told)

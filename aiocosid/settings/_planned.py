@@ -11,7 +11,7 @@ from ..snowflake import JAVASCRIPT_MAX_SAFE_ID, CosIdState
 if TYPE_CHECKING:
     from ..abc import AnyGenerator, IdConverter
     from ..segment import GroupBy
-    from ..snowflake import CosIdText, SnowflakeLayout
+    from ..snowflake import CosIdText, ShardedLayout, SnowflakeLayout
 
 __all__ = ("LIMITS", "Planned", "example_of")
 
@@ -33,6 +33,7 @@ class Planned:
         place: the store's URL with them, to tell stores apart.
         generator: what a user gets.
         layout: of a Snowflake.
+        sharded: of a ShardedId.
         text: of a CosIdGenerator.
         group_by: of a grouped one.
         converter: how its numbers are written.
@@ -48,6 +49,7 @@ class Planned:
     place: str = field(default="", repr=False)
     generator: AnyGenerator | None = None
     layout: SnowflakeLayout | None = None
+    sharded: ShardedLayout | None = None
     text: CosIdText | None = None
     group_by: GroupBy | None = None
     converter: IdConverter | None = None
@@ -55,7 +57,9 @@ class Planned:
 
     @property
     def fields(self) -> SnowflakeLayout | None:
-        """The widths of a Snowflake or CosIdGenerator."""
+        """The widths of a Snowflake, ShardedId or CosIdGenerator."""
+        if self.sharded is not None:
+            return self.sharded.bits
         return self.text.layout if self.text is not None else self.layout
 
 
@@ -67,9 +71,11 @@ def example_of(planned: Planned, now_ms: int) -> str:
     """
     if planned.text is not None:
         return planned.text.as_text(CosIdState(now_ms, 0, 1))
-    if planned.layout is not None:
+    if planned.sharded is not None:
+        new_id = planned.sharded.compose(now_ms // 1000, planned.section.sharding_id, 1)
+    elif planned.layout is not None:
         new_id = planned.layout.compose(planned.layout.tick_at(now_ms), 0, 1)
-    elif planned.section.kind in {"snowflake", "cosid"}:
+    elif planned.section.kind in {"snowflake", "cached", "sharded", "cosid"}:
         return ""  # there is a problem already
     else:
         new_id = planned.section.offset + 1

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from ._models import (
+    CachedSettings,
     ChainSettings,
     ConverterSettings,
     CosIdSettings,
@@ -14,9 +15,11 @@ from ._models import (
     GroupedSettings,
     GroupPrefixSettings,
     LayoutSettings,
+    LeafSettings,
     MachineSettings,
     SegmentSettings,
     Settings,
+    ShardedSettings,
     SnowflakeSettings,
     TieredSettings,
 )
@@ -38,8 +41,11 @@ __all__ = ("Path", "explained")
 KINDS: Final[dict[str, type[Section]]] = {
     "segment": SegmentSettings,
     "chain": ChainSettings,
+    "leaf": LeafSettings,
     "grouped": GroupedSettings,
     "snowflake": SnowflakeSettings,
+    "cached": CachedSettings,
+    "sharded": ShardedSettings,
     "cosid": CosIdSettings,
     "mod": ModShardingSettings,
     "interval": IntervalShardingSettings,

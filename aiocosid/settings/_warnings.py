@@ -43,7 +43,7 @@ def warnings_of(planned: Collection[Planned], now_ms: int) -> Iterator[Warned]:
 
 
 def _of_layout(planned: Planned, fields: SnowflakeLayout, now_ms: int) -> Iterator[Warned]:
-    at = (*planned.path, "layout") if planned.text is None else planned.path
+    at = planned.path if planned.layout is None else (*planned.path, "layout")
     if fields.ms_of(fields.last_tick + 1) - now_ms < YEAR_MS:
         yield at, f"ends within a year, at {fields.last_instant_text}: move to another layout"
     if fields.last_instant is None:
@@ -57,7 +57,8 @@ def _of_layout(planned: Planned, fields: SnowflakeLayout, now_ms: int) -> Iterat
         )
     rate, most = planned.section.rate, fields.ids_per_tick * MS / fields.unit_ms
     if rate is not None and rate > most:
-        yield (*planned.path, "rate"), f"is above {most:g} ids a second, all that one machine has"
+        whose = "one machine has" if planned.sharded is None else "all processes have together"
+        yield (*planned.path, "rate"), f"is above {most:g} ids a second, all that {whose}"
 
 
 def _of_step(planned: Planned) -> Iterator[Warned]:
@@ -67,8 +68,8 @@ def _of_step(planned: Planned) -> Iterator[Warned]:
         trips, better = rate / step, _rounded(rate * GOOD_FOR)
         asked = f"the store is asked {trips:.1f} times a second"
         yield at, f"is {step}: at {rate:g} ids a second {asked}; take {better}"
-    is_chain = getattr(section, "mode", section.kind) != "segment"
-    lost = step * (1 + (section.safe_distance if is_chain else 0))
+    is_single = getattr(section, "mode", section.kind) == "segment"
+    lost = step * (1 if is_single else 1 + getattr(section, "safe_distance", 1))
     if lost > rate * DAY:
         better = _rounded(rate * GOOD_FOR)
         worth = f"{lost / rate / DAY:.1f} days' worth at {rate:g} a second"
@@ -86,7 +87,7 @@ def _of_texts(planned: Planned) -> Iterator[Warned]:
     if planned.text is not None:
         return
     if planned.converter is None:
-        is_told = section.limit is not None or planned.layout is None
+        is_told = section.limit is not None or planned.fields is None
         if highest > JAVASCRIPT_MAX_SAFE_ID and not is_told:
             remedy = (
                 "a converter or a layout as javascript-safe-ms, or limit = 'int64' if none reads"
@@ -104,13 +105,13 @@ def _of_texts(planned: Planned) -> Iterator[Warned]:
     try:
         planned.converter.as_str(example)
     except InvalidIdError as error:
-        remedy = "more characters" if planned.layout is not None else "more characters, or a max_id"
+        remedy = "more characters" if planned.fields is not None else "more characters, or a max_id"
         yield (*planned.path, "converter"), f"does not reach the last id; give it {remedy}: {error}"
 
 
 def _highest(planned: Planned) -> int:
-    if planned.layout is not None:
-        return planned.layout.max_id
+    if planned.fields is not None:
+        return planned.fields.max_id
     limit = LIMITS[planned.section.limit or "int64"]
     return int(getattr(planned.section, "max_id", None) or limit)
 
@@ -119,7 +120,7 @@ def _of_machines(planned: Collection[Planned]) -> Iterator[Warned]:
     """Machine ids of one namespace that come from two stores are the same numbers."""
     seen: dict[str, Planned] = {}
     for each in planned:
-        if each.fields is None or not each.store:
+        if each.fields is None or each.sharded is not None or not each.store:
             continue
         first = seen.setdefault(each.namespace, each)
         if first.place != each.place:

@@ -28,11 +28,12 @@ class ScriptedDistributor(IdSegmentDistributor):
     def __init__(self, store: ScriptedStore, namespace: str, name: str, step: int) -> None:
         super().__init__(namespace=namespace, name=name, step=step)
         self._script = store
+        self.stride, self.step_limit = store.stride, store.step_limit
 
     async def next_max_id(self, step: int) -> int:
         self._script.steps.append(step)
         await self._script.answer()
-        return self._script.count(step)
+        return self._script.count(step * self.stride)
 
 
 class ScriptedMachines(MemoryMachineIdDistributor):
@@ -63,6 +64,8 @@ class ScriptedStore(Store):
         memory: where the machine ids lie that are handed out.
         silent: whether it never answers.
         stuck: whether it never ends closing.
+        stride: from one id to the next.
+        step_limit: how many ids one call grants at most.
     """
 
     def __init__(self) -> None:
@@ -76,6 +79,8 @@ class ScriptedStore(Store):
         self.memory = MemoryStore()
         self.silent = False
         self.stuck = False
+        self.stride = 1
+        self.step_limit: int | None = None
         self._max_id = 0
 
     async def answer(self) -> None:

@@ -24,6 +24,10 @@ STORE_ERRORS = {
     errors.StoreError("redis", "says no"): 4,
     errors.StoreAuthenticationError("redis", "wrong password"): 4,
     errors.StoreIdentityHiddenError("redis", "NOPERM"): 4,
+    errors.UnsupportedByStoreError("leaf", "no machine ids"): 4,
+    errors.CounterMissingError("a", table="t", key="k", counter="b", remedy="c"): 4,
+    errors.LeafWorkerIdsUsedUpError("a", worker_id=9, bits=3): 4,
+    errors.WorkerIdsUsedUpError("a", worker_id=9, bits=3): 4,
     errors.SchemaMissingError("postgres", table="cosid"): 4,
     errors.CorruptCounterError("redis", counter="a.b", found="'x'"): 4,
     errors.IdOverflowError("a.b", limit=2**63 - 1): 5,
@@ -45,7 +49,10 @@ MISUSE = {
     "WrongLoopError",
 }
 # What only settings lead to that no command uses.
-SETTINGS = {"ClockTooFarForwardError", "MachineIdLostError"}
+SETTINGS = {
+    *("ClockSkewError", "ClockTooFarForwardError", "MachineIdLostError"),
+    *("SequenceExhaustedError", "SequenceUnavailableError"),
+}
 # What check-config ends with, a line for each problem; see test_check_config.
 PROBLEMS = {"InvalidSettingsError"}
 

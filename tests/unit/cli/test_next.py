@@ -51,6 +51,14 @@ def test_step_bounds_one_reservation(aiocosid: Command, scripted: ScriptedStore)
     assert ended.out.split() == [str(i) for i in range(1, 11)]
 
 
+def test_a_store_of_one_residue_class(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """The ids lie apart, and no call asks for more than the store grants."""
+    scripted.stride, scripted.step_limit = 3, 2
+    ended = aiocosid("next", "order", "-n", 5)
+    assert scripted.steps == [2, 2, 1]
+    assert ended.out.split() == ["3", "6", "9", "12", "15"]
+
+
 def test_step_above_n_reserves_n(aiocosid: Command, scripted: ScriptedStore) -> None:
     """A step larger than what is asked for wastes nothing."""
     aiocosid("next", "order", "-n", 3, "--step", 1000)

@@ -56,7 +56,7 @@ def test_a_silent_store_is_unavailable(
     assert scripted.closed[-1] == "store"
 
 
-@pytest.mark.parametrize("url", ["", "order", "mysql://u:s3cr3t@h/db", "memory://elsewhere"])
+@pytest.mark.parametrize("url", ["", "order", "oracle://u:s3cr3t@h/db", "memory://elsewhere"])
 def test_a_url_that_names_no_store(aiocosid: Command, url: str) -> None:
     """It is a mistake of the caller."""
     ended = aiocosid("inspect", "--store", url)

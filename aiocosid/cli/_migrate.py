@@ -1,0 +1,97 @@
+"""The command that looks at another system's tables before a migration, and writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..compat import Examinable
+from ..errors import InvalidArgumentError
+from ._exit import ExitCode, printable
+from ._options import DEFAULT_TIMEOUT, STORE_VARIABLE, Timeout
+from ._output import TableFormat, write, write_json, write_table
+from ._session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..compat import Examined
+
+__all__ = ("migrate",)
+
+migrate = typer.Typer(help="Moving here from another system.")
+
+
+class System(StrEnum):
+    """Whose tables."""
+
+    LEAF = "leaf"
+    TINYID = "tinyid"
+    TDDL = "tddl"
+    TDDL_GROUP = "tddl-group"
+    IDLEAF = "idleaf"
+    HIBERNATE = "hibernate"
+    FLICKR = "flickr"
+    UID_GENERATOR = "uid-generator"
+
+
+@migrate.callback()
+def _group() -> None: ...
+
+
+@migrate.command()
+def check(
+    *,
+    system: Annotated[System, typer.Option("--from", help="Whose tables they are.")],
+    store: Annotated[
+        str,
+        typer.Option(
+            "--store",
+            envvar=STORE_VARIABLE,
+            metavar="URL",
+            help="Where they lie: mysql://user@host/db, postgresql://..., sqlite:///file.db",
+        ),
+    ],
+    layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Say what the tables of another system mean, which id would be next, and what is wrong.
+
+    Nothing is written.  Ends with code 1 if something is wrong.
+    """
+    prefix = f"{system}+"
+    with Session(prefix + store.removeprefix(prefix), timeout=timeout) as session:
+        examined = session.store
+        if not isinstance(examined, Examinable):
+            raise InvalidArgumentError("--from", str(system), expected="one that can be examined")
+        found = session.call(examined.examine)
+    if layout is TableFormat.JSON:
+        write_json([asdict(each) for each in found])
+    else:
+        _write_examined(found)
+    if any(each.problems for each in found):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _write_examined(found: Sequence[Examined]) -> None:
+    if not found:
+        write("the table is empty\n")
+        return
+    write_table(
+        ("name", "stored", "next id", "what it means"),
+        [
+            (printable(each.name), _number(each.stored), _number(each.next_id), each.meaning)
+            for each in found
+        ],
+        left=(0, 3),
+    )
+    for each in found:
+        for problem in each.problems:
+            write(f"problem: {printable(each.name)}: {printable(problem)}\n")
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)

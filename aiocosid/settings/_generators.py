@@ -1,0 +1,270 @@
+"""What can be set of a generator: one class a kind, one attribute a key."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, SecretStr
+
+from ..abc import DEFAULT_STEP
+from ..abc._ids import MAX_ID
+from ..segment._pace import MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
+from ._texts import ConverterSettings, LayoutSettings
+from ._values import Flag, Moment, Seconds, Section, Whole, shorthand
+
+__all__ = (
+    "CachedSettings",
+    "ChainSettings",
+    "CosIdSettings",
+    "GeneratorSettings",
+    "GroupedSettings",
+    "LeafSettings",
+    "Name",
+    "Patience",
+    "SegmentSettings",
+    "ShardedSettings",
+    "SnowflakeSettings",
+    "Timeout",
+)
+
+Count: TypeAlias = Annotated[Whole, Field(ge=1, le=MAX_ID)]
+Timeout: TypeAlias = Annotated[Seconds, Field(gt=0, allow_inf_nan=False)]
+Patience: TypeAlias = Annotated[Seconds, Field(ge=0)]  # inf: for ever
+Bits: TypeAlias = Annotated[Whole, Field(ge=1, le=63)]
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+Converter: TypeAlias = Annotated[ConverterSettings, shorthand("type")]
+Layout: TypeAlias = Annotated[LayoutSettings, shorthand("name")]
+
+
+class _Generator(Section):
+    """What all kinds have.
+
+    Attributes:
+        namespace: instead of the one for all.
+        name: instead of the table's own.
+        store: a URL, or a name in ``[stores]``, instead of the one for all.
+        converter: how ids become text; numbers without it.
+        limit: the highest id that its readers can hold; checked, and for segments the last id.
+        rate: ids a second that are expected; for `check-config` only.
+        wait_timeout: seconds that a caller waits at most.
+        close_timeout: seconds that closing may take, instead of the one for all.
+    """
+
+    namespace: Name | None = None
+    name: Name | None = None
+    store: SecretStr | None = None
+    converter: Converter | None = None
+    limit: Literal["int32", "javascript", "int64"] | None = None
+    rate: Annotated[Seconds, Field(gt=0, allow_inf_nan=False)] | None = None
+    wait_timeout: Timeout = 5.0
+    close_timeout: Timeout | None = None
+
+
+class _Counted(_Generator):
+    """What kinds on a counter have.
+
+    Attributes:
+        step: ids per segment.
+        offset: where a new counter starts.
+        ttl: seconds after which fetched ids are not handed out any more; for ever without it.
+        fetch_timeout: seconds for one call to the store; two fifths of wait_timeout without it.
+        max_id: the highest id ever handed out.
+        give_back: whether closing gives unused ids back to the store.
+    """
+
+    step: Count = DEFAULT_STEP
+    offset: Annotated[Whole, Field(ge=0, le=MAX_ID)] = 0
+    ttl: Timeout | None = None
+    fetch_timeout: Timeout | None = None
+    max_id: Count | None = None
+    give_back: Flag = False
+
+
+class SegmentSettings(_Counted):
+    """A `SegmentId`."""
+
+    kind: Literal["segment"]
+
+
+class LeafSettings(_Counted):
+    """A `LeafSegmentId`; where rows have a step of their own, that is taken.
+
+    Attributes:
+        prefetch_at: the part of a segment that is used when the next is loaded.
+        segment_duration: seconds; after a segment that lasted less the step is doubled.
+        max_step: ids; the step is not doubled beyond it.
+    """
+
+    kind: Literal["leaf"]
+    prefetch_at: Annotated[Seconds, Field(ge=0, lt=1)] = 0.1
+    segment_duration: Timeout = 900.0
+    max_step: Count = 1_000_000
+
+
+class _Prefetched(_Counted):
+    """What a chain has.
+
+    Attributes:
+        safe_distance: segments kept ahead at rest.
+        max_distance: segments kept ahead at most.
+        max_ids_ahead: the same in ids.
+        quiet_period: seconds after which a distance that was not needed is halved.
+    """
+
+    safe_distance: Count = 2
+    max_distance: Count = MAX_DISTANCE
+    max_ids_ahead: Count = MAX_IDS_AHEAD
+    quiet_period: Timeout = QUIET_PERIOD
+
+
+class ChainSettings(_Prefetched):
+    """A `SegmentChainId`."""
+
+    kind: Literal["chain"]
+
+
+class GroupedSettings(_Prefetched):
+    """A `GroupedSegmentId`: counters that restart with every period.
+
+    Attributes:
+        group_by: the period.
+        zone: whose years, months and days.
+        pattern: how a period is written, in Java's letters; as CosId's of that period without it.
+        mode: what hands out the ids of one group.
+    """
+
+    kind: Literal["grouped"]
+    group_by: Literal["year", "month", "day"]
+    zone: str
+    pattern: str | None = None
+    mode: Literal["chain", "segment"] = "chain"
+
+
+class _Timed(_Generator):
+    """What kinds on a clock have.
+
+    Attributes:
+        broken_threshold: seconds that a call waits for a clock that stepped back; inf for ever.
+        max_forward_jump: seconds by which the wall clock may run ahead; inf for any.
+    """
+
+    broken_threshold: Patience = 2.0
+    max_forward_jump: Patience | None = None
+
+
+class _Stamped(_Timed):
+    """What kinds on a clock have that begin their sequence anew.
+
+    Attributes:
+        sequence_reset_threshold: as for `SnowflakeId`; -1 is CosId's default.
+    """
+
+    sequence_reset_threshold: Annotated[Whole, Field(ge=-1)] = -1
+
+
+class SnowflakeSettings(_Stamped):
+    """A `SnowflakeId`.
+
+    Attributes:
+        layout: how the ids are put together: a name, or a table.
+        random_start: the first sequence of a tick is drawn from 0 to below it; Leaf's is 100.
+    """
+
+    kind: Literal["snowflake"]
+    layout: Layout = LayoutSettings(name="cosid-ms")
+    random_start: Annotated[Whole, Field(ge=1)] | None = None
+
+
+class CachedSettings(_Timed):
+    """A `CachedSnowflakeId`.
+
+    Attributes:
+        layout: how the ids are put together, in seconds: a name, or a table.
+        boost: the ring holds the ids of ``2^boost`` seconds.
+        padding_factor: percent; the ring is filled when it holds less.
+        max_borrow: seconds that ids may be ahead of the clock.
+        refill_interval: seconds between two looks at the ring while nobody asks for ids; none
+            without it.
+    """
+
+    kind: Literal["cached"]
+    layout: Layout = LayoutSettings(name="uid-generator-ha")
+    boost: Annotated[Whole, Field(ge=1, le=16)] = 3
+    padding_factor: Annotated[Whole, Field(ge=1, le=99)] = 50
+    max_borrow: Timeout = 60.0
+    refill_interval: Timeout | None = None
+
+
+class ShardedSettings(_Generator):
+    """A `ShardedId`, on Redis.
+
+    Attributes:
+        epoch: the first second: a time with its offset, or an integer since 1970.
+        sharding_id: what ids have for which nothing else is said.
+        timestamp_bits: width of the seconds.
+        sharding_bits: width of the sharding id.
+        sequence_bits: width of the sequence.
+        zone: whose local time the texts show; a fixed offset.
+        key: the counters' keys, with ``<second>`` where the second stands.
+        max_sequence: the highest sequence, on all nodes; the layout's without it.
+        tolerance: seconds by which a host's clock may differ from the server's.
+        margin: seconds by which the clocks of two servers may differ.
+        ttl: seconds that a counter is kept.
+        on_unavailable: what to do while Redis is away and no id is in hand; the numbers of lanes
+            are machine ids of 6 bits in the namespace ``<namespace>.lane``.
+        batch: sequences to ask for at once; by demand without it.
+        nodes: how many generators share the name.
+        broken_threshold: seconds that the clock may be behind the last id's second; inf for any.
+    """
+
+    kind: Literal["sharded"]
+    epoch: Moment
+    sharding_id: Annotated[Whole, Field(ge=0)] = 0
+    timestamp_bits: Bits = 32
+    sharding_bits: Annotated[Whole, Field(ge=1, le=31)] = 12
+    sequence_bits: Bits = 19
+    zone: str = "UTC"
+    key: Name | None = None
+    max_sequence: Count | None = None
+    tolerance: Annotated[Whole, Field(ge=1, le=3600)] = 2
+    margin: Annotated[Whole, Field(ge=0, le=3600)] = 1
+    ttl: Annotated[Whole, Field(ge=62, le=86_400)] = 600
+    on_unavailable: Literal["raise", "wait", "lane", "random_unsafe"] = "raise"
+    batch: Count | None = None
+    nodes: Count = 16
+    broken_threshold: Patience = 2.0
+
+
+class CosIdSettings(_Stamped):
+    """A `CosIdGenerator`.
+
+    Attributes:
+        text: how the ids are written.
+        zone: friendly: whose local time; it must keep one offset.
+        pad_start: friendly: whether machine id and sequence have a fixed width.
+        timestamp_bits: width of the time.
+        machine_bits: width of the machine id.
+        sequence_bits: width of the sequence.
+    """
+
+    kind: Literal["cosid"]
+    text: Literal["radix62", "radix36", "friendly"] = "radix62"
+    zone: str | None = None
+    pad_start: Flag | None = None
+    timestamp_bits: Bits = 44
+    machine_bits: Annotated[Whole, Field(ge=1, le=31)] = 20
+    sequence_bits: Bits = 16
+
+
+GeneratorSettings: TypeAlias = Annotated[
+    SegmentSettings
+    | ChainSettings
+    | LeafSettings
+    | GroupedSettings
+    | SnowflakeSettings
+    | CachedSettings
+    | ShardedSettings
+    | CosIdSettings,
+    Field(discriminator="kind"),
+]
+"""The settings of one generator; ``kind`` says which."""

@@ -1,0 +1,155 @@
+"""Settings of the kinds that other systems have brought."""
+
+from __future__ import annotations
+
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiocosid import configure
+from aiocosid.compat.leaf import LeafStore
+from aiocosid.errors import InvalidSettingsError
+from aiocosid.machine import SharedMachineIdWarning
+from aiocosid.segment import LeafSegmentId
+from aiocosid.settings import check_settings
+from aiocosid.snowflake import (
+    UID_GENERATOR_HA,
+    CachedSnowflakeId,
+    ShardedId,
+    ShardedLayout,
+    SnowflakeId,
+)
+
+
+def settings(kind: str, **others: Any) -> dict[str, Any]:
+    """Return settings of one generator; ``machine`` goes to its own table."""
+    machine = others.pop("machine", {})
+    return {
+        "store": others.pop("store", "memory://"),
+        "machine": machine,
+        "generators": {"order": {"kind": kind, **others}},
+    }
+
+
+def problems(given: dict[str, Any]) -> list[str]:
+    with pytest.raises(InvalidSettingsError) as caught:
+        configure(given)
+    return [str(each) for each in caught.value.problems]
+
+
+@pytest.mark.asyncio
+async def test_leaf_takes_the_step_of_the_row(tmp_path: Path) -> None:
+    """Whatever the settings say; and has keys of its own."""
+    url = f"sqlite:///{tmp_path}/leaf.db"
+    async with LeafStore.from_url(url) as store:
+        await store.create_schema()
+        await store.create_tag("order", step=20)
+    for told in ({}, {"step": 7}, {"step": 50}):
+        given = settings("leaf", store=f"leaf+{url}", prefetch_at=0.9, max_step=100, **told)
+        async with configure(given, default=False) as ids:
+            order = ids["order"]
+            assert isinstance(order, LeafSegmentId)
+            await order.next_id()
+            assert order.statistics().ids_fetched == 20
+
+
+@pytest.mark.asyncio
+async def test_leaf_on_a_counter_without_rows() -> None:
+    """The usual step."""
+    async with configure(settings("leaf", name="settings-kinds"), default=False) as ids:
+        order = ids["order"]
+        assert isinstance(order, LeafSegmentId)
+        assert order.statistics().step == 1000
+
+
+@pytest.mark.asyncio
+async def test_cached() -> None:
+    """With its ring, as it is told."""
+    given = settings("cached", boost=2, padding_factor=60, max_borrow=10, refill_interval=30)
+    async with configure(given, default=False) as ids:
+        order = ids["order"]
+        assert isinstance(order, CachedSnowflakeId)
+        assert order.layout is UID_GENERATOR_HA
+        assert order.statistics().capacity == 4 * 8192
+        assert await order.next_id() < await order.next_id()
+
+
+@pytest.mark.asyncio
+async def test_a_random_start() -> None:
+    """Is handed on."""
+    async with configure(settings("snowflake", random_start=4096), default=False) as ids:
+        order = ids["order"]
+        assert isinstance(order, SnowflakeId)
+        assert {order.layout.parse(await order.next_id()).sequence for _ in range(1000)} != {0}
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    """A layout in milliseconds, a bound that is none, keys of others."""
+    assert "generators.order.layout" in problems(settings("cached", layout="cosid-ms"))[0]
+    assert "max_borrow" in problems(settings("cached", max_borrow=400))[0]
+    assert "random_start" in problems(settings("cached", random_start=3))[0]
+    assert "prefetch_at" in problems(settings("leaf", prefetch_at=1))[0]
+    assert "safe_distance" in problems(settings("leaf", safe_distance=2))[0]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("source", "address", "machine_id"),
+    [("ip", "10.1.2.3", 0x0203 & 1023), ("mac", "02:42:ac:11:02:03", 0x0203 & 1023)],
+)
+async def test_machine_ids_of_addresses(
+    tmp_path: Path, source: str, address: str, machine_id: int
+) -> None:
+    """The low bits, as many as the layout has; with a warning."""
+    machine = {"source": source, "address": address, "state_dir": str(tmp_path)}
+    with pytest.warns(SharedMachineIdWarning):
+        provider = configure(settings("snowflake", machine=machine), default=False)
+    async with provider as ids:
+        order = ids["order"]
+        assert isinstance(order, SnowflakeId)
+        assert order.layout.parse(await order.next_id()).machine_id == machine_id
+
+
+def test_keys_of_another_source_are_refused() -> None:
+    """As with all sources."""
+    assert "address" in problems(settings("snowflake", machine={"address": "10.1.2.3"}))[0]
+    wrong = {"source": "ip", "address": "10.1.2.3", "worker": 1}
+    assert "worker" in problems(settings("snowflake", machine=wrong))[0]
+
+
+SHARDED = {"store": "redis://localhost/0", "epoch": 1_546_300_800}
+
+
+def test_sharded() -> None:
+    """With its layout, and an example of now."""
+    given = settings("sharded", **SHARDED, sharding_id=7, zone="+08:00", broken_threshold=inf)
+    order = configure(given, default=False)._generators["order"]
+    assert isinstance(order, ShardedId)
+    assert order.layout == ShardedLayout(1_546_300_800, zone="+08:00")
+    [seen] = check_settings(given).generators
+    parts = order.layout.parse(int(seen.example))
+    assert (parts.sharding_id, parts.sequence) == (7, 1)
+    assert seen.ends.startswith("2155-")
+    assert any("JavaScript" in str(each) for each in check_settings(given).warnings)
+
+
+def test_lanes_are_machine_ids() -> None:
+    """Of a namespace of their own, so that Snowflakes beside keep their width."""
+    given = settings("sharded", **SHARDED, on_unavailable="lane", max_sequence=458_751)
+    given["generators"]["event"] = {"kind": "snowflake"}
+    provider = configure(given, default=False)
+    assert {each.distributor.namespace for each in provider._leases()} == {"cosid", "cosid.lane"}
+    # Their sequences lie above the others'.
+    del given["generators"]["order"]["max_sequence"]
+    assert "max_sequence" in problems(given)[0]
+
+
+def test_sharded_ids_that_cannot_be() -> None:
+    """Another store, an epoch to come, bits without room, a shard outside of them."""
+    assert "Redis" in problems(settings("sharded", epoch=0, store="memory://"))[0]
+    assert "epoch" in problems(settings("sharded", **{**SHARDED, "epoch": 4_000_000_000}))[0]
+    assert "bits" in problems(settings("sharded", **SHARDED, sequence_bits=30))[0]
+    assert "sharding_id" in problems(settings("sharded", **SHARDED, sharding_id=4096))[0]
+    assert "limit" in problems(settings("sharded", **SHARDED, limit="javascript"))[0]
