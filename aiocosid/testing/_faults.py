@@ -56,6 +56,16 @@ class WrappedDistributor(IdSegmentDistributor):
         return self.inner.store
 
     @property
+    def stride(self) -> int:  # type: ignore[override]  # the inner one's
+        """From one id to the next."""
+        return self.inner.stride
+
+    @property
+    def step_limit(self) -> int | None:  # type: ignore[override]  # the inner one's
+        """The most ids that one call may ask for."""
+        return self.inner.step_limit
+
+    @property
     def calls(self) -> int:
         """How many calls there were, the failed ones included."""
         return len(self.steps)

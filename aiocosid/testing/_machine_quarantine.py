@@ -56,7 +56,7 @@ class MachineQuarantines(OwnTests):
                 error = await refused_by_quarantine(kit, text)
                 assert error.namespace == kit.namespace, f"it tells of {error.namespace}"
                 left, passed = error.seconds_left, (kit.now_ms() - began_ms) / SECOND
-                is_right = FULL - passed - 1 < left <= FULL + 0.001  # of a clock of floats
+                is_right = FULL - passed - 1 < left <= FULL
                 assert is_right, f"{passed} of {FULL} s have passed, and {left} s are left"
             await self.age(kit.namespace, SAFE_GUARD - 60)
             for ahead in (0, 10**12):  # whatever the asker's clock shows

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from types import FunctionType
+from typing import Final
 
 __all__ = ("OwnTests",)
+
+COPIED: Final = "_aiocosid_copied"
 
 
 class OwnTests:
@@ -18,9 +21,16 @@ class OwnTests:
         """Copy what is inherited."""
         super().__init_subclass__()
         for name in dir(cls):
-            test = getattr(cls, name)
-            if name.startswith("test_") and name not in vars(cls) and callable(test):
-                setattr(cls, name, _copy(test))
+            if name.startswith("test_") and name not in vars(cls):
+                test = _inherited(cls, name)
+                if isinstance(test, FunctionType):
+                    setattr(cls, name, _copy(test))
+
+
+def _inherited(cls: type, name: str) -> object:
+    """Find what a class would inherit if nobody had copies: a copy hides no override."""
+    found = [vars(base)[name] for base in cls.__mro__ if name in vars(base)]
+    return next((test for test in found if not hasattr(test, COPIED)), None)
 
 
 def _copy(test: FunctionType) -> FunctionType:
@@ -31,7 +41,7 @@ def _copy(test: FunctionType) -> FunctionType:
     copy.__annotations__ = test.__annotations__
     copy.__doc__, copy.__module__ = test.__doc__, test.__module__
     copy.__qualname__ = test.__qualname__
-    vars(copy).update(vars(test))
+    vars(copy).update(vars(test), **{COPIED: True})
     if "pytestmark" in vars(test):
         vars(copy)["pytestmark"] = [*vars(test)["pytestmark"]]
     return copy

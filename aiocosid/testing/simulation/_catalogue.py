@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import _loss_scenarios, _scenarios, _store_scenarios
+from . import (
+    _etcd_scenarios,
+    _loss_scenarios,
+    _mysql_scenarios,
+    _other_scenarios,
+    _scenarios,
+    _sequence_scenarios,
+    _store_scenarios,
+    _zookeeper_scenarios,
+)
 
 if TYPE_CHECKING:
     from ._world import Scenario
@@ -13,7 +22,16 @@ __all__ = ("SCENARIOS",)
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     name: getattr(module, name)
-    for module in (_scenarios, _store_scenarios, _loss_scenarios)
+    for module in (
+        _scenarios,
+        _store_scenarios,
+        _loss_scenarios,
+        _sequence_scenarios,
+        _mysql_scenarios,
+        _etcd_scenarios,
+        _zookeeper_scenarios,
+        _other_scenarios,
+    )
     for name in module.__all__
 }
 """By the name that the command line knows."""

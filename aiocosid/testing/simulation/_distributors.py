@@ -31,6 +31,16 @@ class LinkedIdSegmentDistributor(IdSegmentDistributor):
         """The kind of store, for error messages."""
         return self._inner.store
 
+    @property
+    def stride(self) -> int:  # type: ignore[override]  # the inner one's
+        """From one id to the next."""
+        return self._inner.stride
+
+    @property
+    def step_limit(self) -> int | None:  # type: ignore[override]  # the inner one's
+        """The most ids that one call may ask for."""
+        return self._inner.step_limit
+
     async def next_max_id(self, step: int) -> int:
         """Send the call."""
         return await self._link.call(
@@ -88,6 +98,11 @@ class LinkedMachineIdDistributor(MachineIdDistributor):
     def is_leased(self) -> bool:  # type: ignore[override]  # the inner one's
         """Whether an id is lost without a sign of life."""
         return self._inner.is_leased
+
+    @property
+    def keeps_marks(self) -> bool:  # type: ignore[override]  # the inner one's
+        """Whether the next owner begins above the mark."""
+        return self._inner.keeps_marks
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
         """Send the call."""

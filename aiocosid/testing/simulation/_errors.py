@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ("NothingLeftError", "SimulationError")
+__all__ = ("NothingLeftError", "RefusedError", "SimulationError")
 
 
 class NothingLeftError(AssertionError):
@@ -37,3 +37,15 @@ class SimulationError(AssertionError):
         self.reason = reason
         self.trace = trace
         self.command = command
+
+
+class RefusedError(Exception):
+    """A store refuses, or does not know itself; for its driver.
+
+    Attributes:
+        code: the kind of refusal.
+    """
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code

@@ -146,6 +146,18 @@ class Ledger:
             if tenure.owner is owner:
                 tenure.until = until
 
+    def interrupted(self, owner: object, *, at: float) -> None:
+        """Take note that a process has lost its session: it makes no id before it has renewed.
+
+        Args:
+            owner: the process.
+            at: virtual seconds; when it has learnt of that.
+        """
+        for tenures in self._machines.values():
+            for tenure in tenures:
+                if tenure.owner is owner:
+                    tenure.until = min(tenure.until, at)
+
     def stamped(self, namespace: str, machine_id: int, owner: object, *, now: float) -> None:
         """Take note of an id that was made at this moment; its machine id has to be leased.
 

@@ -46,8 +46,11 @@ class SimulatedTask(asyncio.Task[Any]):
 
     @property
     def has_begun(self) -> bool:
-        """Whether its first step has run."""
-        return inspect.getcoroutinestate(self.get_coro()) != inspect.CORO_CREATED  # type: ignore[arg-type]  # always a coroutine here
+        """Whether its first step has run, if it is no asynchronous generator's last."""
+        coro = self.get_coro()
+        if not inspect.iscoroutine(coro):
+            return False
+        return inspect.getcoroutinestate(coro) != inspect.CORO_CREATED
 
 
 class VirtualTimeLoop(asyncio.BaseEventLoop):

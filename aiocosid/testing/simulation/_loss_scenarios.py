@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ...abc import IdSegmentDistributor, MachineIdDistributor
+    from ...machine import MachineIdLease
     from ._churn import MakeGenerator
     from ._node import Node
     from ._redis import Persistence
@@ -141,7 +142,7 @@ async def redis_quarantine(world: World) -> None:
             interval=INTERVAL,
         )
 
-    await _quarantined(world, machines, partial(strike, redis=redis))
+    await quarantined(world, machines, partial(strike, redis=redis))
     redis.mend()
 
 
@@ -159,11 +160,13 @@ async def sqlite_quarantine(world: World) -> None:
         sqlite.restore(rng.choice(copies))
         copies.append(sqlite.save())
 
-    await _quarantined(world, machines, restore)
+    await quarantined(world, machines, restore)
 
 
-async def _quarantined(
-    world: World, machines: Callable[[Node], MachineIdDistributor], forget: Forget
+async def quarantined(
+    world: World,
+    machines: Callable[[Node], MachineIdDistributor | MachineIdLease],
+    forget: Forget,
 ) -> None:
     """Let Snowflakes take ids while their store forgets; of clocks that nobody sets.
 

@@ -367,6 +367,7 @@ COMMANDS: Final[dict[bytes, Command]] = {
     b"DECR": Command(partial(_incr, by=-1), 1, 1, writes=True),
     b"DECRBY": Command(_decrby, 2, 2, writes=True),
     b"DEL": Command(_del, 1, None, writes=True),
+    b"EXPIRE": Command(_exists, 2, 2, writes=True),  # nothing does, in the time there is
     b"EXISTS": Command(_exists, 1, None, writes=False),
     b"FLUSHALL": Command(_flush, 0, 1, writes=True),
     b"FLUSHDB": Command(_flush, 0, 1, writes=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ...abc import IdGenerator
     from ._churn import MakeGenerator
     from ._node import Node
+    from ._store_trouble import RedisAct
     from ._world import World
 
 __all__ = (
@@ -32,6 +34,7 @@ __all__ = (
     "segment_chain_redis",
     "segment_chain_rolled_back",
     "segment_chain_sqlite",
+    "segment_chain_striped",
     "sqlite_snowflakes",
 )
 
@@ -69,6 +72,33 @@ async def segment_chain_sqlite(world: World) -> None:
         return SegmentChainId(counter, clock=node.clock)
 
     await churn(world, make)
+
+
+async def segment_chain_striped(world: World) -> None:
+    """Segment chains on three Redis side by side that keep what they have written.
+
+    Each has outages of its own, and any one of them alive is enough.
+    """
+    from ...stores.redis import RedisStore  # noqa: PLC0415 - needs the driver
+    from ...stores.striped import StripedStore  # noqa: PLC0415 - for this scenario alone
+
+    servers = [SimulatedRedis(world) for _ in range(3)]
+    offset = world.rng.choice((0, 1000))
+
+    def make(node: Node) -> SegmentChainId:
+        store = StripedStore(
+            [RedisStore(redis.client(node)) for redis in servers], clock=node.clock
+        )
+        counter = store.segment_distributor(name="order", step=STEP, offset=offset)
+        return SegmentChainId(counter, clock=node.clock)
+
+    async def troubles(world: World) -> None:
+        acts: tuple[RedisAct, ...] = ("restart", "outage")
+        each = [redis_trouble(world, redis, seconds=SECONDS, acts=acts) for redis in servers]
+        await asyncio.gather(*each)
+
+    # A store has 0.6 s to answer, and the first grant needs all three, whatever is still lost.
+    await churn(world, make, meanwhile=troubles, recovery=15.0)
 
 
 async def segment_chain_rolled_back(world: World) -> None:

@@ -277,10 +277,9 @@ class World:
         self.fail(f"{context.get('message')}: {context.get('exception')!r}")
 
     def _command(self, scenario: Scenario) -> str:
-        place = f"{getattr(scenario, '__module__', '?')}:{getattr(scenario, '__qualname__', '?')}"
+        module, name = (getattr(scenario, each, "?") for each in ("__module__", "__qualname__"))
         package = __package__ or "aiocosid.testing.simulation"
-        for module in ("_scenarios", "_store_scenarios", "_loss_scenarios"):
-            place = place.removeprefix(f"{package}.{module}:")
+        place = name if module.startswith(f"{package}._") else f"{module}:{name}"
         return shlex.join(["python", "-m", package, place, "--seed", str(self.seed)])
 
 

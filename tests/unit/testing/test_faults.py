@@ -7,6 +7,8 @@ from functools import partial
 import anyio
 import pytest
 
+from aiocosid import SegmentChainId
+from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, StoreUnavailableError, WouldBlock
 from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
 from aiocosid.testing import (
@@ -55,6 +57,31 @@ async def test_a_wrapper_passes_everything_on(
     with pytest.raises(InvalidArgumentError):
         await wrapped.next_max_id(0)
     assert wrapped.steps == [10, 3, 0]
+
+
+class Third(IdSegmentDistributor):
+    """Of every three ids one, and no more than four of them a call."""
+
+    step_limit = 4
+
+    def __init__(self) -> None:
+        super().__init__(name="order", step=4)
+        self.stride = 0  # as long as nobody has asked
+        self.last = 1
+
+    async def next_max_id(self, step: int) -> int:
+        self.stride = 3
+        self.last += 3 * step
+        return self.last
+
+
+async def test_which_ids_a_call_grants_is_passed_on() -> None:
+    """A wrapper that says less hands out ids that are another database's."""
+    wrapped = WrappedDistributor(Third())
+    assert (wrapped.stride, wrapped.step_limit) == (0, 4)
+    async with SegmentChainId(wrapped) as ids:
+        assert await ids.next_ids(10) == list(range(4, 34, 3))
+    assert set(wrapped.steps) == {4}
 
 
 async def test_slow(inner: MemoryIdSegmentDistributor) -> None:

@@ -37,3 +37,22 @@ def test_an_own_one_is_kept() -> None:
     Deeper().test_ids_go_back_once()
     assert said == ["more", "once"]
     assert Deeper.test_more.__doc__ == "Once more."
+
+
+def test_a_copy_hides_no_override() -> None:
+    """Of a class that comes later in the order of resolution, as without copies."""
+    said = []
+
+    class One(IdSegmentDistributorContract):
+        """Has a copy."""
+
+    class Other(IdSegmentDistributorContract):
+        def test_ids_go_back_once(self) -> None:  # type: ignore[override]
+            """Another one."""
+            said.append("other")
+
+    class Both(One, Other):
+        """Has the other's."""
+
+    Both().test_ids_go_back_once()
+    assert said == ["other"]

@@ -1,30 +1,24 @@
-"""The shipped code with one line broken, in scenarios that have to find it.
-
-A line is broken by putting another function, or another script, in its place while a world runs.
-"""
+"""The shipped code with one line broken, in scenarios that have to find it."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import anyio
 
-from aiocosid import CosIdError, SegmentChainId, SnowflakeId
+from aiocosid import CosIdError, SegmentChainId
 from aiocosid._root import Root
 from aiocosid._waiters import WaiterQueue
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._keeper import Keeper
-from aiocosid.snowflake._sequencer import Sequencer
 from aiocosid.snowflake._stamper import Stamper
-from aiocosid.stores.memory import MemoryStore
-from aiocosid.stores.redis import RedisIdSegmentDistributor, _machine, _segment, _span
+from aiocosid.stores.redis import RedisIdSegmentDistributor, _machine, _segment, _sequence, _span
 from aiocosid.stores.redis._scripts import Script
+from aiocosid.stores.striped._place import UNIT, Place
 from aiocosid.stores.tiered import TieredIdSegmentDistributor
 from aiocosid.testing.simulation import (
     SCENARIOS,
@@ -36,28 +30,25 @@ from aiocosid.testing.simulation import (
     World,
     churn,
     redis_trouble,
-    trouble,
 )
 from aiocosid.testing.simulation._redis import Persistence
 from aiocosid.testing.simulation._redis_client import SimulatedRedisClient
 from aiocosid.testing.simulation._redis_commands import Reply
-from aiocosid.testing.simulation._scenarios import INTERVAL, LAYOUT, SAFE_GUARD, STEP, parse
+from aiocosid.testing.simulation._scenarios import STEP
 from aiocosid.testing.simulation._store_trouble import RedisAct
 
-Break = Callable[[ExitStack], object]
-
-
-def broken(scenario: Scenario, *breaks: tuple[object, str, object]) -> Scenario:
-    """A scenario in which something of the shipped code is replaced."""
-
-    async def run(world: World) -> None:
-        with ExitStack() as stack:
-            for owner, name, value in breaks:
-                stack.enter_context(patch.object(owner, name, value))
-            await scenario(world)
-
-    return run
-
+from . import _broken_etcd, _broken_generators, _broken_mysql, _broken_zookeeper
+from ._breaking import Broken, broken
+from ._broken_leases import (
+    attached_alone,
+    ignores_lease,
+    life,
+    marks_early,
+    renews_late,
+    silent_past_the_lease,
+    taking,
+    twins,
+)
 
 # Stores that forget
 
@@ -117,123 +108,6 @@ def fence(identity: bytes) -> tuple[tuple[object, str, object], ...]:
         for name in ("LOOK", "TAKE", "OPEN", "RELEASE")
         if line in (script := getattr(_span, name)).text
     )
-
-
-# Leases
-
-
-async def silent_past_the_lease(world: World) -> None:
-    """Nodes that are cut off while their clocks are set back: their marks last longer than leases.
-
-    Only the lease silences them.
-    """
-    store = MemoryStore(clock=world.clock)
-
-    def make(node: Node) -> SnowflakeId:
-        machine = store.machine_id_distributor(
-            instance_id=node.process.name, safe_guard=SAFE_GUARD, interval=INTERVAL
-        )
-        lease = MachineIdLease(
-            node.link().machines(machine),
-            bits=LAYOUT.machine_bits,
-            lead=0.9 * SAFE_GUARD,
-            clock=node.clock,
-        )
-        return SnowflakeId(lease, layout=LAYOUT, clock=node.clock)
-
-    async def strike(world: World) -> None:
-        for node in world.nodes:
-            await world.sleep(world.rng.uniform(0.5, 2.0))
-            node.step_clock(-world.rng.uniform(0.5, 2.0))
-            for link in node.links:
-                link.cut()
-        await world.sleep(SAFE_GUARD + 2.0)
-        for link in (link for node in world.nodes for link in node.links):
-            link.heal()
-
-    await churn(
-        world,
-        make,
-        faults=Faults(delay=0.3, delayed=(0.4, 1.5), timeout=3.0, reset=0.0),
-        acts=(),
-        seconds=0.0,
-        pause=0.2,
-        recovery=20.0,
-        deadline=10.0,
-        parse=parse,
-        meanwhile=strike,
-    )
-
-
-def ignores_lease(lease: MachineIdLease) -> int:
-    return lease._mark_ms
-
-
-async def renews_late(keeper: Keeper) -> CosIdError | None:
-    """As shipped, but counts from the reply."""
-    result = await renew(keeper)
-    if result is None:
-        keeper._ends_at = keeper._clock.monotonic() + keeper._options.lease_time
-    return result
-
-
-async def marks_early(keeper: Keeper) -> CosIdError | None:
-    """As shipped, but uses the mark before the store has it."""
-    now_ms = keeper._clock.now_ms() + int(keeper._options.lead_seconds * 1000)
-    keeper._mark_ms = max(keeper._mark_ms, now_ms)
-    return await renew(keeper)
-
-
-renew = Keeper._renew
-
-
-async def twins(world: World) -> None:
-    """Two generators of one name on one lease, in each process."""
-    store = MemoryStore(clock=world.clock)
-
-    async def main(node: Node) -> None:
-        while True:
-            machine = store.machine_id_distributor(
-                instance_id=node.process.name, safe_guard=SAFE_GUARD, interval=INTERVAL
-            )
-            lease = MachineIdLease(node.link().machines(machine), bits=2, clock=node.clock)
-            first, second = (SnowflakeId(lease, layout=LAYOUT, clock=node.clock) for _ in range(2))
-            with suppress(CosIdError):
-                async with first, second, anyio.create_task_group() as group:
-                    for each in (first, second):
-                        watched = node.watch(each, parse=parse)
-                        watched._counter = "cosid.order"
-                        group.start_soon(taking, node, watched)
-            await node.clock.sleep(0.3)
-
-    await life(world, main)
-
-
-async def taking(node: Node, ids: Any, n: int = 0) -> None:
-    """Take ids for ever."""
-    while True:
-        with suppress(CosIdError):
-            await ids.next_ids(n or node.world.rng.randrange(1, 20))
-        await node.clock.sleep(node.world.rng.expovariate(3.0))
-
-
-async def life(world: World, main: Any, nodes: int = 2, **faults: Any) -> None:
-    """Let processes run for some seconds, die and come back."""
-    for _ in range(nodes):
-        world.node(main, faults=Faults(**faults))
-    await trouble(world, world.nodes, seconds=5.0, every=0.8, acts=("crash",))
-    for node in world.nodes:
-        node.crash()
-
-
-def attached_alone(stamper: Any) -> Sequencer:
-    """As shipped, but never to what is there."""
-    stamper.name = f"{stamper.name}/{id(stamper)}"
-    sequencer: Sequencer = attached(stamper)
-    return sequencer
-
-
-attached = Stamper._attached
 
 
 # Calls and waiters
@@ -328,33 +202,35 @@ return 1
 
 LOSSES: tuple[RedisAct, ...] = ("restart", "save", "flush", "fail over", "fail back", "split")
 
+
 SHIPPED: dict[str, Scenario] = {
     "tiered": tiered(*LOSSES),
     "twins": twins,
     "two counters": two_counters,
     "gives back": gives_back,
     "silent past the lease": silent_past_the_lease,
+    "busy mysql": _broken_mysql.busy_mysql,
+    "mysql rush": _broken_mysql.mysql_rush,
+    "silent past the lease on etcd": _broken_etcd.silent_on_etcd,
 }
 """The same scenarios with nothing broken."""
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A defect that was planted.
-
-    Attributes:
-        scenario: has to find it.
-        said: what is said of it.
-        seed: the first world that does.
-    """
-
-    scenario: Scenario
-    said: str
-    seed: int
+def ids_of_no_place(place: Place, value: int, step: int) -> range:
+    """As if all stores had one residue class."""
+    last = value // UNIT * place.width
+    return range(last - (step - 1) * place.width, last + 1, place.width)
 
 
 def forgets_nothing(root: Root) -> None:
     """As if there were no forks."""
+
+
+def seconds(line: bytes, instead: bytes) -> tuple[object, str, object]:
+    """Break the script that grants sequences of a second."""
+    text = _sequence.GRANT.text
+    assert line in text
+    return _sequence, "GRANT", Script(text.replace(line, instead))
 
 
 NO_QUARANTINE = tuple(
@@ -362,6 +238,7 @@ NO_QUARANTINE = tuple(
     for name in ("DISTRIBUTE", "GUARD")
     if (script := getattr(_machine, name))
 )
+
 
 BROKEN: dict[str, Broken] = {
     "no fence": Broken(plain_redis_that_forgets, "handed out twice", 0),
@@ -381,6 +258,11 @@ BROKEN: dict[str, Broken] = {
     ),
     "lease judged after the renewal": Broken(
         broken(silent_past_the_lease, (Keeper, "_renew", renews_late)), "its lease had ended", 5
+    ),
+    "stripes that overlap": Broken(
+        broken(SCENARIOS["segment_chain_striped"], (Place, "ids", ids_of_no_place)),
+        "handed out twice",
+        0,
     ),
     "no fork guard": Broken(
         broken(SCENARIOS["segment_chain_forks"], (Root, "_forget", forgets_nothing)),
@@ -406,8 +288,22 @@ BROKEN: dict[str, Broken] = {
     "mark behind use": Broken(
         broken(SCENARIOS["snowflake_crashes"], (Keeper, "_renew", marks_early)), "machine id", 3
     ),
+    "no fence of seconds": Broken(
+        broken(SCENARIOS["sharded_losses"], seconds(b"second < opens", b"false")),
+        "handed out twice",
+        2,
+    ),
+    "a fence of seconds by run_id": Broken(
+        broken(SCENARIOS["sharded_losses"], seconds(b"run_id .. ' ' .. replid", b"run_id")),
+        "handed out twice",
+        320,
+    ),
     "no quarantine": Broken(
         broken(SCENARIOS["redis_quarantine"], *NO_QUARANTINE), "machine id|handed out twice", 0
     ),
+    **_broken_generators.BROKEN,
+    **_broken_mysql.BROKEN,
+    **_broken_etcd.BROKEN,
+    **_broken_zookeeper.BROKEN,
 }
 """Defects of the project's promise, and what the simulation says of each."""

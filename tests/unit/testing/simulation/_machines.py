@@ -34,6 +34,7 @@ class Row:
     owner: str = ""
     last_ms: int = -1
     mark_ms: int = -1
+    seen: float = 0.0  # by the store's own clock
 
 
 @dataclass
@@ -52,12 +53,12 @@ class TinyMachineIdDistributor(MachineIdDistributor):
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
         rows, me = self._machines.rows, self.instance_id.text
         share = 0.1 if self._machines.recycles_early else 1.0
-        dead = now_ms - int(self.safe_guard * share * 1000)
+        now = asyncio.get_running_loop().time()
         for machine_id in range(1 << bits):
             row = rows.setdefault(machine_id, Row())
-            if row.owner in {me, ""} or row.last_ms < dead:
+            if row.owner in {me, ""} or row.seen < now - self.safe_guard * share:
                 floor = max(row.last_ms, row.mark_ms)
-                rows[machine_id] = Row(me, max(now_ms, row.last_ms), row.mark_ms)
+                rows[machine_id] = Row(me, max(now_ms, row.last_ms), row.mark_ms, now)
                 return MachineGrant(machine_id, floor)
         raise MachineIdOverflowError(self.namespace, size=1 << bits)
 
@@ -65,6 +66,7 @@ class TinyMachineIdDistributor(MachineIdDistributor):
         row = self._machines.rows[machine_id]
         if row.owner != self.instance_id.text:
             raise MachineIdLostError(self.namespace, machine_id, reason=f"{row.owner!r} holds it")
+        row.seen = asyncio.get_running_loop().time()
         row.last_ms = max(row.last_ms, now_ms)
         row.mark_ms = max(row.mark_ms, mark_ms)
 

@@ -223,7 +223,7 @@ def machines(*, recycles_early: bool = False, **switches: bool) -> Scenario:
             world,
             snowflakes(store, **switches),
             nodes=3,
-            recovery=60.0,  # it judges who is silent by clocks that are set by seconds
+            recovery=12.0,
             longest=8.0,
             parse=parse_machine,
             seconds=8.0,

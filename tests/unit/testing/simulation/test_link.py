@@ -7,7 +7,7 @@ import pytest
 from aiocosid import StoreUnavailableError
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import MachineIdLostError
-from aiocosid.stores.memory import MemoryStore
+from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
 from aiocosid.testing.simulation import Faults, Link, Node, World
 
 from ._machines import TinyMachineIdDistributor, TinyMachines
@@ -162,3 +162,22 @@ def test_an_error_of_the_store_comes_back_as_it_is() -> None:
         await node.process.has_ended.wait()
 
     World(0).run(scenario)
+
+
+def test_which_ids_a_call_grants_is_passed_on() -> None:
+    """Also over a link: a counter of one residue class, of so many ids a call."""
+    found: list[tuple[int, int | None]] = []
+
+    class Third(MemoryIdSegmentDistributor):
+        __slots__ = ()
+        stride, step_limit = 3, 4
+
+    async def serve(node: Node) -> None:
+        linked = node.link().segments(Third(name="order", step=4, memory=MemoryStore()))
+        found.append((linked.stride, linked.step_limit))
+
+    async def scenario(world: World) -> None:
+        await world.node(serve).process.has_ended.wait()
+
+    World(0).run(scenario)
+    assert found == [(3, 4)]

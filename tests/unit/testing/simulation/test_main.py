@@ -44,6 +44,28 @@ def test_all_scenarios_are_run_by_several_processes(capfd: pytest.CaptureFixture
     )
 
 
+def test_a_seed_says_it_all_to_a_new_interpreter() -> None:
+    """Although the scenario imports what it needs while it runs."""
+    code = """if True:
+        from aiocosid.testing.simulation import SCENARIOS, World
+        print(*(World(3).run(SCENARIOS["segment_chain_http"]).digest for _ in range(2)))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    assert len({*done.stdout.split()}) == 1, done.stdout + done.stderr
+
+
+def test_the_printed_command_names_a_scenario_of_the_package() -> None:
+    for name, scenario in SCENARIOS.items():
+        assert World(1)._command(scenario).endswith(f"simulation {name} --seed 1")
+
+
 def test_the_printed_command_repeats_the_run() -> None:
     with pytest.raises(SimulationError) as caught:
         World(8).run(goes_wrong)
