@@ -21,6 +21,10 @@ import pytest
 
 from tests.servers import (
     PASSWORD,
+    CosIdProxy,
+    EtcdEnsemble,
+    EtcdServer,
+    MariadbServer,
     PgBouncerServer,
     PostgresPair,
     PostgresServer,
@@ -29,10 +33,9 @@ from tests.servers import (
     ValkeyCluster,
     ValkeySentinel,
     ValkeyServer,
+    ZookeeperEnsemble,
+    ZookeeperServer,
 )
-
-# Before anything imports it: else a failure in the public contracts shows no values.
-pytest.register_assert_rewrite("aiocosid.testing")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,15 +49,33 @@ HAS_UVLOOP = importlib.util.find_spec("uvloop") is not None
 LONG = re.compile(
     r"""
       /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
+    | /test_redis_topologies\.py::TestLostWrites::
+    | /test_redis_machine_lives\.py::(TestCluster|TestSentinel)::test_failover$
+    | /test_redis_lives\.py::TestFork::test_a_child_that_does_nothing\[valkey_(cluster|unix)-
+    | /test_snowflake_clock\.py::test_a_stopped_owner_stays_silent_until_it_has_an_id_again$
+    | /test_cli\.py::TestCtrlC::test_postgres$
+    | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[postgres\]
+    | /test_uid_generator\.py::test_an_epoch_has_a_zone$
+    | /test_redis_machine\.py::TestManyAtOnce::test_four_ids_taken_and_given_back\[valkey\]
+    | /test_redis_sequence\.py::test_java_nodes_beside_ours$
+    | /test_sql_machine_quarantine\.py::TestPostgres::test_a_promoted_standby\[False\]
+    | /test_engine_lives\.py::test_a_forked_child\[(psycopg|asyncmy)\]
+    | /test_sync_gunicorn\.py::test_workers_of_a_preloaded_application\[wsgi\]
     | /test_redis_machine_lives\.py::test_replica_has_the_same\[redis_factory\]
     | /test_redis_machine\.py::(TestManyAtOnce::\w+|test_processes)\[redis_server\]
     | /test_servers\.py::TestFailover::
     | /test_tiered\.py::test_two_processes$
     | /test_machines\.py::TestOnTheirOwn::test_two_hundred_lives_on_four_ids\[asyncio-postgres\]
+    | /test_machines\.py::TestOnOneStore::test_two_hundred_lives_on_four_ids\[asyncio-etcd\]
+    | /test_machines\.py::TestOnOneStore::test_(two_hundred_lives_on_four_ids
+      |concurrent_instances_share_nothing|a_cancelled_call_loses_nothing|a_storm_of_cancelled_lives
+      |texts_may_hold_anything_but_nul|many_at_once_in_a_quarantine|owners_assert_their_ids
+      |of_two_owners_the_earlier_keeps_it)\[asyncio-zookeeper\]
+    | /test_zookeeper\.py::TestSessions::test_two_processes$
     | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[(sqlite|valkey)\]
     | /simulation/test_scenarios\.py::test_nothing_is_found_where_nothing_is\[
-    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/
-      (reference/cli|howto/operate|howto/own-distributor|howto/simulate)\.md\]
+    | /simulation/test_(etcd|mysql|zookeeper)_model\.py::
+    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/(reference|howto|tutorial)
     """,
     re.VERBOSE,
 )
@@ -208,11 +229,56 @@ def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncerServer]:
     yield from _shared(partial(PgBouncerServer, postgres))
 
 
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[EtcdServer]:
+    """One etcd server."""
+    yield from _shared(EtcdServer)
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZookeeperServer]:
+    """The system's ZooKeeper, one server."""
+    yield from _shared(ZookeeperServer)
+
+
+@pytest.fixture(scope="session")
+def cosid_proxy() -> Iterator[CosIdProxy]:
+    """A CosId proxy, played from its protocol."""
+    yield from _shared(CosIdProxy)
+
+
+@pytest.fixture
+def cosid_proxy_url(cosid_proxy: CosIdProxy) -> str:
+    """Where a CosId proxy is that has no counter yet."""
+    cosid_proxy.reset()
+    return cosid_proxy.url
+
+
+@pytest.fixture
+def zookeeper_tree(zookeeper: ZookeeperServer, namespace: str) -> str:
+    """The URL of an empty tree of this test's own, by a chroot."""
+    zookeeper.behind.ensure_path(f"/{namespace}")
+    return f"{zookeeper.url}/{namespace}"
+
+
 @pytest.fixture
 def postgres_database(postgres: PostgresServer, namespace: str) -> Iterator[str]:
     """The URL of an empty database of this test's own: for what is about tables."""
     yield postgres.create_database(namespace)
     postgres.drop_database(namespace)
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariadbServer]:
+    """The system's MariaDB."""
+    yield from _shared(MariadbServer)
+
+
+@pytest.fixture
+def mariadb_database(mariadb: MariadbServer, namespace: str) -> Iterator[str]:
+    """The URL of an empty database of this test's own: for what is about tables."""
+    yield mariadb.create_database(namespace)
+    mariadb.drop_database(namespace)
 
 
 # Servers of one test's own, to be killed, emptied and paused; all end with the test.
@@ -259,12 +325,42 @@ def postgres_factory() -> Iterator[Callable[..., PostgresServer]]:
 
 
 @pytest.fixture
+def mariadb_factory() -> Iterator[Callable[..., MariadbServer]]:
+    """Start a MariadbServer(*options, tls=)."""
+    yield from _factory(MariadbServer)
+
+
+@pytest.fixture
 def pair_factory() -> Iterator[Callable[..., PostgresPair]]:
     """Start a PostgresPair(*options, synchronous=)."""
     yield from _factory(PostgresPair)
 
 
 @pytest.fixture
+def etcd_factory() -> Iterator[Callable[..., EtcdServer]]:
+    """Start an EtcdServer(*options)."""
+    yield from _factory(EtcdServer)
+
+
+@pytest.fixture
+def etcd_ensemble() -> Iterator[EtcdEnsemble]:
+    """Three etcd servers that elect a leader."""
+    yield from _shared(EtcdEnsemble)
+
+
+@pytest.fixture
 def pgbouncer_factory() -> Iterator[Callable[..., PgBouncerServer]]:
     """Start a PgBouncerServer(postgres, pool_size=)."""
     yield from _factory(PgBouncerServer)
+
+
+@pytest.fixture
+def zookeeper_factory() -> Iterator[Callable[..., ZookeeperServer]]:
+    """Start a ZookeeperServer(*settings, tick_ms=)."""
+    yield from _factory(ZookeeperServer)
+
+
+@pytest.fixture
+def zookeeper_ensemble() -> Iterator[ZookeeperEnsemble]:
+    """Three servers of one test's own, of which the leader may be killed."""
+    yield from _shared(ZookeeperEnsemble)

@@ -20,11 +20,16 @@ UNNOTICED: Final = Bar(errors=False)  # neither a repeat nor an error to callers
 SERVERS: Final = {"valkey": NEVER, "postgres": NEVER}
 SOUND: Final = {**SERVERS, "sqlite": NEVER}
 FAST: Final = {"plain": FORGETS, "tiered": UNNOTICED}
+SECONDS: Final = {"sharded": NEVER, "published": FORGETS}
 
 SCENARIOS: Final = {
-    "redis-kill": Scenario("Redis without persistence is killed", _redis.redis_kill, FAST),
+    "redis-kill": Scenario(
+        "Redis without persistence is killed", _redis.redis_kill, {**FAST, **SECONDS}
+    ),
     "redis-aof": Scenario("Redis with AOF everysec loses a second", _redis.redis_aof, FAST),
-    "sentinel": Scenario("fail-over to a replica that lags, and back", _redis.sentinel, FAST),
+    "sentinel": Scenario(
+        "fail-over to a replica that lags, and back", _redis.sentinel, {**FAST, **SECONDS}
+    ),
     "cluster": Scenario("the same in a cluster", _redis.cluster, FAST),
     "postgres": Scenario(
         "the primary is killed, its standby promoted",

@@ -25,6 +25,7 @@ from ._tenures import Tenures
 
 SAMPLE_EVERY: Final = 0.5  # seconds
 DESCRIPTORS: Final = 16_384
+SEQUENCES: Final = {"sharded", "published"}  # sequences of a second on a Redis that forgets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +144,8 @@ class Arena:
 
     def fast(self, url: str) -> Place:
         """Return a Redis that forgets: alone, or with a durable root beneath it."""
+        if self.options.store in SEQUENCES:
+            return Place(url=url)
         if self.options.store == "plain":
             return self.prepared(Place(url=url))
         root = f"sqlite:///{self.folder}/root.db"
@@ -180,6 +183,8 @@ class Arena:
 
     def job(self, place: Place, **settings: Any) -> Job:
         """Return what the workers do."""
+        if self.options.store in SEQUENCES:
+            settings["kind"] = self.options.store
         return Job(folder=self.records, place=place, **settings)
 
     @contextmanager

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, cast
 
 import aiocosid
 from aiocosid.abc import IdGenerator, Store
 from aiocosid.events import Instrument
 from aiocosid.machine import MachineIdLease
-from aiocosid.snowflake import SnowflakeId, SnowflakeLayout
+from aiocosid.snowflake import ShardedId, ShardedLayout, SnowflakeId, SnowflakeLayout
+from tests.published import EPOCH_MS, PublishedId
 
 NAMESPACE: Final = "chaos"
 
@@ -68,6 +69,7 @@ class Job:
         interval: seconds between two signs of life.
         layout: of Snowflakes, as `SnowflakeLayout` takes it.
         wait_timeout: seconds that a call waits.
+        margin: of sharded ids, seconds by which two masters' clocks differ.
     """
 
     folder: Path
@@ -75,7 +77,7 @@ class Job:
     place: Place
     namespace: str = NAMESPACE
     name: str = "ids"
-    kind: Literal["chain", "segment", "snowflake"] = "chain"
+    kind: Literal["chain", "segment", "snowflake", "sharded", "published"] = "chain"
     batch: int = 200
     singles: int = 200
     pause: float = 0.001
@@ -88,6 +90,7 @@ class Job:
     interval: float = 0.3
     layout: tuple[int, int, int] = (41, 10, 12)
     wait_timeout: float = 5.0
+    margin: int = 0
 
     def to_json(self) -> str:
         """Return it as text."""
@@ -111,6 +114,10 @@ class Job:
         self, instrument: Instrument
     ) -> AsyncGenerator[tuple[IdGenerator, MachineIdLease | None]]:
         """Open the generator, and the lease of its machine id if it has one."""
+        if self.kind in {"sharded", "published"}:
+            async with self._sharded(instrument) as generator:
+                yield generator, None
+            return
         async with self.place.opened(instrument) as store:
             if self.kind == "snowflake":
                 lease = self._lease(store, instrument)
@@ -125,6 +132,37 @@ class Job:
             ) as provider:
                 make = provider.segment_chain if self.kind == "chain" else provider.segment
                 yield await make(self.name, step=self.step, wait_timeout=self.wait_timeout), None
+
+    @asynccontextmanager
+    async def _sharded(self, instrument: Instrument) -> AsyncGenerator[IdGenerator]:
+        """Ids of a second, granted by a Redis that forgets: with our fence, or as published."""
+        from aiocosid.stores.redis import RedisSequenceDistributor
+        from aiocosid.stores.redis._client import make_clients
+        from aiocosid.stores.redis._url import Target
+
+        if self.kind == "published":
+            client, *others = make_clients(Target.of(self.place.url))
+            try:
+                yield cast("IdGenerator", PublishedId(client, self.name))
+            finally:
+                for each in (client, *others):
+                    with suppress(Exception):
+                        await each.aclose()
+            return
+        distributor = RedisSequenceDistributor.from_url(
+            self.place.url,
+            namespace=self.namespace,
+            name=self.name,
+            tolerance=1,
+            margin=self.margin,
+        )
+        async with ShardedId(
+            distributor,
+            layout=ShardedLayout(EPOCH_MS),
+            wait_timeout=self.wait_timeout,
+            instrument=instrument,
+        ) as generator:
+            yield generator
 
     def _lease(self, store: Store, instrument: Instrument) -> MachineIdLease:
         distributor = store.machine_id_distributor(

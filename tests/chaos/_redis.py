@@ -11,7 +11,7 @@ from typing import Protocol
 from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, wait_until
 from tests.servers._resp import RespError
 
-from ._arena import Arena
+from ._arena import SEQUENCES, Arena
 from ._fleet import Fleet
 
 KILL_EVERY = 1.0  # seconds
@@ -29,7 +29,9 @@ def redis_kill(arena: Arena) -> None:
                 server.kill()
                 server.start()
             arena.faults["kill"] += 1
-            arena.pause(KILL_EVERY - (time.monotonic() - began))
+            # Sequences count anew with each second: kills must not be in step with them.
+            every = arena.between(0.6, 1.4) if arena.options.store in SEQUENCES else KILL_EVERY
+            arena.pause(every - (time.monotonic() - began))
 
 
 def redis_aof(arena: Arena) -> None:
@@ -81,7 +83,11 @@ def sentinel(arena: Arena) -> None:
         _settled(master, replica)
         wait_until(lambda: _agree(group, replica), "the sentinels agree", deadline=30)
 
-    with arena.workers(arena.job(arena.fast(group.url), step=100)) as fleet:
+    # Sequences come from memory, at full speed: sentinels without a turn take a master for dead,
+    # and there are two for longer than anybody has allowed for.
+    pause = 0.02 if arena.options.store in SEQUENCES else 0.001
+    job = arena.job(arena.fast(group.url), step=100, margin=1, pause=pause)
+    with arena.workers(job) as fleet:
         while arena.goes_on():
             master = group.current_master()
             replica = group.replica if master is group.master else group.master

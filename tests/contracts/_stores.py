@@ -5,25 +5,47 @@ A new store takes its place in `STORES`, with a class that opens it and writes i
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, Self
 from urllib.parse import parse_qsl, quote
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from aiocosid import open_store
 from aiocosid.abc import IdSegmentDistributor, InstanceId, MachineIdDistributor, Store
+from aiocosid.stores._engine_url import _OPTIONS
 from aiocosid.stores.memory import (
     MemoryIdSegmentDistributor,
     MemoryMachineIdDistributor,
     MemoryStore,
 )
-from tests.machine_marks import mark_machines, mark_postgres
-from tests.servers import PostgresServer, ValkeyServer
+from aiocosid.stores.sqlalchemy import (
+    SqlAlchemyIdSegmentDistributor,
+    SqlAlchemyMachineIdDistributor,
+    SqlAlchemyStore,
+)
+from tests.machine_marks import (
+    etcd_root,
+    mark_etcd,
+    mark_machines,
+    mark_mariadb,
+    mark_postgres,
+    mark_zookeeper,
+)
+from tests.servers import (
+    CosIdProxy,
+    EtcdServer,
+    MariadbServer,
+    PostgresServer,
+    ValkeyServer,
+    ZookeeperServer,
+)
 
 SUFFIXES: Final = (
     *("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits", "marker", "claim"),
@@ -300,6 +322,243 @@ class Postgres(Backend):
         self.server.execute(";\n".join(statements).format(**about))
 
 
+class Mariadb(Backend):
+    """The session's MariaDB."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.server: MariadbServer = request.getfixturevalue("mariadb")
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def open(self) -> Store:
+        from aiocosid.stores.mysql import MysqlStore
+
+        return MysqlStore.from_url(self.url)
+
+    @property
+    def distributor(self) -> type[Distributor]:
+        from aiocosid.stores.mysql import MysqlIdSegmentDistributor
+
+        return MysqlIdSegmentDistributor
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        name = distributor.namespaced_name
+        sql = f"update cosid set last_max_id = {to} where name = '{name}'"  # noqa: S608 - ours
+        self.server.execute(sql)
+
+    @property
+    def machine_distributor(self) -> type[MachineDistributor]:
+        from aiocosid.stores.mysql import MysqlMachineIdDistributor
+
+        return MysqlMachineIdDistributor
+
+    def age(self, namespace: str, seconds: float) -> None:
+        self._execute(AGE, ms=int(seconds * 1000), of=namespace)
+
+    def mark(self, namespace: str) -> None:
+        if "\0" not in namespace:  # which no distributor takes
+            mark_mariadb(self.server, namespace)
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        another = ANOTHER[0].replace(
+            "on conflict (namespace) do update set", "on duplicate key update"
+        )
+        self._execute(
+            FORGET if everything else [another.replace("excluded.identity", "'another'")],
+            of=namespace,
+        )
+
+    def _execute(self, statements: Sequence[str], **about: object) -> None:
+        self.server.execute(";\n".join(statements).format(**about))
+
+
+class Zookeeper(Backend):
+    """The session's ZooKeeper."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.server: ZookeeperServer = request.getfixturevalue("zookeeper")
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    @property
+    def distributor(self) -> type[Distributor]:
+        from aiocosid.stores.zookeeper import ZookeeperIdSegmentDistributor
+
+        return ZookeeperIdSegmentDistributor
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        path = f"/cosid/{distributor.namespaced_name}"
+        self.server.behind.set(path, to.to_bytes(8, "big"))
+
+    @property
+    def machine_distributor(self) -> type[MachineDistributor]:
+        from aiocosid.stores.zookeeper import ZookeeperMachineIdDistributor
+
+        return ZookeeperMachineIdDistributor
+
+    def age(self, namespace: str, seconds: float) -> None:
+        older = int(seconds * 1000)
+        entries, ours = f"/cosid/{namespace}/__itc_idx", f"/aiocosid/{namespace}"
+        for path in self._below(entries):
+            machine_id, _, stamp = self._text(path).partition("|")
+            self._write(path, f"{machine_id}|{int(stamp) - older}")
+        for path in (*self._below(f"{ours}/notes"), f"{ours}/marker"):
+            told = json.loads(self._text(path))
+            for name in {"seen", "since"} & told.keys():
+                told[name] = told[name] - older if (told[name] or -1) > 0 else told[name]
+            self._write(path, json.dumps(told))
+
+    def mark(self, namespace: str) -> None:
+        if "\0" not in namespace:  # which no distributor takes
+            mark_zookeeper(self.server, namespace)
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        if everything:
+            for path in (f"/cosid/{namespace}", f"/aiocosid/{namespace}"):
+                self.server.behind.delete(path, recursive=True)
+        else:
+            path = f"/aiocosid/{namespace}/marker"
+            self._write(path, json.dumps({**json.loads(self._text(path)), "identity": "another"}))
+
+    def _below(self, path: str) -> list[str]:
+        return [f"{path}/{name}" for name in self.server.behind.get_children(path)]
+
+    def _text(self, path: str) -> str:
+        return str(self.server.behind.get(path)[0].decode())
+
+    def _write(self, path: str, text: str) -> None:
+        self.server.behind.set(path, text.encode())
+
+
+class Etcd(Backend):
+    """The session's etcd."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.server: EtcdServer = request.getfixturevalue("etcd")
+
+    @property
+    def url(self) -> str:
+        # Thirty-two may be about to change one key, on a machine that is busy as well.
+        return f"{self.server.url}?timeout=15"
+
+    @property
+    def distributor(self) -> type[Distributor]:
+        from aiocosid.stores.etcd import EtcdIdSegmentDistributor
+
+        return EtcdIdSegmentDistributor
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        self.server.put(f"/cosid/{distributor.namespaced_name}", str(to))
+
+    @property
+    def machine_distributor(self) -> type[MachineDistributor]:
+        from aiocosid.stores.etcd import EtcdMachineIdDistributor
+
+        return EtcdMachineIdDistributor
+
+    def age(self, namespace: str, seconds: float) -> None:
+        for key, (value, lease) in self.server.keys(etcd_root(namespace)).items():
+            if lease:
+                self.server.shorten(key, value, lease, seconds)
+
+    def mark(self, namespace: str) -> None:
+        if "\0" not in namespace:  # which no distributor takes
+            mark_etcd(self.server, namespace)
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        root = etcd_root(namespace)
+        if everything:
+            self.server.delete(root)
+            return
+        marker = self.server.get(f"{root}marker")
+        assert marker is not None
+        self.server.put(f"{root}marker", json.dumps({**json.loads(marker), "cluster": "other"}))
+
+
+class EngineStore(SqlAlchemyStore):
+    """On an engine of the test's, which ends with it."""
+
+    __slots__ = ("engine",)
+
+    engine: AsyncEngine
+
+    @classmethod
+    def on(cls, url: str) -> Self:
+        """Make the engine."""
+        engine = create_async_engine(url)
+        made = cls(engine)
+        made.engine = engine
+        return made
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self.engine.dispose()
+
+
+class OnEngine(Backend):
+    """SQLAlchemy; what shares a store is on the test's engine, the others on their own."""
+
+    @property
+    def distributor(self) -> type[Distributor]:
+        return SqlAlchemyIdSegmentDistributor
+
+    @property
+    def machine_distributor(self) -> type[MachineDistributor]:
+        return SqlAlchemyMachineIdDistributor
+
+    def open(self) -> Store:
+        return EngineStore.on(self.url)
+
+
+class EngineOnSqlite(OnEngine, Sqlite):
+    """SQLAlchemy on a file of the test's own."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+        patch.setitem(_OPTIONS, "aiosqlite", {"timeout": 15})
+
+    @property
+    def url(self) -> str:
+        return f"sqlite+aiosqlite:///{self.file}?timeout=15"
+
+
+class EngineOnPostgres(OnEngine, Postgres):
+    """SQLAlchemy by asyncpg on the session's PostgreSQL."""
+
+    driver: ClassVar[str] = "asyncpg"
+
+    @property
+    def url(self) -> str:
+        return self.server.url.replace(":", f"+{self.driver}:", 1)
+
+
+class EngineByPsycopg(EngineOnPostgres):
+    """SQLAlchemy by psycopg."""
+
+    driver = "psycopg"
+
+
+class EngineOnMariadb(OnEngine, Mariadb):
+    """SQLAlchemy by asyncmy on the session's MariaDB."""
+
+    driver: ClassVar[str] = "asyncmy"
+
+    @property
+    def url(self) -> str:
+        return self.server.url.replace(":", f"+{self.driver}:", 1)
+
+
+class EngineByAiomysql(EngineOnMariadb):
+    """SQLAlchemy by aiomysql."""
+
+    driver = "aiomysql"
+
+
 class TieredOnSqlite(Backend):
     """The session's Valkey on a file of the test's own."""
 
@@ -366,15 +625,51 @@ class OwnTiered:
         )
 
 
+class Http(Backend):
+    """The session's CosId proxy."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.server: CosIdProxy = request.getfixturevalue("cosid_proxy")
+
+    @property
+    def url(self) -> str:
+        return f"cosid+{self.server.url}"
+
+    @property
+    def distributor(self) -> type[Distributor]:
+        from aiocosid.stores.http import HttpIdSegmentDistributor
+
+        return HttpIdSegmentDistributor
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        self.server.counters[distributor.namespaced_name] = to
+
+
 STORES: Final[dict[str, type[Backend]]] = {
     "memory": Memory,
     "sqlite": Sqlite,
     "valkey": Valkey,
     "redis": Redis,
     "postgres": Postgres,
+    "mariadb": Mariadb,
+    "etcd": Etcd,
+    "zookeeper": Zookeeper,
     "tiered": TieredOnSqlite,
     "tiered_pg": TieredOnPostgres,
+    "http": Http,
 }
 
-KEEP_MACHINES: Final = [name for name, kind in STORES.items() if kind.age is not Backend.age]
+ENGINES: Final[dict[str, type[Backend]]] = {
+    "engine_sqlite": EngineOnSqlite,
+    "engine_pg": EngineOnPostgres,
+    "engine_psycopg": EngineByPsycopg,
+    "engine_my": EngineOnMariadb,
+    "engine_aiomysql": EngineByAiomysql,
+}
+"""Whose statements are the others': they take part where these go through SQLAlchemy."""
+
+KEEP_MACHINES: Final = [
+    *(name for name, kind in STORES.items() if kind.age is not Backend.age),
+    *("engine_psycopg", "engine_aiomysql"),
+]
 """Those that hand out machine ids."""

@@ -13,16 +13,35 @@ import pytest_asyncio
 
 from aiocosid.abc import Store
 
-from ._stores import STORES, Backend
+from ._stores import ENGINES, STORES, Backend
 
 HERE = Path(__file__).parent
+
+ON_ONE = {("test_distributors", "TestOnOneStore"), ("test_machines", "TestOnOneStore")}
+OF_THEIR_OWN = {("test_distributors", "TestOnTheirOwn"), ("test_machines", "TestOnTheirOwn")}
+COUNTERS = {("test_distributors", "TestOnOneStore")}
+
+NEEDED = {
+    "tiered": ON_ONE | OF_THEIR_OWN,
+    **dict.fromkeys(("http", "tiered_pg"), ON_ONE),
+    **dict.fromkeys(("engine_my", "engine_pg", "etcd", "mariadb", "zookeeper"), COUNTERS),
+    **{name: set[tuple[str, str]]() for name in ENGINES.keys() - {"engine_my", "engine_pg"}},
+}
+"""What `make test` runs of stores that differ in little from others: connections of their own in
+nothing but their number, MariaDB from PostgreSQL in statements that have vectors as well."""
+
+FURTHER = {"etcd", "http", "mariadb", "tiered_pg", "zookeeper"}
+ONE_KIND = FURTHER | {"redis"}
 
 NOT_ON_TRIO = {"chain-1", "chain-1000", "far-chain-7", "segment-1", "segment-1000"}  # kinds
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to ``make stress`` what nearly repeats another test."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave to ``make stress`` what nearly repeats another test, and out what does so wholly."""
+    void = {item for item in items if HERE in item.path.parents and is_void(item)}
+    items[:] = [item for item in items if item not in void]
+    config.hook.pytest_deselected(items=list(void))
     for item in items:
         if HERE in item.path.parents and is_repetition(item):
             item.add_marker(pytest.mark.stress)
@@ -31,25 +50,46 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def is_repetition(item: pytest.Item) -> bool:
     """Tell whether a test has a twin: Redis is Valkey's, on uvloop; uvloop is asyncio's else.
 
-    A tiered store differs from others in what its distributors do, and in no generator.
+    And most of what is not needed of a store.
     """
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return False
     words = item.callspec.id.split("-")
-    if not {"tiered", "tiered_pg"}.isdisjoint(words):
-        needed = (
-            ["TestOnOneStore"] if "tiered_pg" in words else ["TestOnOneStore", "TestOnTheirOwn"]
-        )
-        return "uvloop" in words or item.cls is None or item.cls.__name__ not in needed
+    place = item.path.stem, "" if item.cls is None else item.cls.__name__
+    for store in NEEDED.keys() & {*words}:
+        return "uvloop" in words or place not in NEEDED[store]
     if "asyncio" in words or "uvloop" in words:
         return ("uvloop" in words) != ("redis" in words)
     return item.callspec.params.get("kind") in NOT_ON_TRIO
 
 
-@pytest.fixture(params=STORES)
+def is_void(item: pytest.Item) -> bool:
+    """Tell whether a test has nothing to tell that another one does not.
+
+    Of an engine: what is not about SQLAlchemy.  Of the further stores, which differ in what their
+    distributors do: all but their counters on the other loop, and all but one generator; as of
+    Redis, which is Valkey's twin.
+    """
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return False
+    words = {*item.callspec.id.split("-")}
+    kind = "" if item.cls is None else item.cls.__name__
+    if FURTHER & words:
+        place = item.path.stem, kind
+        is_other = "uvloop" in words and place not in COUNTERS
+        if is_other or place in OF_THEIR_OWN - {("test_distributors", "TestOnTheirOwn")}:
+            return True  # connections of their own differ in nothing but their number
+    if ONE_KIND & words:
+        return item.callspec.params.get("kind") in NOT_ON_TRIO | {"segment-7"}
+    if ENGINES.keys().isdisjoint(words):
+        return False
+    return "uvloop" in words or kind != "TestOnOneStore" or "two_hundred_lives" in item.name
+
+
+@pytest.fixture(params=[*STORES, *ENGINES])
 def backend(request: pytest.FixtureRequest) -> Backend:
     """One of the kinds of store."""
-    return STORES[request.param](request)
+    return (STORES | ENGINES)[request.param](request)
 
 
 @pytest_asyncio.fixture

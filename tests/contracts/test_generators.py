@@ -22,8 +22,17 @@ from aiocosid.generators import (
     Uuid7Id,
 )
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
-from aiocosid.snowflake import COSID_MS, COSID_S, CosIdGenerator, SnowflakeId, SnowflakeLayout
-from aiocosid.stores.memory import MemoryStore
+from aiocosid.snowflake import (
+    COSID_MS,
+    COSID_S,
+    CachedSnowflakeId,
+    CosIdGenerator,
+    ShardedId,
+    ShardedLayout,
+    SnowflakeId,
+    SnowflakeLayout,
+)
+from aiocosid.stores.memory import MemorySequenceDistributor, MemoryStore
 from aiocosid.testing import (
     IdGeneratorContract,
     MakeGenerator,
@@ -141,6 +150,41 @@ class MemorySnowflakes(Snowflakes):
 
 @pytest.mark.asyncio
 class TestMemorySnowflakes(MemorySnowflakes):
+    pass
+
+
+class Cached(IdGeneratorContract):
+    """More ids than their seconds have: most of them are borrowed."""
+
+    step = 700
+
+    @pytest.fixture
+    def make_generator(self, namespace: str) -> MakeGenerator:
+        store = MemoryStore()
+        return lambda: CachedSnowflakeId(
+            store.machine_id_distributor(namespace=namespace), name="order"
+        )
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestCached(Cached):
+    pass
+
+
+class Sharded(IdGeneratorContract):
+    """All share the sequences of a second."""
+
+    ids_per_worker = 1000
+
+    @pytest.fixture
+    def make_generator(self, namespace: str) -> MakeGenerator:
+        distributor = MemorySequenceDistributor(namespace=namespace, name="order")
+        layout = ShardedLayout(COSID_S.epoch_ms)
+        return lambda: ShardedId(distributor, layout=layout, sharding_id=7)
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+class TestSharded(Sharded):
     pass
 
 
@@ -279,6 +323,20 @@ class TestMemoryGeneratorsOnTrio(MemoryGenerators):
 
 @pytest.mark.anyio
 class TestMemorySnowflakesOnTrio(MemorySnowflakes):
+    @pytest.fixture
+    def anyio_backend(self) -> tuple[str, dict[str, Any]]:
+        return "trio", {}
+
+
+@pytest.mark.anyio
+class TestCachedOnTrio(Cached):
+    @pytest.fixture
+    def anyio_backend(self) -> tuple[str, dict[str, Any]]:
+        return "trio", {}
+
+
+@pytest.mark.anyio
+class TestShardedOnTrio(Sharded):
     @pytest.fixture
     def anyio_backend(self) -> tuple[str, dict[str, Any]]:
         return "trio", {}

@@ -24,13 +24,13 @@ from aiocosid.snowflake import JAVASCRIPT_SAFE_MS
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import MachineIdDistributorContract, MakeMachineIdDistributor, ManualClock
 
-from ._stores import KEEP_MACHINES, STORES, Backend
+from ._stores import ENGINES, KEEP_MACHINES, STORES, Backend
 
 
 @pytest.fixture(params=KEEP_MACHINES)
 def backend(request: pytest.FixtureRequest) -> Backend:
     """One of the kinds of store that keep machine ids."""
-    return STORES[request.param](request)
+    return (STORES | ENGINES)[request.param](request)
 
 
 class Machines(MachineIdDistributorContract):

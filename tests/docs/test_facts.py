@@ -12,6 +12,7 @@ import pytest
 import aiocosid
 from aiocosid import errors
 from aiocosid.segment import _generator, _options, _pace, _supply
+from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sqlite import SQLITE
 from aiocosid.stores.redis._scripts import ADVANCE, GIVE_BACK, GRANT, RAISE
@@ -141,8 +142,9 @@ def test_the_statements_are_those_that_are_sent() -> None:
     page = blocks(path, path.read_text().split("\n## Machine ids\n")[0])
     shown = {block.source.strip() for block in page if block.language in {"sql", "lua"}}
     sent = {script.text.decode() for script in (ADVANCE, RAISE, GRANT, GIVE_BACK)}
-    sent |= {f'--8<-- "{path.relative_to(ROOT)}"' for path in SCRIPTS.glob("span_*.lua")}
-    for dialect in (POSTGRES, SQLITE):
+    included = (*SCRIPTS.glob("span_*.lua"), SCRIPTS / "sequence_grant.lua")
+    sent |= {f'--8<-- "{path.relative_to(ROOT)}"' for path in included}
+    for dialect in (POSTGRES, MYSQL, SQLITE):
         sent |= {dialect.create_table, dialect.next_max_id, dialect.set_floor}
         sent.add(dialect.create_grants)  # of the statements on it the page names the files
     assert shown == {statement.strip() for statement in sent}

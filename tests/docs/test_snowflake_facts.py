@@ -14,6 +14,7 @@ from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, InstanceId,
 from aiocosid.machine import _options as machine_options
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
 from aiocosid.snowflake import LAYOUTS, _sequencer, _stamper
+from aiocosid.stores._mysql_machines import MYSQL_MACHINES
 from aiocosid.stores._postgres_machines import POSTGRES_MACHINES
 from aiocosid.stores._sqlite_machines import SQLITE_MACHINES
 from aiocosid.stores.memory import MemoryMachineIdDistributor
@@ -42,7 +43,8 @@ def test_the_schema_page_has_every_script_and_table() -> None:
     shown = {included(block.source).strip() for block in page if block.language in {"sql", "lua"}}
     shown = {each for each in shown if not each.startswith("GRANT")}
     real = {path.read_text() for path in SCRIPTS.glob("machine_*.lua")}
-    real |= {*POSTGRES_MACHINES.create_tables, *SQLITE_MACHINES.create_tables}
+    for dialect in (POSTGRES_MACHINES, MYSQL_MACHINES, SQLITE_MACHINES):
+        real |= {*dialect.create_tables}
     assert shown == {each.strip() for each in real}
 
 
@@ -125,7 +127,7 @@ def test_the_choice_of_layouts_is_that_of_the_code() -> None:
     assert rows(CHOOSE.read_text()) == [
         [
             name,
-            each.last_instant_text[:10],
+            each.last_instant_text.split("T")[0],
             str(each.machine_count),
             f"{each.ids_per_tick} in {UNITS[each.unit_ms]}",
             "yes" if each.is_javascript_safe else "no",
@@ -138,6 +140,7 @@ def test_the_choice_of_layouts_is_that_of_the_code() -> None:
     ("heading", "made"),
     [
         ("Options of SnowflakeId", aiocosid.SnowflakeId),
+        ("Options of CachedSnowflakeId", aiocosid.snowflake.CachedSnowflakeId),
         ("Options of MachineIdLease", aiocosid.MachineIdLease),
         ("Options of a distributor", MemoryMachineIdDistributor),
     ],
@@ -153,7 +156,7 @@ def test_the_options_are_those_of_the_code(heading: str, made: type) -> None:
         if parameter.kind is parameter.KEYWORD_ONLY
         and name not in {"instrument", "clock", "memory"}
     }
-    options["layout"] = "COSID_MS"
+    options["layout"] = "UID_GENERATOR_HA" if "boost" in options else "COSID_MS"
     options["instance_id"] = "a new unique one"
     assert {name: shown.strip("`") for name, shown in said.items()} == {
         name: str(options[name]) for name in said

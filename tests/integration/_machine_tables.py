@@ -13,12 +13,14 @@ from typing import Any, ClassVar, Final
 
 from aiocosid.abc import InstanceId
 from aiocosid.stores._executor import Executor, Row, Value
+from aiocosid.stores._mysql_machines import mysql_machines
 from aiocosid.stores._postgres_machines import postgres_machines
 from aiocosid.stores._sql_machines import SqlMachineIdDistributor
 from aiocosid.stores._sqlite_machines import sqlite_machines
+from aiocosid.stores.mysql import MysqlMachineIdDistributor, MysqlStore
 from aiocosid.stores.postgres import PostgresMachineIdDistributor, PostgresStore
 from aiocosid.stores.sqlite import SqliteMachineIdDistributor, SqliteStore
-from tests.servers import PostgresServer
+from tests.servers import MariadbServer, PostgresServer
 
 T0: Final = 1_700_000_000_000
 """When the tests begin, by the store's clock; ms."""
@@ -68,11 +70,27 @@ class SetPostgresStore(PostgresStore):
     machine_distributor = SetPostgresDistributor
 
 
+class SetMysqlDistributor(MysqlMachineIdDistributor):
+    """Believes the table instead of the server's clock."""
+
+    __slots__ = ()
+
+    machine_dialect = mysql_machines(CLOCK)
+
+
+class SetMysqlStore(MysqlStore):
+    """The same."""
+
+    __slots__ = ()
+
+    machine_distributor = SetMysqlDistributor
+
+
 class Tables(ABC):
     """A database with the tables, whose statements are run as text."""
 
-    store: ClassVar[type[SqliteStore | PostgresStore]]
-    set_store: ClassVar[type[SqliteStore | PostgresStore]]
+    store: ClassVar[type[SqliteStore | PostgresStore | MysqlStore]]
+    set_store: ClassVar[type[SqliteStore | PostgresStore | MysqlStore]]
     url: str
 
     @abstractmethod
@@ -181,6 +199,22 @@ class PostgresTables(Tables):
     def execute(self, sql: str) -> list[list[str]]:
         found = self.server.execute(sql, database=self.database)
         return [line.split("|") for line in found.splitlines()] if found else []
+
+
+class MariadbTables(Tables):
+    """In a database of the test's own."""
+
+    store = MysqlStore
+    set_store = SetMysqlStore
+
+    def __init__(self, server: MariadbServer, url: str) -> None:
+        self.server = server
+        self.url = url
+        self.database = url.rpartition("/")[2]
+
+    def execute(self, sql: str) -> list[list[str]]:
+        found = self.server.rows(sql, database=self.database)
+        return [[str(value) for value in row] for row in found]
 
 
 Tap = Callable[[str], Awaitable[None]]

@@ -5,29 +5,40 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiosqlite
 import asyncpg
 import pytest
+from asyncmy.pool import Pool
 from redis.asyncio import Redis
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from aiocosid import open_store
+from aiocosid.abc import MachineIdDistributor
 from aiocosid.errors import (
     InvalidArgumentError,
     MachineIdQuarantineError,
     StoreError,
     StoreUnavailableError,
 )
+from aiocosid.stores.mysql import MysqlMachineIdDistributor
 from aiocosid.stores.postgres import (
     PostgresIdSegmentDistributor,
     PostgresMachineIdDistributor,
     PostgresStore,
 )
 from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
-from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
-from tests.servers import PostgresServer, ValkeyServer
+from aiocosid.stores.sqlalchemy import SqlAlchemyMachineIdDistributor
+from aiocosid.stores.sqlite import (
+    SqliteIdSegmentDistributor,
+    SqliteMachineIdDistributor,
+    SqliteStore,
+)
+from tests.servers import MariadbServer, PostgresServer, ValkeyServer
 
 driver: Any = asyncpg
 
@@ -98,9 +109,7 @@ async def test_postgres(
             await PostgresStore(pool, durability="refuse").counters()
         distributor = PostgresIdSegmentDistributor(pool, name="a", durability="ignore")
         assert await distributor.next_max_id(1) == 2
-        with pytest.raises(MachineIdQuarantineError):
-            await PostgresMachineIdDistributor(pool).distribute(10, now_ms=1, latest_ms=1)
-        assert not warnings(caplog), "ids are leased anew with each start"
+        assert not warnings(caplog)
         many = [PostgresIdSegmentDistributor(pool, name=name) for name in "abcde"]
         await asyncio.gather(*(one.next_max_id(1) for one in many))
         assert len(warnings(caplog)) == 1
@@ -142,6 +151,55 @@ async def test_sqlite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with open_store(f"sqlite:///{path}") as own:
         await own.segment_distributor(name="a").next_max_id(1)
     assert not warnings(caplog)
+
+
+async def test_machine_ids(
+    mariadb: MariadbServer,
+    mariadb_database: str,
+    postgres_database: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A holder may outlive the crash that has taken its id back: told as for counters."""
+    for url in (mariadb_database, postgres_database):
+        async with open_store(f"{url}?durability=ignore") as store:
+            await store.create_schema()
+    engine = create_async_engine(mariadb_database.replace(":", "+asyncmy:", 1))
+    login: dict[str, Any] = {"host": engine.url.host, "port": engine.url.port}
+    login |= {"user": engine.url.username, "database": engine.url.database}
+    mysql_pool = Pool(0, 1, **login)
+    mariadb.execute("set global innodb_flush_log_at_trx_commit = 2")
+    try:
+        async with (
+            driver.create_pool(postgres_database, min_size=1) as pool,
+            aiosqlite.connect(tmp_path / "ids.db") as connection,
+        ):
+            await connection.execute("PRAGMA synchronous = OFF")
+            makes: tuple[Callable[..., MachineIdDistributor], ...] = (
+                partial(MysqlMachineIdDistributor, mysql_pool),
+                partial(SqlAlchemyMachineIdDistributor, engine),
+                partial(PostgresMachineIdDistributor, pool),
+                partial(SqliteMachineIdDistributor, connection),
+            )
+            for make in makes:
+                await _ask(make(durability="ignore"))
+                assert not warnings(caplog)
+                with pytest.raises(StoreError, match="durability='refuse'"):
+                    await _ask(make(durability="refuse"))
+                await _ask(make())
+                await _ask(make())
+                assert len(warnings(caplog)) == 1, make
+    finally:
+        mariadb.execute("set global innodb_flush_log_at_trx_commit = 1")
+        mysql_pool.close()
+        await mysql_pool.wait_closed()
+        await engine.dispose()
+
+
+async def _ask(machine: MachineIdDistributor) -> None:
+    """Ask for a machine id, of which there is none yet."""
+    with suppress(MachineIdQuarantineError):
+        await machine.distribute(10, now_ms=1, latest_ms=1)
 
 
 async def test_other_isolation_levels(postgres_database: str) -> None:

@@ -30,7 +30,12 @@ MakePair = Callable[[], tuple[Any, Any]]
 NEAR_THE_END: Final = MAX_ID - 1000
 
 
-@pytest.fixture(params=["memory", "sqlite", "valkey", "postgres"])
+@pytest.fixture(
+    params=[
+        *("memory", "sqlite", "valkey", "postgres"),
+        pytest.param("mariadb", marks=pytest.mark.stress),
+    ]
+)
 def backend(request: pytest.FixtureRequest) -> Backend:
     return STORES[request.param](request)
 

@@ -360,6 +360,10 @@ class TestOutages:
         with pytest.raises(StoreUnavailableError, match="read-only") as caught:
             await store.segment_distributor(name="order").next_max_id(10)
         assert caught.value.retryable
+        # Whoever takes over is asked by a new session: the old one stays where it is.
+        await raw.execute("SET default_transaction_read_only = off")
+        await raw.execute(f'ALTER DATABASE "{database}" RESET default_transaction_read_only')
+        assert await store.segment_distributor(name="order").next_max_id(10) == 10
 
     async def test_strict_isolation(self, store: PostgresStore, raw: Connection) -> None:
         """Where a conflict is an error it is a retryable one, and wrote nothing."""

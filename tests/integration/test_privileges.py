@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -17,6 +18,7 @@ from aiocosid.abc import (
     IdSegmentDistributor,
     InstanceId,
     MachineIdDistributor,
+    SequenceGrant,
     Store,
 )
 from aiocosid.errors import (
@@ -91,6 +93,12 @@ async def segments_of_a_tiered_store(store: Store) -> None:
         raise StoreAuthenticationError("the store", f"the root had to serve: {told}")
 
 
+async def sharded_ids(store: Store) -> None:
+    assert isinstance(store, RedisStore)
+    sequences = store.sequence_distributor(namespace="shop", name="order")
+    assert isinstance(await sequences.grant(int(time.time()), 5), SequenceGrant)
+
+
 async def set_floor_of_a_tiered_store(store: Store) -> None:
     assert isinstance(store, RedisStore)
     tiered = TieredStore(MemoryStore(), store, root_name="root")
@@ -153,6 +161,7 @@ TASKS: Final[dict[str, Callable[[Store], Awaitable[None]]]] = {
     "segments with an offset": segments_with_an_offset,
     "segments, given back": segments_given_back,
     "segments of a tiered store": segments_of_a_tiered_store,
+    "sharded ids": sharded_ids,
     "machine ids": machine_ids,
     "aiocosid init": init,
     "aiocosid set-floor": set_floor,
@@ -227,6 +236,9 @@ async def empty(server: ValkeyServer, task: str) -> None:
         server.call("HSET", marker, "identity", identity(server), "since", 1, "guard", 1)
         server.call("HSET", marker, "gaps", 1)
         server.call("SET", "cosid:{shop}:adder", 7)  # the last that there is, with gaps below it
+    if task == "sharded ids":  # the server is known, and its fence lies behind
+        fence = "aiocosid:{shop.order}:fence"
+        server.call("HSET", fence, "server", identity(server), "opens", 1, "seen", 1, "reach", 3)
     server.call("SCRIPT", "FLUSH")
 
 
@@ -292,6 +304,7 @@ def around() -> list[tuple[str, str]]:
 ON_REDIS: Final = {
     "segments with an offset",
     "segments of a tiered store",
+    "sharded ids",
     "aiocosid set-floor of a tiered store",
 }
 """What has no line of its own for PostgreSQL."""

@@ -12,7 +12,7 @@ from redis.asyncio import Redis, RedisCluster
 
 from aiocosid import open_store
 from aiocosid.abc import IdSegmentDistributor
-from aiocosid.errors import InvalidArgumentError, StoreUnavailableError
+from aiocosid.errors import InvalidArgumentError, StoreError, StoreUnavailableError
 from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
 from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, eventually
 
@@ -164,6 +164,20 @@ async def test_a_slot_that_is_on_its_way_and_one_that_has_moved(
         assert after.call("GET", key) == "20"
         await burn()
         assert after.call("GET", key) == "30"
+
+
+async def test_a_client_of_one_node_of_a_cluster(
+    valkey_cluster: ValkeyCluster, namespace: str
+) -> None:
+    """Of a key that lies elsewhere it says what to use."""
+    key = f"cosid:{{{namespace}.n}}.adder"
+    owner = valkey_cluster.owner(key)
+    other = next(each for each in valkey_cluster.masters if each is not owner)
+    client: Redis = Redis.from_url(other.url)
+    distributor = RedisIdSegmentDistributor(client, namespace=namespace, name="n", replicas=1)
+    with pytest.raises(StoreError, match=r"redis\+cluster://"):
+        await distributor.next_max_id(10)
+    await client.aclose()
 
 
 @pytest.mark.stress

@@ -10,10 +10,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
+import asyncmy
 import asyncpg
+import pymysql  # type: ignore[import-untyped]
 import pytest
 import pytest_asyncio
+from asyncmy.errors import MySQLError as MysqlError
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
@@ -35,6 +39,7 @@ from tests.servers import (
     PASSWORD,
     READER,
     FaultProxy,
+    MariadbServer,
     PgBouncerServer,
     PostgresPair,
     PostgresServer,
@@ -73,6 +78,23 @@ async def connection_to(url: str) -> AsyncGenerator[Any]:
         yield connection
     finally:
         await connection.close()
+
+
+@asynccontextmanager
+async def mysql_connection_to(url: str) -> AsyncGenerator[tuple[Any, Any]]:
+    """A connection of asyncmy, and a cursor."""
+    parts = urlsplit(url)
+    async with (
+        asyncmy.connect(
+            host=parts.hostname,
+            port=parts.port or 3306,
+            user=parts.username,
+            password=unquote(parts.password or ""),
+            database=parts.path[1:],
+        ) as connection,
+        connection.cursor() as cursor,
+    ):
+        yield connection, cursor
 
 
 class TestKinds:
@@ -144,6 +166,31 @@ class TestKinds:
     async def test_postgres(self, postgres: PostgresServer) -> None:
         async with connection_to(postgres.url) as connection:
             assert await connection.fetchval("SELECT 6 * 7") == 42
+
+    @pytest.mark.asyncio
+    async def test_mariadb(self, mariadb: MariadbServer, mariadb_database: str) -> None:
+        async with mysql_connection_to(mariadb_database) as (connection, cursor):
+            await cursor.execute("SELECT 6 * 7, database()")
+            assert await cursor.fetchall() == ((42, mariadb_database.rpartition("/")[2]),)
+            await cursor.execute("CREATE TABLE t AS SELECT 7 AS n, NULL AS x")
+            await connection.commit()
+        database = mariadb_database.rpartition("/")[2]
+        assert mariadb.execute("SET @a = 1; SELECT n, x FROM t", database=database) == "7|"
+
+    @pytest.mark.asyncio
+    async def test_guest_of_mariadb_needs_the_password_and_may_do_nothing(
+        self, mariadb: MariadbServer
+    ) -> None:
+        no_access = [(GUEST, "wrong", ""), (GUEST, GUEST_PASSWORD, "test")]
+        for user, password, database in no_access:
+            url = mariadb.url_for(user=user, password=password, database=database)
+            with pytest.raises(MysqlError, match="Access denied"):
+                async with mysql_connection_to(url):
+                    pass
+        url = mariadb.url_for(user=GUEST, password=GUEST_PASSWORD, database="")
+        async with mysql_connection_to(url) as (_, cursor):
+            with pytest.raises(MysqlError, match="denied"):
+                await cursor.execute("CREATE TABLE test.t (n int)")
 
     @pytest.mark.asyncio
     async def test_guest_needs_the_password_and_may_do_nothing(
@@ -218,6 +265,18 @@ class TestLifeAndDeath:
         with pytest.raises((asyncpg.PostgresConnectionError, ConnectionError)):
             await session.fetchval("SELECT n FROM t")
         session.terminate()
+        server.start()
+        assert server.execute("SELECT n FROM t") == "7"
+
+    def test_mariadb_keeps_its_data_over_kill_and_its_sessions_die(
+        self, mariadb_factory: Callable[..., MariadbServer]
+    ) -> None:
+        server = mariadb_factory()
+        server.execute("CREATE TABLE t AS SELECT 7 AS n")
+        session = server.connect()
+        server.kill()
+        with pytest.raises(pymysql.err.OperationalError):
+            session.query("SELECT n FROM t")
         server.start()
         assert server.execute("SELECT n FROM t") == "7"
 

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 NOW = 1_700_000_000_000
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.stress)])
 def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
     """The tables of one database after the other."""
     tables: Tables

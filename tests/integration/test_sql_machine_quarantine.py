@@ -27,11 +27,12 @@ from aiocosid.errors import (
 )
 from aiocosid.stores._postgres_markers import IDENTITY
 from aiocosid.stores._sql_machines import SqlMachineIdDistributor
+from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresMachineIdDistributor, PostgresStore
 from aiocosid.stores.sqlite import SqliteStore
 from tests.servers import GUEST, GUEST_PASSWORD, PostgresPair, PostgresServer, eventually
 
-from ._machine_tables import T0, PostgresTables, SqliteTables, Tables, Tapped, who
+from ._machine_tables import T0, MariadbTables, PostgresTables, SqliteTables, Tables, Tapped, who
 from ._snowflakes import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -41,15 +42,18 @@ FAR = T0 * 2
 WAITS = "datname = current_database() and wait_event_type = 'Lock'"
 
 driver: Any = asyncpg  # its annotations stop half-way
-Store = SqliteStore | PostgresStore
+Store = SqliteStore | PostgresStore | MysqlStore
 T = TypeVar("T")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.stress)])
 def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
     """The tables of one database after the other."""
     if request.param == "sqlite":
         return SqliteTables(tmp_path / "ids.db")
+    if request.param == "mariadb":
+        mariadb: str = request.getfixturevalue("mariadb_database")
+        return MariadbTables(request.getfixturevalue("mariadb"), mariadb)
     database: str = request.getfixturevalue("postgres_database")
     return PostgresTables(request.getfixturevalue("postgres"), database)
 

@@ -26,11 +26,12 @@ from aiocosid.errors import (
 )
 from aiocosid.stores import _postgres_machines, _sql_machines
 from aiocosid.stores._sql_machines import SqlMachineIdDistributor
+from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresMachineIdDistributor, PostgresStore
 from aiocosid.stores.sqlite import SqliteMachineIdDistributor, SqliteStore
 from tests.servers import PostgresServer
 
-from ._machine_tables import T0, PostgresTables, SqliteTables, Tables, Tapped, who
+from ._machine_tables import T0, MariadbTables, PostgresTables, SqliteTables, Tables, Tapped, who
 from ._snowflakes import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -40,17 +41,20 @@ FAR = T0 * 2
 WAITS = "datname = current_database() and wait_event_type = 'Lock'"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.stress)])
 def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
     """The tables of one database after the other."""
     if request.param == "sqlite":
         return SqliteTables(tmp_path / "ids.db")
+    if request.param == "mariadb":
+        mariadb: str = request.getfixturevalue("mariadb_database")
+        return MariadbTables(request.getfixturevalue("mariadb"), mariadb)
     database: str = request.getfixturevalue("postgres_database")
     return PostgresTables(request.getfixturevalue("postgres"), database)
 
 
 @pytest_asyncio.fixture
-async def store(tables: Tables) -> AsyncIterator[SqliteStore | PostgresStore]:
+async def store(tables: Tables) -> AsyncIterator[SqliteStore | PostgresStore | MysqlStore]:
     """A store whose clock stands at T0."""
     await tables.prepare()
     async with tables.set_store.from_url(tables.url) as store:
@@ -60,7 +64,7 @@ async def store(tables: Tables) -> AsyncIterator[SqliteStore | PostgresStore]:
 class Fleet:
     """Instances of the namespace ``dev`` with two bits, by number."""
 
-    def __init__(self, store: SqliteStore | PostgresStore) -> None:
+    def __init__(self, store: SqliteStore | PostgresStore | MysqlStore) -> None:
         self.store = store
         self.made: dict[tuple[int, bool], SqlMachineIdDistributor] = {}
 
@@ -95,7 +99,7 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(store: SqliteStore | PostgresStore) -> Fleet:
+def fleet(store: SqliteStore | PostgresStore | MysqlStore) -> Fleet:
     """Instances on one store."""
     return Fleet(store)
 
@@ -656,7 +660,7 @@ class TestWidth:
     """Who changes it, and who takes an id meanwhile."""
 
     async def test_a_change_that_somebody_overtakes(
-        self, fleet: Fleet, store: SqliteStore | PostgresStore
+        self, fleet: Fleet, store: SqliteStore | PostgresStore | MysqlStore
     ) -> None:
         """Nobody held an id when it looked, and somebody does when it writes."""
         await fleet.take_and_return(1)
@@ -675,7 +679,11 @@ class TestWidth:
 
     @pytest.mark.parametrize("returned", [0, 1])
     async def test_a_change_that_overtakes_somebody(
-        self, fleet: Fleet, store: SqliteStore | PostgresStore, tables: Tables, returned: int
+        self,
+        fleet: Fleet,
+        store: SqliteStore | PostgresStore | MysqlStore,
+        tables: Tables,
+        returned: int,
     ) -> None:
         """The width was right when it looked, and is not when it takes."""
         await fleet.take_and_return(returned)

@@ -3,6 +3,9 @@
 from ._process import HOST, Server, ServerMissingError, ServerStartError, free_port, wait_until
 from ._waiting import eventually
 from .cluster import ValkeyCluster
+from .cosid_proxy import CosIdProxy
+from .etcd import EtcdEnsemble, EtcdServer
+from .mariadb import MariadbServer
 from .pgbouncer import PgBouncerServer
 from .postgres import EXECUTED, GUEST, GUEST_PASSWORD, PostgresServer
 from .proxy import FaultProxy
@@ -10,6 +13,7 @@ from .redis import RedisServer
 from .sentinel import ValkeySentinel
 from .standby import PostgresPair, PostgresStandby
 from .valkey import PASSWORD, READER, ValkeyServer
+from .zookeeper import ZookeeperEnsemble, ZookeeperServer
 
 __all__ = (
     "EXECUTED",
@@ -18,7 +22,11 @@ __all__ = (
     "HOST",
     "PASSWORD",
     "READER",
+    "CosIdProxy",
+    "EtcdEnsemble",
+    "EtcdServer",
     "FaultProxy",
+    "MariadbServer",
     "PgBouncerServer",
     "PostgresPair",
     "PostgresServer",
@@ -30,6 +38,8 @@ __all__ = (
     "ValkeyCluster",
     "ValkeySentinel",
     "ValkeyServer",
+    "ZookeeperEnsemble",
+    "ZookeeperServer",
     "eventually",
     "free_port",
     "wait_until",

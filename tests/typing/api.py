@@ -28,6 +28,7 @@ from aiocosid import (
 from aiocosid.abc import (
     AnyGenerator,
     Clock,
+    Counter,
     GroupedId,
     IdGenerator,
     IdSegmentDistributor,
@@ -36,10 +37,12 @@ from aiocosid.abc import (
     MachineGrant,
     MachineIdDistributor,
     Statistics,
+    Store,
 )
 from aiocosid.converter import PrefixIdConverter, Radix62IdConverter
 from aiocosid.events import Event, MachineIdDistributed, MachineIdGuardFailed, MachineIdLost
 from aiocosid.machine import (
+    IpMachineIdDistributor,
     LocalMachineStateStorage,
     MachineIdStatistics,
     MachineState,
@@ -48,17 +51,22 @@ from aiocosid.machine import (
     StatefulSetMachineIdDistributor,
     host_port_instance_id,
 )
+from aiocosid.segment import LeafSegmentId
 from aiocosid.sharding import ModCycle, ShardRange
 from aiocosid.snowflake import (
     COSID_MS,
     LAYOUTS,
     RADIX36,
     RADIX62,
+    CachedSnowflakeId,
     CosIdFriendlyText,
     CosIdState,
     CosIdText,
     FriendlyText,
     LayoutExpiryWarning,
+    ShardedId,
+    ShardedLayout,
+    ShardedParts,
     SnowflakeLayout,
     SnowflakeParts,
     SnowflakeStatistics,
@@ -66,8 +74,13 @@ from aiocosid.snowflake import (
 )
 from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryMachineIdDistributor
 from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresMachineIdDistributor
-from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisMachineIdDistributor
+from aiocosid.stores.redis import (
+    RedisIdSegmentDistributor,
+    RedisMachineIdDistributor,
+    RedisStore,
+)
 from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteMachineIdDistributor
+from aiocosid.stores.striped import StripedStore
 from aiocosid.sync import SyncIdGenerator
 from aiocosid.testing import (
     IdGeneratorContract,
@@ -282,6 +295,23 @@ async def applications(chain: SegmentChainId, days: GroupedSegmentId) -> None:
     assert_type(SyncIdGenerator(lambda: text).next_ids(2), list[str])
     assert_type(ModCycle(4, "order_").exact(5), str)
     assert_type(ModCycle(4, "order_").range(ShardRange.closed(1, 2)), tuple[str, ...])
+
+
+async def others(counter: IdSegmentDistributor, stores: list[Store], redis: Redis) -> None:
+    """What other systems do."""
+    async with LeafSegmentId(counter, prefetch_at=0.2) as leaf:
+        assert_type(leaf, LeafSegmentId)
+        assert_type(await leaf.next_ids(3), list[int])
+    async with CachedSnowflakeId(IpMachineIdDistributor(), boost=4) as cached:
+        assert_type(await cached.next_id(), int)
+    layout = ShardedLayout(datetime(2019, 1, 1, tzinfo=UTC))
+    assert_type(layout.compose(1_700_000_000, 7, 42), int)
+    assert_type(layout.parse(1), ShardedParts)
+    sequences = RedisStore(redis).sequence_distributor(name="order")
+    async with ShardedId(sequences, layout=layout, on_unavailable="wait") as orders:
+        assert_type(await orders.next_id(7), int)
+        assert_type(await orders.next_str(7, prefix="O"), str)
+    assert_type(await StripedStore(stores).set_floor(name="order", above=1), Counter)
 
 
 def segment(of: IdSegment) -> None:

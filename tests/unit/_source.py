@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ class Module:
     path: str
     source: str
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.source, self.path)
 
