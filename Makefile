@@ -96,7 +96,7 @@ clean:  ## Remove what the targets made, except the environment
 # $(VENV)/.dev and $(VENV)/.demo are stamps: the environment holds requirements/dev.txt or demo.txt.
 $(VENV)/.%: requirements/%.txt pyproject.toml | $(BIN)/python
 	@echo 'installing requirements/$*.txt into $(VENV)'
-	@$(PIP) install --require-hashes -r $<
+	@$(PIP) install --no-compile --require-hashes -r $<
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 

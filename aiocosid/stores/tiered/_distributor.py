@@ -391,6 +391,8 @@ def _check_both(root: object, cache: object) -> None:
             "server may forget, and no TieredIdSegmentDistributor"
         )
         raise InvalidArgumentError("root", root, expected=expected)
+    if root.stride != 1 or root.step_limit is not None:
+        raise InvalidArgumentError("root", root, expected="one that grants any range without holes")
     name = root.namespaced_name
     if not isinstance(cache, RedisIdSegmentDistributor) or cache.namespaced_name != name:
         expected = f"a RedisIdSegmentDistributor named {name!r}, as the root is"
