@@ -37,6 +37,8 @@ SOURCES := aiocosid bench tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets share one environment
+# Tests start thousands of processes: what is imported is compiled once, and not in each of them.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test stress simulate chaos fuzz mutants bench docs check lock clean venv
 
 help:  ## List the targets

@@ -71,7 +71,7 @@ def sentinel(arena: Arena) -> None:
         if kill:
             master.kill()
         else:  # the master lives on, under the same run_id, and becomes a replica
-            wait_until(lambda: _began(group), "a fail-over begins", deadline=20)
+            group.fail_over(until=lambda: _is_master(replica))
         _promoted(replica)
         replica.follow_again()
         if kill:
@@ -99,13 +99,6 @@ def sentinel(arena: Arena) -> None:
 
 def _agree(group: ValkeySentinel, master: ValkeyServer) -> bool:
     return all(map(group._sees_everybody, group.sentinels)) and group.current_master() is master
-
-
-def _began(group: ValkeySentinel) -> bool:
-    try:
-        return group.sentinels[0].call("SENTINEL", "FAILOVER", group.service) == "OK"
-    except RespError:
-        return False  # one is still going on, or the replica was not heard of lately
 
 
 def cluster(arena: Arena) -> None:

@@ -133,7 +133,8 @@ async def main():
     granted = [await counter.next_max_id(10)]
     before = (await sql.run(SESSION)).rows[0][0]
     call = asyncio.ensure_future(sql.run(SLOW))
-    await asyncio.sleep(0.1)
+    while not engine.pool.checkedout():
+        await asyncio.sleep(0)
     if (pid := os.fork()) == 0:
         return True
     _, status = os.waitpid(pid, 0)

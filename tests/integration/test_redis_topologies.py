@@ -31,7 +31,6 @@ from tests.servers import (
     ValkeyServer,
     eventually,
     free_port,
-    wait_until,
 )
 
 pytestmark = [pytest.mark.integration]
@@ -394,12 +393,8 @@ class TestLostWrites:
             counter = store.segment_distributor(namespace=namespace, name="n")
             granted = [await counter.next_max_id(10)]
             assert group.master.call("WAIT", 1, 5000) == 1
-            group.sentinels[0].call("SENTINEL", "FAILOVER", group.service)
             await asyncio.to_thread(
-                wait_until,
-                lambda: group.current_master() is group.replica,
-                "the replica is the master",
-                deadline=FAILOVER,
+                group.fail_over, until=lambda: group.current_master() is group.replica
             )
             # As the sentinels do some 10 s later; but they close the connections first.
             group.master.call("REPLICAOF", group.replica.host, group.replica.port)

@@ -37,13 +37,14 @@ def _program(name: str) -> str:
     """Find it on the path, or where Debian has it, which a user's path need not hold."""
     if found := shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/bin"):
         return found
-    raise ServerMissingError(name, remedy="apt-get install mariadb-server-core")
+    raise ServerMissingError(name, remedy="apt-get install mariadb-server-core mariadb-client-core")
 
 
 @functools.cache
 def _template() -> Path:
     """The data of a new server, made once a session by mariadb-install-db."""
     install = _program("mariadb-install-db")
+    _program("my_print_defaults")  # install-db asks it; a package of the client's brings it
     directory = Path(tempfile.mkdtemp(prefix="aiocosid-mariadb-template-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     log = directory / "install.log"

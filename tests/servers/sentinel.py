@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -17,6 +17,7 @@ DOWN_AFTER_MS: Final = 500
 FAILOVER_TIMEOUT_MS: Final = 1000  # twice that, until the next attempt after a split vote
 QUORUM: Final = 2
 FORMING_DEADLINE: Final = 30.0  # seconds; sentinels greet each other every two
+FAILOVER_DEADLINE: Final = 60.0  # seconds; it takes about two, and on a busy machine several tries
 
 
 class SentinelServer(ValkeyServer):
@@ -83,6 +84,22 @@ class ValkeySentinel:
         address = asked.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
         assert isinstance(address, list)
         return next(s for s in (self.master, self.replica) if str(s.port) == address[1])
+
+    def fail_over(self, *, until: Callable[[], bool]) -> None:
+        """Ask for a fail-over, and again, until it is done.
+
+        It cannot begin while one is going on or when the replica was not heard of lately, and
+        what has begun may break off for that reason too; nobody but us begins it again.
+        """
+
+        def is_done() -> bool:
+            done = until()
+            if not done:
+                with suppress(RespError):
+                    self.sentinels[0].call("SENTINEL", "FAILOVER", self.service)
+            return done
+
+        wait_until(is_done, "the replica is the master", deadline=FAILOVER_DEADLINE)
 
     def __enter__(self) -> Self:
         with self._stack:
