@@ -179,16 +179,38 @@ class Ledger:
         if own is not None and own.is_over:
             self._fail(f"{what}, although somebody else had done so since")
 
-    def emitted(self, namespace: str, machine_id: int, owner: object, at_ms: int) -> None:
+    def grants(self, namespace: str, machine_id: int) -> int:
+        """Return how often a machine id was given to somebody else than before."""
+        return len(self._machines.get((namespace, machine_id), ()))
+
+    def emitted(
+        self,
+        namespace: str,
+        machine_id: int,
+        owner: object,
+        at_ms: int,
+        *,
+        grants: int | None = None,
+    ) -> None:
         """Take note of an id with a machine id, as it is used.
 
         Its time has to lie in a span in which the machine id was that process's: above the floor
         it was given with, and not above the floor that the next owner was given.
+
+        Args:
+            namespace: the namespace.
+            machine_id: the machine id.
+            owner: the process.
+            at_ms: the time in the id, milliseconds since 1970.
+            grants: what `grants` was when the id was made, if it is used later: it is not of what
+                was granted since.
         """
         tenures = self._machines.get((namespace, machine_id), [])
+        made = tenures[:grants]
         end = inf  # of the span: the floor of the next owner that uses it
         for tenure in reversed(tenures):
-            if tenure.owner is owner and tenure.floor_ms < at_ms <= end:
+            is_own = tenure.owner is owner and tenure in made
+            if is_own and tenure.floor_ms < at_ms <= end:
                 if tenure.highest_ms < 0:  # as long as nobody used it, the former owner could
                     self._check_formers(f"machine id {machine_id} of {namespace}", tenures, tenure)
                 tenure.highest_ms = max(tenure.highest_ms, at_ms)

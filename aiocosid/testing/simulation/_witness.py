@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from ...errors import CosIdError
 from ._faults import draw_between
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ("Call", "Witness")
 
 _T = TypeVar("_T")
+
+Made: TypeAlias = "tuple[int, int, int]"
+"""Of an id: the machine id, the time in it, and how often that was granted when it was made."""
 
 
 class Call:
@@ -156,7 +159,7 @@ class Witness:
             self._errs("next_id_nowait()", error)
             raise
         self._returned([new_id], floor)
-        self._used([new_id])
+        self._used(self._made([new_id]))
         return new_id
 
     def keep(self, ids: Sequence[int]) -> None:
@@ -221,18 +224,24 @@ class Witness:
 
     async def _use(self, ids: Sequence[int]) -> None:
         """Use the ids, perhaps a good while after they were returned."""
-        rng, faults = self._world.rng, self._node.faults
+        rng, faults, made = self._world.rng, self._node.faults, self._made(ids)
         if faults.hold and rng.random() < faults.hold:
             await asyncio.sleep(draw_between(rng, faults.held))
-        self._used(ids)
+        self._used(made)
 
-    def _used(self, ids: Sequence[int]) -> None:
-        if self._parse is None or self._world.is_over or self.spoils is not None:
+    def _made(self, ids: Sequence[int]) -> list[Made]:
+        """Return the machine ids and times in ids, and how often each was granted until now."""
+        if self._parse is None:
+            return []
+        parts, grants = map(self._parse, ids), self._world.ledger.grants
+        return [(each, at_ms, grants(self._namespace, each)) for each, at_ms in parts]
+
+    def _used(self, made: Sequence[Made]) -> None:
+        if self._world.is_over or self.spoils is not None:
             return
-        owner = self._node._current()
-        for new_id in ids:
-            machine_id, at_ms = self._parse(new_id)
-            self._world.ledger.emitted(self._namespace, machine_id, owner, at_ms)
+        owner, ledger = self._node._current(), self._world.ledger
+        for machine_id, at_ms, grants in made:
+            ledger.emitted(self._namespace, machine_id, owner, at_ms, grants=grants)
 
 
 def _span(ids: Sequence[int]) -> str:

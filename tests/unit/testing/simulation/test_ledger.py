@@ -49,6 +49,22 @@ def test_a_machine_id_may_change_hands(ledger: Ledger, found: list[str]) -> None
     assert found == []
 
 
+def test_an_id_that_is_used_late_is_of_the_grant_it_was_made_under(
+    ledger: Ledger, found: list[str]
+) -> None:
+    """The store has forgotten of that one, and lets its owner have the machine id again."""
+    ledger.forgets = True
+    ledger.granted("c", 7, "x", floor_ms=-1)
+    held = ledger.grants("c", 7)
+    ledger.granted("c", 7, "y", floor_ms=-1)
+    ledger.emitted("c", 7, "y", 150)
+    ledger.granted("c", 7, "x", floor_ms=-1)
+    ledger.emitted("c", 7, "x", 100, grants=held)
+    assert found == []
+    ledger.emitted("c", 7, "x", 101)
+    assert found == ["x used machine id 7 of c for an id of 101, as late as one of y"]
+
+
 @pytest.mark.parametrize(("owner", "at_ms"), [("x", 151), ("y", 150), ("z", 200)])
 def test_two_owners_at_one_time_are_seen(
     ledger: Ledger, found: list[str], owner: str, at_ms: int
