@@ -11,6 +11,7 @@ import importlib.util
 import os
 import random
 import re
+import signal
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -82,7 +83,11 @@ LONG = re.compile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker of this file."""
+    """Register the marker of this file, and let Ctrl-C through to what tests start.
+
+    A shell has what it runs in the background ignore SIGINT, and children inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(
         "markers", "both_loops: run an asyncio test on asyncio's own loop and on uvloop"
     )
