@@ -145,7 +145,7 @@ class LeafZkNormalMachineIdDistributor(ZookeeperMachineIdDistributor):
         fitting = [each for each in children if not each[0] >> bits]
         paths = [f"{self._forever}/{place}-{number:010}" for number, place in fitting]
         read = zip(fitting, await at.get(*paths), strict=True)
-        silent = sorted((node.changed_ms, place) for (_, place), node in read if node is not None)
+        silent = sorted((node.changed, place) for (_, place), node in read if node is not None)
         holders = tuple(place for _, place in silent[:3])
         return LeafWorkerIdsUsedUpError(
             self.namespace, worker_id=number, bits=bits, holders=holders
