@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -51,6 +52,8 @@ NAMES: Final = {
     "pattern": "datetime-pattern",
 }
 """What the arguments of a sharding are called in settings."""
+
+_INTEGER: Final = re.compile("[0-9]{1,30}")  # int() raises an error of its own above 4300
 
 TIMESTAMP_UNITS: Final[dict[str, Literal["ms", "s"]]] = {"SECOND": "s", "MILLISECOND": "ms"}
 
@@ -141,7 +144,7 @@ def _built(
 
 def _integer(value: Any) -> Any:  # noqa: ANN401 - as it is given
     """Return the number of a text; what is no number stays as it is, to be refused."""
-    return int(value) if isinstance(value, str) and value.isdecimal() else value
+    return int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else value
 
 
 def _time(name: str, given: Mapping[str, object]) -> datetime:

@@ -350,6 +350,21 @@ async def test_nodes_that_were_made_anew(
         await one.guard(0, now_ms=times["now_ms"], mark_ms=-1)
 
 
+async def test_nodes_in_the_pool_that_are_no_numbers(
+    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
+) -> None:
+    """They are not CosId's, and left alone."""
+    pool = f"/cosid/{namespace}/__revert"
+    names = {"x", "007", "9" * 5000}
+    for name in names:
+        zookeeper.behind.create(f"{pool}/{name}", b"", makepath=True)
+    one = store.machine_id_distributor(namespace=namespace, instance_id="a")
+    grant = await one.distribute(3, now_ms=1_700_000_000_000, latest_ms=LATE)
+    assert grant.machine_id == 0
+    assert {each.machine_id for each in await store.machines(namespace=namespace)} == {0}
+    assert set(zookeeper.behind.get_children(pool)) == names
+
+
 @pytest_asyncio.fixture
 async def own(zookeeper_factory: Any) -> ZookeeperServer:
     """A server that may forget."""

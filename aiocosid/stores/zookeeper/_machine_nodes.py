@@ -7,6 +7,7 @@ versions of the nodes that it writes.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ __all__ = ("ENTRIES", "MARKER", "Look", "MachineNodes")
 
 ENTRIES: Final = "__itc_idx"
 MARKER: Final = "marker"
+_POOLED: Final = re.compile("0|[1-9][0-9]{0,9}")
 
 
 @dataclass(slots=True)
@@ -111,11 +113,13 @@ class MachineNodes:
 
     async def pooled_numbers(self, nodes: Nodes) -> list[int]:
         """Return which were given back."""
-        return sorted(int(name) for name in await nodes.children(self.pool) if name.isdecimal())
+        return sorted(
+            int(name) for name in await nodes.children(self.pool) if _POOLED.fullmatch(name)
+        )
 
     async def all_pooled(self, nodes: Nodes) -> list[Entry]:
         """Return what was given back, by number."""
-        found = await nodes.walk(self.pool, skip=lambda name: not name.isdecimal())
+        found = await nodes.walk(self.pool, skip=lambda name: not _POOLED.fullmatch(name))
         pooled = [Entry.of(path, node) for path, node in found.items()]
         return sorted(pooled, key=lambda each: each.machine_id)
 

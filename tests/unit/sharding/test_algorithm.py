@@ -74,6 +74,7 @@ def test_each_type_is_built_from_its_properties() -> None:
         ("COSID_MOD", {"mod": None}, "mod is None; it has to be given"),
         ("COSID_MOD", {"mod": "0"}, "mod is 0; it has to be an integer from 1"),
         ("COSID_MOD", {"mod": "four"}, "mod is 'four'"),
+        ("COSID_MOD", {"mod": "9" * 5000}, "mod is '999"),
         ("COSID_MOD", {"mod": True}, "mod is True"),
         ("COSID_MOD", {"mod": 10**7}, "mod is 10000000"),
         ("COSID_MOD", {"logic-name-prefix": 5}, "logic-name-prefix is 5; it has to be text"),
