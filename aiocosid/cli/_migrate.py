@@ -30,6 +30,7 @@ class System(StrEnum):
 
     LEAF = "leaf"
     TINYID = "tinyid"
+    TINYID_GROUP = "tinyid-group"
     TDDL = "tddl"
     TDDL_GROUP = "tddl-group"
     IDLEAF = "idleaf"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote_plus
+from urllib.parse import parse_qsl, unquote_plus
 
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ("check_identifier", "check_one_of", "split_options")
+__all__ = ("check_identifier", "check_one_of", "split_group", "split_options")
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}")
 
@@ -44,6 +44,38 @@ def split_options(
             raise InvalidArgumentError(name, text, expected="one of them, not several")
         read[name] = value
     return place + ("?" + "&".join(kept) if kept else ""), read
+
+
+def split_group(
+    url: str, system: str, options: Sequence[str], store_timeout: float
+) -> tuple[list[str], dict[str, str], float]:
+    """Return what a URL of several databases tells.
+
+    Args:
+        url: such as ``tinyid-group+striped:?store=URL&store=URL``.
+        system: its name there.
+        options: what it may tell to all of the databases, each once.
+        store_timeout: used if the URL has none.
+
+    Returns:
+        The databases' URLs in their order, what they are told, and the seconds that one has.
+
+    Raises:
+        InvalidArgumentError: it is malformed; it is not shown, as it may hold passwords.
+    """
+    scheme, _, query = url.removeprefix(f"{system}-group+").partition(":?")
+    given = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
+    urls = [text for name, text in given if name == "store"]
+    told = {name: text for name, text in given if name != "store"}
+    is_known = told.keys() <= {*options, "store_timeout"} and len(urls) + len(told) == len(given)
+    if scheme != "striped" or not urls or not is_known:
+        expected = f"{system}-group+striped:?store=URL&store=URL, percent-encoded"
+        raise InvalidArgumentError("url", f"{scheme}:...", expected=expected)
+    timeout = told.pop("store_timeout", store_timeout)
+    try:
+        return urls, told, float(timeout)
+    except ValueError:
+        raise InvalidArgumentError("store_timeout", timeout, expected="a number") from None
 
 
 def check_identifier(argument: str, value: object) -> None:

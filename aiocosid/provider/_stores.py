@@ -56,6 +56,7 @@ SYSTEMS: Final = {
     "leaf-workerid": ("leaf_snowflake.mysql", "LeafWorkerIdStore"),
     "leaf-local": ("leaf_snowflake", "LeafLocalStore"),
     "tinyid": ("tinyid", "TinyidStore"),
+    "tinyid-group": ("tinyid", "TinyidGroupStore"),
     "tddl": ("tddl", "TddlStore"),
     "tddl-group": ("tddl", "TddlGroupStore"),
     "idleaf": ("idleaf", "IdleafStore"),

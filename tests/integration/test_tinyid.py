@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
@@ -20,6 +21,7 @@ from aiocosid import SegmentId
 from aiocosid.abc import MAX_ID
 from aiocosid.compat.tinyid import (
     TinyidGroupIdSegmentDistributor,
+    TinyidGroupStore,
     TinyidIdSegmentDistributor,
     TinyidStore,
     TinyidTokens,
@@ -359,6 +361,13 @@ async def pair(tmp_path: Any) -> AsyncIterator[tuple[list[TinyidStore], list[Exe
         await store.aclose()
 
 
+@pytest.fixture
+def group_url(tmp_path: Any) -> str:
+    """The address of both."""
+    urls = [quote(f"sqlite:///{tmp_path}/{number}.db", safe="") for number in range(2)]
+    return "striped:?" + "&".join(f"store={url}" for url in urls)
+
+
 def _on_store(store: TinyidStore) -> Execute:
     async def execute(statement: str, **values: Any) -> Sequence[Any]:
         done = await store._executor.run(statement, **values)
@@ -391,6 +400,40 @@ async def test_any_database_is_enough(
     last += [await group.next_max_id(5) for _ in range(50)]
     assert last[-1] % 2 == home
     assert last == sorted(set(last))
+
+
+async def test_a_group_by_address(
+    pair: tuple[list[TinyidStore], list[Execute]], group_url: str
+) -> None:
+    _, does = pair
+    await does[0]("UPDATE tiny_id_info SET max_id = 100")
+    async with aiocosid.connect(f"tinyid-group+{group_url}&store_timeout=5") as ids:
+        orders = await ids.segment_chain("order", step=5)
+        assert await orders.next_id() in (3, 102), "of one of them"
+    async with TinyidGroupStore.from_url(group_url) as store:
+        assert [each.namespaced_name for each in await store.counters()] == ["cosid.order"]
+        raised = await store.set_floor(name="order", above=1000)
+        last = await store.segment_distributor(name="order", step=5).next_max_id(5)
+        assert last > raised.last_max_id >= 1000
+        assert await store.segment_distributor(name="order").next_max_id(5) > 1000
+    for wrong in ("striped:?", group_url.replace("striped", "tiered"), f"{group_url}&x=1"):
+        with pytest.raises(InvalidArgumentError, match=r"tinyid-group\+striped:\?store=URL"):
+            TinyidGroupStore.from_url(wrong)
+    with pytest.raises(InvalidArgumentError, match="store_timeout is 'soon'"):
+        TinyidGroupStore.from_url(f"{group_url}&store_timeout=soon")
+
+
+async def test_rows_of_several_databases_are_examined(
+    pair: tuple[list[TinyidStore], list[Execute]], group_url: str
+) -> None:
+    _, does = pair
+    async with TinyidGroupStore.from_url(group_url) as store:
+        found = [(each.name, each.next_id, each.problems) for each in await store.examine()]
+        assert found == [("order@0", 2, ()), ("order@1", 3, ())]
+        await does[1]("UPDATE tiny_id_info SET remainder = 2, delta = 4")
+        same = ("database 0 has ids of 0 modulo 2: some are the same",)
+        found = [(each.name, each.next_id, each.problems) for each in await store.examine()]
+        assert found == [("order@0", 2, ()), ("order@1", None, same)]
 
 
 async def test_no_database_answers(pair: tuple[list[TinyidStore], list[Execute]]) -> None:

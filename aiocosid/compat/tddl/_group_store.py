@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self
-from urllib.parse import parse_qsl
+from typing import TYPE_CHECKING, Any, Final
 
 from ..._clock import SYSTEM_CLOCK
-from ..._uncopied import Uncopied
-from ...abc import DEFAULT_NAMESPACE, Counter, Store
-from ...errors import CounterMissingError, InvalidArgumentError
-from ...stores.striped._health import Health
+from ...abc import DEFAULT_NAMESPACE
+from ...errors import CounterMissingError
 from .._group import STORE_TIMEOUT
+from .._group_store import GroupStore
 from .._table import as_integer
 from ._group import TddlGroupIdSegmentDistributor
 from ._segments import INNER_STEP, TddlStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy.ext.asyncio import AsyncEngine
 
     from ...abc import Clock
-    from .._examine import Examined
+    from .._group import GroupIdSegmentDistributor
 
 __all__ = ("TddlGroupStore",)
 
-_FORM: Final = "tddl-group+striped:?store=URL&store=URL, percent-encoded"
 _OFF: Final = "-OFF"
-_SHARED: Final = ("inner_step", "schema_name", "table")
 
 
-class TddlGroupStore(Uncopied, Store):
+class TddlGroupStore(GroupStore[TddlStore]):
     """TDDL's sequences in several databases, of which any one is enough."""
 
-    __slots__ = ("_clock", "_healths", "_stores", "store_timeout")
+    __slots__ = ()
+
+    scheme = "tddl"
+    options = ("inner_step", "schema_name", "table")
+    group = TddlGroupIdSegmentDistributor
 
     def __init__(
         self,
@@ -61,8 +59,8 @@ class TddlGroupStore(Uncopied, Store):
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        stores = [
-            TddlStore(
+        stores = {
+            index: TddlStore(
                 engine,
                 inner_step=inner_step,
                 schema_name=schema_name,
@@ -72,50 +70,21 @@ class TddlGroupStore(Uncopied, Store):
             )
             for index, engine in enumerate(engines)
             if engine is not None
-        ]
+        }
         self._gather(stores, store_timeout, clock)
 
-    def _gather(self, stores: Sequence[TddlStore], store_timeout: float, clock: Clock) -> None:
-        if not stores:
-            expected = "one database at least that is not off"
-            raise InvalidArgumentError("engines", stores, expected=expected)
-        self._stores = tuple(stores)
-        self._healths = [Health(clock) for _ in stores]
-        self.store_timeout, self._clock = store_timeout, clock
-
     @classmethod
-    def from_url(cls, url: str) -> Self:
-        """Make one that opens its own connections when it is used; nothing is opened yet.
-
-        Args:
-            url: ``tddl-group+striped:?store=URL&store=URL``, with a ``store`` for each of TDDL's
-                groups in their order, percent-encoded; one that ends with ``-OFF`` is off and keeps
-                its place.  ``inner_step``, ``schema_name`` and ``table`` may follow.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or names something else.
-            MissingExtraError: a driver is not installed.
-        """
-        scheme, _, query = url.removeprefix("tddl-group+").partition(":?")
-        given = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
-        urls = [text for name, text in given if name == "store"]
-        shared = {name: text for name, text in given if name != "store"}
-        if scheme != "striped" or not urls or not shared.keys() <= {*_SHARED}:
-            # Not the URL itself, which may hold passwords.
-            raise InvalidArgumentError("url", f"{scheme}:...", expected=_FORM)
-        count, stores = len(urls), list[TddlStore]()
-        for index, each in enumerate(urls):
-            if not each.endswith(_OFF):
-                told = "&".join(f"{name}={text}" for name, text in shared.items())
-                joined = f"{each}{'&' if '?' in each else '?'}{told}" if told else each
-                stores.append(TddlStore.from_url(joined, index=index, count=count))
-        made = cls.__new__(cls)
-        made._gather(stores, STORE_TIMEOUT, SYSTEM_CLOCK)
-        return made
-
-    def __repr__(self) -> str:
-        """Name the databases, without credentials."""
-        return f"<{type(self).__name__} {' '.join(repr(store) for store in self._stores)}>"
+    def _open_at(cls, urls: Sequence[str], told: Mapping[str, str]) -> Mapping[int, TddlStore]:
+        query = "&".join(f"{name}={text}" for name, text in told.items())
+        return {
+            index: TddlStore.from_url(
+                f"{url}{'&' if '?' in url else '?'}{query}" if query else url,
+                index=index,
+                count=len(urls),
+            )
+            for index, url in enumerate(urls)
+            if not url.endswith(_OFF)
+        }
 
     def segment_distributor(
         self,
@@ -124,7 +93,7 @@ class TddlGroupStore(Uncopied, Store):
         name: str,
         offset: int = 0,
         step: int = INNER_STEP,
-    ) -> TddlGroupIdSegmentDistributor:
+    ) -> GroupIdSegmentDistributor[Any]:
         """Return a distributor on all databases' connections; nothing is sent yet.
 
         Args:
@@ -136,56 +105,7 @@ class TddlGroupStore(Uncopied, Store):
         Raises:
             InvalidArgumentError: an argument is outside its range, or the name is too long.
         """
-        made = TddlGroupIdSegmentDistributor(
-            [
-                store.segment_distributor(namespace=namespace, name=name, offset=offset, step=step)
-                for store in self._stores
-            ],
-            namespace=namespace,
-            store_timeout=self.store_timeout,
-            clock=self._clock,
-        )
-        made._share_health(self._healths)
-        return made
-
-    async def create_schema(self) -> None:
-        """Create the table in each database, if it is missing there; no rows.
-
-        Raises:
-            StoreError: a database refuses or cannot be reached.
-        """
-        for store in self._stores:
-            await store.create_schema()
-
-    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
-        """Return the sequences, each with the highest id of all databases, ordered by name.
-
-        Raises:
-            StoreError: a database refuses or cannot be reached.
-        """
-        found: dict[str, Counter] = {}
-        for store in self._stores:
-            for each in await store.counters(namespace=namespace):
-                known = found.get(each.namespaced_name, each)
-                found[each.namespaced_name] = max(known, each, key=lambda one: one.last_max_id)
-        return [found[name] for name in sorted(found)]
-
-    async def set_floor(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
-    ) -> Counter:
-        """Raise a sequence in each database that is lower; see `TddlStore.set_floor`.
-
-        A cancelled or failed call may have taken effect in some; it is safe to repeat, and has to
-        be.
-
-        Raises:
-            StoreError: as for `TddlStore.set_floor`, of any database.
-        """
-        raised = [
-            await store.set_floor(namespace=namespace, name=name, above=above)
-            for store in self._stores
-        ]
-        return max(raised, key=lambda each: each.last_max_id)
+        return super().segment_distributor(namespace=namespace, name=name, offset=offset, step=step)
 
     async def adjust(self, name: str) -> None:
         """Add the row of a database that has none, and raise one with another database's numbers.
@@ -198,8 +118,8 @@ class TddlGroupStore(Uncopied, Store):
             IdOverflowError: there is no number left above all ids; nothing was written.
             StoreError: a database refuses or cannot be reached.
         """
-        highest = 0
-        for store in self._stores:
+        stores, highest = [*self._stores.values()], 0
+        for store in stores:
             asking = store.segment_distributor(name=name)
             try:
                 row = await asking.row()
@@ -210,45 +130,12 @@ class TddlGroupStore(Uncopied, Store):
                 raise asking._corrupt("; ".join(store._at.problems(row)))
             highest = max(highest, stored + store._at.inner_step)
         # Not below any number either.
-        above = highest + self._stores[0]._at.outer_step
-        if any(store._at.least(above) > store._at.limit for store in self._stores):
-            raise self._stores[0].segment_distributor(name=name)._used_up()
-        for store in self._stores:
+        above = highest + stores[0]._at.outer_step
+        if any(store._at.least(above) > store._at.limit for store in stores):
+            raise stores[0].segment_distributor(name=name)._used_up()
+        for store in stores:
             executor = store._executor
             least = store._at.least(above)
             given: dict[str, Any] = {"name": name, "least": least}
             for statement in (store._at.insert, store._at.repair):
                 await executor.run(statement(executor.dialect_name), **given, **store._scope())
-
-    async def examine(self) -> Sequence[Examined]:
-        """Read all rows of all databases and say what they mean; nothing is written.
-
-        Names have the database's index behind them, as ``order@1``.
-
-        Raises:
-            StoreError: a database refuses or cannot be reached, or a table is missing.
-        """
-        return [
-            replace(each, name=f"{each.name}@{store._at.index}")
-            for store in self._stores
-            for each in await store.examine()
-        ]
-
-    async def aopen(self) -> None:
-        """Get ready in this process.
-
-        Raises:
-            ForkedError: an engine was passed in, and is the parent's.
-        """
-        for store in self._stores:
-            await store.aopen()
-
-    async def aclose(self) -> None:
-        """Close connections made from URLs; engines that were passed in stay open.
-
-        Raises:
-            WrongLoopError: they are in use on another event loop.
-        """
-        async with AsyncExitStack() as stack:
-            for store in self._stores:
-                stack.push_async_callback(store.aclose)

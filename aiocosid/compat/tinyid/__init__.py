@@ -9,12 +9,14 @@ may run beside.
 from __future__ import annotations
 
 from ._group import TinyidGroupIdSegmentDistributor as TinyidGroupIdSegmentDistributor
+from ._group_store import TinyidGroupStore as TinyidGroupStore
 from ._segments import TinyidIdSegmentDistributor as TinyidIdSegmentDistributor
 from ._segments import TinyidStore as TinyidStore
 from ._tokens import TinyidTokens as TinyidTokens
 
 __all__ = (
     "TinyidGroupIdSegmentDistributor",
+    "TinyidGroupStore",
     "TinyidIdSegmentDistributor",
     "TinyidStore",
     "TinyidTokens",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import gcd
 
 from ...errors import CorruptCounterError
 from .._group import GroupIdSegmentDistributor
 from ._segments import TinyidIdSegmentDistributor
+from ._table import share_ids
 
 __all__ = ("TinyidGroupIdSegmentDistributor",)
 
@@ -29,7 +29,7 @@ class TinyidGroupIdSegmentDistributor(GroupIdSegmentDistributor[TinyidIdSegmentD
         for (number, one), (_, other) in combinations(enumerate(known), 2):
             if not (one.stride and other.stride):
                 continue  # one that was away since this object was made
-            if (other.remainder - one.remainder) % gcd(other.stride, one.stride) == 0:
+            if share_ids((one.stride, one.remainder), (other.stride, other.remainder)):
                 text = (
                     f"the ids that are {other.remainder} modulo {other.stride}, of which database "
                     f"{number} has some as well"

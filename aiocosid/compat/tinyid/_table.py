@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from math import gcd
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from .._table import CounterTable, as_integer, number, shown
 
 if TYPE_CHECKING:
     from .._table import DialectName, TableRow
 
-__all__ = ("TINY_ID_INFO", "class_of")
+__all__ = ("TINY_ID_INFO", "Class", "class_of", "share_ids")
+
+Class: TypeAlias = "tuple[int, int]"
+"""A delta, and the remainder modulo that."""
 
 _MYSQL: Final = """
 CREATE TABLE IF NOT EXISTS tiny_id_info (
@@ -94,12 +98,17 @@ class _TinyIdInfo(CounterTable):
         return wrong
 
 
-def class_of(row: TableRow) -> tuple[int, int] | None:
+def class_of(row: TableRow) -> Class | None:
     """Return a row's delta and remainder, or None if there is no id of such a class."""
     delta, remainder = as_integer(row.delta), as_integer(row.remainder)
     if delta is None or remainder is None or not 0 <= remainder < delta:
         return None
     return delta, remainder
+
+
+def share_ids(one: Class, other: Class) -> bool:
+    """Tell whether some ids are of both."""
+    return (other[1] - one[1]) % gcd(one[0], other[0]) == 0
 
 
 TINY_ID_INFO: Final = _TinyIdInfo(
