@@ -14,7 +14,7 @@ from .valkey import ValkeyServer
 
 SERVICE: Final = "ids"  # the name under which the sentinels know the master
 DOWN_AFTER_MS: Final = 500
-FAILOVER_TIMEOUT_MS: Final = 1000  # twice that, until the next attempt after a split vote
+FAILOVER_TIMEOUT_MS: Final = 3000  # to be seen as done; and twice that until the next attempt
 QUORUM: Final = 2
 FORMING_DEADLINE: Final = 30.0  # seconds; sentinels greet each other every two
 FAILOVER_DEADLINE: Final = 60.0  # seconds; it takes about two, and on a busy machine several tries
@@ -25,9 +25,10 @@ class SentinelServer(ValkeyServer):
 
     name = "sentinel"
 
-    def __init__(self, master: ValkeyServer) -> None:
+    def __init__(self, master: ValkeyServer, down_after_ms: int) -> None:
         super().__init__()
         self._master = master
+        self._down_after_ms = down_after_ms
 
     def prepare(self) -> None:
         """Write the configuration; a sentinel rewrites it, so it must be a file."""
@@ -36,7 +37,7 @@ class SentinelServer(ValkeyServer):
             f"bind {self.host}",
             f"dir {self.directory}",
             f"sentinel monitor {SERVICE} {self._master.host} {self._master.port} {QUORUM}",
-            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}",
+            f"sentinel down-after-milliseconds {SERVICE} {self._down_after_ms}",
             f"sentinel failover-timeout {SERVICE} {FAILOVER_TIMEOUT_MS}",
         ]
         (self.directory / "sentinel.conf").write_text("\n".join(lines) + "\n")
@@ -49,6 +50,9 @@ class SentinelServer(ValkeyServer):
 class ValkeySentinel:
     """One master, one replica, three sentinels; a context manager.
 
+    Args:
+        down_after_ms: silence after which a sentinel takes a master for dead.
+
     Attributes:
         master: the server that was the master at the start.
         replica: the one that follows it at the start.
@@ -57,12 +61,12 @@ class ValkeySentinel:
 
     service = SERVICE
 
-    def __init__(self) -> None:
+    def __init__(self, *, down_after_ms: int = DOWN_AFTER_MS) -> None:
         self._stack = ExitStack()
         quick = ("--repl-diskless-sync-delay", "0")
         self.master = ValkeyServer(*quick)
         self.replica = ValkeyServer("--replicaof", f"{self.master.host} {self.master.port}", *quick)
-        self.sentinels = [SentinelServer(self.master) for _ in range(3)]
+        self.sentinels = [SentinelServer(self.master, down_after_ms) for _ in range(3)]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.service!r} at {self.sentinels}>"
