@@ -11,8 +11,9 @@ import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from kazoo.exceptions import NodeExistsError  # type: ignore[import-untyped]
 
+from aiocosid import connect
 from aiocosid._clock import SYSTEM_CLOCK
-from aiocosid.compat.twitter import TwitterMachineIdDistributor
+from aiocosid.compat.twitter import TwitterMachineIdDistributor, TwitterStore
 from aiocosid.errors import (
     CorruptMachineStateError,
     InvalidArgumentError,
@@ -21,6 +22,7 @@ from aiocosid.errors import (
     MachineIdOverflowError,
     StoreError,
     StoreUnavailableError,
+    UnsupportedByStoreError,
 )
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import TWITTER, SnowflakeId
@@ -206,3 +208,28 @@ async def test_bad_arguments(zookeeper: ZookeeperServer, path: str) -> None:
     with pytest.raises(StoreError, match="grants sessions of 10 s"):
         await take(long)
     await long.aclose()
+
+
+@pytest.mark.asyncio
+async def test_by_url(zookeeper: ZookeeperServer, twitter: KazooClient, path: str) -> None:
+    """A store of worker ids alone; what it opened is closed, and a client passed in is not."""
+    about = f"path={path}&datacenter_id=3&worker_id=7&host=10.0.0.9&port=8000"
+    url = f"twitter+{zookeeper.url}?{about}&session_timeout=5"
+    async with connect(url) as ids:
+        tweets = await ids.snowflake("tweet", layout=TWITTER)
+        assert TWITTER.parse(await tweets.next_id()).machine_id == 3 * 32 + 7
+        assert zookeeper.behind.get(f"{path}/7")[0] == b"10.0.0.9:8000"
+    assert zookeeper.behind.get_children(path) == []
+    async with TwitterStore(twitter, path=path, host="a") as store:
+        machine = store.machine_id_distributor(namespace="x")
+        assert machine is store.machine_id_distributor(instance_id="y")
+        assert repr(store) == f"<TwitterStore {path} a:7609>"
+        await store.create_schema()
+        assert await store.counters() == ()
+        with pytest.raises(UnsupportedByStoreError, match="worker ids alone"):
+            store.segment_distributor(name="a")
+        with pytest.raises(UnsupportedByStoreError):
+            await store.set_floor(name="a", above=1)
+    assert twitter.connected
+    with pytest.raises(InvalidArgumentError, match="worker_id is 'one'"):
+        TwitterStore.from_url(f"twitter+{zookeeper.url}?worker_id=one")

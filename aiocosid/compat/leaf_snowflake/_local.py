@@ -17,10 +17,10 @@ from ...errors import InvalidArgumentError, StoreError
 from ...machine import ManualMachineIdDistributor
 from ...machine._files import read_text, write_text
 from ...machine._storage import in_thread
-from ._place import Place, check_leaf_name, split_url
+from .._worker_store import WorkerIdStore
+from ._place import WORKER_IDS_ALONE, Place, check_leaf_name, split_url
 from ._stamped import INTERVAL
 from ._state_file import JSON, PROPERTIES, STORE, WorkerIdFile, read_file, written
-from ._worker_store import WorkerIdStore
 
 if TYPE_CHECKING:
     import os
@@ -173,6 +173,8 @@ class LeafLocalStore(WorkerIdStore):
     """A map and a file, as a store of machine ids alone."""
 
     __slots__ = ()
+
+    _why = WORKER_IDS_ALONE
 
     def __init__(
         self,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final, Self
 from ...errors import InvalidArgumentError, LeafWorkerIdsUsedUpError, StoreUnavailableError
 from ...stores._engine import EngineExecutor, OwnEngineExecutor
 from .._table import as_integer
-from ._place import Place, split_url
+from .._worker_store import WorkerIdStore
+from ._place import WORKER_IDS_ALONE, Place, split_url
 from ._rows import CREATE, INSERT, OLDEST, READ, SELECT, WRITE, entry_of
 from ._stamped import StampedMachineIdDistributor
 from ._stamps import claim
-from ._worker_store import WorkerIdStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -154,6 +154,8 @@ class LeafWorkerIdStore(WorkerIdStore):
     """The database with ``leaf_workerid_alloc``, as a store of machine ids alone."""
 
     __slots__ = ("_executor",)
+
+    _why = WORKER_IDS_ALONE
 
     def __init__(self, engine: AsyncEngine, *, ip: str, port: int | str) -> None:
         """Work on your own engine, which stays yours to close; nothing is sent yet.

@@ -13,9 +13,12 @@ from ...errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("Place", "check_leaf_name", "split_url")
+__all__ = ("WORKER_IDS_ALONE", "Place", "check_leaf_name", "split_url")
 
 WIDTH: Final = 100  # characters of address and port together; Leaf's table holds 127
+WORKER_IDS_ALONE: Final = (
+    "it keeps worker ids alone; Leaf's segments are a store of their own, leaf+mysql://"
+)
 MAX_PORT: Final = 2**16 - 1
 
 _NODE: Final = re.compile(r"(?!\.{1,2}$)[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff]+")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import LeafWorkerIdsUsedUpError
 from ...stores.zookeeper._driver import BadVersionError, NoNodeError
@@ -17,17 +17,14 @@ from ._zookeeper import (
     ZookeeperWorkerIdStore,
     as_json,
     payload,
-    read_url,
     time_of,
 )
 
 if TYPE_CHECKING:
-    from ...stores.zookeeper._link import Link
     from ...stores.zookeeper._nodes import Node, Nodes
 
 __all__ = ("LeafZkNormalMachineIdDistributor", "LeafZkNormalStore")
 
-SCHEME: Final = "leaf-zk-normal"
 _CHILD: Final = re.compile(r"(?P<place>.+)-(?P<number>[0-9]{10})")
 
 
@@ -46,6 +43,8 @@ class LeafZkNormalMachineIdDistributor(ZookeeperMachineIdDistributor):
     """
 
     __slots__ = ()
+
+    scheme = "leaf-zk-normal"
 
     def __init__(
         self,
@@ -74,24 +73,6 @@ class LeafZkNormalMachineIdDistributor(ZookeeperMachineIdDistributor):
     @property
     def _forever(self) -> str:
         return f"{self._root}/forever"
-
-    @classmethod
-    def _on(cls, link: Link, name: str, place: Place, *, owns_link: bool = False) -> Self:
-        made = cls.__new__(cls)
-        made._describe_on(link, name, place, owns_link=owns_link)
-        return made
-
-    @classmethod
-    def from_url(cls, url: str) -> Self:
-        """Describe who asks in a session of its own, begun on first use and ended by `aclose`.
-
-        Args:
-            url: as `LeafZkNormalStore.from_url` takes it.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or names no address.
-        """
-        return cls._on(*read_url(url, SCHEME), owns_link=True)
 
     async def _take(
         self,
@@ -176,44 +157,7 @@ class LeafZkNormalStore(ZookeeperWorkerIdStore):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        client: Any,  # noqa: ANN401 - the driver has no types
-        *,
-        name: str,
-        ip: str,
-        port: int | str,
-    ) -> None:
-        """Work on your own client, which stays yours to stop; nothing is sent yet.
-
-        Args:
-            client: as for `LeafZkNormalMachineIdDistributor`, and so are the others.
-            name: likewise.
-            ip: likewise.
-            port: likewise.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-        """
-        self._begin(as_link(client), name, Place.of(ip, port))
-
-    def _begin(self, link: Link, name: str, place: Place) -> None:
-        super().__init__(link, LeafZkNormalMachineIdDistributor._on(link, name, place))
-
-    @classmethod
-    def from_url(cls, url: str) -> Self:
-        """Make one with a session of its own, begun when it is used; nothing is sent yet.
-
-        Args:
-            url: ZooKeeper's, with ``leaf.name`` and the address in its query:
-                ``leaf-zk-normal+zookeeper://a,b,c/?name=shop&ip=10.0.0.1&port=8080``.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or names no address.
-        """
-        made = cls.__new__(cls)
-        made._begin(*read_url(url, SCHEME))
-        return made
+    distributor = LeafZkNormalMachineIdDistributor
 
 
 def _written(place: Place, stamp: int) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ...abc._ids import check_integer
 from ...errors import MachineIdOverflowError, StoreAuthenticationError
@@ -21,7 +21,6 @@ from ._zookeeper import (
     ZookeeperWorkerIdStore,
     as_json,
     payload,
-    read_url,
     time_of,
 )
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ("LeafZkRecycleMachineIdDistributor", "LeafZkRecycleStore")
 
-SCHEME: Final = "leaf-zk-recycle"
 POOL_SIZE: Final = 1024
 MAX_UPLOAD_FAIL: Final = 3600.0  # seconds; the fork stops to make ids then
 MARGIN: Final = 240.0  # seconds; the fork means 4 minutes, and takes 4 milliseconds
@@ -62,6 +60,7 @@ class LeafZkRecycleMachineIdDistributor(ZookeeperMachineIdDistributor):
 
     __slots__ = ("_pool_size",)
 
+    scheme = "leaf-zk-recycle"
     silence: ClassVar[float] = MAX_UPLOAD_FAIL
     is_leased = True
 
@@ -88,28 +87,13 @@ class LeafZkRecycleMachineIdDistributor(ZookeeperMachineIdDistributor):
             InvalidArgumentError: an argument is outside its range, or the client is none of
                 kazoo's.
         """
-        self._describe_on(as_link(client), name, Place.of(ip, port))
         check_integer("pool_size", pool_size, at_least=1, at_most=POOL_SIZE)
+        self._describe_on(as_link(client), name, Place.of(ip, port))
         self._pool_size = pool_size
 
-    @classmethod
-    def _on(cls, link: Link, name: str, place: Place, *, owns_link: bool = False) -> Self:
-        made = cls.__new__(cls)
-        made._describe_on(link, name, place, owns_link=owns_link)
-        made._pool_size = POOL_SIZE
-        return made
-
-    @classmethod
-    def from_url(cls, url: str) -> Self:
-        """Describe who asks in a session of its own, begun on first use and ended by `aclose`.
-
-        Args:
-            url: as `LeafZkRecycleStore.from_url` takes it.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or names no address.
-        """
-        return cls._on(*read_url(url, SCHEME), owns_link=True)
+    def _describe_on(self, link: Link, name: str, place: Place, *, owns_link: bool = False) -> None:
+        super()._describe_on(link, name, place, owns_link=owns_link)
+        self._pool_size = POOL_SIZE
 
     async def _take(
         self, at: Nodes, bits: int, now_ms: int, latest_ms: int
@@ -230,44 +214,7 @@ class LeafZkRecycleStore(ZookeeperWorkerIdStore):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        client: Any,  # noqa: ANN401 - the driver has no types
-        *,
-        name: str,
-        ip: str,
-        port: int | str,
-    ) -> None:
-        """Work on your own client, which stays yours to stop; nothing is sent yet.
-
-        Args:
-            client: as for `LeafZkRecycleMachineIdDistributor`, and so are the others.
-            name: likewise.
-            ip: likewise.
-            port: likewise.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-        """
-        self._begin(as_link(client), name, Place.of(ip, port))
-
-    def _begin(self, link: Link, name: str, place: Place) -> None:
-        super().__init__(link, LeafZkRecycleMachineIdDistributor._on(link, name, place))
-
-    @classmethod
-    def from_url(cls, url: str) -> Self:
-        """Make one with a session of its own, begun when it is used; nothing is sent yet.
-
-        Args:
-            url: ZooKeeper's, with ``leaf.name`` and the address in its query:
-                ``leaf-zk-recycle+zookeeper://a,b,c/?name=shop&ip=10.0.0.1&port=8080``.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or names no address.
-        """
-        made = cls.__new__(cls)
-        made._begin(*read_url(url, SCHEME))
-        return made
+    distributor = LeafZkRecycleMachineIdDistributor
 
 
 def _numbers(children: list[str], bits: int) -> list[int]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, cast
 
 from ...errors import CorruptMachineStateError
 from ...stores._arguments import MAX_MS
 from ...stores.zookeeper._errors import STORE
-from ...stores.zookeeper._link import OwnedLink
-from ._place import Place, check_leaf_name, split_url
+from ...stores.zookeeper._link import OwnedLink, as_link
+from .._worker_store import WorkerIdStore
+from ._place import WORKER_IDS_ALONE, Place, check_leaf_name, split_url
 from ._stamped import StampedMachineIdDistributor
-from ._worker_store import WorkerIdStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -26,7 +26,6 @@ __all__ = (
     "ZookeeperWorkerIdStore",
     "as_json",
     "payload",
-    "read_url",
     "time_of",
 )
 
@@ -42,8 +41,28 @@ class ZookeeperMachineIdDistributor(StampedMachineIdDistributor["Nodes"]):
     __slots__ = ("_link", "_owns_link", "_root")
 
     store = STORE
+    scheme: ClassVar[str]
+    """Of URLs, before ZooKeeper's."""
     silence: ClassVar[float] = inf
     """Seconds after which a worker id may go to somebody else."""
+
+    @classmethod
+    def _on(cls, link: Link, name: str, place: Place, *, owns_link: bool = False) -> Self:
+        made = cls.__new__(cls)
+        made._describe_on(link, name, place, owns_link=owns_link)
+        return made
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Describe who asks in a session of its own, begun on first use and ended by `aclose`.
+
+        Args:
+            url: as `LeafZkNormalStore.from_url` takes it.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed, or names no address.
+        """
+        return cls._on(*_read_url(url, cls.scheme), owns_link=True)
 
     def _describe_on(self, link: Link, name: str, place: Place, *, owns_link: bool = False) -> None:
         self._root = f"{ROOT}/{check_leaf_name(name)}"
@@ -73,9 +92,50 @@ class ZookeeperWorkerIdStore(WorkerIdStore):
 
     __slots__ = ("_link",)
 
-    def __init__(self, link: Link, machine: ZookeeperMachineIdDistributor) -> None:
-        super().__init__(machine)
+    _why = WORKER_IDS_ALONE
+
+    distributor: ClassVar[type[ZookeeperMachineIdDistributor]]
+
+    def __init__(
+        self,
+        client: Any,  # noqa: ANN401 - the driver has no types
+        *,
+        name: str,
+        ip: str,
+        port: int | str,
+    ) -> None:
+        """Work on your own client, which stays yours to stop; nothing is sent yet.
+
+        Args:
+            client: as for `LeafZkNormalMachineIdDistributor`, and so are the others.
+            name: likewise.
+            ip: likewise.
+            port: likewise.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        self._begin(as_link(client), name, Place.of(ip, port))
+
+    def _begin(self, link: Link, name: str, place: Place) -> None:
         self._link = link
+        super().__init__(self.distributor._on(link, name, place))
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Make one with a session of its own, begun when it is used; nothing is sent yet.
+
+        Args:
+            url: ZooKeeper's, with ``leaf.name`` and the address in its query:
+                ``leaf-zk-normal+zookeeper://a,b,c/?name=shop&ip=10.0.0.1&port=8080``, or
+                ``leaf-zk-recycle+`` for the fork's.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed, or names no address.
+        """
+        made = cls.__new__(cls)
+        made._begin(*_read_url(url, cls.distributor.scheme))
+        return made
 
     async def aopen(self) -> None:
         """Get ready in this process.
@@ -90,7 +150,7 @@ class ZookeeperWorkerIdStore(WorkerIdStore):
         await self._link.aclose()
 
 
-def read_url(url: str, scheme: str) -> tuple[OwnedLink, str, Place]:
+def _read_url(url: str, scheme: str) -> tuple[OwnedLink, str, Place]:
     """Read a URL with ``name``, ``ip`` and ``port`` in its query."""
     server, told = split_url(url, scheme, ("name", "ip", "port"))
     return OwnedLink(server), check_leaf_name(told["name"]), Place.of(told["ip"], told["port"])

@@ -51,7 +51,11 @@ class TinyidGroupStore(GroupStore[TinyidStore]):
         self._gather(dict(enumerate(map(TinyidStore, engines))), store_timeout, clock)
 
     @classmethod
-    def _open_at(cls, urls: Sequence[str], _: Mapping[str, str]) -> Mapping[int, TinyidStore]:
+    def _open_at(
+        cls,
+        urls: Sequence[str],
+        told: Mapping[str, str],  # noqa: ARG003 - nothing
+    ) -> Mapping[int, TinyidStore]:
         return dict(enumerate(map(TinyidStore.from_url, urls)))
 
     async def examine(self) -> Sequence[Examined]:

@@ -7,6 +7,7 @@ Requires the ``zookeeper`` extra.  The node is Twitter's: ``/snowflake-servers/<
 
 from __future__ import annotations
 
+from ._store import TwitterStore as TwitterStore
 from ._worker_ids import TwitterMachineIdDistributor as TwitterMachineIdDistributor
 
-__all__ = ("TwitterMachineIdDistributor",)
+__all__ = ("TwitterMachineIdDistributor", "TwitterStore")

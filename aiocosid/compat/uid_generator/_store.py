@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from ..._uncopied import Uncopied
-from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, InstanceId, Store
-from ...errors import UnsupportedByStoreError
+from ...abc import DEFAULT_NAMESPACE, InstanceId
 from ...stores._engine import EngineExecutor, OwnEngineExecutor
 from .._examine import Examined
 from .._table import as_integer
 from .._table_distributor import url_of_engine
+from .._worker_store import NoCounters
 from ._worker_node import (
     INTERVAL,
     SCHEME,
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-    from ...abc import Counter, IdSegmentDistributor
     from ...stores._engine import SqlExecutor
 
 __all__ = ("UidGeneratorStore",)
@@ -36,10 +34,12 @@ DEFAULT_BITS: Final = 22
 EXAMINE: Final = "SELECT COUNT(*), MIN(ID), MAX(ID) FROM WORKER_NODE"
 
 
-class UidGeneratorStore(Uncopied, Store):
+class UidGeneratorStore(NoCounters):
     """uid-generator's database: worker ids, on any SQLAlchemy engine.  It has no counters."""
 
     __slots__ = ("_executor",)
+
+    _why = "uid-generator has no counters"
 
     def __init__(self, engine: AsyncEngine) -> None:
         """Work on your own engine, which stays yours to close; nothing is sent yet.
@@ -68,6 +68,10 @@ class UidGeneratorStore(Uncopied, Store):
     def __repr__(self) -> str:
         """Name the database, without credentials."""
         return f"<{type(self).__name__} {self._executor.label}>"
+
+    @property
+    def _where(self) -> str:
+        return self._executor.label
 
     def machine_id_distributor(
         self,
@@ -138,34 +142,6 @@ class UidGeneratorStore(Uncopied, Store):
                 problems=tuple(problems),
             )
         ]
-
-    def segment_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,  # noqa: ARG002 - there is none
-        name: str,  # noqa: ARG002 - there is none
-        offset: int = 0,  # noqa: ARG002 - there is none
-        step: int = DEFAULT_STEP,  # noqa: ARG002 - there is none
-    ) -> IdSegmentDistributor:
-        """Raise `UnsupportedByStoreError`: there are worker ids alone."""
-        self._has_no_counters()
-
-    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:  # noqa: ARG002 - there are none
-        """Return nothing: there are no counters."""
-        return ()
-
-    async def set_floor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,  # noqa: ARG002 - there is none
-        name: str,  # noqa: ARG002 - there is none
-        above: int,  # noqa: ARG002 - there is none
-    ) -> Counter:
-        """Raise `UnsupportedByStoreError`: there are worker ids alone."""
-        self._has_no_counters()
-
-    def _has_no_counters(self) -> NoReturn:
-        raise UnsupportedByStoreError(self._executor.label, "uid-generator has no counters")
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.
