@@ -74,7 +74,6 @@ class Ring(Sequencer):
         """Begin above a tick; as `Sequencer`, in a layout of seconds."""
         self.options = options
         self._borrow = int(options.max_borrow)
-        self._end = 0  # the tick behind the last one that is prepared
         self.fills = 0
         super().__init__(
             layout, machine_id=machine_id, floor_tick=floor_tick, reset_threshold=None, term=term
@@ -148,7 +147,7 @@ class Ring(Sequencer):
 
     def _move(self, machine_id: int, floor_tick: int) -> None:
         super()._move(machine_id, floor_tick)
-        self._end = self._tick + 1
+        self._end = self._tick + 1  # the tick behind the last one that is prepared
 
     def _check(self, now_tick: int, now_ms: int, limit_ms: int) -> Refusal | None:
         tick = self._position(now_tick)[0]

@@ -65,11 +65,21 @@ def test_one_that_lies_below_until_now() -> None:
             clearance(layout, lowest=id_, highest=2**60, now_ms=NOW)
 
 
+def test_one_that_lies_below_until_its_last_second() -> None:
+    layout = SnowflakeLayout(31, 4, 4, "s", 0)
+    lowest = layout.compose(layout.last_tick, 0, 0)
+    found = clearance(layout, lowest=lowest, highest=2**60, now_ms=NOW)
+    assert found.until_ms == layout.ms_of(layout.last_tick)
+
+
 def test_bad_questions() -> None:
     """No ids, ids in the wrong order, and a layout of which there are none."""
-    for lowest, highest in ((0, 1), (-5, 1), (3, 2), (1, 2**63), (True, 2)):
-        with pytest.raises(InvalidArgumentError):
-            clearance(COSID_MS, lowest=lowest, highest=highest, now_ms=NOW)
+    bad = {"lowest": ((0, 1), (-5, 1), (True, 2)), "highest": ((3, 2), (1, 2**63))}
+    for argument, pairs in bad.items():
+        for lowest, highest in pairs:
+            with pytest.raises(InvalidArgumentError) as caught:
+                clearance(COSID_MS, lowest=lowest, highest=highest, now_ms=NOW)
+            assert caught.value.argument == argument
     with pytest.raises(LayoutExpiredError):
         clearance(UID_GENERATOR, lowest=1, highest=2, now_ms=NOW)
 

@@ -174,6 +174,8 @@ def test_borrowing_ends_with_the_layout() -> None:
     made.refill(last_ms - 1000, FOREVER_MS)
     for now_ms in (last_ms - 1000, last_ms, last_ms + 1000):
         with pytest.raises(LayoutExpiredError):
+            made.check(now_ms, FOREVER_MS)
+        with pytest.raises(LayoutExpiredError):
             made.take(1, now_ms, FOREVER_MS)
         with pytest.raises(LayoutExpiredError):
             made.install(now_ms, FOREVER_MS)
@@ -190,6 +192,42 @@ def test_bad_options_are_refused() -> None:
         with pytest.raises(InvalidArgumentError) as caught:
             RingOptions(**{**good, name: value})  # type: ignore[arg-type]
         assert caught.value.argument == name
+
+
+def test_options_at_their_ends() -> None:
+    for padding in (1, 99):
+        options = RingOptions(boost=1, padding_factor=padding, max_borrow=2.0)
+        assert options.seconds == 2
+
+
+def test_nothing_is_borrowed_by_ids_that_are_yet_to_come_or_have_passed() -> None:
+    made = ring(floor=3)
+    assert made.borrowed(NOW) == 0
+    take(made, 1)
+    assert (made.borrowed(NOW), made.borrowed(NOW + 10_000)) == (4, 0)
+
+
+def test_it_is_filled_no_higher_than_the_mark() -> None:
+    made = ring()
+    made.refill(NOW, NOW + 1500)
+    assert (made.filled(NOW), made.fills) == (2 * PER_SECOND, 1)
+    made = ring()
+    for _ in range(2):
+        made.refill(NOW, NOW + 999)
+        assert (made.filled(NOW), made.fills) == (PER_SECOND, 1)
+
+
+def test_another_machine_id_begins_with_an_empty_ring() -> None:
+    made = ring()
+    made.refill(NOW, NOW + 90_000)
+    made.move(8, made.layout.tick_at(NOW))
+    assert made.filled(NOW) == 0
+
+
+def test_a_piece_ends_with_its_second() -> None:
+    made = ring()
+    assert made.install(NOW + 500, FOREVER_MS) is None
+    assert made.until_ns == (NOW + 1000) * 1_000_000
 
 
 STEPS = st.lists(
