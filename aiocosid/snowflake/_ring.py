@@ -62,6 +62,8 @@ class Ring(Sequencer):
 
     __slots__ = ("_borrow", "_end", "fills", "options")
 
+    _end: int
+
     def __init__(
         self,
         layout: SnowflakeLayout,

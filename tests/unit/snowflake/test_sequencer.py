@@ -192,6 +192,15 @@ def test_a_clock_that_steps_back_gives_no_id() -> None:
     assert second == first + 1
 
 
+@pytest.mark.parametrize(("unit", "floor", "last"), [("ms", -1, 0), ("s", -1000, 999)])
+def test_the_time_of_the_last_id(unit: str, floor: int, last: int) -> None:
+    """A second counts whole, once it has an id: a peer may issue ids of the rest of it."""
+    made = sequencer(unit=unit)
+    assert made.last_ms == NOW + floor
+    take(made, 1, NOW)
+    assert made.last_ms == NOW + last
+
+
 def test_nothing_at_or_below_the_floor() -> None:
     """Not even in the floor's own tick."""
     made = sequencer(floor_ms=NOW + 10)

@@ -169,7 +169,7 @@ def test_it_ends() -> None:
         LAYOUT.check_usable((LAST - 366 * 86_400) * 1000)
     with pytest.warns(LayoutExpiryWarning, match="2155"):
         LAYOUT.check_usable(LAST * 1000)
-    with pytest.raises(LayoutExpiredError, match="<SnowflakeLayout sharded 32/12/19 .* 2155"):
+    with pytest.raises(LayoutExpiredError, match=r"<SnowflakeLayout sharded 32/12/19 .* 2155"):
         LAYOUT.check_usable((LAST + 1) * 1000)
     with pytest.raises(InvalidArgumentError, match="epoch"):
         LAYOUT.check_usable(EPOCH * 1000 - 1)

@@ -15,7 +15,10 @@ pytestmark = pytest.mark.asyncio
 
 @pytest.fixture(autouse=True)
 def _no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "uniform", lambda _, highest: highest)
+    def longest(_: float, highest: float) -> float:
+        return highest
+
+    monkeypatch.setattr(random, "uniform", longest)
 
 
 async def test_longer_each_time_and_at_most_30_s() -> None:

@@ -52,6 +52,30 @@ def test_replies_may_overtake_each_other() -> None:
     assert water.sent() == 50
 
 
+def test_what_another_object_has_seen_counts() -> None:
+    """And never less than what this one has."""
+    water = HighWater()
+    water.raise_to(0)
+    assert water.sent() == 0
+    water.raise_to(30)
+    water.raise_to(20)
+    assert water.sent() == 30
+    with pytest.raises(StoreRolledBackError):
+        reply(water, 39, water.sent())
+
+
+def test_ids_that_may_have_gone_back_are_not_missed() -> None:
+    """Nothing is known by that alone, and nothing is raised."""
+    water = HighWater()
+    water.lower(10)
+    assert water.sent() is None
+    reply(water, 30, None)
+    water.lower(40)
+    assert water.sent() == 30
+    water.lower(20)
+    assert water.sent() == 20
+
+
 def test_a_child_has_to_make_it_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the parent has seen until then still holds."""
     water = HighWater()
