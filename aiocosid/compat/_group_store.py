@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 from .._clock import SYSTEM_CLOCK
 from .._uncopied import Uncopied
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Counter, Store
+from ..abc._ids import check_seconds
 from ..errors import InvalidArgumentError
 from ..stores.striped._health import Health
 from ._group import STORE_TIMEOUT, GroupIdSegmentDistributor
@@ -43,6 +44,7 @@ class GroupStore(Uncopied, Store, Generic[S]):
         if not stores:
             expected = "one database at least that is not off"
             raise InvalidArgumentError("engines", [], expected=expected)
+        check_seconds("store_timeout", store_timeout)
         self._stores = dict(stores)
         self._healths = [Health(clock) for _ in stores]
         self.store_timeout, self._clock = store_timeout, clock

@@ -419,8 +419,9 @@ async def test_a_group_by_address(
     for wrong in ("striped:?", group_url.replace("striped", "tiered"), f"{group_url}&x=1"):
         with pytest.raises(InvalidArgumentError, match=r"tinyid-group\+striped:\?store=URL"):
             TinyidGroupStore.from_url(wrong)
-    with pytest.raises(InvalidArgumentError, match="store_timeout is 'soon'"):
-        TinyidGroupStore.from_url(f"{group_url}&store_timeout=soon")
+    for bad in ("soon", "nan", "-1"):
+        with pytest.raises(InvalidArgumentError, match=f"store_timeout is '?{bad}"):
+            TinyidGroupStore.from_url(f"{group_url}&store_timeout={bad}")
 
 
 async def test_rows_of_several_databases_are_examined(
