@@ -4,47 +4,43 @@ from __future__ import annotations
 
 import logging
 import random
-from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from itertools import combinations
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from .._clock import SYSTEM_CLOCK
+from .._checks import check_step
 from .._strangers import asked
-from ..abc import DEFAULT_NAMESPACE, IdSegmentDistributor
-from ..abc._ids import check_seconds
+from ..abc import IdSegmentDistributor
 from ..errors import (
     CorruptCounterError,
     CosIdError,
     IdOverflowError,
-    InvalidArgumentError,
     StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
 )
-from ..stores._arguments import check_step
-from ..stores._watermark import HighWater
-from ..stores.striped._health import Health
-from ._table_distributor import TableIdSegmentDistributor
+from ..stores.counters import HighWater
+from ._table import share_ids
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ..abc import Clock
+    from ..stores.counters import Health
+    from ._group_store import GroupStore
+    from ._table_distributor import TableDistributor
 
-__all__ = ("STORE_TIMEOUT", "GroupIdSegmentDistributor", "Member")
-
-# Three of these are below the 2 s after which a generator gives a call up by default.
-STORE_TIMEOUT: Final = 0.6  # seconds
+__all__ = ("GroupIdSegmentDistributor",)
 
 _logger = logging.getLogger("aiocosid")
 
-D = TypeVar("D", bound=TableIdSegmentDistributor)
 T = TypeVar("T")
 
 
-class Member(Generic[D]):
+@dataclass(slots=True, eq=False)
+class _Member:
     """One of the databases.
 
     Attributes:
@@ -54,16 +50,13 @@ class Member(Generic[D]):
         is_bound: whether the row was looked at, and found to be sound.
     """
 
-    __slots__ = ("counter", "ended", "health", "is_bound")
-
-    def __init__(self, counter: D, health: Health) -> None:
-        self.counter = counter
-        self.health = health
-        self.ended: StoreRolledBackError | None = None
-        self.is_bound = False
+    counter: TableDistributor
+    health: Health
+    ended: StoreRolledBackError | None = None
+    is_bound: bool = False
 
 
-class GroupIdSegmentDistributor(IdSegmentDistributor, Generic[D]):
+class GroupIdSegmentDistributor(IdSegmentDistributor):
     """A counter in several databases, of which any one is enough.
 
     Each object draws an order, and asks the first that answers; so many objects spread over the
@@ -75,47 +68,32 @@ class GroupIdSegmentDistributor(IdSegmentDistributor, Generic[D]):
 
     The rows of all databases that answer are read before the first grant, and that of one that was
     away before it is asked.  One that is no good is an error of the whole: what is wrong with it
-    may be wrong with us, and the others' rows may not show it.  All are read anew after that.
+    may be wrong with us, and the others' rows may not show it.  Two rows that share an id, as by an
+    equal remainder of tinyid's, are no good either.  All are read anew after that, and once they
+    are right, the next call or the one after grants.
+
+    Of a database that is away nobody knows: two processes of which each reaches one database alone
+    do not see what is wrong.  TDDL's numbers are checked to be their database's: a wrong order
+    shows in the first number; a wrong ``inner_step`` in most, but not in one that is, say, a third
+    of it.
     """
 
-    __slots__ = ("_clock", "_members", "_order", "_water", "store", "store_timeout", "stride")
-
-    def __init__(
-        self,
-        counters: Sequence[D],
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        store_timeout: float = STORE_TIMEOUT,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
+    def __init__(self, counters: Sequence[TableDistributor], group: GroupStore) -> None:
         """Put counters side by side, which stay yours to close; nothing is sent yet.
 
         Args:
             counters: one for each database, all of one name and step.
-            namespace: names the counter in messages and statistics, and nowhere else.
-            store_timeout: seconds that one database has to answer, before the next is asked.
-            clock: time; the system's by default.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
+            group: whose they are.
         """
-        check_seconds("store_timeout", store_timeout)
-        alike = {(counter.name, counter.step, counter.step_limit) for counter in counters}
-        if len(alike) != 1 or len({id(counter) for counter in counters}) < len(counters):
-            expected = "one or more different counters, all of one name and step"
-            raise InvalidArgumentError("counters", counters, expected=expected)
         first = counters[0]
-        super().__init__(namespace=namespace, name=first.name, step=first.step)
+        super().__init__(
+            namespace=first.namespace, name=first.name, offset=first.offset, step=first.step
+        )
         self.store = f"{first.store} x{len(counters)}"
-        self.stride, self.store_timeout = first.stride, store_timeout
-        self._members = tuple(Member(counter, Health(clock)) for counter in counters)
+        self.stride, self.step_limit = first.stride, first.step_limit
+        self._members = tuple(map(_Member, counters, group.healths))
         self._order = random.sample(self._members, len(self._members))
-        self._clock, self._water = clock, HighWater()
-
-    @property
-    def step_limit(self) -> int | None:  # type: ignore[override]  # the counters'
-        """The most ids that one call may ask for."""
-        return self._members[0].counter.step_limit
+        self._group, self._water = group, HighWater()
 
     async def next_max_id(self, step: int) -> int:
         """Take a segment from some database; see `IdSegmentDistributor.next_max_id`.
@@ -137,9 +115,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor, Generic[D]):
         failed = await self._bind()
         above = self._water.sent() or 0
         errors = [*failed.values()]
-        for member in self._turn():
-            if member in failed:
-                continue
+        for member in (each for each in self._turn() if each not in failed):
             answer = await self._attempt(member, partial(self._granted, member, step, above))
             if not isinstance(answer, CosIdError):
                 self.stride = member.counter.stride
@@ -148,53 +124,49 @@ class GroupIdSegmentDistributor(IdSegmentDistributor, Generic[D]):
             errors.append(answer)
         raise self._nobody(errors)
 
-    async def _bind(self) -> dict[Member[D], CosIdError]:
+    async def _bind(self) -> dict[_Member, CosIdError]:
         """Look at the rows that were not looked at, before any id is granted; return who failed.
 
         Raises:
             CosIdError: a row is no good, or it is no failure of a database.
         """
-        unbound = [each for each in self._turn() if not (each.is_bound or each.health.is_resting)]
-        failed: dict[Member[D], CosIdError] = {}
-        if not unbound:
-            return failed
+        failed: dict[_Member, CosIdError] = {}
         wrong: list[CosIdError] = []
 
-        async def bind(member: Member[D]) -> None:
+        async def bind(member: _Member) -> None:
             try:
-                answer = await self._attempt(member, partial(self._look_at, member))
+                if error := await self._attempt(member, partial(self._look_at, member)):
+                    failed[member] = error
             except CosIdError as error:
                 wrong.append(error)
-            else:
-                if answer is not None:
-                    failed[member] = answer
 
-        async with anyio.create_task_group() as group:
-            for member in unbound:
-                group.start_soon(bind, member)
+        unbound = [each for each in self._turn() if not (each.is_bound or each.health.is_resting)]
+        if unbound:
+            async with anyio.create_task_group() as group:
+                for member in unbound:
+                    group.start_soon(bind, member)
         if wrong:
             raise wrong[0]
         return failed
 
-    async def _look_at(self, member: Member[D]) -> None:
+    async def _look_at(self, member: _Member) -> None:
         """Raise if a row is no good."""
         await member.counter._look()
         member.is_bound = True
 
-    def _turn(self) -> list[Member[D]]:
-        asked = (member for member in self._order if member.ended is None)
-        return sorted(asked, key=lambda member: member.health.rank)
+    def _turn(self) -> list[_Member]:
+        left = (member for member in self._order if member.ended is None)
+        return sorted(left, key=lambda member: member.health.rank)
 
-    async def _attempt(self, member: Member[D], call: Callable[[], Awaitable[T]]) -> T | CosIdError:
+    async def _attempt(self, member: _Member, call: Callable[[], Awaitable[T]]) -> T | CosIdError:
         """Ask one database; return what it answers, or why it does not."""
-        answer = await asked(
-            call, store=member.counter.store, clock=self._clock, within=self.store_timeout
-        )
+        store, clock, within = member.counter.store, self._group.clock, self._group.store_timeout
+        answer = await asked(call, store=store, clock=clock, within=within)
         self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
         self._note(member, answer)
         return answer
 
-    async def _granted(self, member: Member[D], step: int, above: int) -> int:
+    async def _granted(self, member: _Member, step: int, above: int) -> int:
         """Take ``step`` ids that are all above ``above``.
 
         One that is behind is asked twice: what was lost there shows only in a grant that was not
@@ -212,8 +184,15 @@ class GroupIdSegmentDistributor(IdSegmentDistributor, Generic[D]):
 
     def _check(self) -> None:
         """Raise if some database's ids may be another's as well, as far as rows were read."""
+        known = [each.counter for each in self._members if each.counter._table.classes]
+        for (index, one), (_, other) in combinations(enumerate(known), 2):
+            if not (one.stride and other.stride):
+                continue  # one that was away since this object was made
+            if share_ids((one.stride, one.remainder), (other.stride, other.remainder)):
+                ids = f"the ids that are {other.remainder} modulo {other.stride}"
+                raise other._corrupt(f"{ids}, of which database {index} has some as well")
 
-    def _note(self, member: Member[D], answer: object) -> None:
+    def _note(self, member: _Member, answer: object) -> None:
         """Take note of how a database did; raise what is no failure of it."""
         place = f"database {self._members.index(member)}"
         if not isinstance(answer, CosIdError):
@@ -238,9 +217,8 @@ class GroupIdSegmentDistributor(IdSegmentDistributor, Generic[D]):
             return ended[-1].again()
         if len(errors) == 1 or all(isinstance(error, IdOverflowError) for error in errors):
             return errors[-1]
-        told = "; ".join(str(error) for error in errors)
         kind = StoreUnavailableError if any(error.retryable for error in errors) else StoreError
-        nobody = kind(self.store, f"no database answers: {told}")
+        nobody = kind(self.store, f"no database answers: {'; '.join(map(str, errors))}")
         nobody.__cause__ = errors[-1]
         return nobody
 
@@ -257,15 +235,3 @@ class GroupIdSegmentDistributor(IdSegmentDistributor, Generic[D]):
         for member in self._members:
             await member.counter.aopen()
         self._water.adopt()
-
-    async def aclose(self) -> None:
-        """Release what the counters have opened themselves."""
-        async with AsyncExitStack() as stack:
-            for member in self._members:
-                stack.push_async_callback(member.counter.aclose)
-
-    def _share_health(self, healths: Sequence[Health]) -> Any:  # noqa: ANN401 - this object
-        """Have what one object finds out known to all of a store."""
-        for member, health in zip(self._members, healths, strict=True):
-            member.health = health
-        return self

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack
 
-from .._clock import SYSTEM_CLOCK
+from .._checks import check_seconds
 from .._uncopied import Uncopied
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Counter, Store
-from ..abc._ids import check_seconds
+from ..abc import DEFAULT_NAMESPACE, Counter, Store
 from ..errors import InvalidArgumentError
-from ..stores.striped._health import Health
-from ._group import STORE_TIMEOUT, GroupIdSegmentDistributor
-from ._table_store import TableStore
+from ..stores.counters import Health
+from ..stores.sql import executor_of
+from ._group import GroupIdSegmentDistributor
+from ._table import share_ids
 from ._url import split_group
 
 if TYPE_CHECKING:
@@ -22,32 +22,43 @@ if TYPE_CHECKING:
 
     from ..abc import Clock
     from ._examine import Examined
+    from ._table import Class
+    from ._table_distributor import CounterOptions
+    from ._table_store import TableStore
+    from ._url import Options
 
-__all__ = ("GroupStore",)
+__all__ = ("STORE_TIMEOUT", "GroupStore")
 
-S = TypeVar("S", bound=TableStore)
+# Three of these are below the 2 s after which a generator gives a call up by default.
+STORE_TIMEOUT: Final = 0.6  # seconds
+
+_LAST_MAX_ID: Final = attrgetter("last_max_id")
 
 
-class GroupStore(Uncopied, Store, Generic[S]):
-    """Another system's counters in several databases, of which any one is enough."""
+class GroupStore(Uncopied, Store):
+    """Another system's counters in several databases, of which any one is enough.
 
-    __slots__ = ("_clock", "_healths", "_stores", "store_timeout")
+    Attributes:
+        one: the store of one of the databases.
+        options: what a URL may tell to all of them, and how its text is read.
+        off: what the URL of one that is off ends with.
+        healths: whether each database answers, as all distributors have found it.
+        store_timeout: seconds that one database has to answer, before the next is asked.
+        clock: time.
+    """
 
-    scheme: ClassVar[str]
-    """The system's name, before ``-group+striped:``."""
-    options: ClassVar[tuple[str, ...]] = ()
-    """What all of the databases are told by the URL."""
-    group: ClassVar[type[GroupIdSegmentDistributor[Any]]]
+    one: ClassVar[type[TableStore]]
+    options: ClassVar[Options] = {}
+    off: ClassVar[tuple[str, ...]] = ()
 
-    def _gather(self, stores: Mapping[int, S], store_timeout: float, clock: Clock) -> None:
+    def _gather(self, stores: Mapping[int, TableStore], store_timeout: float, clock: Clock) -> None:
         """Put databases side by side, each with its number."""
         if not stores:
             expected = "one database at least that is not off"
             raise InvalidArgumentError("engines", [], expected=expected)
         check_seconds("store_timeout", store_timeout)
-        self._stores = dict(stores)
-        self._healths = [Health(clock) for _ in stores]
-        self.store_timeout, self._clock = store_timeout, clock
+        self._stores, self.healths = stores, [Health(clock) for _ in stores]
+        self.store_timeout, self.clock = store_timeout, clock
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -64,49 +75,33 @@ class GroupStore(Uncopied, Store, Generic[S]):
             InvalidArgumentError: the URL is malformed, or names something else.
             MissingExtraError: a driver is not installed.
         """
-        urls, told, store_timeout = split_group(url, cls.scheme, cls.options, STORE_TIMEOUT)
-        made = cls.__new__(cls)
-        made._gather(cls._open_at(urls, told), store_timeout, SYSTEM_CLOCK)
-        return made
-
-    @classmethod
-    @abstractmethod
-    def _open_at(cls, urls: Sequence[str], told: Mapping[str, str]) -> Mapping[int, S]:
-        """Return the databases of a URL, by their numbers; see `from_url`."""
-        raise NotImplementedError
+        make: Any = cls  # with the arguments of its own
+        system = cls.one.scheme
+        urls, options = split_group(url, system, {**cls.options, "store_timeout": float})
+        servers = [each.removeprefix(f"{system}+") for each in urls]
+        engines = [None if url.endswith(cls.off) else executor_of(url) for url in servers]
+        store: Self = make(engines, **options)
+        return store
 
     def __repr__(self) -> str:
         """Name the databases, without credentials."""
         return f"<{type(self).__name__} {' '.join(map(repr, self._stores.values()))}>"
 
     def segment_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> GroupIdSegmentDistributor[Any]:
+        self, *, name: str, **more: Unpack[CounterOptions]
+    ) -> GroupIdSegmentDistributor:
         """Return a distributor on all databases' connections; nothing is sent yet.
 
         Args:
-            namespace: names the counter in messages and statistics, and nowhere else.
             name: the counter's name in that system.
-            offset: not used: the rows are there, or it is an error.
-            step: ids per segment.
+            **more: as for the one database's store.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the name is too long.
         """
-        counters = [
-            store.segment_distributor(namespace=namespace, name=name, offset=offset, step=step)
-            for store in self._stores.values()
-        ]
-        made = self.group(
-            counters, namespace=namespace, store_timeout=self.store_timeout, clock=self._clock
-        )
-        made._share_health(self._healths)
-        return made
+        stores = self._stores.values()
+        counters = [store.segment_distributor(name=name, **more) for store in stores]
+        return GroupIdSegmentDistributor(counters, self)
 
     async def create_schema(self) -> None:
         """Create the table in each database, if it is missing there; no rows.
@@ -123,15 +118,13 @@ class GroupStore(Uncopied, Store, Generic[S]):
         Raises:
             StoreError: a database refuses or cannot be reached.
         """
-        found: dict[str, Counter] = {}
-        for store in self._stores.values():
-            for each in await store.counters(namespace=namespace):
-                known = found.get(each.namespaced_name, each)
-                found[each.namespaced_name] = max(known, each, key=lambda one: one.last_max_id)
-        return [found[name] for name in sorted(found)]
+        stores = self._stores.values()
+        found = [each for store in stores for each in await store.counters(namespace=namespace)]
+        highest = {each.namespaced_name: each for each in sorted(found, key=_LAST_MAX_ID)}
+        return [highest[name] for name in sorted(highest)]
 
     async def set_floor(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, **_: bool
     ) -> Counter:
         """Raise a counter in each database that is lower; see the one database's store.
 
@@ -145,21 +138,33 @@ class GroupStore(Uncopied, Store, Generic[S]):
             await store.set_floor(namespace=namespace, name=name, above=above)
             for store in self._stores.values()
         ]
-        return max(raised, key=lambda each: each.last_max_id)
+        return max(raised, key=_LAST_MAX_ID)
 
     async def examine(self) -> Sequence[Examined]:
         """Read all rows of all databases and say what they mean; nothing is written.
 
-        Names have the database's number behind them, as ``order@1``.
+        Names have the database's number behind them, as ``order@1``.  That two databases have ids
+        in common is a problem of the later one.
 
         Raises:
             StoreError: a database refuses or cannot be reached, or a table is missing.
         """
-        return [
-            replace(each, name=f"{each.name}@{index}")
-            for index, store in self._stores.items()
-            for each in await store.examine()
-        ]
+        found: list[Examined] = []
+        classes: list[tuple[str, int, Class]] = []
+        for index, store in self._stores.items():
+            for row in await store._rows():
+                examined = store._examined(row)
+                own = store._table.class_of(row) if store._table.classes else None
+                shared = tuple(
+                    f"database {other} has ids of {theirs[1]} modulo {theirs[0]}: some are the same"
+                    for name, other, theirs in classes
+                    if own and name == row.name and share_ids(own, theirs)
+                )
+                classes += [(row.name, index, own)] if own else []
+                problems, name = examined.problems + shared, f"{row.name}@{index}"
+                next_id = None if problems else examined.next_id
+                found.append(replace(examined, name=name, next_id=next_id, problems=problems))
+        return found
 
     async def aopen(self) -> None:
         """Get ready in this process.

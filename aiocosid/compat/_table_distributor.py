@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
-from ..abc._ids import check_text
+from .._checks import check_step
+from ..abc import IdSegmentDistributor
 from ..errors import (
     CorruptCounterError,
     CosIdError,
@@ -14,114 +14,72 @@ from ..errors import (
     InvalidArgumentError,
     StoreUnavailableError,
 )
-from ..stores._arguments import check_step
-from ..stores._engine import EngineExecutor, OwnEngineExecutor
-from ..stores._executor import OutOfRangeError
-from ..stores._watermark import HighWater
-from ._table import CounterTable, TableRow, as_integer
+from ..stores.counters import HighWater
+from ..stores.sql import EngineExecutor, OutOfRangeError
+from ._table import ALL, CounterTable, TableRow, as_integer
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncEngine
+    from ..stores.sql import SqlExecutor
 
-    from ..stores._engine import SqlExecutor
+__all__ = ("CounterOptions", "TableDistributor")
 
-__all__ = ("TableIdSegmentDistributor", "url_of_engine")
-
-_ATTEMPTS: Final = (
-    3  # when a row is sound again, or another than it was, as soon as it is looked at
-)
-
+# When a row is sound again, or another than it was, as soon as it is looked at.
+_ATTEMPTS: Final = 3
 
 _TYPE: Final = """
 SELECT data_type FROM information_schema.columns
 WHERE table_schema = DATABASE() AND table_name = :table AND column_name = :column"""
 
 
-class TableIdSegmentDistributor(IdSegmentDistributor):
+class CounterOptions(TypedDict, total=False):
+    """What may be told of a counter; see `IdSegmentDistributor`."""
+
+    namespace: str
+    offset: int
+    step: int
+
+
+class TableDistributor(IdSegmentDistributor):
     """A row of another system's table, advanced by one statement for each segment.
 
-    The row has to be there: nothing is created by the way.  The namespace is ours alone: the
-    systems have none, and the name is their key.
+    Get it from a store, as by ``LeafStore(engine).segment_distributor(name="order")``.  The row has
+    to be there: nothing is created by the way.  The namespace is ours alone: the systems have none,
+    and the name is their key.
+
+    Where other nodes read the row and then compare it, here it is one statement, so that neither
+    can come between the other's two halves.
+
+    Attributes:
+        remainder: of each id divided by `stride`; 0 while that is not known.
     """
 
-    __slots__ = ("_executor", "_may_be_cut", "_owns_executor", "_water", "store")
-
-    table: CounterTable
-
-    scheme: ClassVar[str]
-    """What stands before the database's own scheme in a URL: ``leaf`` in ``leaf+mysql://``."""
+    __slots__ = (
+        *("_executor", "_may_be_cut", "_table", "_water"),
+        *("remainder", "step_limit", "store", "stride"),
+    )
 
     def __init__(
-        self,
-        engine: AsyncEngine,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
+        self, executor: SqlExecutor, at: CounterTable, *, name: str, **more: Unpack[CounterOptions]
     ) -> None:
-        """Describe a counter on your own engine; nothing is sent yet.
+        """Describe a counter; nothing is sent yet.
 
         Args:
-            engine: stays yours to close.
-            namespace: names the counter in messages and statistics, and nowhere else.
+            executor: stays open.
+            at: where it lies, and what its number means.
             name: the counter's name in that system.
-            offset: not used: the row is there, or it is an error.
-            step: ids per segment.
+            **more: as for a store's ``segment_distributor``.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the name is too long.
         """
-        executor = EngineExecutor(engine)
-        self._describe(executor, namespace=namespace, name=name, offset=offset, step=step)
-
-    def _describe(
-        self,
-        executor: SqlExecutor,
-        *,
-        owns_executor: bool = False,
-        **described: Any,  # noqa: ANN401 - as for __init__
-    ) -> None:
-        super().__init__(**described)
-        check_text("name", self.name, at_most=self.table.width)
-        self.store = executor.label
-        self._executor = executor
-        self._owns_executor = owns_executor
+        super().__init__(name=name, **more)
+        at._check(name)
+        self.store, self.step_limit = executor.label, at.step_limit
+        self.step = min(self.step, at.step_limit or self.step)
+        self.stride, self.remainder = (0, 0) if at.classes else ALL
+        self._executor, self._table = executor, at
         self._may_be_cut: bool | None = None  # not known
         self._water = HighWater()
-
-    @classmethod
-    def _on(cls, executor: SqlExecutor, **described: Any) -> Self:  # noqa: ANN401 - as for __init__
-        """Make one that shares an executor, past the subclass's own ``__init__``."""
-        made = cls.__new__(cls)
-        made._describe(executor, **described)
-        return made
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> Self:
-        """Describe a counter on connections of its own, opened on first use, closed by `aclose`.
-
-        Args:
-            url: as for the store's own ``from_url``.
-            namespace: names the counter in messages and statistics, and nowhere else.
-            name: the counter's name in that system.
-            offset: not used: the row is there, or it is an error.
-            step: ids per segment.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or an argument outside its range.
-        """
-        described = {"namespace": namespace, "name": name, "offset": offset, "step": step}
-        executor = OwnEngineExecutor(url_of_engine(url, cls.scheme))
-        return cls._on(executor, owns_executor=True, **described)
 
     async def next_max_id(self, step: int) -> int:
         """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
@@ -129,7 +87,8 @@ class TableIdSegmentDistributor(IdSegmentDistributor):
         A cancelled call may have taken effect; its range is a gap then.
 
         Raises:
-            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was sent.
+            InvalidArgumentError: ``step`` is no integer, below 1 or above the limit; nothing was
+                sent.
             IdOverflowError: the number would pass 2^63-1, or does not fit its column.
             CounterMissingError: there is no such row; nothing was written.
             CorruptCounterError: the row holds something that is no counter, or a step below 1;
@@ -163,27 +122,35 @@ class TableIdSegmentDistributor(IdSegmentDistributor):
     async def _advanced(self, step: int, above: int) -> int:
         """Have the row granted so many ids; return the last one of them."""
         for _ in range(_ATTEMPTS):
-            await self._get_ready()
-            stored = await self._added(self._amount(step), above)
-            if stored is not None:
-                return self._last_of(stored)
-            await self._refused(step)
+            if not self.stride:
+                await self._look()
+            known = self.stride, self.remainder
+            stored = await self._added(self._table.amount(step, self.stride), above)
+            # Another call of this object may have found another class meanwhile: then it is a gap.
+            if stored is not None and known == (self.stride, self.remainder):
+                return self._table.granted(stored, known)
+            row, is_of_another_class = await self._look()
+            amount = self._table.amount(step, self.stride)
+            if not is_of_another_class and self._table.is_used_up(row, amount):
+                raise self._used_up()
         raise StoreUnavailableError(self.store, f"{self.name!r} is being changed by somebody else")
 
     async def _added(self, amount: int, above: int) -> int | None:
         """Have so much added to the number; return the new one, or None if the row refused."""
-        least, most = self.table.least(above), self.table.limit - amount
-        if least > most:
+        table, executor = self._table, self._executor
+        given = {"step": amount, "least": table.least(above), "most": table.limit - amount}
+        if given["least"] > given["most"]:
             raise self._used_up()
+        if table.classes:
+            given |= {"delta": self.stride, "remainder": self.remainder}
         may_be_cut = await self._is_cut_by_others()
-        statement = self.table.grant(self._executor.dialect_name)
-        given = {"step": amount, "least": least, "most": most, **self._given(), **self._scope()}
+        statement = table.grant(executor.dialect_name)
         try:
-            done = await self._executor.run(statement, name=self.name, **given)
+            done = await executor.run(statement, name=self.name, **given, **table.scope)
         except OutOfRangeError as error:  # a column that is narrower than 64 bits
             raise self._used_up() from error.__cause__
         answers = [row[0] for row in done.rows]
-        if self._executor.dialect_name == "mysql":
+        if executor.dialect_name == "mysql":
             answers = [done.inserted_id] * done.matched
         if not answers:
             return None
@@ -204,35 +171,10 @@ class TableIdSegmentDistributor(IdSegmentDistributor):
         if executor.dialect_name != "mysql" or not isinstance(executor, EngineExecutor):
             return False
         if self._may_be_cut is None:
-            place = {"table": self.table.table, "column": self.table.value}
+            place = {"table": self._table.table, "column": self._table.value}
             types = [row[0] for row in (await executor.run(_TYPE, **place)).rows]
             self._may_be_cut = types != ["bigint"]
         return self._may_be_cut
-
-    # What differs from system to system.
-
-    async def _get_ready(self) -> None:
-        """Find out what has to be known before a grant."""
-
-    def _amount(self, step: int) -> int:
-        """Return what a grant of so many ids adds to the number."""
-        return step
-
-    def _given(self) -> dict[str, object]:
-        """Return what the table's own guards ask for."""
-        return {}
-
-    def _scope(self) -> dict[str, object]:
-        """Return what the table's `CounterTable.scope` asks for."""
-        return {}
-
-    def _last_of(self, stored: int) -> int:
-        """Return the last id of the grant that left this number."""
-        return stored - self.table.ahead
-
-    def _outdated(self, row: TableRow) -> bool:  # noqa: ARG002 - of other tables
-        """Take note of what changed in a sound row; tell whether anything did."""
-        return False
 
     async def row(self) -> TableRow:
         """Read the row as it is now.
@@ -241,8 +183,8 @@ class TableIdSegmentDistributor(IdSegmentDistributor):
             CounterMissingError: there is none.
             StoreError: the store refuses or cannot be reached.
         """
-        statement = self.table.row(self._executor.dialect_name)
-        done = await self._executor.run(statement, name=self.name, **self._scope())
+        statement = self._table.rows(self._executor.dialect_name, "name")
+        done = await self._executor.run(statement, name=self.name, **self._table.scope)
         if not done.rows:
             raise self._missing()
         return TableRow(*done.rows[0])
@@ -255,54 +197,40 @@ class TableIdSegmentDistributor(IdSegmentDistributor):
             CorruptCounterError: the row's step is no integer of at least 1.
             StoreError: the store refuses or cannot be reached.
         """
-        return self.step if self.table.step is None else self.step_of(await self.row())
+        return self.step if self._table.step is None else self.step_of(await self.row())
 
     def step_of(self, row: TableRow) -> int:
-        """Return the step of a row that was read.
+        """Return how many ids a step of a row holds that was read, at least 1.
 
         Raises:
             CorruptCounterError: the row holds no counter, or a step below 1.
         """
-        if problems := self.table.problems(row):
+        if problems := self._table.problems(row):
             raise self._corrupt("; ".join(problems))
-        return as_integer(row.step) or self.step
+        return max(1, (as_integer(row.step) or self.step) // (as_integer(row.delta) or 1))
 
-    async def _sound_row(self) -> TableRow:
-        """Read the row; raise what is wrong with it."""
-        row = await self.row()
-        if problems := self.table.problems(row):
-            raise self._corrupt("; ".join(problems))
-        return row
+    async def _look(self) -> tuple[TableRow, bool]:
+        """Read the row; tell as well whether it has ids of another class than before.
 
-    async def _look(self) -> None:
-        """Raise what is wrong with the row, and take note of what has to be known."""
-        self._outdated(await self._sound_row())
-
-    async def _refused(self, step: int) -> None:
-        """Raise what is wrong with the row, if anything is; nothing was written."""
-        row = await self._sound_row()
-        if not self._outdated(row) and self.table.is_used_up(row, self._amount(step)):
-            raise self._used_up()
+        Raises:
+            CosIdError: the row is no good, or cannot be read.
+        """
+        row, known = await self.row(), (self.stride, self.remainder)
+        self.step_of(row)
+        self.stride, self.remainder = self._table.class_of(row) or known
+        return row, known != (self.stride, self.remainder)
 
     def _used_up(self) -> IdOverflowError:
-        return IdOverflowError(self.namespaced_name, limit=self.table.limit - self.table.ahead)
+        return IdOverflowError(self.namespaced_name, limit=self._table.limit - self._table.ahead)
 
     def _corrupt(self, found: str) -> CorruptCounterError:
-        counter = f"{self.table.table}.{self.name}"
+        counter = f"{self._table.table}.{self.name}"
         return CorruptCounterError(self.store, counter=counter, found=found)
 
     def _missing(self) -> CounterMissingError:
-        return CounterMissingError(
-            self.store,
-            table=self.table.table,
-            key=self.table.key,
-            counter=self.name,
-            remedy=self._remedy(),
-        )
-
-    def _remedy(self) -> str:
-        """Say how a row is created."""
-        return "create it as the other nodes' are, or correct the name"
+        about: dict[str, Any] = {"table": self._table.table, "key": self._table.key}
+        remedy = self._table.remedy
+        return CounterMissingError(self.store, counter=self.name, remedy=remedy, **about)
 
     def resume_above(self, reached: int) -> None:
         """Expect no less than what a former object has seen."""
@@ -316,17 +244,3 @@ class TableIdSegmentDistributor(IdSegmentDistributor):
         """
         await self._executor.aopen()
         self._water.adopt()
-
-    async def aclose(self) -> None:
-        """Close connections made from a URL; an engine that was passed in stays open.
-
-        Raises:
-            WrongLoopError: they are in use on another event loop.
-        """
-        if self._owns_executor:
-            await self._executor.aclose()
-
-
-def url_of_engine(url: str, scheme: str) -> str:
-    """Return a URL without the system's name before it: ``leaf+mysql://`` is ``mysql://``."""
-    return url.removeprefix(f"{scheme}+")

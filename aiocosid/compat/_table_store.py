@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
+from .._checks import check_above, check_text
 from .._uncopied import Uncopied
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Counter, Store
-from ..abc._ids import check_text
-from ..stores._arguments import check_above
-from ..stores._engine import EngineExecutor, OwnEngineExecutor
-from ..stores._executor import OutOfRangeError
+from ..abc import DEFAULT_NAMESPACE, Counter, Store
+from ..errors import InvalidArgumentError, UnsupportedByStoreError
+from ..stores.sql import OutOfRangeError, executor_of, executor_on
 from ._examine import Examined
 from ._table import TableRow, as_integer
-from ._table_distributor import TableIdSegmentDistributor, url_of_engine
+from ._table_distributor import TableDistributor
+from ._url import split_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-    from ..stores._engine import SqlExecutor
     from ._table import CounterTable
+    from ._table_distributor import CounterOptions
+    from ._url import Options
 
 __all__ = ("TableStore",)
 
@@ -30,11 +31,18 @@ class TableStore(Uncopied, Store):
 
     The table's rows are named as they are; a namespace is no part of them, so that counters of all
     namespaces with one name are one row.  There are no machine ids.
+
+    Attributes:
+        scheme: what stands before the database's own scheme in a URL: ``leaf`` in ``leaf+mysql://``.
+        options: what a URL may tell of the table, and how its text is read.
+        table: the table, where there is nothing to tell.
+        kind: what takes ids of it.
     """
 
-    __slots__ = ("_executor",)
-
-    distributor: ClassVar[type[TableIdSegmentDistributor]]
+    scheme: ClassVar[str]
+    options: ClassVar[Options] = {}
+    table: ClassVar[CounterTable]
+    kind: type[TableDistributor] = TableDistributor
 
     def __init__(self, engine: AsyncEngine) -> None:
         """Work on your own engine, which stays yours to close; nothing is sent yet.
@@ -42,7 +50,12 @@ class TableStore(Uncopied, Store):
         Raises:
             InvalidArgumentError: it is no ``AsyncEngine``, or of a database that is not supported.
         """
-        self._executor: SqlExecutor = EngineExecutor(engine)
+        self._on(engine, self.table)
+
+    def _on(self, engine: AsyncEngine, table: CounterTable) -> None:
+        self._executor, self._table = executor_on(engine), table
+        if (found := self._executor.dialect_name) not in table.create:
+            raise InvalidArgumentError("url", found, expected=table.databases)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -50,50 +63,51 @@ class TableStore(Uncopied, Store):
 
         Args:
             url: the database's, such as ``mysql://user:password@host/leaf``, with or without the
-                system's name before it, as ``leaf+mysql://``.
+                system's name before it, as ``leaf+mysql://``; the arguments of ``__init__`` may
+                stand in its query, as ``?optimizer=pooled``.
 
         Raises:
             InvalidArgumentError: the URL is malformed, or names something else.
             MissingExtraError: the driver is not installed.
         """
-        made = cls.__new__(cls)
-        made._executor = OwnEngineExecutor(url_of_engine(url, cls.distributor.scheme))
-        return made
+        make: Any = cls  # with the arguments of its own
+        server, options = split_options(url, cls.scheme, cls.options)
+        store: Self = make(executor_of(server), **options)
+        return store
 
     def __repr__(self) -> str:
         """Name the database, without credentials."""
         return f"<{type(self).__name__} {self._executor.label}>"
 
-    def segment_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> TableIdSegmentDistributor:
+    def segment_distributor(self, *, name: str, **more: Unpack[CounterOptions]) -> TableDistributor:
         """Return a distributor on this store's connections; nothing is sent yet.
 
         Args:
-            namespace: names the counter in messages and statistics, and nowhere else.
             name: the counter's name in that system.
-            offset: not used: the row is there, or it is an error.
-            step: ids per segment.
+            **more: ``step``, ids per segment; where a grant has a limit, as TDDL's ``inner_step``,
+                a higher one is taken for that.  ``namespace`` names the counter in messages and
+                statistics, and nowhere else; ``offset`` is not used: the row is there, or it is an
+                error.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the name is too long.
         """
-        return self.distributor._on(
-            self._executor, namespace=namespace, name=name, offset=offset, step=step
-        )
+        return self.kind(self._executor, self._table, name=name, **more)
+
+    def _of_row(self, row: TableRow, namespace: str) -> TableDistributor:
+        """Return a distributor with the step that a row names."""
+        asking = self.segment_distributor(namespace=namespace, name=row.name)
+        step = asking.step_of(row)
+        return self.segment_distributor(namespace=namespace, name=row.name, step=step)
 
     async def create_schema(self) -> None:
-        """Create the table as that system ships it, if it is missing.
+        """Create the table as that system ships it, if it is missing; no rows, no sequences.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
-        await self._executor.run(self._table.create[self._executor.dialect_name])
+        if statement := self._table.create[self._executor.dialect_name]:
+            await self._executor.run(statement)
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, ordered by name; rows that hold no counter are left out.
@@ -107,38 +121,44 @@ class TableStore(Uncopied, Store):
         """
         space = DEFAULT_NAMESPACE if namespace is None else namespace
         check_text("namespace", space)
-        read = [self._counter(space, row) for row in await self._rows()]
+        read = [self._read(space, row) for row in await self._rows()]
         return [found for found in read if found is not None]
 
     async def set_floor(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, **_: bool
     ) -> Counter:
         """Raise a counter so that every further id, ours or another node's, is above ``above``.
 
-        A missing one is not created: it is another system's table.  A cancelled call may have taken
-        effect; it is safe to repeat.
+        A missing one is never created, whatever ``create`` is: it is another system's table.  A
+        cancelled call may have taken effect; it is safe to repeat.
 
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
             IdOverflowError: the number cannot be stored.
             CounterMissingError: there is no such row.
             CorruptCounterError: the row holds no counter; nothing was written.
+            UnsupportedByStoreError: it cannot be raised while it is in use.
             StoreError: the store refuses or cannot be reached.
         """
         check_above(above)
-        described = self.segment_distributor(namespace=namespace, name=name)
-        least = self._table.least(above)
-        if least > self._table.limit:
+        if self._table.no_floor:
+            raise UnsupportedByStoreError(self._executor.label, self._table.no_floor)
+        return await self._raise(self.segment_distributor(namespace=namespace, name=name), above)
+
+    async def _raise(self, described: TableDistributor, above: int) -> Counter:
+        table = self._table
+        least = table.least(above)
+        if least > table.limit:
             raise described._used_up()
-        statement = self._table.set_floor(self._executor.dialect_name)
+        statement, values = table.set_floor(self._executor.dialect_name), {"least": least}
         try:
-            await self._executor.run(statement, name=name, least=least, **described._scope())
+            await self._executor.run(statement, name=described.name, **values, **table.scope)
         except OutOfRangeError as error:  # a column that is narrower than 64 bits
             raise described._used_up() from error.__cause__
         row = await described.row()
-        counter = self._counter(namespace, row)
+        counter = self._read(described.namespace, row)
         if counter is None:
-            raise described._corrupt("; ".join(self._table.problems(row)))
+            raise described._corrupt("; ".join(table.problems(row)))
         if (as_integer(row.stored) or 0) < least:  # cut to its column: a session of the user's
             raise described._used_up()
         return counter
@@ -152,40 +172,29 @@ class TableStore(Uncopied, Store):
         return [self._examined(row) for row in await self._rows()]
 
     async def _rows(self) -> Sequence[TableRow]:
-        done = await self._executor.run(
-            self._table.rows(self._executor.dialect_name), **self._scope()
-        )
+        """Read all rows."""
+        statement = self._table.rows(self._executor.dialect_name)
+        done = await self._executor.run(statement, **self._table.scope)
         # Here, because every database has an order of its own.
         return sorted((TableRow(*row) for row in done.rows), key=lambda row: row.name)
 
-    def _scope(self) -> dict[str, object]:
-        """Return what the table's `CounterTable.scope` asks for."""
-        return {}
-
-    @property
-    def _table(self) -> CounterTable:
-        return self.distributor.table
-
-    def _counter(self, namespace: str, row: TableRow) -> Counter | None:
+    def _read(self, namespace: str, row: TableRow) -> Counter | None:
         last = self._table.last_id(row)
         if last is None:
             return None
-        return Counter(
-            namespaced_name=f"{namespace}.{row.name}",
-            last_max_id=last,
-            last_fetch_time=as_integer(row.fetched),
-        )
+        fetched = as_integer(row.fetched)
+        name = f"{namespace}.{row.name}"
+        return Counter(namespaced_name=name, last_max_id=last, last_fetch_time=fetched)
 
     def _examined(self, row: TableRow) -> Examined:
-        problems = self._table.problems(row)
-        step = as_integer(row.step) or 1
-        if not problems and self._table.is_used_up(row, step):
+        table, problems, step = self._table, self._table.problems(row), as_integer(row.step) or 1
+        if not problems and table.is_used_up(row, table.amount(step, 1)):
             problems = (f"it is used up: {step} ids more would pass 2^63-1",)
         return Examined(
             name=row.name,
             stored=as_integer(row.stored),
-            meaning=self._table.meaning(row),
-            next_id=None if problems else self._table.next_id(row),
+            meaning=table.meaning(row),
+            next_id=None if problems else table.next_id(row),
             problems=problems,
         )
 

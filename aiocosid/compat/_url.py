@@ -1,64 +1,75 @@
-"""What a URL tells besides where the database is.  Pure."""
+"""What a URL tells besides where the server is.  Pure."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote_plus
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import parse_qsl, unquote
 
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-__all__ = ("check_identifier", "check_one_of", "split_group", "split_options")
+__all__ = ("Options", "check_identifier", "check_one_of", "split_group", "split_options")
+
+# What may stand in a query, and how its text is read.
+Options: TypeAlias = Mapping[str, Callable[[str], Any]]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}")
 
 
 def split_options(
-    url: str, kinds: Mapping[str, Callable[[str], Any]]
+    url: str, scheme: str, options: Options, *, needs_all: bool = False
 ) -> tuple[str, dict[str, Any]]:
-    """Take the options of a system out of a URL's query; what else is there is the driver's.
+    """Take a system's name and its options out of a URL; what else is there is the driver's.
 
     Args:
-        url: such as ``mysql://user@host/db?inner_step=1000``.
-        kinds: how the text of each option is read.
+        url: such as ``tddl+mysql://user@host/db?inner_step=1000``.
+        scheme: the system's name there, which may be left out.
+        options: what may stand in the query.
+        needs_all: whether all of them have to.
 
     Raises:
-        InvalidArgumentError: an option is there twice, or cannot be read.
+        InvalidArgumentError: an option is missing, is there twice, or cannot be read; the URL is
+            not shown, as it may hold passwords.
     """
-    place, _, query = url.partition("?")
+    place, _, query = str(url).removeprefix(f"{scheme}+").partition("?")
     kept: list[str] = []
     read: dict[str, Any] = {}
     for piece in query.split("&") if query else ():
         name, _, text = piece.partition("=")
-        if name not in kinds:
+        if name not in options:
             kept.append(piece)
-            continue
-        try:
-            value = kinds[name](unquote_plus(text))
-        except ValueError:
-            raise InvalidArgumentError(name, text, expected="a number") from None
-        if name in read:
+        elif name in read:
             raise InvalidArgumentError(name, text, expected="one of them, not several")
-        read[name] = value
+        else:
+            read[name] = _read(name, unquote(text), options[name])
+    if needs_all and (missing := sorted(options.keys() - read.keys())):
+        whole = "&".join(f"{name}=..." for name in options)
+        expected = f"one with {', '.join(missing)} in its query: {scheme}+...?{whole}"
+        raise InvalidArgumentError("url", f"{scheme}+...", expected=expected)
     return place + ("?" + "&".join(kept) if kept else ""), read
 
 
-def split_group(
-    url: str, system: str, options: Sequence[str], store_timeout: float
-) -> tuple[list[str], dict[str, str], float]:
+def _read(name: str, text: str, kind: Callable[[str], Any]) -> Any:  # noqa: ANN401 - as its kind is
+    try:
+        return kind(text)
+    except ValueError:
+        raise InvalidArgumentError(name, text, expected="a number") from None
+
+
+def split_group(url: str, system: str, options: Options) -> tuple[list[str], dict[str, Any]]:
     """Return what a URL of several databases tells.
 
     Args:
         url: such as ``tinyid-group+striped:?store=URL&store=URL``.
         system: its name there.
         options: what it may tell to all of the databases, each once.
-        store_timeout: used if the URL has none.
 
     Returns:
-        The databases' URLs in their order, what they are told, and the seconds that one has.
+        The databases' URLs in their order, and what they are told.
 
     Raises:
         InvalidArgumentError: it is malformed; it is not shown, as it may hold passwords.
@@ -66,16 +77,12 @@ def split_group(
     scheme, _, query = url.removeprefix(f"{system}-group+").partition(":?")
     given = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
     urls = [text for name, text in given if name == "store"]
-    told = {name: text for name, text in given if name != "store"}
-    is_known = told.keys() <= {*options, "store_timeout"} and len(urls) + len(told) == len(given)
+    texts = {name: text for name, text in given if name != "store"}
+    is_known = texts.keys() <= options.keys() and len(urls) + len(texts) == len(given)
     if scheme != "striped" or not urls or not is_known:
         expected = f"{system}-group+striped:?store=URL&store=URL, percent-encoded"
         raise InvalidArgumentError("url", f"{scheme}:...", expected=expected)
-    timeout = told.pop("store_timeout", store_timeout)
-    try:
-        return urls, told, float(timeout)
-    except ValueError:
-        raise InvalidArgumentError("store_timeout", timeout, expected="a number") from None
+    return urls, {name: _read(name, text, options[name]) for name, text in texts.items()}
 
 
 def check_identifier(argument: str, value: object) -> None:

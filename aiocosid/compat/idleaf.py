@@ -7,51 +7,30 @@ itself: several threads of one may hand out ids beyond their segment.
 
 from __future__ import annotations
 
-from typing import Final
-
-from ._table import CounterTable
-from ._table_distributor import TableIdSegmentDistributor
+from ._table import CounterTable, create_table
 from ._table_store import TableStore
 
-__all__ = ("IdleafIdSegmentDistributor", "IdleafStore")
+__all__ = ("IdleafStore",)
 
-_CREATE: Final = """
-CREATE TABLE IF NOT EXISTS id_segment (
-  biz_tag varchar(50) NOT NULL,
+_COLUMNS = """
+  biz_tag varchar(50) NOT NULL PRIMARY KEY,
   max_id bigint NOT NULL DEFAULT 0,
   p_step bigint NOT NULL,
-  last_update_time {time},
-  current_update_time {time},
-  PRIMARY KEY (biz_tag)
-)"""
-
-
-class IdleafIdSegmentDistributor(TableIdSegmentDistributor):
-    """A tag of idleaf's, in the table ``id_segment``."""
-
-    __slots__ = ()
-
-    table = CounterTable(
-        table="id_segment",
-        key="biz_tag",
-        value="max_id",
-        ahead=0,
-        width=50,
-        step="p_step",
-        touched="current_update_time",
-        also="last_update_time = current_update_time",
-        create={
-            "mysql": _CREATE.format(time="datetime NULL"),
-            "postgresql": _CREATE.format(time="timestamp with time zone NULL"),
-            "sqlite": _CREATE.format(time="timestamp NULL"),
-        },
-    )
-    scheme = "idleaf"
+  last_update_time {moment} NULL, current_update_time {moment} NULL
+"""
 
 
 class IdleafStore(TableStore):
     """The tags of one idleaf, in the table ``id_segment``, on any SQLAlchemy engine."""
 
-    __slots__ = ()
-
-    distributor = IdleafIdSegmentDistributor
+    scheme = "idleaf"
+    table = CounterTable(
+        table="id_segment",
+        key="biz_tag",
+        value="max_id",
+        width=50,
+        step="p_step",
+        touched="current_update_time",
+        also="last_update_time = current_update_time",
+        create=create_table("id_segment", _COLUMNS),
+    )

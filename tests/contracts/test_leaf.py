@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from aiocosid.abc import MAX_ID, IdSegmentDistributor
-from aiocosid.compat.leaf import LeafIdSegmentDistributor, LeafStore
+from aiocosid.compat.leaf import LeafStore
 from aiocosid.errors import IdOverflowError
 from aiocosid.segment import LeafSegmentId
 from aiocosid.stores.memory import MemoryStore
@@ -118,12 +118,13 @@ class TestLeaf(IdSegmentDistributorContract):
     async def test_connections_of_its_own(
         self, make_distributor: MakeDistributor, table: LeafTable
     ) -> None:
-        """A distributor from a URL closes its connections, and opens others when it is used."""
+        """A store from a URL closes its connections, and opens others when it is used."""
         await make_distributor(namespace="a", name="order").next_max_id(10)
-        own = LeafIdSegmentDistributor.from_url(table.url, name="order")
+        store = LeafStore.from_url(table.url)
+        own = store.segment_distributor(name="order")
         for due in (20, 30):
             assert await own.next_max_id(10) == due
-            await own.aclose()
+            await store.aclose()
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])

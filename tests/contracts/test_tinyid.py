@@ -9,16 +9,13 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from aiocosid.abc import IdSegmentDistributor
-from aiocosid.compat.tinyid import (
-    TinyidGroupIdSegmentDistributor,
-    TinyidIdSegmentDistributor,
-    TinyidStore,
-)
+from aiocosid.compat.tinyid import TinyidGroupStore, TinyidStore
 from aiocosid.testing import IdSegmentDistributorContract, MakeDistributor
 
 INSERT = "INSERT INTO tiny_id_info (biz_type, max_id, step) VALUES (?, ?, 10)"
@@ -39,25 +36,19 @@ class TestTinyid(IdSegmentDistributorContract):
         async with TinyidStore.from_url(f"tinyid+sqlite:///{self.file}") as store:
             await store.create_schema()
             made: set[str] = set()
+            executors: Any = [store._executor]
+            group = TinyidGroupStore(executors, store_timeout=10)
 
             def make(
                 *, namespace: str, name: str, offset: int = 0, step: int = 100
             ) -> IdSegmentDistributor:
-                described = TinyidIdSegmentDistributor._on(
-                    store._executor, namespace=namespace, name=name, offset=offset, step=step
-                )
                 if name not in made:
                     made.add(name)
                     self._execute(INSERT, (name, offset))
-                if request.param == "alone":
-                    return described
-                grouped = TinyidGroupIdSegmentDistributor(
-                    [described],
-                    namespace=namespace,
-                    store_timeout=10,
+                own = store if request.param == "alone" else group
+                return own.segment_distributor(
+                    namespace=namespace, name=name, offset=offset, step=step
                 )
-                grouped.offset = offset
-                return grouped
 
             yield make
 

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from aiocosid import SegmentId, _fork
 from aiocosid.abc import MAX_ID
-from aiocosid.compat.leaf import LeafIdSegmentDistributor, LeafStore
+from aiocosid.compat.leaf import LeafStore
 from aiocosid.errors import (
     CorruptCounterError,
     CosIdError,
@@ -263,10 +263,11 @@ async def test_a_forked_child_takes_no_ids(
     await execute(INSERT, **SAMPLE)
     borrowed = store.segment_distributor(name="leaf-segment-test")
     url = engine.url.render_as_string(hide_password=False)
-    own = LeafIdSegmentDistributor.from_url(url, name="leaf-segment-test")
+    own_store = LeafStore.from_url(url)
+    own = own_store.segment_distributor(name="leaf-segment-test")
     for each, due in ((borrowed, 10), (own, 20)):
         assert await each.next_max_id(10) == due
-    await own.aclose()
+    await own_store.aclose()
     monkeypatch.setattr(_fork, "generation", _fork.generation + 1)
     for each in (borrowed, own):
         with pytest.raises(ForkedError):
@@ -275,15 +276,13 @@ async def test_a_forked_child_takes_no_ids(
         await borrowed.aopen()
     await own.aopen()
     assert await own.next_max_id(10) == 30
-    await own.aclose()
+    await own_store.aclose()
 
 
 async def test_an_engine_has_to_be_one() -> None:
     for engine in ("mysql://localhost/leaf", None):
         with pytest.raises(InvalidArgumentError, match="AsyncEngine"):
             LeafStore(engine)  # type: ignore[arg-type]
-        with pytest.raises(InvalidArgumentError, match="AsyncEngine"):
-            LeafIdSegmentDistributor(engine, name="order")  # type: ignore[arg-type]
 
 
 # Old nodes.

@@ -13,11 +13,9 @@ from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from kazoo.security import READ_ACL_UNSAFE  # type: ignore[import-untyped]
 
 from aiocosid._clock import SYSTEM_CLOCK
+from aiocosid.abc import MachineIdDistributor
 from aiocosid.compat.leaf_snowflake import _zk_recycle
-from aiocosid.compat.leaf_snowflake.zookeeper import (
-    LeafZkRecycleMachineIdDistributor,
-    LeafZkRecycleStore,
-)
+from aiocosid.compat.leaf_snowflake.zookeeper import LeafZkRecycleStore
 from aiocosid.errors import (
     CorruptMachineStateError,
     CosIdError,
@@ -46,10 +44,9 @@ class Pools:
         self.root = f"/snowflake/{name}/recycle"
         self.now_ms = SYSTEM_CLOCK.now_ms()
 
-    def make(self, ip: str = "10.0.0.1", size: int = 4) -> LeafZkRecycleMachineIdDistributor:
-        return LeafZkRecycleMachineIdDistributor(
-            self.client, name=self.name, ip=ip, port=PORT, pool_size=size
-        )
+    def make(self, ip: str = "10.0.0.1", size: int = 4) -> MachineIdDistributor:
+        about: dict[str, Any] = {"name": self.name, "port": PORT, "pool_size": size}
+        return LeafZkRecycleStore(self.client, ip=ip, **about).machine_id_distributor()
 
     def node(self, ip: str = "10.0.0.9") -> LeafRecycleNode:
         return LeafRecycleNode(self.client, self.name, ip, PORT)
@@ -66,12 +63,12 @@ class Pools:
         }
 
     async def take(
-        self, one: LeafZkRecycleMachineIdDistributor, *, bits: int = 10, latest_ms: int = LATE
+        self, one: MachineIdDistributor, *, bits: int = 10, latest_ms: int = LATE
     ) -> int:
         grant = await one.distribute(bits, now_ms=self.now_ms, latest_ms=latest_ms)
         return grant.machine_id
 
-    async def holds(self, one: LeafZkRecycleMachineIdDistributor, number: int) -> bool:
+    async def holds(self, one: MachineIdDistributor, number: int) -> bool:
         try:
             await one.guard(number, now_ms=self.now_ms, mark_ms=self.now_ms + 4500)
         except MachineIdLostError:
@@ -281,7 +278,7 @@ async def test_a_crash_after_each_step(pools: Pools, namespace: str) -> None:
         other = Pools(pools.client, f"{namespace}{steps}")
         for step in (steps, 100):
             one = other.make()
-            with crash_after(one._link._wire, step):  # type: ignore[attr-defined]
+            with crash_after(one._registry._link._wire, step):  # type: ignore[attr-defined]
                 try:
                     number = await other.take(one)
                     await one.revert(number, last_ms=other.now_ms)
@@ -313,9 +310,8 @@ async def test_ids_by_url(zookeeper: ZookeeperServer, pools: Pools) -> None:
             number = LEAF.parse(await gen.next_id()).machine_id
             assert {*pools.held()} == {f"workId:{number}"}
     assert len(pools.client.get_children(f"{pools.root}/notuse")) == 1024
-    alone = LeafZkRecycleMachineIdDistributor.from_url(url)
-    assert 0 <= await pools.take(alone) < 1024
-    await alone.aclose()
+    async with LeafZkRecycleStore.from_url(url) as alone:
+        assert 0 <= await pools.take(alone.machine_id_distributor()) < 1024
     take = partial(LeafZkRecycleStore.from_url, url.replace("port=8080", ""))
     with pytest.raises(InvalidArgumentError, match="port"):
         take()

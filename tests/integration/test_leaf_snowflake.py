@@ -18,11 +18,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from aiocosid import _fork, connect
 from aiocosid._clock import SYSTEM_CLOCK
 from aiocosid.abc import MachineIdDistributor
-from aiocosid.compat.leaf_snowflake.mysql import LeafMysqlMachineIdDistributor, LeafWorkerIdStore
-from aiocosid.compat.leaf_snowflake.zookeeper import (
-    LeafZkNormalMachineIdDistributor,
-    LeafZkNormalStore,
-)
+from aiocosid.compat.leaf_snowflake.mysql import LeafWorkerIdStore
+from aiocosid.compat.leaf_snowflake.zookeeper import LeafZkNormalStore
 from aiocosid.errors import (
     ClockTooManyBackwardsError,
     CorruptMachineStateError,
@@ -57,6 +54,14 @@ async def holds(one: MachineIdDistributor, machine_id: int, *, mark_ms: int = NO
     except MachineIdLostError:
         return False
     return True
+
+
+def mysql(engine: AsyncEngine, **about: Any) -> Any:
+    return LeafWorkerIdStore(engine, **about).machine_id_distributor()
+
+
+def normal(client: Any, **about: Any) -> Any:
+    return LeafZkNormalStore(client, **about).machine_id_distributor()
 
 
 # What both registries have in common.
@@ -98,17 +103,17 @@ def registry(request: pytest.FixtureRequest, namespace: str) -> Registry:
         engine: AsyncEngine = request.getfixturevalue("engine")
         connection = request.getfixturevalue("connection")
 
-        def ours(ip: str, port: Any = PORT) -> MachineIdDistributor:
-            return LeafMysqlMachineIdDistributor(engine, ip=ip, port=port)
+        def ours(ip: str, port: Any = PORT) -> Any:
+            return mysql(engine, ip=ip, port=port)
 
         made = Registry(ours, partial(LeafSqlNode, connection))
     else:
         server: ZookeeperServer = request.getfixturevalue("zookeeper")
 
-        def normal(ip: str, port: Any = PORT) -> MachineIdDistributor:
-            return LeafZkNormalMachineIdDistributor(server.behind, name=namespace, ip=ip, port=port)
+        def ours(ip: str, port: Any = PORT) -> Any:
+            return normal(server.behind, name=namespace, ip=ip, port=port)
 
-        made = Registry(normal, partial(LeafNormalNode, server.behind, namespace))
+        made = Registry(ours, partial(LeafNormalNode, server.behind, namespace))
     made.first = 1  # 0 is Leaf's alone: see test_leaf_that_starts_at_once
     return made
 
@@ -165,7 +170,7 @@ async def test_a_life_that_sleeps_between_reading_and_writing(registry: Registry
     for last in ("nothing", "mark", "farewell"):
         one, two = registry.make(f"10.0.{last}"), registry.make(f"10.0.{last}")
         number, _ = await take(one)
-        kind = type(one)
+        kind = type(one._registry)
 
         async def sleepy(
             self: Any,
@@ -174,10 +179,10 @@ async def test_a_life_that_sleeps_between_reading_and_writing(registry: Registry
             *,
             last: str = last,
             other: Any = two,
-            read: Any = kind._read,
+            read: Any = kind.read,
         ) -> Any:
             entry = await read(self, at, worker_id)
-            if self is not other and other._worker_id < 0:
+            if self is not other._registry and other._worker_id < 0:
                 await take(other)
                 if last != "nothing":
                     await other.guard(worker_id, now_ms=NOW, mark_ms=NOW + 4500)
@@ -186,7 +191,7 @@ async def test_a_life_that_sleeps_between_reading_and_writing(registry: Registry
             return entry
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kind, "_read", sleepy)
+            patch.setattr(kind, "read", sleepy)
             assert not await holds(one, number, mark_ms=NOW + 4500)
         assert await holds(two, number) is (last != "farewell")
 
@@ -195,8 +200,8 @@ async def test_a_mark_whose_answer_was_lost(registry: Registry) -> None:
     """It counts as ours, whether it was written or not."""
     one = registry.make("10.0.0.1")
     number, _ = await take(one)
-    kind = type(one)
-    write = kind._write
+    kind = type(one._registry)
+    write = kind.write
     for is_written in (True, False):
 
         async def torn(*args: Any, is_written: bool = is_written) -> bool:
@@ -205,7 +210,7 @@ async def test_a_mark_whose_answer_was_lost(registry: Registry) -> None:
             raise ConnectionError
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kind, "_write", torn)
+            patch.setattr(kind, "write", torn)
             with pytest.raises(ConnectionError):
                 await one.guard(number, now_ms=NOW, mark_ms=NOW + 4000)
         assert await holds(one, number, mark_ms=NOW + 5000)
@@ -316,14 +321,14 @@ async def test_golden_rows(engine: AsyncEngine, connection: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO leaf_workerid_alloc (ip_port) VALUES ('10.0.0.7:8080')")
     before = rows()
-    one = LeafMysqlMachineIdDistributor(engine, ip="10.0.0.1", port=PORT)
+    one = mysql(engine, ip="10.0.0.1", port=PORT)
     assert await take(one) == (3, 0)
     assert rows() == (*before, (3, "10.0.0.1", "8080", "10.0.0.1:8080", NOW + 1, 0))
     await one.guard(3, now_ms=NOW + 3, mark_ms=NOW + 4500)
     assert rows()[2][4] == NOW + 4545  # the first of this life's, of 64
     await one.revert(3, last_ms=NOW + 100)
     assert rows()[2][4] == NOW + 129
-    null = LeafMysqlMachineIdDistributor(engine, ip="10.0.0.7", port=PORT)
+    null = mysql(engine, ip="10.0.0.7", port=PORT)
     assert await take(null) == (2, -1)
     assert rows()[1] == (2, None, None, "10.0.0.7:8080", NOW, 1)
     assert rows()[0] == before[0]
@@ -337,14 +342,14 @@ async def test_rows_that_are_used_up(engine: AsyncEngine, connection: Any) -> No
         cursor.execute("ALTER TABLE leaf_workerid_alloc AUTO_INCREMENT = 1024")
     LeafSqlNode(connection, "10.0.1.0", 1).start(3)
     for ip, match in (("10.0.1.1", "next worker id"), ("10.0.1.0", "worker id 1024")):
-        one = LeafMysqlMachineIdDistributor(engine, ip=ip, port=1)
+        one = mysql(engine, ip=ip, port=1)
         with pytest.raises(LeafWorkerIdsUsedUpError, match=match) as caught:
             await take(one)
         assert caught.value.holders == ("10.0.0.9:1", "10.0.0.8:1")
         assert str(caught.value.again()) == str(caught.value)
-    wide = LeafMysqlMachineIdDistributor(engine, ip="10.0.1.0", port=1)
+    wide = mysql(engine, ip="10.0.1.0", port=1)
     assert await take(wide, bits=11) == (1024, 3)
-    gone = LeafMysqlMachineIdDistributor(engine, ip="10.0.0.9", port=1)
+    gone = mysql(engine, ip="10.0.0.9", port=1)
     assert await take(gone) == (2, 4)
     with connection.cursor() as cursor:
         cursor.execute("SELECT COUNT(*) FROM leaf_workerid_alloc")
@@ -354,7 +359,7 @@ async def test_rows_that_are_used_up(engine: AsyncEngine, connection: Any) -> No
 async def test_rows_that_are_no_good(
     engine: AsyncEngine, connection: Any, mariadb_database: str
 ) -> None:
-    one = LeafMysqlMachineIdDistributor(engine, ip="a", port=1)
+    one = mysql(engine, ip="a", port=1)
     for bad in (-5, LATE):
         with connection.cursor() as cursor:
             cursor.execute("DELETE FROM leaf_workerid_alloc")
@@ -390,7 +395,7 @@ async def test_golden_nodes(zookeeper: ZookeeperServer, namespace: str, forever:
     LeafNormalNode(behind, namespace, "10.0.0.9", 8081).start(NOW - 5)
     before = behind.get(f"{forever}/10.0.0.9:8081-0000000000")[0]
     assert before == b'{"ip":"10.0.0.9","port":"8081","timestamp":1789999999995}'
-    one = LeafZkNormalMachineIdDistributor(behind, name=namespace, ip="pod-1", port=PORT)
+    one = normal(behind, name=namespace, ip="pod-1", port=PORT)
     assert await take(one) == (1, -1)
     path = f"{forever}/pod-1:8080-0000000001"
     data, stat = behind.get(path)
@@ -400,11 +405,11 @@ async def test_golden_nodes(zookeeper: ZookeeperServer, namespace: str, forever:
     assert behind.get(path)[0] == b'{"ip":"pod-1","port":"8080","timestamp":1790000004544}'
     await one.revert(1, last_ms=NOW + 100)
     assert json.loads(behind.get(path)[0])["timestamp"] == NOW + 128
-    leafs = LeafZkNormalMachineIdDistributor(behind, name=namespace, ip="10.0.0.9", port=8081)
+    leafs = normal(behind, name=namespace, ip="10.0.0.9", port=8081)
     assert await take(leafs) == (0, NOW - 5)
     dashed = f"{namespace}-a-b"
     for _ in range(2):
-        other = LeafZkNormalMachineIdDistributor(behind, name=dashed, ip="pod-1", port=PORT)
+        other = normal(behind, name=dashed, ip="pod-1", port=PORT)
         assert (await take(other))[0] == 1
     assert behind.get_children(f"/snowflake/{dashed}/forever") == ["pod-1:8080-0000000001"]
 
@@ -415,7 +420,7 @@ async def test_leaf_that_starts_at_once(
     """One that found nothing takes 0 whatever its node says; no new node of ours is 0: L1."""
     node = LeafNormalNode(zookeeper.behind, namespace, "10.0.0.9", 8080)
     assert node.is_first()
-    one = LeafZkNormalMachineIdDistributor(zookeeper.behind, name=namespace, ip="a", port=1)
+    one = normal(zookeeper.behind, name=namespace, ip="a", port=1)
     assert await take(one) == (1, -1)
     node.create(NOW)
     assert node.worker_id == 0
@@ -433,12 +438,12 @@ async def test_numbers_that_are_used_up(
     for node in nodes:
         node.start(NOW)
     nodes[0].report(NOW)
-    one = LeafZkNormalMachineIdDistributor(zookeeper.behind, name=namespace, ip="a", port=1)
+    one = normal(zookeeper.behind, name=namespace, ip="a", port=1)
     with pytest.raises(LeafWorkerIdsUsedUpError, match=r"worker id 4 .* 2 machine bits") as caught:
         await take(one, bits=2)
     assert caught.value.holders == ("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1")
     assert len(zookeeper.behind.get_children(forever)) == 4
-    gone = LeafZkNormalMachineIdDistributor(zookeeper.behind, name=namespace, ip="10.0.0.3", port=1)
+    gone = normal(zookeeper.behind, name=namespace, ip="10.0.0.3", port=1)
     with pytest.raises(LeafWorkerIdsUsedUpError, match=r"worker id 3 .* 1 machine bits"):
         await take(gone, bits=1)
     assert await take(gone, bits=2) == (3, NOW)
@@ -451,10 +456,8 @@ async def test_a_crash_after_each_step(
     for steps in range(1, 8):
         ip = f"10.0.0.{steps}"
         for step in (steps, 100):
-            one = LeafZkNormalMachineIdDistributor(
-                zookeeper.behind, name=f"{namespace}{steps}", ip=ip, port=PORT
-            )
-            wire = one._link._wire  # type: ignore[attr-defined]
+            one = normal(zookeeper.behind, name=f"{namespace}{steps}", ip=ip, port=PORT)
+            wire = one._registry._link._wire
             with crash_after(wire, step):
                 try:
                     await take(one)
@@ -468,7 +471,7 @@ async def test_nodes_that_are_no_good(
     zookeeper: ZookeeperServer, namespace: str, forever: str
 ) -> None:
     """Each is an error that names the node, and nothing takes its place: N6."""
-    one = LeafZkNormalMachineIdDistributor(zookeeper.behind, name=namespace, ip="a", port=1)
+    one = normal(zookeeper.behind, name=namespace, ip="a", port=1)
     node = LeafNormalNode(zookeeper.behind, namespace, "a", 1)
     node.start(NOW)
     for bad in (b"", b"x", b"[]", b"{}", b'{"timestamp":null}', b'{"timestamp":-1}', b'"\xff'):
@@ -482,14 +485,11 @@ async def test_by_url(
     zookeeper: ZookeeperServer, namespace: str, engine: AsyncEngine, mariadb_database: str
 ) -> None:
     """A store of worker ids alone, one for each address; what it opened is closed."""
-    urls: dict[Any, tuple[Any, str]] = {
-        LeafZkNormalStore: (
-            LeafZkNormalMachineIdDistributor,
-            f"leaf-zk-normal+{zookeeper.url}/?name={namespace}&session_timeout=5",
-        ),
-        LeafWorkerIdStore: (LeafMysqlMachineIdDistributor, f"leaf-workerid+{mariadb_database}"),
+    urls: dict[Any, str] = {
+        LeafZkNormalStore: f"leaf-zk-normal+{zookeeper.url}/?name={namespace}&session_timeout=5",
+        LeafWorkerIdStore: f"leaf-workerid+{mariadb_database}",
     }
-    for store_type, (machine_type, place) in urls.items():
+    for store_type, place in urls.items():
         url = f"{place}{'&' if '?' in place else '?'}ip=10.0.0.1&port=8080"
         async with store_type.from_url(url) as store:
             machine = store.machine_id_distributor(namespace="x")
@@ -502,8 +502,9 @@ async def test_by_url(
                 store.segment_distributor(name="a")
             with pytest.raises(UnsupportedByStoreError):
                 await store.set_floor(name="a", above=1)
-        alone = machine_type.from_url(url)
-        assert (await take(alone, now_ms=SYSTEM_CLOCK.now_ms()))[0] == 1
+        alone = store_type.from_url(url)
+        machine = alone.machine_id_distributor()
+        assert (await take(machine, now_ms=SYSTEM_CLOCK.now_ms()))[0] == 1
         await alone.aclose()
         async with connect(url) as ids:
             gen = await ids.snowflake("order", layout=LEAF)

@@ -16,9 +16,9 @@ import pytest_asyncio
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.compat.leaf import (
     REFRESH_INTERVAL,
-    LeafIdSegmentDistributor,
     LeafStore,
     LeafTags,
+    TableDistributor,
 )
 from aiocosid.errors import (
     ClosedError,
@@ -237,9 +237,9 @@ async def test_a_row_that_nobody_answers_for(
     store: LeafStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has a deadline; and if who reads it is cancelled, the next one does."""
-    read, asked = LeafIdSegmentDistributor.row, list[anyio.Event]()
+    read, asked = TableDistributor.row, list[anyio.Event]()
 
-    async def held(self: LeafIdSegmentDistributor) -> Any:
+    async def held(self: TableDistributor) -> Any:
         asked.append(anyio.Event())
         await asked[-1].wait()
         return await read(self)
@@ -251,7 +251,7 @@ async def test_a_row_that_nobody_answers_for(
 
         await eventually(is_so)
 
-    monkeypatch.setattr(LeafIdSegmentDistributor, "row", held)
+    monkeypatch.setattr(TableDistributor, "row", held)
     await store.create_tag("order", step=10)
     async with LeafTags(store, SegmentChainId, clock=clock) as tags:
         asking = [asyncio.create_task(tags.next_id("order")) for _ in range(3)]

@@ -20,9 +20,7 @@ import aiocosid
 from aiocosid import SegmentChainId, SegmentId
 from aiocosid.abc import MAX_ID
 from aiocosid.compat.tddl import (
-    TddlGroupIdSegmentDistributor,
     TddlGroupStore,
-    TddlIdSegmentDistributor,
     TddlStore,
 )
 from aiocosid.errors import (
@@ -118,9 +116,7 @@ async def test_by_address(engine: AsyncEngine, execute: Execute) -> None:
     assert (await store.set_floor(name="order", above=995)).last_max_id == 1000
     rows = await execute("SELECT schema_name, value FROM seq_of ORDER BY schema_name")
     assert rows == [("other", 5), ("shop", 990)]
-    alone = TddlIdSegmentDistributor.from_url(url, name="order")
-    assert await alone.next_max_id(10) == 1010
-    await alone.aclose()
+    assert await store.segment_distributor(name="order").next_max_id(10) == 1010
     await store.aclose()
     for wrong in ("inner_step=0", "inner_step=x", "holds=it", "table=a b", "table=a&table=b"):
         with pytest.raises(InvalidArgumentError):
@@ -317,10 +313,6 @@ async def test_the_order_of_the_databases_is_checked(engines: list[AsyncEngine])
     assert [await value_of(executes(each), "order") for each in engines] == [0, 1000]
     found = [(each.name, bool(each.problems)) for each in await turned.examine()]
     assert found == [("order@0", True), ("order@1", True)]
-    one = TddlIdSegmentDistributor(engines[0], name="order", index=0, count=2)
-    other = TddlIdSegmentDistributor(engines[1], name="order", index=0, count=2)
-    with pytest.raises(InvalidArgumentError, match="each index"):
-        TddlGroupIdSegmentDistributor([one, other])
 
 
 async def test_a_wrong_inner_step_is_seen_in_any_row(engines: list[AsyncEngine]) -> None:
@@ -386,10 +378,8 @@ async def test_adjusted_by_hand_alone(engines: list[AsyncEngine]) -> None:
     for _ in range(2):
         await store.adjust("order")
     assert [await value_of(executes(each), "order") for each in engines] == [8000, 9000]
-    first = [
-        await TddlIdSegmentDistributor(engine, name="order", index=index, count=2).next_max_id(1000)
-        for index, engine in enumerate(engines)
-    ]
+    alone = [TddlStore(engine, index=index, count=2) for index, engine in enumerate(engines)]
+    first = [await each.segment_distributor(name="order").next_max_id(1000) for each in alone]
     assert first == [11000, 12000]
     await executes(engines[0])("UPDATE sequence SET value = -1")
     with pytest.raises(CorruptCounterError):

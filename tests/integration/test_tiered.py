@@ -30,10 +30,10 @@ from aiocosid.errors import (
 from aiocosid.events import CacheFound, CacheLost, Event, SpanLeased
 from aiocosid.segment import GroupBy
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
+from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.redis._span import Claimed, Opening, Span, Taken
 from aiocosid.stores.sqlite import SqliteStore
-from aiocosid.stores.tiered import TieredIdSegmentDistributor, TieredStore
+from aiocosid.stores.tiered import TieredStore
 from tests.consumers import overlaps, spawn
 from tests.script import run_python
 from tests.servers import PASSWORD, FaultProxy, ValkeyServer, free_port, wait_until
@@ -71,6 +71,19 @@ class Root(IdSegmentDistributor):
         return await self._counter.next_max_id(step)
 
 
+class RootStore(MemoryStore):
+    """A store of such counters, in a memory that several share."""
+
+    def __init__(self, memory: MemoryStore) -> None:
+        super().__init__()
+        self.memory = memory
+        self.roots: list[Root] = []
+
+    def segment_distributor(self, **described: Any) -> Any:
+        self.roots.append(Root(self.memory, **described))
+        return self.roots[-1]
+
+
 class Heard(list[Event]):
     """An instrument that keeps what it hears."""
 
@@ -95,16 +108,18 @@ class Bench:
         self.taken: list[tuple[int, int]] = []
         self.made: list[IdSegmentDistributor] = []
         self.roots: list[Root] = []
+        self.caches: list[RedisStore] = []
 
     def on(self, url_or_client: Any, *, step: int = 10, offset: int = 0, **options: Any) -> Any:
         """One more, as if in another process."""
-        if isinstance(url_or_client, str):
-            cache = RedisIdSegmentDistributor.from_url(url_or_client, **self.described)
-        else:
-            cache = RedisIdSegmentDistributor(url_or_client, **self.described)
-        self.roots.append(Root(self.memory, **self.described, step=step, offset=offset))
-        made = TieredIdSegmentDistributor(self.roots[-1], cache, **{**self.options, **options})
+        is_url = isinstance(url_or_client, str)
+        cache = (RedisStore.from_url if is_url else RedisStore)(url_or_client)
+        root = RootStore(self.memory)
+        store = TieredStore(root, cache, **{**self.options, **options})
+        made = store.segment_distributor(**self.described, step=step, offset=offset)
+        self.roots += root.roots
         self.made.append(made)
+        self.caches.append(cache)
         return made
 
     async def take(self, distributor: IdSegmentDistributor, n: int = 1, step: int = 10) -> int:
@@ -124,8 +139,10 @@ class Bench:
         return sum(root.calls for root in self.roots)
 
     async def aclose(self) -> None:
-        for each in self.made:
-            await each.aclose()
+        for made in self.made:
+            await made.aclose()
+        for cache in self.caches:
+            await cache.aclose()
 
 
 @pytest_asyncio.fixture
@@ -266,7 +283,7 @@ async def test_split_in_two(valkey_factory: Callable[..., ValkeyServer], bench: 
 async def test_a_claim_is_good_once(valkey: ValkeyServer, bench: Bench, namespace: str) -> None:
     """Not for who comes late, twice, or after the span was ended."""
     store = RedisStore.from_url(valkey.url)
-    span = Span(store.segment_distributor(namespace=namespace, name="n"), "x")
+    span = Span(store._backend.link, f"{namespace}.n", "x")
     a = await claimed(span, 10, 0, b"a", "missing")
     assert await claimed(span, 10, 0, b"a", "missing") == a, "sent again"
     opening = await span.take(10, 0, b"b")
@@ -310,7 +327,7 @@ async def test_copies_of_a_whole_call_that_come_late(
 ) -> None:
     """A copy of the claim claims anew; the copy of the opening is of the claim before."""
     store = RedisStore.from_url(valkey.url)
-    span = Span(store.segment_distributor(namespace=namespace, name="n"), "x")
+    span = Span(store._backend.link, f"{namespace}.n", "x")
     for forgets in (False, True):
         valkey.call("DEL", bench.key)
         first = await claimed(span, 10, 0, b"a", "missing")
@@ -568,7 +585,7 @@ async def test_closed_under_a_call(proxy: FaultProxy, bench: Bench, tmp_path: Pa
             await flight
         assert counter.statistics().root_trips == 1
         assert counter.statistics().cache_failures == 0
-        assert root._executor._client is None  # type: ignore[attr-defined]  # of its own one
+        assert root._backend._executor._connection._client is None  # type: ignore[attr-defined]  # of its own one
         proxy.heal()
         assert await counter.next_max_id(10) > before
         await closed.aclose()
@@ -630,7 +647,9 @@ async def test_a_call_that_was_suspended_across_a_fork(
     flight = asyncio.create_task(one.next_max_id(1000))
     await bench.roots[0].asked.wait()
     monkeypatch.setattr(_fork, "generation", _fork.generation + 1)
-    monkeypatch.setattr(bench.memory, "_born", _fork.generation)  # it can be reached by both
+    monkeypatch.setattr(
+        bench.memory._backend, "_born", _fork.generation
+    )  # it can be reached by both
     bench.roots[0].gate.set()
     with pytest.raises(ForkedError):
         await flight
@@ -695,7 +714,7 @@ async def test_a_root_that_went_back(valkey: ValkeyServer, bench: Bench, namespa
     """Its span is opened for nobody, not even for those who do not know."""
     one = bench.on(valkey.url)
     await bench.take(one, 15)
-    bench.memory._counters[f"{namespace}.n"] = 0
+    bench.memory._backend._counters[f"{namespace}.n"] = 0
     valkey.call("DEL", bench.key)
     with pytest.raises(StoreRolledBackError):
         await one.next_max_id(10)

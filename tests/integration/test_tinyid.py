@@ -18,11 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 import aiocosid
 from aiocosid import SegmentId
-from aiocosid.abc import MAX_ID
+from aiocosid.abc import MAX_ID, IdSegmentDistributor
 from aiocosid.compat.tinyid import (
-    TinyidGroupIdSegmentDistributor,
     TinyidGroupStore,
-    TinyidIdSegmentDistributor,
     TinyidStore,
     TinyidTokens,
 )
@@ -134,10 +132,10 @@ async def test_by_address(store: TinyidStore, execute: Execute, engine: AsyncEng
     async with aiocosid.connect(f"tinyid+{url}") as ids:
         chain = await ids.segment_chain("test_odd", step=10)
         assert await chain.next_ids(25) == list(range(3, 53, 2))
-    alone = TinyidIdSegmentDistributor.from_url(url, name="test_odd", step=10)
-    assert (alone.stride, alone.store) == (0, alone.store)
-    assert await alone.next_max_id(1) % 2 == 1
-    await alone.aclose()
+    async with TinyidStore.from_url(url) as own:
+        alone = own.segment_distributor(name="test_odd", step=10)
+        assert (alone.stride, alone.store) == (0, alone.store)
+        assert await alone.next_max_id(1) % 2 == 1
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -376,9 +374,9 @@ def _on_store(store: TinyidStore) -> Execute:
     return execute
 
 
-def group_of(stores: Sequence[TinyidStore], clock: ManualClock) -> TinyidGroupIdSegmentDistributor:
-    counters = [store.segment_distributor(name="order", step=5) for store in stores]
-    return TinyidGroupIdSegmentDistributor(counters, clock=clock)  # type: ignore[arg-type]
+def group_of(stores: Sequence[TinyidStore], clock: ManualClock) -> IdSegmentDistributor:
+    executors: Any = [store._executor for store in stores]
+    return TinyidGroupStore(executors, clock=clock).segment_distributor(name="order", step=5)
 
 
 async def test_any_database_is_enough(
@@ -450,7 +448,7 @@ async def test_no_database_answers(pair: tuple[list[TinyidStore], list[Execute]]
         await group_of(stores, ManualClock()).next_max_id(5)
     assert not isinstance(caught.value, StoreUnavailableError)
     with pytest.raises(InvalidArgumentError):
-        TinyidGroupIdSegmentDistributor([])
+        TinyidGroupStore([])
 
 
 async def test_databases_that_share_ids(pair: tuple[list[TinyidStore], list[Execute]]) -> None:

@@ -13,7 +13,8 @@ from kazoo.exceptions import NodeExistsError  # type: ignore[import-untyped]
 
 from aiocosid import connect
 from aiocosid._clock import SYSTEM_CLOCK
-from aiocosid.compat.twitter import TwitterMachineIdDistributor, TwitterStore
+from aiocosid.abc import MachineIdDistributor
+from aiocosid.compat.twitter import TwitterStore
 from aiocosid.errors import (
     CorruptMachineStateError,
     InvalidArgumentError,
@@ -54,11 +55,31 @@ def register(client: Any, path: str, worker_id: int, text: str) -> None:
     client.create(f"{path}/{worker_id}", text.encode(), ephemeral=True, makepath=True)
 
 
-def ours(zookeeper: ZookeeperServer, path: str, **about: Any) -> TwitterMachineIdDistributor:
-    return TwitterMachineIdDistributor.from_url(zookeeper.url, path=path, **about)
+def on(client: Any, **about: Any) -> MachineIdDistributor:
+    return TwitterStore(client, **about).machine_id_distributor()
 
 
-async def take(one: TwitterMachineIdDistributor, *, latest_ms: int = LATE) -> tuple[int, int]:
+def by(url: str, **about: Any) -> MachineIdDistributor:
+    """In a session of its own, which `end` closes."""
+    query = "&".join(f"{name}={value}" for name, value in about.items())
+    store = TwitterStore.from_url(f"twitter+{url}{'&' if '?' in url else '?'}{query}")
+    machine = store.machine_id_distributor()
+    STORES[machine] = store
+    return machine
+
+
+STORES: dict[MachineIdDistributor, TwitterStore] = {}
+
+
+async def end(one: MachineIdDistributor) -> None:
+    await STORES.pop(one).aclose()
+
+
+def ours(zookeeper: ZookeeperServer, path: str, **about: Any) -> MachineIdDistributor:
+    return by(zookeeper.url, path=path, **about)
+
+
+async def take(one: MachineIdDistributor, *, latest_ms: int = LATE) -> tuple[int, int]:
     grant = await one.distribute(10, now_ms=SYSTEM_CLOCK.now_ms(), latest_ms=latest_ms)
     return grant.machine_id, grant.floor_ms
 
@@ -82,7 +103,7 @@ async def test_golden_node(zookeeper: ZookeeperServer, path: str, twitter: Any) 
     machine_id, floor_ms = await take(again)
     assert machine_id == 103
     assert floor_ms >= TWITTER.parse(last).timestamp_ms
-    await again.aclose()
+    await end(again)
     assert server.get_children(path) == ["0"]
 
 
@@ -91,7 +112,7 @@ async def test_the_first_that_is_free(zookeeper: ZookeeperServer, path: str, twi
     """Beside Twitter's, and beside each other, on one client as well; then none is left."""
     for worker_id in (0, 2, *range(5, 32)):
         await asyncio.to_thread(register, twitter, path, worker_id, f"h:{worker_id}")
-    pair = [TwitterMachineIdDistributor(zookeeper.behind, path=path, port=1) for _ in range(2)]
+    pair = [on(zookeeper.behind, path=path, port=1) for _ in range(2)]
     alone = ours(zookeeper, path, datacenter_id=1)
     assert [(await take(each))[0] for each in (*pair, alone)] == [1, 3, 32 + 4]
     assert [(await take(each))[0] for each in (*pair, alone)] == [1, 3, 32 + 4]
@@ -103,7 +124,7 @@ async def test_the_first_that_is_free(zookeeper: ZookeeperServer, path: str, twi
         await each.revert(machine_id, last_ms=-1)
     assert await take(full, latest_ms=100) == (3, 50)
     for each in (full, alone):
-        await each.aclose()
+        await end(each)
 
 
 @pytest.mark.asyncio
@@ -124,14 +145,14 @@ async def test_it_is_somebody_elses(zookeeper: ZookeeperServer, path: str, twitt
         await task
     assert lease.machine_id == 5
     await lease.aclose()
-    await other.aclose()
+    await end(other)
 
 
 @pytest.mark.asyncio
 async def test_it_is_another_objects_of_our_session(zookeeper: ZookeeperServer, path: str) -> None:
     """Which does not end while the client lives: nothing to wait for, whatever their names."""
     client = zookeeper.behind
-    make = partial(TwitterMachineIdDistributor, client, worker_id=5, path=path, host="h")
+    make = partial(on, client, worker_id=5, path=path, host="h")
     one = make(port=1)
     assert (await take(one))[0] == 5
     for port in (1, 2):
@@ -150,7 +171,7 @@ async def test_a_session_that_is_over(zookeeper: ZookeeperServer, path: str, twi
     """It is silent at once; when the node is gone and Twitter's, it takes another id."""
     async with FaultProxy(zookeeper.host, zookeeper.port) as proxy:
         url = f"zookeeper://{proxy.host}:{proxy.port}?session_timeout=1"
-        one = TwitterMachineIdDistributor.from_url(url, path=path)
+        one = by(url, path=path)
         assert (one.safe_guard, one.interval) == (1.0, 0.2)
         async with MachineIdLease(one) as lease:
             assert lease.machine_id == 0
@@ -174,7 +195,7 @@ async def test_a_session_that_is_over(zookeeper: ZookeeperServer, path: str, twi
                 await one.guard(0, now_ms=1, mark_ms=1)
         with pytest.raises(MachineIdLostError, match="ended the session"):
             await one.guard(1, now_ms=1, mark_ms=1)
-        await one.aclose()
+        await end(one)
 
 
 @pytest.mark.asyncio
@@ -186,7 +207,7 @@ async def test_bad_arguments(zookeeper: ZookeeperServer, path: str) -> None:
     ]
     for bad in several:
         with pytest.raises(InvalidArgumentError):
-            TwitterMachineIdDistributor.from_url(zookeeper.url, **bad)
+            by(zookeeper.url, **bad)
     one = ours(zookeeper, path)
     with pytest.raises(InvalidArgumentError, match="10"):
         await one.distribute(5, now_ms=1, latest_ms=1)
@@ -196,18 +217,16 @@ async def test_bad_arguments(zookeeper: ZookeeperServer, path: str) -> None:
     zookeeper.behind.create(note, b"1", makepath=True)
     with pytest.raises(CorruptMachineStateError, match="holds b'1'"):
         await take(one)
-    await one.aclose()
+    await end(one)
     for odd in (4.02, 8.03):  # of which the driver cuts off a millisecond
-        short = TwitterMachineIdDistributor.from_url(
-            f"{zookeeper.url}?session_timeout={odd}", path=path, worker_id=1
-        )
+        short = by(f"{zookeeper.url}?session_timeout={odd}", path=path, worker_id=1)
         await take(short)
         assert short.safe_guard == odd
-        await short.aclose()
-    long = TwitterMachineIdDistributor.from_url(f"{zookeeper.url}?session_timeout=60", path=path)
+        await end(short)
+    long = by(f"{zookeeper.url}?session_timeout=60", path=path)
     with pytest.raises(StoreError, match="grants sessions of 10 s"):
         await take(long)
-    await long.aclose()
+    await end(long)
 
 
 @pytest.mark.asyncio

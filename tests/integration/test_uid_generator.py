@@ -16,10 +16,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from aiocosid import connect
-from aiocosid.compat.uid_generator import (
-    UidGeneratorStore,
-    WorkerNodeMachineIdDistributor,
-)
+from aiocosid.abc import MachineIdDistributor
+from aiocosid.compat.uid_generator import UidGeneratorStore
 from aiocosid.errors import (
     InvalidArgumentError,
     MachineIdLostError,
@@ -85,7 +83,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-async def worker_id(machine: WorkerNodeMachineIdDistributor, bits: int = 22) -> int:
+async def worker_id(machine: MachineIdDistributor, bits: int = 22) -> int:
     return (await machine.distribute(bits, now_ms=1_790_000_000_000, latest_ms=0)).machine_id
 
 
@@ -94,7 +92,7 @@ async def test_a_start_is_a_row(
 ) -> None:
     """Row before, worker id, row after; the number is the database's, and the row is theirs."""
     await execute(OLD_NODE)
-    machine = WorkerNodeMachineIdDistributor(engine, host="web-1", port=8080, container=True)
+    machine = store.machine_id_distributor(host="web-1", port=8080, container=True)
     assert await worker_id(machine) == 2
     assert await worker_id(store.machine_id_distributor(host="web-2")) == 3
     rows = await execute("SELECT ID, HOST_NAME, PORT, TYPE FROM WORKER_NODE ORDER BY ID")
@@ -122,7 +120,7 @@ async def test_old_nodes_beside(
         await execute(OLD_NODE)
         taken.append((await execute(LAST))[0][0])
     assert taken == list(range(1, rounds * 2 + 1))
-    machines = [WorkerNodeMachineIdDistributor(engine, host="b") for _ in range(20)]
+    machines = [store.machine_id_distributor(host="b") for _ in range(20)]
     at_once = await asyncio.gather(*map(worker_id, machines))
     assert sorted(at_once) == list(range(rounds * 2 + 1, rounds * 2 + 21))
 
@@ -177,7 +175,7 @@ async def test_a_table_without_numbers(engine: AsyncEngine, execute: Execute) ->
     await execute(f"CREATE TABLE WORKER_NODE ({no_number}, {columns})")
     if engine.dialect.name != "sqlite":  # which gives its own row number
         with pytest.raises(StoreError, match="has to be made by the database"):
-            await worker_id(WorkerNodeMachineIdDistributor(engine, host="a"))
+            await worker_id(UidGeneratorStore(engine).machine_id_distributor(host="a"))
 
 
 async def test_what_it_answers_to_others(store: UidGeneratorStore) -> None:
@@ -222,12 +220,12 @@ async def test_what_migrate_check_reads(store: UidGeneratorStore, execute: Execu
 async def test_by_url(store: UidGeneratorStore, engine: AsyncEngine, execute: Execute) -> None:
     """With connections of its own, and from the front door."""
     url = engine.url.render_as_string(hide_password=False)
-    machine = WorkerNodeMachineIdDistributor.from_url(f"uid-generator+{url}", host="a")
-    assert await worker_id(machine) == 1
-    await machine.aclose()
-    executor = machine._executor
+    own = UidGeneratorStore.from_url(f"uid-generator+{url}")
+    assert await worker_id(own.machine_id_distributor(host="a")) == 1
+    await own.aclose()
+    executor = own._door
     assert isinstance(executor, OwnEngineExecutor)
-    assert executor._client is None
+    assert executor._connection._client is None
     async with connect(f"uid-generator+{url}") as ids:
         gen = await ids.snowflake("order", layout=UID_GENERATOR_2016_09)
         assert UID_GENERATOR_2016_09.parse(await gen.next_id()).machine_id == 2
@@ -242,16 +240,16 @@ async def test_by_url(store: UidGeneratorStore, engine: AsyncEngine, execute: Ex
 async def test_a_forked_child_is_a_start_of_its_own(tmp_path: Path) -> None:
     """Its parent's number is not its own, nor is what its parent has used of it: N21."""
     url = f"sqlite:///{tmp_path}/uid.db"
-    async with UidGeneratorStore.from_url(url) as store:
-        await store.create_schema()
-    machine = WorkerNodeMachineIdDistributor.from_url(url, host="a")
+    store = UidGeneratorStore.from_url(url)
+    await store.create_schema()
+    machine = store.machine_id_distributor(host="a")
     assert await worker_id(machine) == 1
 
     async def child() -> int:
         await machine.aopen()  # as a lease does
         return await worker_id(machine)
 
-    await machine.aclose()  # no child can use a SQLite file that was open
+    await store.aclose()  # no child can use a SQLite file that was open
     assert in_child(child) == 2
     assert await worker_id(machine) == 1
-    await machine.aclose()
+    await store.aclose()

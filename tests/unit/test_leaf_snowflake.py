@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from aiocosid.abc import MachineIdDistributor
+from aiocosid.compat._stamps import LIVES, claim, stamp
 from aiocosid.compat.leaf_snowflake import (
-    LeafLocalMachineIdDistributor,
     LeafLocalStore,
     decode,
     settings_from_leaf,
 )
-from aiocosid.compat.leaf_snowflake._stamps import LIVES, claim, stamp
 from aiocosid.errors import (
     CorruptMachineStateError,
     InvalidArgumentError,
@@ -25,6 +25,7 @@ from aiocosid.errors import (
     StoreError,
     UnsupportedByStoreError,
 )
+from aiocosid.machine import ManualMachineIdDistributor
 from aiocosid.snowflake import LEAF, SnowflakeId, SnowflakeLayout
 
 NOW = 1_790_000_000_000
@@ -67,12 +68,12 @@ def test_stamps() -> None:
 # The map and the files.
 
 
-def local(tmp_path: Path, ip: str = "10.0.0.1", **about: Any) -> LeafLocalMachineIdDistributor:
+def local(tmp_path: Path, ip: str = "10.0.0.1", **about: Any) -> Any:
     told: dict[str, Any] = {"work_id_map": MAP, "name": "shop", "port": 8080, **about}
-    return LeafLocalMachineIdDistributor(ip=ip, directory=tmp_path, **told)
+    return LeafLocalStore(ip=ip, directory=tmp_path, **told).machine_id_distributor()
 
 
-async def take(one: LeafLocalMachineIdDistributor) -> tuple[int, int]:
+async def take(one: MachineIdDistributor) -> tuple[int, int]:
     grant = await one.distribute(10, now_ms=NOW, latest_ms=NOW)
     return grant.machine_id, grant.floor_ms
 
@@ -234,8 +235,8 @@ def test_leafs_keys() -> None:
     by_map["leaf.snowflake.local.workIdMap"] = json.dumps(MAP)
     url = store_of(by_map, directory="/var/leaf")
     assert url.startswith(f"leaf-local+file:///var/leaf?{place}&map=%7B%22")
-    machine = LeafLocalStore.from_url(url).machine_id_distributor()
-    assert isinstance(machine, LeafLocalMachineIdDistributor)
+    machine: Any = LeafLocalStore.from_url(url).machine_id_distributor()
+    assert isinstance(machine, ManualMachineIdDistributor)
     assert machine.machine_id == 7
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ._segments import LeafIdSegmentDistributor as LeafIdSegmentDistributor
+from .._table_distributor import TableDistributor as TableDistributor
 from ._segments import LeafStore as LeafStore
 from ._tags import REFRESH_INTERVAL as REFRESH_INTERVAL
 from ._tags import LeafTags as LeafTags
 
-__all__ = ("REFRESH_INTERVAL", "LeafIdSegmentDistributor", "LeafStore", "LeafTags")
+__all__ = ("REFRESH_INTERVAL", "LeafStore", "LeafTags", "TableDistributor")

@@ -8,63 +8,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ..._checks import check_above, check_integer, check_text
 from ...abc import DEFAULT_NAMESPACE, MAX_ID
-from ...abc._ids import check_integer, check_text
 from ...errors import IdOverflowError
-from ...stores._arguments import check_above
-from .._table import CounterTable
-from .._table_distributor import TableIdSegmentDistributor
+from .._table import CounterTable, create_table
 from .._table_store import TableStore
 
 if TYPE_CHECKING:
-    from .._table import TableRow
+    from .._table_distributor import TableDistributor
 
-__all__ = ("LeafIdSegmentDistributor", "LeafStore")
+__all__ = ("LEAF_ALLOC", "LeafStore")
 
-_MAX_ROW_STEP: Final = 2**31 - 1
-"""What the column ``step`` holds, an ``int(11)``."""
-
-_MYSQL: Final = """
-CREATE TABLE IF NOT EXISTS leaf_alloc (
-  biz_tag varchar(128) NOT NULL DEFAULT '',
-  max_id bigint(20) NOT NULL DEFAULT '1',
-  step int(11) NOT NULL,
-  description varchar(256) DEFAULT NULL,
-  update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
-  PRIMARY KEY (biz_tag)
-) ENGINE=InnoDB"""
+_MAX_ROW_STEP: Final = 2**31 - 1  # what the column step holds, an int(11)
 
 _COLUMNS: Final = """
   biz_tag varchar(128) NOT NULL DEFAULT '' PRIMARY KEY,
   max_id bigint NOT NULL DEFAULT 1,
-  step integer NOT NULL,
+  step int NOT NULL,
   description varchar(256) DEFAULT NULL,
-  update_time timestamp{zone} NOT NULL DEFAULT CURRENT_TIMESTAMP
+  update_time timestamp{zone} NOT NULL DEFAULT CURRENT_TIMESTAMP{itself}
 """
-
-# Bare CREATE TABLE IF NOT EXISTS fails for one of two that run it at once, and for a user who may
-# not create tables even if there is nothing to create.
-_POSTGRESQL: Final = f"""
-DO $$
-BEGIN
-  IF to_regclass('leaf_alloc') IS NULL THEN
-    PERFORM pg_advisory_xact_lock(hashtext('aiocosid'));
-    CREATE TABLE IF NOT EXISTS leaf_alloc ({_COLUMNS.format(zone=" with time zone")});
-  END IF;
-END
-$$"""
 
 _INSERT: Final = """
 INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES (:name, :start, :step, :about)
 """
-_IF_MISSING: Final = f"{_INSERT} ON CONFLICT (biz_tag) DO NOTHING"
-_CREATE_TAG: Final = {
-    "mysql": f"{_INSERT} ON DUPLICATE KEY UPDATE biz_tag = biz_tag",
-    "postgresql": _IF_MISSING,
-    "sqlite": _IF_MISSING,
-}
 
-_LEAF_ALLOC: Final = CounterTable(
+# Leaf's [old, new) is ours (new - 1 - step, new - 1]: the answer is max_id - 1.  A row with a
+# max_id of 0, from which Leaf would hand out 0, begins at 1.
+LEAF_ALLOC: Final = CounterTable(
     table="leaf_alloc",
     key="biz_tag",
     value="max_id",
@@ -73,40 +44,18 @@ _LEAF_ALLOC: Final = CounterTable(
     step="step",
     touched="update_time",
     touches_itself=("mysql",),
-    create={
-        "mysql": _MYSQL,
-        "postgresql": _POSTGRESQL,
-        "sqlite": f"CREATE TABLE IF NOT EXISTS leaf_alloc ({_COLUMNS.format(zone='')})",
-    },
+    create=create_table("leaf_alloc", _COLUMNS),
+    remedy="create it with 'await LeafStore.create_tag(...)' or an INSERT, or correct the name",
 )
-
-
-class LeafIdSegmentDistributor(TableIdSegmentDistributor):
-    """A tag of Leaf's, in the table ``leaf_alloc``.
-
-    Leaf's ``[old, new)`` is ours ``(new - 1 - step, new - 1]``: the answer is ``max_id - 1``.  A
-    row with a ``max_id`` of 0, from which Leaf would hand out 0, begins at 1.
-    """
-
-    __slots__ = ()
-
-    table = _LEAF_ALLOC
-    scheme = "leaf"
-
-    def _remedy(self) -> str:
-        return "create it with 'await LeafStore.create_tag(...)' or an INSERT, or correct the name"
 
 
 class LeafStore(TableStore):
     """The tags of one Leaf, in the table ``leaf_alloc``, on any SQLAlchemy engine."""
 
-    __slots__ = ()
+    scheme = "leaf"
+    table = LEAF_ALLOC
 
-    distributor = LeafIdSegmentDistributor
-
-    async def tag(
-        self, name: str, *, namespace: str = DEFAULT_NAMESPACE
-    ) -> LeafIdSegmentDistributor:
+    async def tag(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> TableDistributor:
         """Return a distributor with the step that the tag's row names now.
 
         Args:
@@ -120,12 +69,6 @@ class LeafStore(TableStore):
         """
         asking = self.segment_distributor(namespace=namespace, name=name)
         return self._of_row(await asking.row(), namespace)
-
-    def _of_row(self, row: TableRow, namespace: str) -> LeafIdSegmentDistributor:
-        asking = LeafIdSegmentDistributor._on(self._executor, namespace=namespace, name=row.name)
-        return LeafIdSegmentDistributor._on(
-            self._executor, namespace=namespace, name=row.name, step=asking.step_of(row)
-        )
 
     async def create_tag(
         self, name: str, *, step: int, above: int = 0, description: str | None = None
@@ -145,14 +88,16 @@ class LeafStore(TableStore):
             IdOverflowError: ``above`` leaves no room for a step.
             StoreError: the store refuses or cannot be reached.
         """
-        asking = LeafIdSegmentDistributor._on(self._executor, name=name)
+        asking = self.segment_distributor(name=name)
         check_integer("step", step, at_least=1, at_most=_MAX_ROW_STEP)
         check_above(above)
-        if above + _LEAF_ALLOC.ahead + step > MAX_ID:
-            raise IdOverflowError(asking.namespaced_name, limit=MAX_ID - _LEAF_ALLOC.ahead)
+        start = LEAF_ALLOC.least(above)
+        if start + step > MAX_ID:
+            raise IdOverflowError(asking.namespaced_name, limit=MAX_ID - LEAF_ALLOC.ahead)
         if description is not None:
             check_text("description", description, at_most=256)
-        statement = _CREATE_TAG[self._executor.dialect_name]
-        await self._executor.run(
-            statement, name=name, start=above + _LEAF_ALLOC.ahead, step=step, about=description
-        )
+        unless = "ON CONFLICT (biz_tag) DO NOTHING"
+        if self._executor.dialect_name == "mysql":
+            unless = "ON DUPLICATE KEY UPDATE biz_tag = biz_tag"
+        values = {"name": name, "start": start, "step": step, "about": description}
+        await self._executor.run(_INSERT + unless, **values)

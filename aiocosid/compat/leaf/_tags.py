@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import anyio
 
+from ..._checks import check_seconds
 from ..._component import Component
 from ...abc import DEFAULT_NAMESPACE, IdGenerator
-from ...abc._ids import check_seconds
 from ...errors import (
     ClosedError,
     CosIdError,
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from ...abc import Clock
     from .._table import TableRow
-    from .._table_distributor import TableIdSegmentDistributor
-    from ._segments import LeafIdSegmentDistributor, LeafStore
+    from .._table_distributor import TableDistributor
+    from ._segments import LeafStore
 
 __all__ = ("REFRESH_INTERVAL", "LeafTags")
 
@@ -34,12 +35,12 @@ logger = logging.getLogger("aiocosid")
 REFRESH_INTERVAL: Final = 60.0
 """Seconds between two looks at the tags; Leaf's own."""
 
-ROW_TIMEOUT: Final = 5.0
-"""Seconds that a tag's row may take to be read when it is opened."""
+ROW_TIMEOUT: Final = 5.0  # seconds that a tag's row may take to be read when it is opened
 
 G = TypeVar("G", bound=IdGenerator)
 
 
+@dataclass(slots=True)
 class _Opening:
     """A tag that is being opened.
 
@@ -48,13 +49,11 @@ class _Opening:
         error: why it is not; None if it is, or who opened it gave up.
     """
 
-    __slots__ = ("error", "is_over")
-
-    def __init__(self) -> None:
-        self.is_over = anyio.Event()
-        self.error: CosIdError | None = None
+    is_over: anyio.Event
+    error: CosIdError | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class _Tag(Generic[G]):
     """A tag with an open generator.
 
@@ -64,12 +63,9 @@ class _Tag(Generic[G]):
         generator: hands out its ids.
     """
 
-    __slots__ = ("distributor", "generator", "name")
-
-    def __init__(self, name: str, distributor: LeafIdSegmentDistributor, generator: G) -> None:
-        self.name = name
-        self.distributor = distributor
-        self.generator = generator
+    name: str
+    distributor: TableDistributor
+    generator: G
 
     @property
     def has_ended(self) -> bool:
@@ -85,10 +81,8 @@ class _Tag(Generic[G]):
             reached: how far the generator had come before they were read.
         """
         row = rows.get(self.name)
-        if row is None:
-            return False
-        last = self.distributor.table.last_id(row)
-        return last is None or reached is None or last >= reached
+        last = None if row is None else self.distributor._table.last_id(row)
+        return row is not None and (last is None or reached is None or last >= reached)
 
 
 class LeafTags(Component, Generic[G]):
@@ -100,16 +94,10 @@ class LeafTags(Component, Generic[G]):
     Nothing is reserved for a tag before it is asked for, and none waits for another.
     """
 
-    __slots__ = (
-        "__weakref__",
-        *("_close_timeout", "_ending", "_floors", "_interval", "_is_failing", "_make"),
-        *("_names", "_namespace", "_opening", "_store", "_tags"),
-    )
-
     def __init__(
         self,
         store: LeafStore,
-        make: Callable[[LeafIdSegmentDistributor], G],
+        make: Callable[[TableDistributor], G],
         *,
         namespace: str = DEFAULT_NAMESPACE,
         interval: float = REFRESH_INTERVAL,
@@ -137,11 +125,8 @@ class LeafTags(Component, Generic[G]):
             raise InvalidArgumentError("make", make, expected=expected)
         check_seconds("interval", interval)
         check_seconds("close_timeout", close_timeout)
-        self._store = store
-        self._make = make
-        self._namespace = namespace
-        self._interval = interval
-        self._close_timeout = close_timeout
+        self._store, self._make, self._namespace = store, make, namespace
+        self._interval, self._close_timeout = interval, close_timeout
         # By the names of rows: how far generators came that have ended.
         self._floors: dict[str, int] = {}
         super().__init__(clock)
@@ -180,8 +165,7 @@ class LeafTags(Component, Generic[G]):
         Raises:
             CosIdError: as `get`, and as the generator's own ``next_id``.
         """
-        generator = await self.get(tag)
-        return await generator.next_id()
+        return await (await self.get(tag)).next_id()
 
     async def get(self, tag: str) -> G:
         """Return the open generator of a tag; the first call opens it.
@@ -218,7 +202,7 @@ class LeafTags(Component, Generic[G]):
     async def _opened(self, tag: str) -> G:
         self._end_tag(tag)
         opening, tags = self._opening, self._tags
-        this = opening[tag] = _Opening()
+        this = opening[tag] = _Opening(anyio.Event())
         try:
             made = await self._described(tag)
             await made.generator.__aenter__()
@@ -238,21 +222,16 @@ class LeafTags(Component, Generic[G]):
         asking = self._store.segment_distributor(namespace=self._namespace, name=tag)
         row = await self._row(asking)
         distributor = self._store._of_row(row, self._namespace)
-        reached, last = self._floors.get(row.name), distributor.table.last_id(row)
+        reached, last = self._floors.get(row.name), distributor._table.last_id(row)
         if reached is not None and last is not None:
             if last < reached:
                 # Before anything is granted, or it would climb over what others have handed out.
-                raise StoreRolledBackError(
-                    distributor.store,
-                    namespace=self._namespace,
-                    name=tag,
-                    seen=last,
-                    expected=reached,
-                )
+                about = {"namespace": self._namespace, "name": tag}
+                raise StoreRolledBackError(distributor.store, **about, seen=last, expected=reached)
             distributor.resume_above(reached)
         return _Tag(row.name, distributor, self._make(distributor))
 
-    async def _row(self, asking: TableIdSegmentDistributor) -> TableRow:
+    async def _row(self, asking: TableDistributor) -> TableRow:
         with self._clock.move_on_after(ROW_TIMEOUT):
             return await asking.row()
         raise StoreUnavailableError(asking.store, f"no answer within {ROW_TIMEOUT:g} s")
@@ -262,8 +241,7 @@ class LeafTags(Component, Generic[G]):
     async def _start(self) -> None:
         await self._store.aopen()
         self._names = frozenset(row.name for row in await self._store._rows())
-        root = self._root
-        if root is not None:
+        if (root := self._root) is not None:
             root.start_soon(self._watch, name=f"aiocosid tags {self._label()}")
 
     async def _watch(self) -> None:
@@ -299,8 +277,7 @@ class LeafTags(Component, Generic[G]):
         return rows
 
     def _end_tag(self, name: str) -> None:
-        tag = self._drop(name)
-        root = self._root
+        tag, root = self._drop(name), self._root
         if tag is not None and root is not None:
             self._ending.add(tag.generator)
             root.start_soon(self._close, tag.generator, name=f"aiocosid drop {name}")
@@ -308,8 +285,7 @@ class LeafTags(Component, Generic[G]):
     def _drop(self, name: str) -> _Tag[G] | None:
         """Forget a generator, but not how far it has come."""
         tag = self._tags.pop(name, None)
-        reached = None if tag is None else tag.distributor._water.sent()
-        if tag is not None and reached is not None:
+        if tag is not None and (reached := tag.distributor._water.sent()) is not None:
             self._floors[tag.name] = reached
         return tag
 
@@ -324,11 +300,9 @@ class LeafTags(Component, Generic[G]):
     # Closing.
 
     def _stop(self, reason: CosIdError) -> None:
-        for name in tuple(self._tags):
-            tag = self._drop(name)
-            if tag is not None and not isinstance(reason, ForkedError):
-                self._ending.add(tag.generator)
+        tags = [self._drop(name) for name in tuple(self._tags)]
         if not isinstance(reason, ForkedError):
+            self._ending.update(tag.generator for tag in tags if tag is not None)
             self._wake()
 
     async def _drain(self) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, urlencode
 
-from ...abc._ids import check_integer, check_text
+from ..._checks import check_integer, check_text
+from ...abc import InstanceId
 from ...errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from .._url import Options
 
-__all__ = ("WORKER_IDS_ALONE", "Place", "check_leaf_name", "split_url")
+__all__ = ("ADDRESS", "INTERVAL", "NAMED", "WHY", "Place", "check_leaf_name")
 
 WIDTH: Final = 100  # characters of address and port together; Leaf's table holds 127
-WORKER_IDS_ALONE: Final = (
-    "it keeps worker ids alone; Leaf's segments are a store of their own, leaf+mysql://"
-)
-MAX_PORT: Final = 2**16 - 1
+WHY: Final = "it keeps worker ids alone; Leaf's segments are a store of their own, leaf+mysql://"
+ADDRESS: Final[Options] = {"ip": str, "port": str}  # what a URL tells of this process
+NAMED: Final[Options] = {"name": str, **ADDRESS}
+INTERVAL: Final = 3.0  # seconds; Leaf reports its time as often
 
 _NODE: Final = re.compile(r"(?!\.{1,2}$)[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff]+")
 
@@ -48,12 +48,17 @@ class Place:
         if not _NODE.fullmatch(ip):
             raise InvalidArgumentError("ip", ip, expected="this host's address, without a slash")
         number = int(port) if isinstance(port, str) and re.fullmatch("[0-9]{1,5}", port) else port
-        check_integer("port", number, at_least=1, at_most=MAX_PORT)
+        check_integer("port", number, at_least=1, at_most=2**16 - 1)
         return cls(ip, str(number))
 
     def __str__(self) -> str:
         """Return Leaf's key, ``ip:port``."""
         return f"{self.ip}:{self.port}"
+
+    @property
+    def instance_id(self) -> InstanceId:
+        """Who asks: the address keeps its number."""
+        return InstanceId(str(self), stable=True)
 
 
 def check_leaf_name(name: str) -> str:
@@ -66,23 +71,3 @@ def check_leaf_name(name: str) -> str:
     if not _NODE.fullmatch(name):
         raise InvalidArgumentError("name", name, expected="Leaf's leaf.name, without a slash")
     return name
-
-
-def split_url(
-    url: str, scheme: str, names: Iterable[str], *, optional: Iterable[str] = ()
-) -> tuple[str, dict[str, str]]:
-    """Take what is Leaf's out of a URL's query; return the server's URL, and that.
-
-    Raises:
-        InvalidArgumentError: a name is missing; the sentence holds nothing that may be secret.
-    """
-    wanted = {*names}
-    rest, _, query = str(url).removeprefix(f"{scheme}+").partition("?")
-    given = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
-    told = {name: text for name, text in given if name in wanted | {*optional}}
-    if missing := sorted(wanted - {*told}):
-        query = "&".join(f"{name}=..." for name in names)
-        expected = f"one with {', '.join(missing)} in its query: {scheme}+...?{query}"
-        raise InvalidArgumentError("url", f"{scheme}+...", expected=expected)
-    others = urlencode([pair for pair in given if pair[0] not in told])
-    return f"{rest}?{others}" if others else rest, told

@@ -50,21 +50,15 @@ def settings_from_leaf(
     if _is_on(told, "leaf.segment.enable"):
         settings["store"] = f"leaf+{_database(told)}"
     if _is_on(told, "leaf.snowflake.enable"):
-        settings["share"] = {
-            "kind": "snowflake",
-            "layout": "leaf",
-            "random_start": RANDOM_START,
-            "store": _registry(told, ip, directory),
-        }
+        share = {"kind": "snowflake", "layout": "leaf", "random_start": RANDOM_START}
+        settings["share"] = {**share, "store": _registry(told, ip, directory)}
     return settings
 
 
-_KNOWN: Final = {
-    *("leaf.name", "leaf.segment.enable", "leaf.snowflake.enable"),
-    *("leaf.jdbc.url", "leaf.jdbc.username", "leaf.jdbc.password"),
-    *("leaf.snowflake.zk.address", "leaf.snowflake.port", "leaf.snowflake.mode"),
-    "leaf.snowflake.local.workIdMap",
-}
+_KEYS: Final = """
+name segment.enable snowflake.enable jdbc.url jdbc.username jdbc.password
+snowflake.zk.address snowflake.port snowflake.mode snowflake.local.workIdMap"""
+_KNOWN: Final = {f"leaf.{key}" for key in _KEYS.split()}
 
 
 def _is_on(told: Mapping[str, str], key: str) -> bool:

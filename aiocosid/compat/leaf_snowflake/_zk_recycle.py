@@ -1,34 +1,34 @@
 """The fork's pools of worker ids in ZooKeeper, with the moves and margins that they lack."""
 
+# ruff: noqa: ANN401 - the driver has no types
+
 from __future__ import annotations
 
 import random
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ...abc._ids import check_integer
+from ..._checks import check_integer
 from ...errors import MachineIdOverflowError, StoreAuthenticationError
-from ...stores.zookeeper._driver import NoAuthError
-from ...stores.zookeeper._errors import STORE
-from ...stores.zookeeper._link import as_link
-from ...stores.zookeeper._nodes import create, delete, write
-from ...stores.zookeeper._paths import OURS, node_of
-from ._place import Place
-from ._stamped import Entry
-from ._stamps import claim
-from ._zookeeper import (
-    ZookeeperMachineIdDistributor,
-    ZookeeperWorkerIdStore,
-    as_json,
-    payload,
-    time_of,
+from ...stores.zookeeper.tree import (
+    OURS,
+    STORE,
+    NoAuthError,
+    OwnedLink,
+    as_link,
+    create,
+    delete,
+    node_of,
+    write,
 )
+from .._worker_ids import Entry, WorkerIdStore
+from ._place import NAMED, WHY, Place
+from ._zk import LeafNodes, as_json, payload, time_of
 
 if TYPE_CHECKING:
-    from ...stores.zookeeper._link import Link
-    from ...stores.zookeeper._nodes import Node, Nodes
+    from ...stores.zookeeper.tree import Link, Node, Nodes
 
-__all__ = ("LeafZkRecycleMachineIdDistributor", "LeafZkRecycleStore")
+__all__ = ("LeafZkRecycleStore",)
 
 POOL_SIZE: Final = 1024
 MAX_UPLOAD_FAIL: Final = 3600.0  # seconds; the fork stops to make ids then
@@ -40,7 +40,117 @@ _CHILD: Final = re.compile(r"workId:(0|[1-9][0-9]{0,9})")
 _NOBODY: Final = Place("", "")
 
 
-class LeafZkRecycleMachineIdDistributor(ZookeeperMachineIdDistributor):
+class _Pools(LeafNodes):
+    """``/snowflake/{leaf.name}/recycle``: nodes ``workId:{n}`` in ``notuse`` or in ``inuse``."""
+
+    is_leased = True
+
+    def __init__(self, link: Link, name: str, place: Place, pool_size: int) -> None:
+        check_integer("pool_size", pool_size, at_least=1, at_most=POOL_SIZE)
+        super().__init__(link, name, place, "recycle", safe_guard=MAX_UPLOAD_FAIL)
+        self._pool_size = pool_size
+
+    async def find(self, at: Nodes, bits: int, now_ms: int, latest_ms: int) -> Entry | None:
+        pools = [await at.children(f"{self.folder}/{pool}") for pool in ("inuse", "notuse")]
+        used, free = (_numbers(each, bits) for each in pools)
+        if not used and not free:
+            await self._make_pools(at)
+            return None
+        held = await self._entries(at, "inuse", used)
+        entry = next((each for each in held if self._is_our_last(each, now_ms)), None)
+        entry = entry or await self._free(at, sorted({*free} - {*used}), latest_ms)
+        entry = entry or await self._expired(at, held, now_ms)
+        if entry is None:
+            holders = tuple(each.owner or "nobody" for each in held[:5])
+            raise MachineIdOverflowError(self.namespace, size=len(held), holders=holders)
+        return entry
+
+    async def _make_pools(self, at: Nodes) -> None:
+        """Make all of it in one step, unless somebody else has begun to."""
+        await at.ensure(*(f"{self.folder}/{pool}" for pool in ("notuse", "inuse")))
+        numbers = range(self._pool_size)
+        blank = (create(self._path("notuse", n), _written(n, _NOBODY, None)) for n in numbers)
+        await at.commit(*blank)
+
+    async def _entries(self, at: Nodes, pool: str, numbers: list[int]) -> list[Entry]:
+        paths = [self._path(pool, each) for each in numbers]
+        read = zip(numbers, paths, await at.get(*paths), strict=True)
+        return [_entry(number, path, node) for number, path, node in read if node is not None]
+
+    # The fork leaves an old owner's bytes in a new one's node.  They are an hour old when it does.
+
+    def why_lost(self, entry: Entry | None, stamps: set[int], now_ms: int | None) -> str | None:
+        reason = super().why_lost(entry, stamps, now_ms)
+        if entry is None or reason is not None:
+            return reason
+        node: Node = entry.about[1]
+        is_silent = _is_silent(entry, node.changed_ms if now_ms is None else now_ms)
+        return "it was silent for so long that others may take it over" if is_silent else None
+
+    def _is_our_last(self, entry: Entry, now_ms: int) -> bool:
+        """Whether a life before us under our address had it, and nobody can have it by now."""
+        node: Node = entry.about[1]
+        is_fresh = node.changed_ms - entry.stamp < MAX_UPLOAD_FAIL * MS / 2
+        return entry.owner == str(self.place) and is_fresh and not _is_silent(entry, now_ms)
+
+    async def _free(self, at: Nodes, numbers: list[int], latest_ms: int) -> Entry | None:
+        """Return any that need not be waited for, so that not all want the same; or the best."""
+        found = await self._entries(at, "notuse", numbers)
+        if early := [each for each in found if each.stamp <= latest_ms]:
+            return random.choice(early)  # noqa: S311 - it spreads load
+        return min(found, key=lambda each: each.stamp, default=None)
+
+    async def _expired(self, at: Nodes, held: list[Entry], now_ms: int) -> Entry | None:
+        """Return one that was silent for long enough by both clocks; asks the second if need be."""
+        longest = (MAX_UPLOAD_FAIL + MARGIN) * MS
+        silent = [each for each in held if now_ms - each.stamp > longest]
+        server_ms = await self._server_ms(at, silent[0]) if silent else 0
+        late = (each for each in silent if server_ms - each.about[1].changed_ms > longest)
+        return next(late, None)
+
+    async def _server_ms(self, at: Nodes, wanted: Entry) -> int:
+        clock = f"{OURS}/leaf/{node_of(self.namespace)}"
+        try:
+            looked = await at.look(clock)
+            if looked is None:
+                await at.ensure(clock)
+                looked = await at.look(clock)
+        except NoAuthError as error:
+            reason = f"to take {wanted.about[0]}, which is silent, the user needs to write {clock}"
+            raise StoreAuthenticationError(STORE, reason) from error
+        return looked[0] if looked is not None else 0
+
+    async def claim(self, at: Nodes, entry: Entry, new: int) -> bool:
+        """Move it in, in one step, if it is not there already."""
+        path, node = entry.about
+        used = self._path("inuse", entry.worker_id)
+        if path == used:
+            return await self.write(at, entry, new)
+        data = _written(entry.worker_id, self.place, new)
+        return await at.commit(delete(path, node), create(used, data)) is not None
+
+    async def read(self, at: Nodes, worker_id: int) -> Entry | None:
+        found = await self._entries(at, "inuse", [worker_id])
+        return found[0] if found else None
+
+    async def write(self, at: Nodes, entry: Entry, new: int) -> bool:
+        path, node = entry.about
+        data = _written(entry.worker_id, self.place, new)
+        return await at.commit(write(path, data, node)) is not None
+
+    async def release(self, at: Nodes, entry: Entry, new: int) -> bool:
+        """Move it back, with its time, and without our name: it is not ours any more."""
+        path, node = entry.about
+        free = self._path("notuse", entry.worker_id)
+        (other,) = await at.get(free)
+        data = _written(entry.worker_id, _NOBODY, new)
+        return await at.commit(delete(path, node), write(free, data, other)) is not None
+
+    def _path(self, pool: str, worker_id: int) -> str:
+        return f"{self.folder}/{pool}/workId:{worker_id}"
+
+
+class LeafZkRecycleStore(WorkerIdStore):
     """A worker id of the fork's pools in ``/snowflake/{leaf.name}/recycle``.
 
     Runs on asyncio.  A worker id is a node ``workId:{n}`` in ``notuse`` or in ``inuse``.  It is
@@ -58,26 +168,18 @@ class LeafZkRecycleMachineIdDistributor(ZookeeperMachineIdDistributor):
     it in.  Besides, a crash between its two steps leaves a worker id in neither pool.
     """
 
-    __slots__ = ("_pool_size",)
-
     scheme = "leaf-zk-recycle"
-    silence: ClassVar[float] = MAX_UPLOAD_FAIL
-    is_leased = True
+    options = NAMED
+    why = WHY
+    _connect = OwnedLink
 
     def __init__(
-        self,
-        client: Any,  # noqa: ANN401 - the driver has no types
-        *,
-        name: str,
-        ip: str,
-        port: int | str,
-        pool_size: int = POOL_SIZE,
+        self, client: Any, *, name: str, ip: str, port: int | str, pool_size: int = POOL_SIZE
     ) -> None:
-        """Describe who asks; nothing is sent yet.
+        """Work on your own client, which stays yours to stop; nothing is sent yet.
 
         Args:
-            client: your own ``kazoo.client.KazooClient``, which you have started.  It stays yours
-                to stop.
+            client: your own ``kazoo.client.KazooClient``, which you have started.
             name: Leaf's ``leaf.name``.
             ip: this process's address, at most 94 characters; none is guessed.
             port: this process's, 1 to 65535; Leaf's ``leaf.snowflake.port``.
@@ -87,134 +189,11 @@ class LeafZkRecycleMachineIdDistributor(ZookeeperMachineIdDistributor):
             InvalidArgumentError: an argument is outside its range, or the client is none of
                 kazoo's.
         """
-        check_integer("pool_size", pool_size, at_least=1, at_most=POOL_SIZE)
-        self._describe_on(as_link(client), name, Place.of(ip, port))
-        self._pool_size = pool_size
-
-    def _describe_on(self, link: Link, name: str, place: Place, *, owns_link: bool = False) -> None:
-        super()._describe_on(link, name, place, owns_link=owns_link)
-        self._pool_size = POOL_SIZE
-
-    async def _take(
-        self, at: Nodes, bits: int, now_ms: int, latest_ms: int
-    ) -> tuple[Entry, int] | None:
-        used, free = [
-            _numbers(await at.children(f"{self._root}/recycle/{pool}"), bits)
-            for pool in ("inuse", "notuse")
-        ]
-        if not used and not free:
-            await self._make_pools(at)
-            return None
-        held = await self._entries(at, "inuse", used)
-        entry = next((each for each in held if self._is_our_last(each, now_ms)), None)
-        if entry is None:
-            entry = await self._free(at, sorted({*free} - {*used}), latest_ms)
-        if entry is None:
-            entry = await self._expired(at, held, now_ms)
-        if entry is None:
-            holders = tuple(each.owner or "nobody" for each in held[:5])
-            raise MachineIdOverflowError(self.namespace, size=len(held), holders=holders)
-        claimed = claim(entry.stamp, now_ms)
-        is_ours = await self._move_in(at, entry, claimed)
-        return (entry, claimed) if is_ours else None
-
-    async def _make_pools(self, at: Nodes) -> None:
-        """Make all of it in one step, unless somebody else has begun to."""
-        free = f"{self._root}/recycle/notuse"
-        await at.ensure(free, f"{self._root}/recycle/inuse")
-        blank = (
-            create(f"{free}/workId:{each}", _written(each, _NOBODY, None))
-            for each in range(self._pool_size)
-        )
-        await at.commit(*blank)
-
-    async def _entries(self, at: Nodes, pool: str, numbers: list[int]) -> list[Entry]:
-        paths = [f"{self._root}/recycle/{pool}/workId:{each}" for each in numbers]
-        read = zip(numbers, paths, await at.get(*paths), strict=True)
-        return [_entry(number, path, node) for number, path, node in read if node is not None]
-
-    # The fork leaves an old owner's bytes in a new one's node.  They are an hour old when it does.
-
-    def _is_silent(self, entry: Entry, now_ms: int) -> bool:
-        return now_ms - entry.stamp > RESUMABLE * MS
-
-    def _is_ours(self, entry: Entry, stamps: set[int]) -> bool:
-        node: Node = entry.about[1]
-        return super()._is_ours(entry, stamps) and not self._is_silent(entry, node.changed_ms)
-
-    def _is_our_last(self, entry: Entry, now_ms: int) -> bool:
-        """Whether a life before us under our address had it, and nobody can have it by now."""
-        node: Node = entry.about[1]
-        is_fresh = node.changed_ms - entry.stamp < MAX_UPLOAD_FAIL * MS / 2
-        is_silent = self._is_silent(entry, now_ms)
-        return entry.owner == str(self._place) and is_fresh and not is_silent
-
-    async def _free(self, at: Nodes, numbers: list[int], latest_ms: int) -> Entry | None:
-        """Return any that need not be waited for, so that not all want the same; or the best."""
-        found = await self._entries(at, "notuse", numbers)
-        early = [each for each in found if each.stamp <= latest_ms]
-        if early:
-            return random.choice(early)  # noqa: S311 - it spreads load
-        return min(found, key=lambda each: each.stamp, default=None)
-
-    async def _expired(self, at: Nodes, held: list[Entry], now_ms: int) -> Entry | None:
-        """Return one that was silent for long enough by both clocks; asks the second if need be."""
-        longest = (MAX_UPLOAD_FAIL + MARGIN) * MS
-        silent = [each for each in held if now_ms - each.stamp > longest]
-        server_ms = await self._server_ms(at, silent[0]) if silent else 0
-        for entry in silent:
-            node: Node = entry.about[1]
-            if server_ms - node.changed_ms > longest:
-                return entry
-        return None
-
-    async def _server_ms(self, at: Nodes, wanted: Entry) -> int:
-        clock = f"{OURS}/leaf/{node_of(self._root)}"
-        try:
-            looked = await at.look(clock)
-            if looked is None:
-                await at.ensure(clock)
-                looked = await at.look(clock)
-        except NoAuthError as error:
-            reason = f"to take {wanted.about[0]}, which is silent, the user needs to write {clock}"
-            raise StoreAuthenticationError(STORE, reason) from error
-        return looked[0] if looked is not None else 0
-
-    async def _move_in(self, at: Nodes, entry: Entry, claimed: int) -> bool:
-        path, node = entry.about
-        data = _written(entry.worker_id, self._place, claimed)
-        used = self._path("inuse", entry.worker_id)
-        if path == used:
-            return await at.commit(write(path, data, node)) is not None
-        return await at.commit(delete(path, node), create(used, data)) is not None
-
-    async def _read(self, at: Nodes, worker_id: int) -> Entry | None:
-        found = await self._entries(at, "inuse", [worker_id])
-        return found[0] if found else None
-
-    async def _write(self, at: Nodes, entry: Entry, new: int) -> bool:
-        path, node = entry.about
-        data = _written(entry.worker_id, self._place, new)
-        return await at.commit(write(path, data, node)) is not None
-
-    async def _let_go(self, at: Nodes, entry: Entry, new: int) -> bool:
-        """Move it back, with its time, and without our name: it is not ours any more."""
-        path, node = entry.about
-        free = self._path("notuse", entry.worker_id)
-        (other,) = await at.get(free)
-        data = _written(entry.worker_id, _NOBODY, new)
-        return await at.commit(delete(path, node), write(free, data, other)) is not None
-
-    def _path(self, pool: str, worker_id: int) -> str:
-        return f"{self._root}/recycle/{pool}/workId:{worker_id}"
+        self._on(_Pools(as_link(client), name, Place.of(ip, port), pool_size))
 
 
-class LeafZkRecycleStore(ZookeeperWorkerIdStore):
-    """``/snowflake/{leaf.name}/recycle``, as a store of machine ids alone."""
-
-    __slots__ = ()
-
-    distributor = LeafZkRecycleMachineIdDistributor
+def _is_silent(entry: Entry, now_ms: int) -> bool:
+    return now_ms - entry.stamp > RESUMABLE * MS
 
 
 def _numbers(children: list[str], bits: int) -> list[int]:
@@ -232,9 +211,5 @@ def _entry(number: int, path: str, node: Node) -> Entry:
 
 
 def _written(number: int, place: Place, stamp: int | None) -> bytes:
-    return as_json(
-        workId=number,
-        lastUsedIp=place.ip or None,
-        lastUsedPort=place.port or None,
-        lastUsedTimestamp=stamp,
-    )
+    who = {"lastUsedIp": place.ip or None, "lastUsedPort": place.port or None}
+    return as_json(workId=number, **who, lastUsedTimestamp=stamp)

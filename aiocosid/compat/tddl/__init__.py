@@ -7,14 +7,7 @@ the databases, and owns ``(new, new + inner_step]``.  Old TDDL nodes may run bes
 
 from __future__ import annotations
 
-from ._group import TddlGroupIdSegmentDistributor as TddlGroupIdSegmentDistributor
-from ._group_store import TddlGroupStore as TddlGroupStore
-from ._segments import TddlIdSegmentDistributor as TddlIdSegmentDistributor
-from ._segments import TddlStore as TddlStore
+from ._stores import TddlGroupStore as TddlGroupStore
+from ._stores import TddlStore as TddlStore
 
-__all__ = (
-    "TddlGroupIdSegmentDistributor",
-    "TddlGroupStore",
-    "TddlIdSegmentDistributor",
-    "TddlStore",
-)
+__all__ = ("TddlGroupStore", "TddlStore")

@@ -1,26 +1,22 @@
 """The rows of a TDDL sequence: which ids are theirs, what is wrong with them.  Pure."""
 
-# ruff: noqa: S608 - put together from names that were checked
-
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
+from ..._checks import check_integer, check_text
 from ...abc import MAX_ID
-from ...abc._ids import check_integer, check_text
-from .._table import CounterTable, as_integer
+from .._table import CounterTable, as_integer, create_table
 from .._url import check_identifier, check_one_of
 
 if TYPE_CHECKING:
-    from .._table import DialectName, TableRow
+    from ...stores.sql import DialectName
+    from .._table import TableRow
 
-__all__ = ("Holds", "SequenceTable", "sequence_table")
+__all__ = ("SequenceTable", "sequence_table")
 
-Holds = Literal["base", "last"]
-
-_HIGHEST: Final = MAX_ID - 10**8
-"""TDDL's own limit of ``value``."""
+_HIGHEST: Final = MAX_ID - 10**8  # TDDL's own limit of value
 
 _COLUMNS: Final = """
   name varchar(64) NOT NULL,
@@ -32,112 +28,79 @@ _COLUMNS: Final = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceTable(CounterTable):
-    """A table ``sequence`` of one of the databases.
+    """A table ``sequence`` of one of the databases, whose rows hold the base of the last range.
 
     Attributes:
         inner_step: ids of a range.
-        count: how many databases there are; a grant adds ``inner_step`` for each.
-        index: this one's place among them, from 0.
-        holds: what the number is: ``base`` or ``last``.
+        outer_step: what a grant adds: ``inner_step`` for each of the databases.
+        base: what every number of this database leaves, divided by that.
     """
 
     inner_step: int
-    count: int
-    index: int
-    holds: Holds
+    outer_step: int
+    base: int
 
-    @property
-    def outer_step(self) -> int:
-        """What a grant adds; TDDL's ``outStep``."""
-        return self.inner_step * self.count
-
-    @property
-    def base(self) -> int:
-        """What every number of this database leaves, divided by `outer_step`."""
-        return self.inner_step * self.index
+    def amount(self, step: int, stride: int) -> int:  # noqa: ARG002 - a whole range
+        return self.outer_step
 
     def _guards(self, dialect: DialectName) -> list[str]:
-        if self.holds == "last":
-            return []
         # SQLite's MOD() is not in every build of it.
         left = f"{self.value} % {self.outer_step}"
         if dialect != "sqlite":
             left = f"MOD({self.value}, {self.outer_step})"
         return [f"{left} = {self.base}"]
 
-    def _floor_guards(self, dialect: DialectName) -> list[str]:
-        return self._guards(dialect)
-
     def least(self, above: int) -> int:
-        if self.holds == "last":
-            return above
         # What a grant leaves is one step further, and its ids are above that.
         missing = above - self.outer_step - self.base
         return self.base + max(0, -(-missing // self.outer_step)) * self.outer_step
 
     def last_id(self, row: TableRow) -> int | None:
-        last = CounterTable.last_id(self, row)
-        if last is not None and self.holds == "base":
-            stored = as_integer(row.stored) or 0
-            return None if stored % self.outer_step != self.base else last
-        return last
+        is_own = (as_integer(row.stored) or 0) % self.outer_step == self.base
+        return CounterTable.last_id(self, row) if is_own else None
 
     def next_id(self, row: TableRow) -> int | None:
         last = self.last_id(row)
-        if last is None:
-            return None
-        return last + 1 if self.holds == "last" else last + self.outer_step - self.inner_step + 1
+        return None if last is None else last + self.outer_step - self.inner_step + 1
 
     def meaning(self, row: TableRow) -> str:
-        if self.last_id(row) is None or self.holds == "last":
-            return CounterTable.meaning(self, row)
+        if self.last_id(row) is None:
+            return "no counter"
         return "the base of the last range handed out, whose ids lie above it"
 
     def problems(self, row: TableRow) -> tuple[str, ...]:
         stored = as_integer(row.stored)
         if CounterTable.last_id(self, row) is None or stored is None:
             return CounterTable.problems(self, row)
+        if stored > _HIGHEST:
+            return (f"value is {stored}, above TDDL's limit of 2^63-1-10^8",)
         if stored > self.limit:
-            if stored > _HIGHEST:
-                return (f"value is {stored}, above TDDL's limit of 2^63-1-10^8",)
             return (f"value is {stored}; the ids above it pass 2^63-1",)
         if self.last_id(row) is None:
-            found = f"{stored % self.outer_step} modulo {self.outer_step}"
-            return (f"value is {stored}, {found}; of index {self.index} it has to be {self.base}",)
+            found, index = stored % self.outer_step, self.base // self.inner_step
+            where = f"{found} modulo {self.outer_step}"
+            return (f"value is {stored}, {where}; of index {index} it has to be {self.base}",)
         return ()
-
-    def is_used_up(self, row: TableRow, step: int) -> bool:
-        added = step if self.holds == "last" else self.outer_step
-        return CounterTable.is_used_up(self, row, added)
 
     def insert(self, dialect: DialectName) -> str:
         """(name, least[, schema_name]) adds a row; one that is there stays as it is."""
-        keys = "schema_name, name" if self.scope else "name"
-        given = ":schema_name, :name" if self.scope else ":name"
-        unless = "ON DUPLICATE KEY UPDATE name = name"
-        if dialect != "mysql":
-            unless = "ON CONFLICT DO NOTHING"
-        return (
-            f"INSERT INTO {self.table} ({keys}, value, gmt_modified) "
-            f"VALUES ({given}, :least, CURRENT_TIMESTAMP) {unless}"
-        )
+        unless = "ON CONFLICT DO NOTHING"
+        if dialect == "mysql":
+            unless = "ON DUPLICATE KEY UPDATE name = name"
+        keys = ("name", *self.scope)
+        columns, given = ", ".join(keys), ", ".join(f":{key}" for key in keys)
+        insert = f"INSERT INTO {self.table} ({columns}, value, gmt_modified)"
+        return f"{insert} VALUES ({given}, :least, CURRENT_TIMESTAMP) {unless}"
 
     def repair(self, dialect: DialectName) -> str:
         """(name, least) raises a row that is lower and has another database's numbers."""
-        (guard,) = self._guards(dialect)
-        return f"{CounterTable.set_floor(self, dialect, guarded=False)} AND NOT {guard}"
+        return self._raise(dialect, [f"NOT {guard}" for guard in self._guards(dialect)])
 
 
 def sequence_table(
-    *,
-    inner_step: int,
-    holds: Holds,
-    schema_name: str | None,
-    table: str,
-    index: int,
-    count: int,
-) -> SequenceTable:
-    """Describe a table.
+    inner_step: int, holds: str, schema_name: str | None, table: str, *, index: int, count: int
+) -> CounterTable:
+    """Describe a table; see `TddlStore`.
 
     Raises:
         InvalidArgumentError: an argument is outside its range.
@@ -147,24 +110,16 @@ def sequence_table(
     check_integer("index", index, at_least=0, at_most=count - 1)
     check_one_of("holds", holds, ("base", "last") if count == 1 else ("base",))
     check_identifier("table", table)
-    columns = _COLUMNS
+    columns, scope = _COLUMNS, {} if schema_name is None else {"schema_name": schema_name}
     if schema_name is not None:
         check_text("schema_name", schema_name, at_most=64)
-        columns = columns.replace("(name)", "(schema_name, name)")
-        columns = f"\n  schema_name varchar(64) NOT NULL,{columns}"
-    create = f"CREATE TABLE IF NOT EXISTS {table} ({columns})"
-    return SequenceTable(
-        table=table,
-        key="name",
-        value="value",
-        ahead=-inner_step if holds == "base" else 0,
-        width=64,
-        touched="gmt_modified",
-        scope="" if schema_name is None else "schema_name = :schema_name",
-        limit=_HIGHEST if holds == "last" else min(_HIGHEST, MAX_ID - inner_step),
-        create={"mysql": create, "postgresql": create, "sqlite": create},
-        inner_step=inner_step,
-        count=count,
-        index=index,
-        holds=holds,
-    )
+        columns = f"schema_name varchar(64) NOT NULL,{columns}".replace(
+            "(name)", "(schema_name, name)"
+        )
+    about: dict[str, Any] = {"table": table, "key": "name", "value": "value", "width": 64}
+    about |= {"touched": "gmt_modified", "scope": scope, "create": create_table(table, columns)}
+    if holds == "last":
+        return CounterTable(**about, limit=_HIGHEST)
+    about |= {"ahead": -inner_step, "limit": min(_HIGHEST, MAX_ID - inner_step)}
+    about |= {"step_limit": inner_step, "inner_step": inner_step}
+    return SequenceTable(**about, outer_step=inner_step * count, base=inner_step * index)

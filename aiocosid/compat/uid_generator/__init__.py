@@ -9,14 +9,7 @@ from __future__ import annotations
 
 from ._reading import epoch_of as epoch_of
 from ._reading import parse as parse
-from ._store import UidGeneratorStore as UidGeneratorStore
 from ._worker_node import WORKER_NODE as WORKER_NODE
-from ._worker_node import WorkerNodeMachineIdDistributor as WorkerNodeMachineIdDistributor
+from ._worker_node import UidGeneratorStore as UidGeneratorStore
 
-__all__ = (
-    "WORKER_NODE",
-    "UidGeneratorStore",
-    "WorkerNodeMachineIdDistributor",
-    "epoch_of",
-    "parse",
-)
+__all__ = ("WORKER_NODE", "UidGeneratorStore", "epoch_of", "parse")

@@ -5,14 +5,7 @@ Requires the ``zookeeper`` extra.
 
 from __future__ import annotations
 
-from .._zk_normal import LeafZkNormalMachineIdDistributor as LeafZkNormalMachineIdDistributor
 from .._zk_normal import LeafZkNormalStore as LeafZkNormalStore
-from .._zk_recycle import LeafZkRecycleMachineIdDistributor as LeafZkRecycleMachineIdDistributor
 from .._zk_recycle import LeafZkRecycleStore as LeafZkRecycleStore
 
-__all__ = (
-    "LeafZkNormalMachineIdDistributor",
-    "LeafZkNormalStore",
-    "LeafZkRecycleMachineIdDistributor",
-    "LeafZkRecycleStore",
-)
+__all__ = ("LeafZkNormalStore", "LeafZkRecycleStore")

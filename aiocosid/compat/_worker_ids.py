@@ -1,0 +1,378 @@
+"""Worker ids in another system's registry: the registry, one distributor, and one store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar
+
+from .. import _fork
+from .._checks import MAX_MS, check_integer, check_machine_bits
+from .._uncopied import Uncopied
+from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
+from ..errors import ForkedError, MachineIdLostError, UnsupportedByStoreError
+from ._stamps import LIVES, claim, stamp
+from ._url import split_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from ..abc import Counter, IdSegmentDistributor
+    from ._url import Options
+
+__all__ = ("Entry", "Registry", "WorkerIdDistributor", "WorkerIdStore")
+
+At = TypeVar("At")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A worker id as it was read.
+
+    Attributes:
+        worker_id: the number.
+        stamp: the time beside it; -1 if there is none.
+        owner: who holds it, as the registry writes it; empty if nobody does.
+        about: where it lies, for whoever writes it.
+    """
+
+    worker_id: int
+    stamp: int = -1
+    owner: str = ""
+    about: Any = None
+
+
+class Registry(ABC, Generic[At]):
+    """How a system keeps its worker ids, for `WorkerIdDistributor`.
+
+    ``At`` is what an attempt works on: a tree of nodes, or a database.
+
+    Attributes:
+        namespace: names the registry in messages.
+        instance_id: who asks.
+        store: the server, without credentials.
+        times: ``interval``, the seconds between two signs of life, and ``safe_guard``, after which
+            a silent owner's worker id may go to somebody else; it may be left out.
+        is_leased: whether a worker id is lost without a sign of life.
+        by_address: whether it belongs to an address, of which each life has stamps of its own; see
+            `_stamps`.  Else the registry itself knows what is ours, and a forked child may ask for
+            one of its own.
+    """
+
+    store: str
+    is_leased: ClassVar[bool] = False
+    by_address: ClassVar[bool] = True
+
+    def __init__(self, namespace: str, instance_id: InstanceId, **times: float) -> None:
+        self.namespace, self.instance_id = namespace, instance_id
+        self.times = {"safe_guard": inf, **times}
+
+    @property
+    def session(self) -> int:
+        """As `MachineIdDistributor.session`."""
+        return 0
+
+    @abstractmethod
+    async def run(self, attempt: Callable[[At], Coroutine[Any, Any, T | None]]) -> T:
+        """Run an attempt until it returns something: None means that others were faster."""
+
+    @abstractmethod
+    async def find(self, at: At, bits: int, now_ms: int, latest_ms: int) -> Entry | None:
+        """Find an entry that may be ours; None to look again.
+
+        The arguments are those of `MachineIdDistributor.distribute`.
+        """
+
+    @abstractmethod
+    async def read(self, at: At, worker_id: int) -> Entry | None:
+        """Read an entry; None if there is none."""
+
+    @abstractmethod
+    async def write(self, at: At, entry: Entry, new: int) -> bool:
+        """Replace the stamp of an entry of ours that was read; False if it has changed since."""
+
+    async def claim(self, at: At, entry: Entry, new: int) -> bool:
+        """Make an entry that was found ours; False if it has changed since."""
+        return await self.write(at, entry, new)
+
+    async def release(self, at: At, entry: Entry, new: int) -> bool:
+        """Give an entry of ours back with its last stamp; False if it has changed since."""
+        return await self.write(at, entry, new)
+
+    def why_lost(self, entry: Entry | None, stamps: set[int], now_ms: int | None) -> str | None:  # noqa: ARG002 - most are for good
+        """Say why an entry is not ours, or None if it is.
+
+        Args:
+            entry: as it was read.
+            stamps: those that this life may have written last.
+            now_ms: our wall clock; None where the entry is given back.
+        """
+        if entry is None:
+            return "its entry is gone"
+        if entry.owner != self.instance_id.text:
+            return f"{entry.owner or 'nobody'} holds it"
+        if entry.stamp not in stamps:
+            return f"another process goes by {self.instance_id.text}, too"
+        return None
+
+    def adopt(self) -> None:
+        """Begin anew in a forked child."""
+
+    @abstractmethod
+    async def aopen(self) -> None:
+        """Get ready in this process."""
+
+
+class WorkerIdDistributor(Uncopied, MachineIdDistributor, Generic[At]):
+    """A worker id in another system's registry.
+
+    Get it from a store, as by ``LeafZkNormalStore(client, ...).machine_id_distributor()``.
+    """
+
+    def __init__(self, registry: Registry[At]) -> None:
+        """Describe who asks; nothing is sent yet.
+
+        Raises:
+            InvalidArgumentError: a name is too long.
+        """
+        who = registry.instance_id
+        super().__init__(namespace=registry.namespace, instance_id=who, **registry.times)
+        self.store, self.is_leased, self._registry = registry.store, registry.is_leased, registry
+        self._begin()
+
+    def _begin(self) -> None:
+        self._born = _fork.generation
+        self._worker_id = self._floor_ms = self._life = -1
+        self._latest_ms = MAX_MS - LIVES * self._registry.by_address
+        self._stamps: set[int] = set()  # those of ours, one of which lies there if it is ours still
+
+    @property
+    def session(self) -> int:
+        """Another number each time that a session which holds the id was interrupted."""
+        return self._registry.session
+
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        """Take a worker id; its floor is the time that is stored beside it.
+
+        The address's own if there is one.  A life before us under the same address has lost it
+        then, and hears so at its next sign of life; ours are above all times that it may use.
+
+        A call that was cancelled, or sent twice, may have used up a number of uid-generator's.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            WorkerIdsUsedUpError: its number does not fit ``bits``, and numbers are used once.
+            LeafWorkerIdsUsedUpError: likewise, of Leaf's.
+            MachineIdOverflowError: all of a pool are held.
+            MachineIdInUseError: somebody else has the worker id that was asked for.
+            CorruptMachineStateError: an entry is damaged; nothing was written.
+            StoreError: the store refuses or cannot be reached.
+            ForkedError: the address, or the session, is the parent's.
+        """
+        check_machine_bits(bits)
+        check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
+        check_integer("latest_ms", latest_ms, at_least=-1)
+        self._ensure_own()
+
+        registry = self._registry
+
+        async def attempt(at: At) -> tuple[Entry, int] | None:
+            entry = await registry.find(at, bits, now_ms, latest_ms)
+            if entry is None:
+                return None
+            claimed = claim(entry.stamp, now_ms) if registry.by_address else entry.stamp
+            return (entry, claimed) if await registry.claim(at, entry, claimed) else None
+
+        entry, claimed = await registry.run(attempt)
+        self._ensure_own()
+        self._worker_id, self._floor_ms = entry.worker_id, entry.stamp
+        self._life, self._stamps = claimed, {claimed}
+        return MachineGrant(entry.worker_id, entry.stamp)
+
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        """Raise the stored time to the mark; it is never lowered by this.
+
+        Leaf writes its clock.  The mark is ahead of it, so that a Leaf node that starts under our
+        address after a crash waits for it.
+
+        Raises:
+            MachineIdLostError: somebody else has it, or nobody; nothing was written.
+            InvalidArgumentError: an argument is outside its range; nothing was sent.
+            CorruptMachineStateError: the entry is damaged; nothing was written.
+            StoreError: the store refuses or cannot be reached.
+            ForkedError: the address, or the session, is the parent's.
+        """
+        registry = self._registry
+        check_integer("machine_id", machine_id, at_least=0)
+        check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
+        check_integer("mark_ms", mark_ms, at_least=-1, at_most=self._latest_ms)
+        self._ensure_own()
+        if registry.by_address and machine_id != self._worker_id:
+            raise self._lost(machine_id, "this object does not hold it")
+
+        async def attempt(at: At) -> bool | None:
+            entry, stamps = await registry.read(at, machine_id), self._stamps
+            reason = registry.why_lost(entry, stamps, now_ms)
+            if entry is None or reason is not None:
+                raise self._lost(machine_id, str(reason))
+            new = max(mark_ms, entry.stamp)
+            if registry.by_address:
+                new = stamp(self._life, max(now_ms, mark_ms, entry.stamp + 1))
+            stamps.add(new)  # it may be written although no answer comes
+            if not await registry.write(at, entry, new):
+                return None
+            if stamps is self._stamps:  # else it was taken anew meanwhile
+                self._stamps = {new}
+            return True
+
+        await registry.run(attempt)
+        self._ensure_own()
+
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        """Lower the stored time to the last that was used; nothing if it is not ours any more.
+
+        What can be given back is: a node of ZooKeeper's that others may take.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range; nothing was sent.
+            StoreError: the store refuses or cannot be reached.
+        """
+        check_integer("machine_id", machine_id, at_least=0)
+        check_integer("last_ms", last_ms, at_least=-1, at_most=self._latest_ms)
+        if self._born != _fork.generation or machine_id != self._worker_id:
+            return
+        registry, stamps, floor_ms, life = self._registry, self._stamps, self._floor_ms, self._life
+
+        async def attempt(at: At) -> bool | None:
+            entry = await registry.read(at, machine_id)
+            if entry is None or registry.why_lost(entry, stamps, None) is not None:
+                return True
+            least = entry.stamp
+            if last_ms >= 0:
+                least = max(last_ms, floor_ms) if registry.by_address else min(least, last_ms)
+            new = stamp(life, least) if registry.by_address else least
+            return await registry.release(at, entry, new) or None
+
+        await registry.run(attempt)
+        if stamps is self._stamps:
+            self._begin()
+
+    def _lost(self, worker_id: int, reason: str) -> MachineIdLostError:
+        return MachineIdLostError(self.namespace, worker_id, reason=reason)
+
+    def _ensure_own(self) -> None:
+        if self._born != _fork.generation:
+            another = "make a distributor with another port"
+            remedy = another if self._registry.by_address else "open it anew"
+            raise ForkedError(repr(self), remedy=f"{remedy} in this process")
+
+    async def aopen(self) -> None:
+        """Get ready in this process; connects when it is used.
+
+        In a forked child the worker id is another one, but one of an address, which is an error.
+
+        Raises:
+            ForkedError: the address is the parent process's, or the engine or client that was
+                passed in.
+        """
+        if self._born != _fork.generation and not self._registry.by_address:
+            self._registry.adopt()
+            self._begin()
+        self._ensure_own()
+        await self._registry.aopen()
+
+
+class WorkerIdStore(Uncopied, Store):
+    """One registry, one address: one worker id, whoever of this process asks.
+
+    Attributes:
+        scheme: the system's name, before the server's in a URL.
+        options: what a URL may tell besides, and how its text is read.
+        needs_all: whether it has to tell all of that.
+        why: why there are no counters.
+        _connect: makes of a server's URL what the constructor takes, which opens it on first use.
+        _door: is opened and closed with the store.
+    """
+
+    _door: Any
+    _machine: MachineIdDistributor
+    _connect: ClassVar[Any]
+    scheme: ClassVar[str]
+    options: ClassVar[Options] = {}
+    needs_all: ClassVar[bool] = True
+    why: ClassVar[str] = "it keeps worker ids alone"
+
+    def _on(self, registry: Registry[Any], door: Any = None) -> None:  # noqa: ANN401 - as it is
+        self._door, self._machine = door or registry, WorkerIdDistributor(registry)
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Make one that opens its own connections when it is used; nothing is sent yet.
+
+        Args:
+            url: the server's, with the system's name before it and the arguments of ``__init__`` in
+                its query:
+                ``leaf-zk-normal+zookeeper://a,b,c/?name=shop&ip=10.0.0.1&port=8080``
+                (``leaf-zk-recycle+`` for the fork's pools),
+                ``leaf-workerid+mysql://user:password@host/leaf?ip=10.0.0.1&port=8080``,
+                ``twitter+zookeeper://a,b,c?datacenter_id=3&host=10.0.0.9&port=7609`` or
+                ``uid-generator+mysql://user:password@host/uid``.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed, lacks something, or names something else.
+            MissingExtraError: the driver is not installed.
+        """
+        make: Any = cls  # with the arguments of its own
+        server, options = split_options(url, cls.scheme, cls.options, needs_all=cls.needs_all)
+        store: Self = make(cls._connect(server), **options)
+        return store
+
+    def __repr__(self) -> str:
+        """Name the registry and the address."""
+        machine = self._machine
+        return f"<{type(self).__name__} {machine.namespace} {machine.instance_id.text}>"
+
+    def machine_id_distributor(self, **unused: Any) -> MachineIdDistributor:  # noqa: ANN401, ARG002 - likewise
+        """Return the distributor of this address; the same each time, as there is one worker id.
+
+        Args:
+            **unused: the registry has no namespace, the address is the instance, and the times are
+                the system's.
+        """
+        return self._machine
+
+    def segment_distributor(self, **unused: object) -> IdSegmentDistributor:  # noqa: ARG002 - there is none
+        """Raise `UnsupportedByStoreError`: there are worker ids alone."""
+        self._refuse()
+
+    async def create_schema(self) -> None:
+        """Do nothing: what is missing is made when a worker id is taken."""
+
+    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:  # noqa: ARG002 - there are none
+        """Return nothing: there are no counters."""
+        return ()
+
+    async def set_floor(self, **unused: object) -> Counter:  # noqa: ARG002 - there is none
+        """Raise `UnsupportedByStoreError`: there are worker ids alone."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UnsupportedByStoreError(type(self).__name__, self.why)
+
+    async def aopen(self) -> None:
+        """Get ready in this process.
+
+        Raises:
+            ForkedError: what was passed in is the parent's.
+        """
+        await self._door.aopen()
+
+    async def aclose(self) -> None:
+        """Close what was made from a URL, and end its session; what was passed in goes on.
+
+        Raises:
+            WrongLoopError: it is in use on another event loop.
+        """
+        await self._door.aclose()

@@ -1,0 +1,147 @@
+"""Leaf's registry in MySQL or MariaDB: the fork's mode ``mysql``, table ``leaf_workerid_alloc``.
+
+Requires the ``sqlalchemy`` extra and a driver, such as ``mysql``'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..._checks import MAX_MS
+from ...errors import CorruptMachineStateError, InvalidArgumentError, LeafWorkerIdsUsedUpError
+from ...stores.sql import executor_of, executor_on
+from .._sql_registry import SqlRegistry
+from .._table import as_integer
+from .._worker_ids import Entry, WorkerIdStore
+from ._place import ADDRESS, INTERVAL, WHY, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+    from ...stores.sql import SqlExecutor
+
+__all__ = ("LeafWorkerIdStore",)
+
+_NAMESPACE: Final = "leaf_workerid_alloc"
+
+_CREATE: Final = """
+CREATE TABLE IF NOT EXISTS leaf_workerid_alloc (
+  id bigint NOT NULL AUTO_INCREMENT,
+  ip varchar(127) DEFAULT NULL, port varchar(127) DEFAULT NULL, ip_port varchar(127) NOT NULL,
+  max_timestamp bigint DEFAULT NULL, create_time timestamp NULL DEFAULT NULL,
+  update_time timestamp NULL DEFAULT NULL ON UPDATE CURRENT_TIMESTAMP,
+  PRIMARY KEY (id), UNIQUE KEY idx_ipport (ip_port)
+) ENGINE=InnoDB AUTO_INCREMENT=0"""
+
+_READ: Final = "SELECT id, max_timestamp, ip_port FROM leaf_workerid_alloc WHERE "
+
+# 0, not NULL: a fork node that starts under the address cannot read that.
+_INSERT: Final = """
+INSERT INTO leaf_workerid_alloc (ip, port, ip_port, max_timestamp, create_time, update_time)
+VALUES (:ip, :port, :place, 0, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)
+ON DUPLICATE KEY UPDATE ip_port = ip_port"""
+
+_OLDEST: Final = """
+SELECT ip_port, (SELECT MAX(id) FROM leaf_workerid_alloc), id
+FROM leaf_workerid_alloc ORDER BY max_timestamp, id LIMIT 20"""
+
+_WRITE: Final = """
+UPDATE leaf_workerid_alloc SET max_timestamp = :new
+WHERE id = :id AND ip_port = :place AND max_timestamp <=> :found"""
+
+
+class _Rows(SqlRegistry):
+    """The rows of ``leaf_workerid_alloc``; ``max_timestamp`` is the stamp."""
+
+    def __init__(self, executor: SqlExecutor, place: Place) -> None:
+        super().__init__(executor, _NAMESPACE, place.instance_id, interval=INTERVAL)
+        self._place = place
+        if executor.dialect_name != "mysql":
+            expected = "an engine or a URL of MySQL or MariaDB, where Leaf keeps worker ids"
+            raise InvalidArgumentError("engine", executor.dialect_name, expected=expected)
+
+    async def find(self, at: SqlExecutor, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - there is no other
+        rows = (await at.run(f"{_READ} ip_port = :place", place=str(self._place))).rows
+        if not rows:
+            await self._insert(at, bits)
+            return None  # it is claimed as any other: somebody else may have been faster
+        entry = self._entry_of(rows[0])
+        if entry.worker_id >> bits:
+            raise await self._used_up(at, bits, entry.worker_id)
+        return entry
+
+    async def _insert(self, at: SqlExecutor, bits: int) -> None:
+        """Make our row, unless the next number would not fit."""
+        rows = (await at.run(_OLDEST)).rows
+        if rows and int(rows[0][1]) + 1 >> bits:
+            raise await self._used_up(at, bits, -1)
+        await at.run(_INSERT, ip=self._place.ip, port=self._place.port, place=str(self._place))
+
+    async def _used_up(self, at: SqlExecutor, bits: int, worker_id: int) -> Exception:
+        rows = (await at.run(_OLDEST)).rows
+        holders = tuple(str(row[0]) for row in rows if not (as_integer(row[2]) or 0) >> bits)[:3]
+        return LeafWorkerIdsUsedUpError(_NAMESPACE, worker_id=worker_id, bits=bits, holders=holders)
+
+    async def read(self, at: SqlExecutor, worker_id: int) -> Entry | None:
+        rows = (await at.run(f"{_READ} id = :id", id=worker_id)).rows
+        return self._entry_of(rows[0]) if rows else None
+
+    async def write(self, at: SqlExecutor, entry: Entry, new: int) -> bool:
+        found = None if entry.stamp < 0 else entry.stamp
+        values = {"id": entry.worker_id, "place": str(self._place), "found": found, "new": new}
+        return (await at.run(_WRITE, **values)).matched == 1
+
+    def _entry_of(self, row: Sequence[Any]) -> Entry:
+        """Read a row; a NULL is no time.
+
+        Raises:
+            CorruptMachineStateError: it holds no worker id, or no time.
+        """
+        worker_id, stamp = as_integer(row[0]), -1 if row[1] is None else as_integer(row[1])
+        found, expected = row[1], "a max_timestamp in milliseconds since 1970"
+        if worker_id is None or worker_id < 0:
+            found, expected = row[0], "a worker id, at least 0"
+        elif row[1] is None or (stamp is not None and 0 <= stamp < MAX_MS):
+            return Entry(worker_id=worker_id, stamp=stamp or 0, owner=str(row[2]))
+        place, found = f"leaf_workerid_alloc of {row[2]}", repr(found)
+        raise CorruptMachineStateError(self.store, place=place, found=found, expected=expected)
+
+
+class LeafWorkerIdStore(WorkerIdStore):
+    """The worker id of an address in ``leaf_workerid_alloc``: the ``id`` of its row, for good.
+
+    ``max_timestamp`` is raised every 3 s to the time up to which ids may be issued, and never
+    lowered by that; it is the floor of whoever comes next under that address.  Fork nodes may run
+    beside, each on an address of its own.  They write their clock there; a NULL counts as none.
+    """
+
+    scheme = "leaf-workerid"
+    options = ADDRESS
+    why = WHY
+    _connect = staticmethod(executor_of)
+
+    def __init__(self, engine: AsyncEngine, *, ip: str, port: int | str) -> None:
+        """Work on your own engine, which stays yours to close; nothing is sent yet.
+
+        Args:
+            engine: on MySQL or MariaDB.
+            ip: this process's address, at most 94 characters; none is guessed.  Any text that no
+                other process goes by, such as a pod's stable name, does as well.
+            port: this process's, 1 to 65535.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or the engine is another
+                database's.
+        """
+        executor = executor_on(engine)
+        self._on(_Rows(executor, Place.of(ip, port)), executor)
+
+    async def create_schema(self) -> None:
+        """Create ``leaf_workerid_alloc`` as the fork ships it, if it is missing.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        await self._door.run(_CREATE)

@@ -1,0 +1,148 @@
+"""tinyid's tables ``tiny_id_info`` and ``tiny_id_token``.  Needs the ``sqlalchemy`` extra.
+
+tinyid (Didi) keeps one row for each ``biz_type``.  ``max_id`` is the upper end of the last segment:
+a grant owns ``(old, new]``, and of that only the ids that are ``remainder`` modulo ``delta``.  So
+several databases can serve one ``biz_type``, each with a remainder of its own.  Old tinyid servers
+may run beside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from .._clock import SYSTEM_CLOCK
+from .._uncopied import Uncopied
+from ..abc import DEFAULT_NAMESPACE
+from ._group_store import STORE_TIMEOUT, GroupStore
+from ._table import CounterTable, create_table
+from ._table_store import TableStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+    from ..abc import Clock
+    from ._table_distributor import TableDistributor
+
+__all__ = ("REFRESH_INTERVAL", "TinyidGroupStore", "TinyidStore", "TinyidTokens")
+
+REFRESH_INTERVAL: Final = 60.0
+"""Seconds that tokens are kept; tinyid reads them every minute."""
+
+_TOKENS: Final = "SELECT token, biz_type FROM tiny_id_token"
+
+_COLUMNS: Final = """
+  id {number},
+  biz_type varchar(63) NOT NULL DEFAULT '',
+  begin_id bigint NOT NULL DEFAULT 0, max_id bigint NOT NULL DEFAULT 0,
+  step int DEFAULT 0, delta int NOT NULL DEFAULT 1, remainder int NOT NULL DEFAULT 0,
+  create_time timestamp NOT NULL DEFAULT '2010-01-01 00:00:00',
+  update_time timestamp NOT NULL DEFAULT '2010-01-01 00:00:00',
+  version bigint NOT NULL DEFAULT 0,
+  CONSTRAINT uniq_biz_type UNIQUE (biz_type)
+"""
+
+
+class TinyidStore(TableStore):
+    """The ``biz_type`` rows of one of tinyid's databases, on any SQLAlchemy engine.
+
+    A row's ``delta`` is the `stride`: a call for ``step`` ids gets as many that are ``remainder``
+    modulo ``delta``, and ``max_id`` rises by ``step * delta``.  Where tinyid reads the row and then
+    compares ``max_id`` and ``version``, here it is one statement, which raises both: so neither can
+    come between the other's two halves.  A row whose delta or remainder is changed is followed from
+    the next segment on.
+
+    A row whose own ``step`` is below 1 is refused too: a tinyid server beside would stop there, or
+    go back.
+    """
+
+    scheme = "tinyid"
+    table = CounterTable(
+        table="tiny_id_info",
+        key="biz_type",
+        value="max_id",
+        width=63,
+        step="step",
+        classes=True,
+        touched="update_time",
+        also="version = version + 1",
+        create=create_table("tiny_id_info", _COLUMNS),
+        remedy="create it by an INSERT, as tinyid's own are, or correct the name",
+    )
+
+    async def biz_type(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> TableDistributor:
+        """Return a distributor with as many ids a segment as a tinyid server takes.
+
+        Args:
+            name: the ``biz_type``.
+            namespace: names the counter in messages and statistics, and nowhere else.
+
+        Raises:
+            CounterMissingError: there is no such row.
+            CorruptCounterError: the row cannot be used.
+            StoreError: the store refuses or cannot be reached.
+        """
+        asking = self.segment_distributor(namespace=namespace, name=name)
+        return self._of_row(await asking.row(), namespace)
+
+
+class TinyidGroupStore(GroupStore):
+    """The ``biz_type`` rows of several of tinyid's databases, of which any one is enough.
+
+    tinyid draws a database for each segment; here it is the same one as long as it answers.  Each
+    has a remainder of its own of one delta.
+    """
+
+    one = TinyidStore
+
+    def __init__(
+        self,
+        engines: Sequence[AsyncEngine],
+        *,
+        store_timeout: float = STORE_TIMEOUT,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Work on your own engines, which stay yours to close; nothing is sent yet.
+
+        Args:
+            engines: one for each of tinyid's databases.
+            store_timeout: seconds that one database has to answer, before the next is asked.
+            clock: time; the system's by default.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        self._gather(dict(enumerate(map(TinyidStore, engines))), store_timeout, clock)
+
+
+class TinyidTokens(Uncopied):
+    """What ``tiny_id_token`` allows, read when it is asked and at most every 60 s.
+
+    No token is ever part of a message, a log line or a ``repr``.
+    """
+
+    def __init__(self, store: TinyidStore, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Read from a store, which stays yours to close; nothing is sent yet."""
+        self._store, self._clock = store, clock
+        self._allowed: frozenset[tuple[str, str]] = frozenset()
+        self._read_at: float | None = None
+
+    async def allows(self, token: str | None, biz_type: str | None) -> bool:
+        """Tell whether a token may have ids of a ``biz_type``; without either of them none may.
+
+        Raises:
+            StoreError: the table cannot be read, and was not read in the last 60 s.
+        """
+        if not token or not biz_type:
+            return False
+        asked_at = self._clock.monotonic()
+        if self._read_at is None or asked_at - self._read_at >= REFRESH_INTERVAL:
+            done = await self._store._executor.run(_TOKENS)
+            self._allowed = frozenset((row[0], row[1]) for row in done.rows)
+            self._read_at = asked_at
+        return (token, biz_type) in self._allowed
+
+    def __repr__(self) -> str:
+        """Name the database, and no token."""
+        return f"<{type(self).__name__} {self._store!r}>"

@@ -1,0 +1,251 @@
+"""Worker ids as Twitter's snowflake of 2010 takes them: ephemeral nodes of ZooKeeper.
+
+Requires the ``zookeeper`` extra.  The node is Twitter's: ``/snowflake-servers/<worker id>`` holds
+``host:port`` and goes with the session of the process that made it.  The ids are made by
+`aiocosid.snowflake.TWITTER`.
+"""
+
+# ruff: noqa: ANN401 - the driver has no types
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from .._checks import MAX_MS, check_integer
+from .._instance_id import host_port_instance_id, this_host
+from ..errors import (
+    CorruptMachineStateError,
+    CosIdError,
+    InvalidArgumentError,
+    MachineIdInUseError,
+    MachineIdOverflowError,
+    StoreError,
+    StoreUnavailableError,
+)
+from ..stores.zookeeper.tree import (
+    OURS,
+    STORE,
+    OwnedLink,
+    as_link,
+    create_ephemeral,
+    delete,
+    expect,
+    node_of,
+    write,
+)
+from ._worker_ids import Entry, WorkerIdStore
+from ._zookeeper_registry import ZookeeperRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..abc import InstanceId
+    from ..stores.zookeeper.tree import Change, Link, Node, Nodes
+
+__all__ = ("TwitterStore",)
+
+_PATH: Final = "/snowflake-servers"  # Twitter's workerIdZkPath
+_PORT: Final = 7609  # Twitter's serverPort
+_WORKER_BITS: Final = 5
+_BITS: Final = 10  # datacenter and worker
+_SIZE: Final = 1 << _WORKER_BITS
+_CUT: Final = 0.002  # seconds; the driver cuts a session's time to whole milliseconds
+_SIGNS: Final = 5  # of life while a session would last without one
+
+_NODE: Final = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff]+)+")
+_NOTE: Final = re.compile(rb"(-1|[0-9]{1,16})\|([0-9a-f]{16})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Worker(Entry):
+    """A worker id, as it was read; its stamp is the mark in our note.
+
+    Attributes:
+        node: Twitter's node as it was read; None if it is free.
+        note: ours on it, likewise.
+        is_ours: whether this object has made the node, in the session that it has now.
+    """
+
+    node: Node | None
+    note: Node | None
+    is_ours: bool
+
+
+class _Servers(ZookeeperRegistry):
+    """Twitter's nodes, and our notes of the time: ``mark|token`` of the object that took it last.
+
+    A session alone does not tell who holds a node: another object may be on the same client.
+    """
+
+    is_leased = True
+    by_address = False
+
+    def __init__(self, link: Link, path: str, name: InstanceId, wanted: Sequence[int]) -> None:
+        lasts = self._lasts = link.session_timeout
+        super().__init__(link, path, name, safe_guard=lasts, interval=lasts / _SIGNS)
+        self._wanted, self._notes = wanted, f"{OURS}/twitter/{node_of(path)}"
+        self.adopt()
+
+    def adopt(self) -> None:
+        self._token = secrets.token_hex(8)
+
+    @property
+    def session(self) -> int:
+        return self._link.session
+
+    def _path(self, worker_id: int) -> str:
+        return f"{self.namespace}/{worker_id % _SIZE}"
+
+    def _note_path(self, worker_id: int) -> str:
+        return f"{self._notes}/{worker_id % _SIZE}"
+
+    async def find(self, at: Nodes, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - it writes no time
+        """Take the worker id that was asked for, else the first that is free."""
+        if bits != _BITS:
+            expected = f"{_BITS}: datacenter and worker"
+            raise InvalidArgumentError("bits", bits, expected=expected)
+        await at.ensure(self.namespace, self._notes)
+        granted = self._link.session_timeout
+        if granted < self._lasts - _CUT:
+            reason = f"the server grants sessions of {granted:g} s; ask for no longer ones"
+            raise StoreError(STORE, f"{reason} ({self._lasts:g} s)")
+        found = await self._read(at, *self._wanted)
+        free = [each for each in found if each.node is None]
+        own = next((each for each in found if each.is_ours), None)
+        if own is None and not free:
+            raise self._refusal(at, found)
+        early = (each for each in free if each.stamp <= latest_ms)
+        return own or next(early, None) or min(free, key=lambda each: each.stamp)
+
+    async def claim(self, at: Nodes, entry: Any, new: int) -> bool:
+        """Make the node, unless it is ours; the mark stays as it was."""
+        taken = create_ephemeral(self._path(entry.worker_id), self.instance_id.text.encode())
+        return entry.is_ours or await at.commit(taken, self._noted(entry, new)) is not None
+
+    async def _read(self, at: Nodes, *numbers: int) -> list[_Worker]:
+        read = await at.get(*map(self._path, numbers), *map(self._note_path, numbers))
+        found = zip(numbers, read, read[len(numbers) :], strict=False)
+        return [self._worker(at, *each) for each in found]
+
+    def _worker(self, at: Nodes, number: int, node: Node | None, note: Node | None) -> _Worker:
+        mark_ms, token = _read_note(self._note_path(number), note)
+        is_ours = node is not None and token == self._token and node.owner == at.owner
+        owner = "" if node is None else node.data.decode(errors="backslashreplace")
+        about: dict[str, Any] = {"worker_id": number, "stamp": mark_ms, "owner": owner}
+        return _Worker(**about, node=node, note=note, is_ours=is_ours)
+
+    def _noted(self, worker: _Worker, mark_ms: int) -> Change:
+        data = b"%d|%s" % (mark_ms, self._token.encode())
+        return write(self._note_path(worker.worker_id), data, worker.note)
+
+    def _refusal(self, at: Nodes, held: list[_Worker]) -> CosIdError:
+        holders = tuple(each.owner for each in held)
+        if len(held) == _SIZE:
+            return MachineIdOverflowError(self.namespace, size=_SIZE, holders=holders[:5])
+        what = f"worker id {self._wanted[0] % _SIZE} in {self.namespace} of {STORE}"
+        node = held[0].node
+        if node is not None and node.owner == at.owner:
+            other = f"another object on this client, {holders[0]}; close that, or end the session"
+            return MachineIdInUseError(what, holder=other)
+        if holders[0] != self.instance_id.text:
+            return MachineIdInUseError(what, holder=holders[0])
+        end = f"if that was our own, it is over within {self._lasts:g} s"
+        reason = f"{what} is held by another session of {holders[0]}; {end}"
+        return StoreUnavailableError(STORE, reason)
+
+    async def read(self, at: Nodes, worker_id: int) -> _Worker:
+        first = self._wanted[0] - self._wanted[0] % _SIZE
+        check_integer("machine_id", worker_id, at_least=first, at_most=first + _SIZE - 1)
+        return (await self._read(at, worker_id))[0]
+
+    def why_lost(self, entry: Any, stamps: set[int], now_ms: int | None) -> str | None:  # noqa: ARG002 - of `read`
+        if entry.is_ours:
+            return None
+        gone = "ZooKeeper ended the session that held it"
+        return gone if entry.node is None else f"{entry.owner} holds it"
+
+    async def write(self, at: Nodes, entry: Any, new: int) -> bool:
+        kept = expect(self._path(entry.worker_id), entry.node)
+        return await at.commit(kept, self._noted(entry, new)) is not None
+
+    async def release(self, at: Nodes, entry: Any, new: int) -> bool:
+        gone = delete(self._path(entry.worker_id), entry.node)
+        return await at.commit(gone, self._noted(entry, new)) is not None
+
+
+def _read_note(path: str, note: Node | None) -> tuple[int, str]:
+    """Return the mark and the token of a note; of none -1 and no token."""
+    if note is None:
+        return -1, ""
+    match = _NOTE.fullmatch(note.data)
+    if match is None or int(match[1]) > MAX_MS:
+        expected = "a time in milliseconds since 1970, and a token"
+        raise CorruptMachineStateError(STORE, place=path, found=repr(note.data), expected=expected)
+    return int(match[1]), match[2].decode()
+
+
+class TwitterStore(WorkerIdStore):
+    """The worker id of one of Twitter's servers, held by an ephemeral node.  Runs on asyncio.
+
+    The machine id is ``datacenter_id * 32 + worker_id``, of 10 bits.
+
+    The node goes when ZooKeeper ends our session, and then the worker id is anybody's.  So a lease
+    on it is good for nine tenths of a session's time after the last sign of life at most, and is
+    silent from the moment in which the session is interrupted.
+
+    Twitter keeps no note of the time up to which ids were issued.  Ours is below
+    ``/aiocosid/twitter``, so that our next process begins above it; Twitter's does not look there.
+
+    Twitter asks all other servers for their clocks when it starts, and refuses to if its own is 10
+    seconds off.  That is left out here: they need not have a Thrift service to ask.  Nor have we:
+    while we hold a node none of Twitter's starts, unless its ``skipSanityChecks`` is set.
+    """
+
+    scheme = "twitter"
+    options = {"worker_id": int, "datacenter_id": int, "host": str, "port": int, "path": str}  # noqa: RUF012 - read only
+    needs_all = False
+    _connect = OwnedLink
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        worker_id: int | None = None,
+        datacenter_id: int = 0,
+        host: str | None = None,
+        port: int = _PORT,
+        path: str = _PATH,
+    ) -> None:
+        """Work on your own client, which stays yours to stop; nothing is sent yet.
+
+        Args:
+            client: your own ``kazoo.client.KazooClient``, which you have started.  Its session's
+                time, by kazoo's default 10 seconds, is how long the worker id stays ours after a
+                crash.  The server has to grant it, by default up to 20 of its ticks; kazoo does not
+                tell, so that this is checked by `from_url` alone.  What was not given back, as when
+                closing could not reach the server, stays held for as long as the session lives:
+                stop and start the client to be rid of it.
+            worker_id: 0 to 31, as Twitter is told it; by default the first that is free.
+            datacenter_id: 0 to 31.  Each datacenter has a ZooKeeper, or a path, of its own.
+            host: our name, by default this host's.
+            port: together with the host the one thing that tells our own former session from
+                somebody else's; the same for two processes at once keeps the second one waiting.
+            path: Twitter's ``workerIdZkPath``; nodes that are missing are made.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or the client is none of
+                kazoo's.
+        """
+        check_integer(
+            "worker_id", 0 if worker_id is None else worker_id, at_least=0, at_most=_SIZE - 1
+        )
+        check_integer("datacenter_id", datacenter_id, at_least=0, at_most=_SIZE - 1)
+        if not _NODE.fullmatch(path):
+            raise InvalidArgumentError("path", path, expected="the path of a node of ZooKeeper")
+        name = host_port_instance_id(this_host() if host is None else host, port)
+        workers = range(_SIZE) if worker_id is None else (worker_id,)
+        wanted = [datacenter_id << _WORKER_BITS | each for each in workers]
+        self._on(_Servers(as_link(client), path, name, wanted))
