@@ -1,0 +1,588 @@
+"""Counters and machine ids on NATS JetStream.  Requires the ``nats`` extra.
+
+CosId has no store on NATS: the subjects are ours.  Below a prefix there are two streams, one with a
+message for each counter, and one with a message for each cell of machine ids.
+"""
+
+# ruff: noqa: ARG002 - nothing is given back here
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import ssl
+from base64 import b64decode
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from urllib.parse import unquote
+
+import anyio
+
+from .. import _fork
+from .._clock import SYSTEM_CLOCK
+from ..abc import MAX_ID, Counter
+from ..abc._ids import check_integer
+from ..errors import (
+    CounterMissingError,
+    IdOverflowError,
+    InvalidArgumentError,
+    MissingExtraError,
+    SchemaMissingError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+    UnsupportedByStoreError,
+    WrongLoopError,
+)
+from ..machine.cells import Seat
+from ._backend import Backend, Granted
+from ._connection import (
+    CLOSE_TIMEOUT,
+    BorrowedConnection,
+    Connection,
+    OwnedConnection,
+    fail_if_forked,
+)
+from ._own_cells import ShardedPlaces, quoted
+from ._store import BackendStore
+from ._tls import client_context
+from ._url import read_url
+from ._url_specs import NATS
+
+try:
+    from nats.aio.client import Client
+    from nats.errors import ConnectionClosedError, NoServersError, SecureConnWantedError
+    from nats.errors import Error as NatsError
+    from nats.js.errors import APIError, ServiceUnavailableError
+except ModuleNotFoundError as _exc:
+    raise MissingExtraError("nats-py", extra="nats") from _exc
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from ..machine.cells import Changes, Need, Snapshot
+    from ._give_back import Note
+    from ._url import StoreUrl
+
+__all__ = ("NatsStore",)
+
+OLDEST: Final = (2, 12, 1)  # 2.12.0 refuses each batch
+CREATE_TIMEOUT: Final = 20.0  # seconds; a cluster elects leaders first
+PAUSE: Final = 0.02  # seconds at most, before something is tried again
+MOST_PENDING: Final = 1 << 20  # bytes; a server that has not read as much is silent
+MOST_SEATS: Final = 800  # in a batch, which holds 1,000 messages
+
+# Added by who creates a counter: so an increment that met none is told from all others.
+BIAS: Final = 10**30
+# Below the first sequence of our cells: those of a stream made anew were never used before.
+LOWEST: Final = 10**15
+PLACE: Final = {"Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"}
+EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+
+# Codes of the server's errors.
+NO_MESSAGE, IS_THERE, NO_STREAM, CONFLICT = 10037, 10058, 10059, 10071
+BUSY: Final = {10158, 10164, 10176, 10211}  # nothing was done: others write the same, or too much
+STARTING: Final = {10008, 10009, NO_STREAM}  # said of a stream that others create as well
+REFUSALS: Final = ("authorization", "authentication", "permissions")
+
+T = TypeVar("T")
+
+
+class _Last(NamedTuple):
+    """The last message of a subject: its sequence, 0 for none; when it was written; its body."""
+
+    sequence: int = 0
+    time_ms: int = 0
+    data: bytes = b""
+
+
+class _OwnClient(Client):
+    """The driver's, made from a URL.
+
+    Attributes:
+        reason: the last error of which the driver tells nobody else.
+    """
+
+    reason: Exception | None = None
+
+    async def note(self, exc: Exception) -> None:
+        self.reason = exc
+
+    async def give_up(self) -> None:
+        """Tell those who wait for a reply."""
+        futures: dict[str, asyncio.Future[Any]] = self._resp_map  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        for future in tuple(futures.values()):
+            if not future.done():
+                future.set_exception(ConnectionClosedError())
+                future.exception()  # who has not begun to wait hears of it elsewhere
+
+    def _connect_command(self) -> bytes:
+        if "tls" in self.options and not self._server_info.get("tls_required"):
+            raise SecureConnWantedError  # the driver would log in in plain text
+        return super()._connect_command()
+
+
+async def _connect(url: StoreUrl, tls: ssl.SSLContext | None) -> Client:
+    """Connect to one of the servers of a URL."""
+    client = _OwnClient()
+    user, password = url.login or (None, None)
+    try:
+        await client.connect(
+            [f"nats://{host}" for host in url.hosts],
+            user=user,
+            password=password,
+            tls=tls,
+            error_cb=client.note,
+            closed_cb=client.give_up,
+            # On the next connection it would send what was meant for this one.
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=url.options["timeout"] / (len(url.hosts) + 1),
+            ping_interval=1,
+        )
+    except BaseException as exc:
+        reason = client.reason
+        await _close(client)  # else its socket stays open
+        if isinstance(exc, NoServersError) and reason is not None:
+            raise reason from exc
+        raise
+    return client
+
+
+async def _close(client: Client) -> None:
+    with anyio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(OSError):
+        await client.close()
+
+
+def _silence(client: Client) -> None:
+    writer = getattr(client._transport, "_io_writer", None)
+    _fork.silence((writer and writer.get_extra_info("socket"),))
+
+
+def _as_store_error(label: str, exc: Exception) -> StoreError:
+    """Return the driver's error, or the server's, as ours."""
+    text = str(exc) or "no answer in time"
+    if isinstance(exc, ssl.SSLCertVerificationError):
+        remedy = "give the file of its authority as ssl_ca_certs"
+        return StoreError(label, f"the server's certificate is not trusted ({text}); {remedy}")
+    if any(word in text.lower() for word in REFUSALS):
+        return StoreAuthenticationError(label, text)
+    is_final = isinstance(exc, APIError) and not isinstance(exc, ServiceUnavailableError)
+    return (StoreError if is_final else StoreUnavailableError)(label, text)
+
+
+class NatsBackend(Backend):
+    """Two streams.  A commit is one batch of messages, which compares the last sequences.
+
+    Increments and batches are carried out by a stream's leader, wholly or not at all, and answered
+    when a majority of the replicas has them.
+    """
+
+    __slots__ = ("_cells", "_connection", "_counters", "_far", "_prefix", "_replicas", "_timeout")
+
+    name_width = 256  # a protocol line of 4,096 bytes holds it, with three for each byte of UTF-8
+
+    def __init__(
+        self,
+        label: str,
+        connection: Connection[Client],
+        prefix: str,
+        replicas: int | None,
+        timeout: float,
+    ) -> None:
+        super().__init__(label)
+        self._connection = connection
+        self._prefix = prefix
+        self._counters, self._cells = f"{prefix}_counters", f"{prefix}_cells"
+        self._replicas = replicas
+        self._timeout = timeout
+        self._far: set[str] = set()  # counters whose end may be near
+
+    async def aopen(self) -> None:
+        self._connection.aopen()
+
+    async def aclose(self) -> None:
+        await self._connection.aclose()
+
+    # Calls.  They end with our own deadline: the driver's would swallow a cancellation that comes
+    # together with the reply.
+
+    async def _call(
+        self, work: Callable[[Client], Awaitable[T]], *, seconds: float = 0, again: set[int] = BUSY
+    ) -> T:
+        """Do some work, and once more when the server says that nothing was done for now."""
+        client: Client | None = None
+        earlier: Exception | None = None
+        try:
+            with fail_if_forked(), anyio.move_on_after(seconds or self._timeout):
+                client = await self._connection.ready()
+                self._ensure_usable(client)
+                earlier = client.last_error
+                while True:
+                    try:
+                        return await work(client)
+                    except NatsError as exc:
+                        code = getattr(exc, "err_code", None)
+                        if code not in again:
+                            for each in (self._counters, self._cells) * (code in {None, NO_STREAM}):
+                                await self._info(client, each)  # it may be gone
+                            raise
+                    await SYSTEM_CLOCK.sleep(random.uniform(0, PAUSE))  # noqa: S311 - no secret
+            # A subject that is denied is not answered, but the driver hears of it.
+            denial = client.last_error if client is not None else None
+            is_denied = denial is not earlier and "permissions" in str(denial).lower()
+            raise denial if denial and is_denied else TimeoutError
+        except (OSError, NatsError, ValueError) as exc:
+            raise _as_store_error(self.label, exc) from exc
+
+    def _ensure_usable(self, client: Client) -> None:
+        """Refuse a server that is too old, and a connection on which nothing goes out.
+
+        The driver keeps what it cannot send, and with too much of it swallows cancellations.
+        """
+        reading: asyncio.Task[Any] | None = client._reading_task  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if not (reading and client.is_connected) or client.pending_data_size > MOST_PENDING:
+            raise StoreUnavailableError(self.label, "the connection is interrupted")
+        if reading.get_loop() is not asyncio.get_running_loop():
+            raise WrongLoopError("the NATS client")
+        found = client.connected_server_version
+        if (found.major, found.minor, found.patch) < OLDEST:
+            needed = "counters and batches need {}.{}.{} or later".format(*OLDEST)
+            raise UnsupportedByStoreError(self.label, f"{found} is too old; {needed}")
+
+    async def _info(self, client: Client, stream: str) -> Any:  # noqa: ANN401 - JSON
+        """Ask the leader about a stream.
+
+        Raises:
+            SchemaMissingError: there is none.
+        """
+        if (info := await _ask(client, f"$JS.API.STREAM.INFO.{stream}", but=NO_STREAM)) is None:
+            raise SchemaMissingError(self.label, table=stream, kind="stream")
+        return info
+
+    async def create_schema(self) -> bool:
+        return await self._call(self._create, seconds=CREATE_TIMEOUT, again=STARTING)
+
+    async def _create(self, client: Client) -> bool:
+        common = {"storage": "file", "max_msgs_per_subject": 1, "allow_direct": True}
+        common["num_replicas"] = self._replicas or (3 if "cluster" in client._server_info else 1)
+        counters = {"subjects": [f"{self._prefix}.counter.*"], "allow_msg_counter": True}
+        cells = {
+            "subjects": [f"{self._prefix}.cell.>", f"{self._prefix}.compared"],
+            "allow_atomic": True,
+            "allow_msg_ttl": True,
+            "first_seq": SYSTEM_CLOCK.now_ms() * 1000 + random.randrange(1000),  # noqa: S311
+        }
+        is_new = False
+        for name, options in ((self._counters, counters), (self._cells, cells)):
+            body = json.dumps({"name": name, **common, **options}).encode()
+            reply = await _ask(client, f"$JS.API.STREAM.CREATE.{name}", body, but=IS_THERE)
+            is_new = reply is not None and reply.get("did_create", False)
+        return is_new  # of the cells
+
+    # Counters.
+
+    async def add(
+        self, name: str, by: int, *, first: int | None, note: Note | None = None
+    ) -> Granted:
+        async def advance(client: Client) -> int:
+            if first is not None or name in self._far:
+                start = None if first is None else first - by
+                found = await self._settle(client, name, at_least=0, first=start)
+                if found % BIAS + by > MAX_ID:
+                    raise IdOverflowError(name, limit=MAX_ID)
+            headers = {"Nats-Incr": f"+{by}"}
+            return int((await _ask(client, self._subject(name), headers=headers))["val"])
+
+        value = await self._call(advance)
+        if value < BIAS:
+            raise CounterMissingError(self.label, counter=name)
+        max_id = value % BIAS
+        if max_id > MAX_ID // 2:
+            self._far.add(name)
+        if max_id > MAX_ID:
+            raise IdOverflowError(name, limit=MAX_ID)
+        return Granted(max_id)
+
+    async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
+        start = above if create else None
+        value = await self._call(lambda client: self._settle(client, name, above, start))
+        return _counter(name, value) if value >= BIAS else None
+
+    async def _settle(self, client: Client, name: str, at_least: int, first: int | None) -> int:
+        """Raise a counter that is lower, or create a missing one, and return its value.
+
+        Of all who do the same at one value a single one does it: the server knows the others'
+        messages for duplicates.
+
+        Args:
+            client: asks.
+            name: the counter's.
+            at_least: what a counter that is there is raised to.
+            first: what a missing one is created at; None to create none.
+        """
+        subject, salt = self._subject(name), ""
+        while True:
+            last = await _last(client, self._counters, subject)
+            found = _value(last)
+            # What is added is never less than 0, whoever was faster: others have what is below.
+            if found >= BIAS:
+                by = max(at_least - found % BIAS, 0)
+            else:
+                by = 0 if first is None else BIAS + max(first - found, 0)
+            if not by:
+                return found
+            message = f"raise {at_least} {subject} {last.sequence} {salt}"
+            headers = {"Nats-Incr": f"+{by}", "Nats-Msg-Id": message}
+            reply = await _ask(client, subject, headers=headers)
+            if not reply.get("duplicate"):
+                return int(reply["val"])
+            salt = token_hex(8)  # if it was purged, that was another one's before
+
+    async def counters(self, prefix: str) -> Sequence[Counter]:
+        start = self._subject("")
+        found = await self._call(lambda client: _scan(client, self._counters, f"{start}*"))
+        values = {unquote(key.removeprefix(start)): _value(last) for key, last in found.items()}
+        return [
+            _counter(name, value)
+            for name, value in values.items()
+            if value >= BIAS and name.startswith(prefix)
+        ]
+
+    def _subject(self, name: str) -> str:
+        return f"{self._prefix}.counter.{quoted(name)}"
+
+    # Cells.
+
+    async def namespaces(self) -> Sequence[str]:
+        start = f"{self._prefix}.cell."
+        found = await self._call(lambda client: _scan(client, self._cells, f"{start}ns.>"))
+        return [*{ShardedPlaces.namespace_of(key, start) for key in found}]
+
+    async def read(self, namespace: str, need: Need) -> Snapshot:
+        return await self._call(lambda client: self._read(client, namespace, need))
+
+    async def _read(self, client: Client, namespace: str, need: Need) -> Snapshot:
+        places = ShardedPlaces(self.label, f"{self._prefix}.cell.", namespace)
+        info = await self._info(client, self._cells)
+        if info["config"].get("first_seq", 0) < LOWEST:
+            reason = f"stream {self._cells!r} was not created by 'aiocosid init'; delete it"
+            raise StoreError(self.label, reason)
+        found = {key: await _last(client, self._cells, key) for key in places.needed(need)}
+        if need.is_complete:  # the counts before what they count, which never is less then
+            for below in (f"{places.count}.*", f"{places.root}>"):
+                found |= await _scan(client, self._cells, below)
+        texts = {key: each.data for key, each in found.items()}
+        snapshot = places.snapshot(
+            info["created"],
+            texts | {places.count: places.total(texts)},
+            {key: each.time_ms for key, each in found.items()},
+            need,
+            now_ms=_unix_ms(info["ts"]),
+            raw=found | {"": _Last(info["state"]["last_seq"])},
+        )
+        holders = {holder for seat in snapshot.seats.values() for holder in seat.holders}
+        is_elsewhere = snapshot.own not in {None, need.machine_id}
+        if not need.is_complete and (is_elsewhere or holders - {need.instance}):
+            return await self._read(client, namespace, replace(need, is_complete=True))
+        return snapshot
+
+    async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
+        places = ShardedPlaces(self.label, f"{self._prefix}.cell.", snapshot.namespace)
+        before = defaultdict(_Last, snapshot.raw)
+        is_great = len(changes.seats) > MOST_SEATS
+        if is_great:  # most are written only to be compared: the whole stream is compared instead
+            changes.seats = {
+                number: seat
+                for number, seat in changes.seats.items()
+                if seat.owners != snapshot.seats.get(number, Seat()).owners
+            }
+        texts = places.texts(changes)
+        if changes.count is not None:
+            counts = places.spread(changes.count.epoch, snapshot.seats | changes.seats)
+            texts |= {key: text for key, text in counts.items() if text != before[key].data}
+            del texts[places.count]
+        compared = {places.marker, places.space} - texts.keys()
+
+        def expect(key: str, body: bytes = b"-") -> dict[str, str]:
+            expected = {EXPECTED: str(before[key].sequence), f"{EXPECTED}-Subject": key}
+            return expected if body else expected | {"Nats-TTL": "1h"}
+
+        batch = [(f"{self._prefix}.compared", b"", expect(key)) for key in compared]
+        batch += [(key, text, expect(key, text)) for key, text in texts.items()]
+        if is_great:
+            batch[0][2]["Nats-Expected-Last-Sequence"] = str(before[""].sequence)
+        last = await self._call(lambda client: self._publish(client, batch))
+        if last is None:
+            return False
+        written = {key: _Last(last - len(texts) + n) for n, key in enumerate(texts, 1)}
+        snapshot.apply(changes)
+        snapshot.raw = {key: before[key] for key in compared} | written
+        return True
+
+    async def _publish(
+        self, client: Client, messages: Sequence[tuple[str, bytes, dict[str, str]]]
+    ) -> int | None:
+        """Publish a batch, wholly or not at all.
+
+        Args:
+            client: publishes it.
+            messages: subject, body and headers of each; at most 1,000.
+
+        Returns:
+            The sequence of the last one, before which come those of the others; None if something
+            that was expected of a message is not so.
+        """
+        batch, size = token_hex(16), len(messages)
+        for number, (subject, data, headers) in enumerate(messages, 1):
+            headers.update({"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)})
+            if number < size:
+                await client.publish(subject, data, headers=headers)
+        subject, data, headers = messages[-1]
+        end = headers | {"Nats-Batch-Commit": "1"}
+        if (reply := await _ask(client, subject, data, end, but=CONFLICT)) is None:
+            return None
+        if (reply.get("batch"), reply.get("count")) != (batch, size):
+            raise UnsupportedByStoreError(self.label, "the stream's leader knows no batches")
+        return int(reply["seq"])
+
+
+async def _ask(
+    client: Client,
+    subject: str,
+    body: bytes = b"",
+    headers: dict[str, str] | None = None,
+    *,
+    but: int = 0,
+) -> Any:  # noqa: ANN401 - JSON
+    """Ask JetStream, or publish to a stream; return the reply.
+
+    Args:
+        client: asks.
+        subject: what is asked, or published to.
+        body: of the message.
+        headers: of the message.
+        but: the code of an error for which None is returned.
+    """
+    for_ever: Any = None  # the driver's own annotation leaves it out
+    message = await client.request(subject, body, timeout=for_ever, headers=headers)
+    reply = json.loads(message.data)
+    if "error" not in reply:
+        return reply
+    if reply["error"].get("err_code") == but:
+        return None
+    raise APIError.from_error(reply["error"])
+
+
+async def _last(client: Client, stream: str, subject: str) -> _Last:
+    """Ask the leader for the last message of a subject."""
+    body = json.dumps({"last_by_subj": subject}).encode()
+    reply = await _ask(client, f"$JS.API.STREAM.MSG.GET.{stream}", body, but=NO_MESSAGE)
+    if reply is None:
+        return _Last()
+    found = reply["message"]
+    return _Last(found["seq"], _unix_ms(found["time"]), b64decode(found.get("data", "")))
+
+
+async def _scan(client: Client, stream: str, below: str) -> dict[str, _Last]:
+    """Read the last messages below a subject, from a replica that has what the leader has."""
+    reached = (await _last(client, stream, below)).sequence
+    found: dict[str, _Last] = {}
+    replies: asyncio.Queue[Any] = asyncio.Queue()
+    inbox = client.new_inbox()
+    subscription = await client.subscribe(inbox, cb=replies.put)  # pyright: ignore[reportUnknownMemberType]
+    body = json.dumps({"seq": 1, "next_by_subj": below, "batch": 1 << 20}).encode()
+    try:
+        while max((each.sequence for each in found.values()), default=0) < reached:
+            await client.publish(f"$JS.API.DIRECT.GET.{stream}", body, inbox)
+            while (head := (reply := await replies.get()).headers).keys() >= PLACE:
+                place = int(head["Nats-Sequence"]), _unix_ms(head["Nats-Time-Stamp"])
+                found[head["Nats-Subject"]] = _Last(*place, reply.data)
+            if head.get("Status") not in {"204", "404"}:  # else all that there is was sent
+                raise NatsError(f"an incomplete reply: {head}")
+    finally:
+        await subscription.unsubscribe()
+    return found
+
+
+def _unix_ms(timestamp: str) -> int:
+    return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+
+
+def _value(last: _Last) -> int:
+    return int(json.loads(last.data)["val"]) if last.data else 0
+
+
+def _counter(name: str, value: int) -> Counter:
+    return Counter(namespaced_name=name, last_max_id=min(value % BIAS, MAX_ID))
+
+
+class NatsStore(BackendStore[NatsBackend]):
+    """Counters and machine ids in two streams of JetStream, on one server or a cluster.
+
+    CosId has no store on NATS: streams and subjects are ours.  Runs on asyncio; NATS 2.12.1 or
+    later.  The streams are created by `create_schema`, and no message in them expires.
+
+    A range is reserved by one increment.  When the reply is lost, so is the range.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, client: Client, *, prefix: str = NATS.default_path[1:], replicas: int | None = None
+    ) -> None:
+        """Work on your own client, which stays yours to close; nothing is sent yet.
+
+        Args:
+            client: your own ``nats.aio.client.Client``, connected.
+            prefix: what streams and subjects begin with: 1 to 64 letters, digits, ``-`` and ``_``.
+            replicas: of the streams that are created, 1 to 5; by default 3 in a cluster, else 1.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or the client another one.
+        """
+        if not isinstance(client, Client):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+            raise InvalidArgumentError("client", type(client), expected="a nats.aio.client.Client")
+        if not re.fullmatch(NATS.path, f"/{prefix}"):
+            expected = "1 to 64 letters, digits, '-' and '_'"
+            raise InvalidArgumentError("prefix", prefix, expected=expected)
+        if replicas is not None:
+            check_integer("replicas", replicas, at_least=1, at_most=5)
+        timeout: float = NATS.options["timeout"].default
+        connection = BorrowedConnection("the NATS client", client)
+        self._backend = NatsBackend("nats", connection, prefix, replicas, timeout)
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Work on a connection of its own, made on first use and anew after `aclose`.
+
+        Args:
+            url: ``nats://[user:password@]host[:port][,host[:port]...][/prefix]``, with some servers
+                of the cluster: any that answers will do.  ``nats+tls://`` for TLS.  The prefix is
+                ``aiocosid`` by default.  Options after a ``?``: ``timeout``, seconds for a call,
+                1.5 by default; ``replicas`` of the streams that are created, by default 3 in a
+                cluster, else 1; with TLS ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed.
+        """
+        found = read_url(url, NATS)
+        connection = OwnedConnection(
+            "the NATS connection",
+            connect=partial(_connect, found, client_context(NATS, found) if found.tls else None),
+            disconnect=_close,
+            is_lost=lambda client: client.is_closed,
+            silence=_silence,
+        )
+        options = (found.options[name] for name in ("prefix", "replicas", "timeout"))
+        store = cls.__new__(cls)
+        store._backend = NatsBackend(f"nats {found}", connection, *options)
+        return store

@@ -1,0 +1,1173 @@
+"""Counters and machine ids on NATS: what fails, what was changed, whose connection it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from itertools import pairwise
+from math import inf
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest.mock import AsyncMock
+from urllib.parse import quote
+
+import anyio
+import pytest
+import pytest_asyncio
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from aiocosid import SegmentId, SnowflakeId
+from aiocosid.errors import (
+    CorruptMachineStateError,
+    IdOverflowError,
+    InvalidArgumentError,
+    MachineIdLostError,
+    MachineIdQuarantineError,
+    NameTooLongError,
+    SchemaMissingError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreNotInitializedError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+    UnsupportedByStoreError,
+    WrongLoopError,
+)
+from aiocosid.machine.cells import Changes, Need, Note, Owner, Seat
+from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.stores import nats as stores_nats
+from aiocosid.stores.nats import BIAS, NatsBackend, NatsStore
+from tests.script import run_python
+from tests.servers import PASSWORD, FaultProxy, NatsCluster, NatsServer, eventually, free_port
+
+pytestmark = [pytest.mark.integration]
+
+T: Final = 1_700_000_000_000  # some time in the past, in ms
+FAR: Final = 2**62  # no floor is too late
+
+SHORT: Final = "x"  # a password
+ODD_NAMES: Final = (
+    *("a.b", "a b", "*", ">", "a.*.>", "$JS", "%41", "%", "~-_", "\x01\x7f\n\r", "世" * 200),
+    *("{a}", 'a"b', "'", "\\", "é", "🦆", ".", "..", "-"),
+)
+
+
+@pytest.fixture
+def url(nats: NatsServer, namespace: str) -> Iterator[str]:
+    """Streams of the test's own on the session's NATS; they are not there yet."""
+    yield f"{nats.url}/{namespace}?timeout=10"
+    for stream in (f"{namespace}_counters", f"{namespace}_cells"):
+        nats.call(f"STREAM.DELETE.{stream}")
+
+
+@pytest_asyncio.fixture
+async def store(url: str) -> AsyncIterator[NatsStore]:
+    """A store on them, which are there, and initialised."""
+    async with NatsStore.from_url(url) as store:
+        await store.create_schema()
+        yield store
+
+
+@asynccontextmanager
+async def behind_proxy(
+    server: NatsServer, prefix: str, *others: str, seconds: float = 1.0
+) -> AsyncGenerator[tuple[FaultProxy, NatsStore]]:
+    """A store on the streams, and the proxy on the way to it."""
+    async with FaultProxy(server.host, server.port) as proxy:
+        hosts = ",".join((f"{proxy.host}:{proxy.port}", *others))
+        async with NatsStore.from_url(f"nats://{hosts}/{prefix}?timeout={seconds}") as store:
+            yield proxy, store
+
+
+def backend_of(store: NatsStore) -> NatsBackend:
+    backend = store._backend
+    assert isinstance(backend, NatsBackend)
+    return backend
+
+
+def machine_of(store: NatsStore, text: str, safe_guard: float = 300) -> CellMachineIdDistributor:
+    interval = safe_guard / 4 if safe_guard < inf else 60.0
+    return store.machine_id_distributor(
+        namespace="n", instance_id=text, safe_guard=safe_guard, interval=interval
+    )
+
+
+async def take(machine: CellMachineIdDistributor, bits: int = 3) -> int:
+    return (await machine.distribute(bits, now_ms=T, latest_ms=FAR)).machine_id
+
+
+def value_of(server: NatsServer, prefix: str, name: str = "cosid.order") -> int:
+    """What a counter's message says, without the bias."""
+    found = server.get(f"{prefix}_counters", f"{prefix}.counter.{quote(name).replace('.', '%2E')}")
+    return int(json.loads(found)["val"]) - BIAS if found else 0
+
+
+@contextmanager
+def old_server(version: str) -> Generator[str]:
+    """A server that says of itself what one of that version does."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    facts = {"server_id": "x", "version": version, "headers": True, "max_payload": 1 << 20}
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rwb", buffering=0) as line:
+            line.write(f"INFO {json.dumps(facts)}\r\n".encode())
+            for words in line:
+                if words.startswith(b"PING"):
+                    line.write(b"PONG\r\n")
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"nats://127.0.0.1:{port}"
+    finally:
+        thread.join(10)
+        listener.close()
+
+
+class TestServers:
+    """Which are served, and what has to be there."""
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("version", ["2.9.25", "2.11.11", "2.12.0", "1.14.2"])
+    async def test_an_old_server_is_refused(self, version: str) -> None:
+        """By name, whatever is asked."""
+        with old_server(version) as url:
+            async with NatsStore.from_url(url) as store:
+                for call in (
+                    store.create_schema(),
+                    store.segment_distributor(name="order").next_max_id(1),
+                    store.is_initialized(),
+                ):
+                    with pytest.raises(UnsupportedByStoreError, match=rf"v{version}.*2\.12\.1"):
+                        await call
+
+    @pytest.mark.asyncio
+    async def test_a_version_that_is_none(self) -> None:
+        with old_server("main") as url:
+            async with NatsStore.from_url(url) as store:
+                with pytest.raises(StoreError, match="main is not a valid"):
+                    await store.counters()
+
+    @pytest.mark.asyncio
+    async def test_without_streams(self, nats: NatsServer, url: str, namespace: str) -> None:
+        """What creates them is named; one that goes away later is missed as well."""
+        async with NatsStore.from_url(url) as store:
+            counter = store.segment_distributor(name="order")
+            machine = machine_of(store, "a")
+            for call in (
+                *(counter.next_max_id(1), store.counters(), take(machine), store.machines()),
+                *(store.set_floor(name="order", above=1), store.initialize()),
+            ):
+                with pytest.raises(SchemaMissingError, match=r"stream .*aiocosid init --store"):
+                    await call
+            await store.create_schema()
+            assert await counter.next_max_id(10) == 10
+            nats.call(f"STREAM.DELETE.{namespace}_counters")
+            with pytest.raises(SchemaMissingError, match=f"stream '{namespace}_counters'"):
+                await counter.next_max_id(10)
+            await store.create_schema()
+            with pytest.raises(StoreRolledBackError):
+                await counter.next_max_id(10)
+            assert await store.counters() == []
+
+    @pytest.mark.asyncio
+    async def test_who_creates_them_marks_the_store(self, url: str) -> None:
+        """One of many at once, and nobody who finds them."""
+        stores = [NatsStore.from_url(url) for _ in range(8)]
+        created = await asyncio.gather(*(backend_of(each).create_schema() for each in stores))
+        assert sorted(created) == [False] * 7 + [True]
+        assert not await stores[0].is_initialized()  # which is the caller's
+        await stores[0].create_schema()
+        assert not await stores[0].is_initialized()
+        with pytest.raises(StoreNotInitializedError):
+            await take(machine_of(stores[0], "a"))
+        for each in stores:
+            await each.aclose()
+
+    @pytest.mark.asyncio
+    async def test_streams_of_somebody_else(
+        self, nats: NatsServer, url: str, namespace: str
+    ) -> None:
+        """Cells whose sequences might come again are refused."""
+        subjects = [f"{namespace}.cell.>", f"{namespace}.compared"]
+        stream = f"{namespace}_cells"
+        nats.call(
+            f"STREAM.CREATE.{stream}",
+            name=stream,
+            subjects=subjects,
+            allow_atomic=True,
+            allow_direct=True,
+            max_msgs_per_subject=1,
+        )
+        async with NatsStore.from_url(url) as store:
+            await store.create_schema()
+            with pytest.raises(StoreError, match="not created by 'aiocosid init'"):
+                await store.initialize()
+
+    @pytest.mark.asyncio
+    async def test_replicas(self, url: str) -> None:
+        """More than one server can hold are refused."""
+        async with NatsStore.from_url(f"{url}&replicas=3") as store:
+            with pytest.raises(StoreError, match="replicas"):
+                await store.create_schema()
+
+    @pytest.mark.asyncio
+    async def test_a_prefix_of_ones_own(self, nats: NatsServer, url: str, namespace: str) -> None:
+        async with NatsStore.from_url(url) as store, NatsStore.from_url(nats.url) as other:
+            await store.create_schema()
+            await other.create_schema()
+            assert await store.segment_distributor(namespace=namespace, name="x").next_max_id(5)
+            assert await other.counters(namespace=namespace) == []
+            assert namespace in repr(store)
+            assert "aiocosid" in repr(other)
+
+
+class TestCounters:
+    """One message each, which the server adds to."""
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("offset", [0, 10**6])
+    async def test_thirty_two_begin_at_once(self, url: str, offset: int) -> None:
+        """The counter is created once, at its offset."""
+        stores = [NatsStore.from_url(url) for _ in range(32)]
+        await stores[0].create_schema()
+        counters = [each.segment_distributor(name="order", offset=offset) for each in stores]
+        found = await asyncio.gather(*(each.next_max_id(100) for each in counters))
+        assert sorted(found) == [offset + 100 * n for n in range(1, 33)]
+        for each in stores:
+            await each.aclose()
+
+    @pytest.mark.asyncio
+    async def test_a_counter_deleted_under_a_generator(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """It ends, and leaves no counter below what it has issued."""
+        counter = store.segment_distributor(name="order", step=10)
+        async with SegmentId(counter) as generator:
+            assert await generator.next_id() == 1
+            nats.purge(f"{namespace}_counters")
+            with pytest.raises(StoreRolledBackError):
+                await generator.next_ids(1000)
+        assert await store.counters() == []
+        # What its increment has left counts for nobody, and a new one is no lower for it.
+        fresh = store.segment_distributor(name="order", offset=500, step=10)
+        first = await fresh.next_max_id(10)
+        assert first >= 510
+        assert await fresh.next_max_id(10) == first + 10
+
+    @pytest.mark.asyncio
+    async def test_those_who_create_it_anew_share_nothing(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """Whatever the increments of those who missed it leave between."""
+        late = store.segment_distributor(name="order", step=7)
+        for _ in range(20):
+            await late.next_max_id(7)
+            nats.purge(f"{namespace}_counters")
+            fresh = [store.segment_distributor(name="order") for _ in range(6)]
+
+            async def miss(late: Any = late) -> None:
+                with pytest.raises(StoreRolledBackError):
+                    await late.next_max_id(3)
+
+            *found, _ = await asyncio.gather(*(each.next_max_id(50) for each in fresh), miss())
+            ends = sorted(each for each in found if each is not None)
+            assert all(b - a >= 50 for a, b in pairwise([0, *ends]))
+            late = store.segment_distributor(name="order", step=7)
+
+    @pytest.mark.asyncio
+    async def test_floors(self, store: NatsStore) -> None:
+        """Many at once raise it exactly, none lowers it, and a missing one is made if wished."""
+        floors = await asyncio.gather(
+            *(store.set_floor(name="order", above=10**12) for _ in range(16))
+        )
+        assert {each.last_max_id for each in floors} == {10**12}
+        assert (await store.set_floor(name="order", above=5)).last_max_id == 10**12
+        assert await backend_of(store).raise_to("cosid.none", 5, create=False) is None
+        assert [each.namespaced_name for each in await store.counters()] == ["cosid.order"]
+
+    @pytest.mark.asyncio
+    async def test_a_floor_under_many_increments(self, store: NatsStore) -> None:
+        """Nobody is given what is below, and no range twice."""
+        counters = [store.segment_distributor(name="order") for _ in range(8)]
+        ranges: list[int] = []
+
+        async def draw(counter: Any) -> None:
+            ranges.extend([await counter.next_max_id(10) for _ in range(20)])
+
+        async def lift() -> None:
+            for above in range(1000, 6000, 1000):
+                floor = await store.set_floor(name="order", above=above)
+                assert floor.last_max_id >= above
+
+        await asyncio.gather(*map(draw, counters), lift())
+        ends = sorted(ranges)
+        assert all(b - a >= 10 for a, b in pairwise(ends))
+
+    @pytest.mark.asyncio
+    async def test_the_end(self, nats: NatsServer, store: NatsStore, namespace: str) -> None:
+        """An increment that would pass it is not sent."""
+        counter = store.segment_distributor(name="order", offset=2**63 - 111)
+        assert await counter.next_max_id(100) == 2**63 - 11
+        for _ in range(3):
+            with pytest.raises(IdOverflowError):
+                await counter.next_max_id(11)
+        assert value_of(nats, namespace) == 2**63 - 11
+        assert await counter.next_max_id(10) == 2**63 - 1
+
+    @pytest.mark.asyncio
+    async def test_names_of_all_kinds(self, store: NatsStore) -> None:
+        for name in ODD_NAMES:
+            counter = store.segment_distributor(namespace="n", name=name)
+            assert [await counter.next_max_id(1), await counter.next_max_id(1)] == [1, 2], name
+        found = {each.namespaced_name: each.last_max_id for each in await store.counters()}
+        assert found == {f"n.{name}": 2 for name in ODD_NAMES}
+        longest = "🦆" * 254
+        assert await store.segment_distributor(namespace="n", name=longest).next_max_id(1) == 1
+        with pytest.raises(NameTooLongError):
+            store.segment_distributor(namespace="n", name=longest + "x")
+
+    @pytest.mark.asyncio
+    async def test_a_segment_is_one_trip(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """But for the first."""
+        async with behind_proxy(nats, namespace) as (proxy, near):
+            counter = near.segment_distributor(name="order")
+            await counter.next_max_id(10)
+            for _ in range(3):
+                before = proxy.requests
+                await counter.next_max_id(10)
+                assert proxy.requests == before + 1
+
+    @pytest.mark.asyncio
+    async def test_no_counter_is_listed_by_a_replica_that_lags(
+        self, store: NatsStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is asked again until it has what the leader has."""
+        await store.set_floor(name="order", above=7)
+        asked = 0
+        last = stores_nats._last
+
+        async def ahead(client: Client, stream: str, subject: str) -> Any:
+            nonlocal asked
+            asked += 1
+            found = await last(client, stream, subject)
+            return found._replace(sequence=found.sequence + 1)
+
+        monkeypatch.setattr(stores_nats, "_last", ahead)
+        reading = asyncio.create_task(store.counters())
+        await asyncio.sleep(0.1)
+        assert not reading.done()
+        monkeypatch.undo()
+        await store.set_floor(name="order", above=9)
+        assert [each.last_max_id for each in await reading] == [9]
+        assert asked == 1
+
+
+@pytest.mark.asyncio
+async def test_a_reply_without_its_place_is_refused() -> None:
+    """Seen once while a leader was killed: the server had left out the sequence."""
+
+    class Torn:
+        """One message lies there, and comes without all of its headers."""
+
+        def new_inbox(self) -> str:
+            return "inbox"
+
+        async def request(self, *_: Any, **__: Any) -> Any:
+            message = {"seq": 7, "time": "2026-01-02T03:04:05.678901234Z"}
+            return SimpleNamespace(data=json.dumps({"message": message}).encode())
+
+        async def subscribe(self, inbox: str, cb: Callable[[Any], Any]) -> Any:
+            self.tell = cb
+            return SimpleNamespace(unsubscribe=AsyncMock())
+
+        async def publish(self, *_: Any) -> None:
+            await self.tell(SimpleNamespace(headers={"Nats-Subject": "a.b"}, data=b"x"))
+
+    client: Any = Torn()
+    with pytest.raises(NatsError, match=r"incomplete reply: .*a\.b"):
+        await stores_nats._scan(client, "stream", "a.>")
+
+
+class TestFaults:
+    """A lost reply costs a range; nothing is granted twice."""
+
+    @pytest.mark.asyncio
+    async def test_a_lost_reply(self, nats: NatsServer, store: NatsStore, namespace: str) -> None:
+        """The server has acted, and the connection is reset: the range is lost, and no other."""
+        async with behind_proxy(nats, namespace) as (proxy, near):
+            counter = near.segment_distributor(name="order")
+            granted = await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
+            proxy.swallow_replies(1, matching=b'"val"')
+            with pytest.raises(StoreUnavailableError):
+                await counter.next_max_id(10)
+            assert proxy.swallowed == 1
+            assert value_of(nats, namespace) == granted + 10
+            assert await counter.next_max_id(10) == granted + 20
+
+    @pytest.mark.asyncio
+    async def test_a_lost_first_reply(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """The counter that was created is there, at its offset; no range is lost with it."""
+        async with behind_proxy(nats, namespace) as (proxy, near):
+            await eventually(near.counters, StoreUnavailableError)
+            counter = near.segment_distributor(name="order", offset=100)
+            proxy.swallow_replies(1, matching=b'"val"')
+            with pytest.raises(StoreUnavailableError):
+                await counter.next_max_id(10)
+            assert await counter.next_max_id(10) == 110
+
+    @pytest.mark.asyncio
+    async def test_a_black_hole(self, nats: NatsServer, store: NatsStore, namespace: str) -> None:
+        """It ends in time, and nothing that was sent into it comes late as another's reply."""
+        async with behind_proxy(nats, namespace, seconds=0.5) as (proxy, near):
+            counter = near.segment_distributor(name="order")
+            granted = await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
+            for way in ({"requests": True}, {"replies": True}):
+                proxy.blackhole(**way)
+                with pytest.raises(StoreUnavailableError, match="no answer in time"):
+                    await counter.next_max_id(10)
+                proxy.heal()
+                later = await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
+                assert later >= granted + 10
+                granted = later
+
+    @pytest.mark.asyncio
+    async def test_a_silent_connection_is_given_up(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """Though nobody has closed it; then another server is asked."""
+        async with behind_proxy(nats, namespace, nats.address, seconds=0.5) as (proxy, near):
+            counter = near.segment_distributor(name="order")
+            await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
+            proxy.blackhole(requests=True, replies=True)
+            for _ in range(3):
+                again = lambda: counter.next_max_id(10)  # noqa: E731 - for a moment
+                assert await eventually(again, StoreUnavailableError, deadline=10)
+
+    @pytest.mark.asyncio
+    async def test_one_of_several_is_down(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """Within the same call."""
+        for _ in range(8):
+            url = f"nats://127.0.0.1:{free_port()},{nats.address}/{namespace}?timeout=10"
+            async with NatsStore.from_url(url) as near:
+                assert await near.segment_distributor(name="order").next_max_id(1)
+
+    @pytest.mark.asyncio
+    async def test_nobody_listens(self) -> None:
+        """The reason is told."""
+        async with NatsStore.from_url(f"nats://127.0.0.1:{free_port()}") as store:
+            with pytest.raises(StoreUnavailableError, match=r"(?i)connect"):
+                await store.counters()
+
+    @pytest.mark.asyncio
+    async def test_a_cancelled_call(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """Whether the server has acted or not, the next one gets a reply of its own."""
+        async with behind_proxy(nats, namespace, seconds=10) as (proxy, near):
+            counter = near.segment_distributor(name="order")
+            other = near.segment_distributor(name="far", offset=10**12)
+            await asyncio.gather(counter.next_max_id(10), other.next_max_id(10))
+            for watch in (proxy.next_request, proxy.next_reply):
+                seen = watch()
+                call = asyncio.create_task(counter.next_max_id(10))
+                await seen
+                call.cancel()
+                before = value_of(nats, namespace) - 10  # it may be under way
+                granted = await asyncio.gather(other.next_max_id(10), counter.next_max_id(10))
+                assert call.cancelled()
+                assert granted[0] > 10**12 > granted[1] > before
+
+    @pytest.mark.asyncio
+    async def test_a_cancel_scope_while_connecting(self, nats: NatsServer, namespace: str) -> None:
+        """No socket stays open."""
+        async with behind_proxy(nats, namespace, seconds=10) as (proxy, near):
+            proxy.blackhole(replies=True)
+            with anyio.move_on_after(0.1) as scope:
+                await near.counters()
+            assert scope.cancelled_caught
+            proxy.heal()
+
+            async def is_closed() -> bool:
+                return proxy.open_connections == 0
+
+            await eventually(is_closed)
+
+    @pytest.mark.asyncio
+    async def test_closing_under_a_call(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """Who waits is told at once; then it connects anew."""
+        async with behind_proxy(nats, namespace, seconds=30) as (proxy, near):
+            counter = near.segment_distributor(name="order")
+            await counter.next_max_id(10)
+            proxy.blackhole(replies=True)
+            seen = proxy.next_request()
+            calls = [asyncio.create_task(counter.next_max_id(10)) for _ in range(3)]
+            await seen
+            await near.aclose()
+            for call in calls:
+                with pytest.raises(StoreUnavailableError, match="closed"):
+                    await call
+            proxy.heal()
+            assert await counter.next_max_id(10) > 10
+
+    @pytest.mark.asyncio
+    async def test_a_server_that_dies_and_comes_back(
+        self, nats_factory: Callable[..., NatsServer]
+    ) -> None:
+        """With all that it had; emptied, it is noticed."""
+        server = nats_factory()
+        async with NatsStore.from_url(server.url) as store:
+            await store.create_schema()
+            counter, machine = store.segment_distributor(name="order"), machine_of(store, "a")
+            assert await counter.next_max_id(10) == 10
+            number = await take(machine)
+            server.kill()
+            for _ in range(3):
+                with pytest.raises(StoreUnavailableError):
+                    await counter.next_max_id(10)
+            server.start()
+            assert await eventually(lambda: counter.next_max_id(10), StoreUnavailableError) == 20
+            await machine.guard(number, now_ms=T + 1, mark_ms=T + 1)
+            assert await store.is_initialized()
+            server.wipe()
+            with pytest.raises(SchemaMissingError):
+                await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
+            await store.create_schema()
+            with pytest.raises(StoreRolledBackError):
+                await counter.next_max_id(10)
+
+
+class TestLogin:
+    """Who may, and by which certificate."""
+
+    @pytest.mark.asyncio
+    async def test_password_and_tls(self, nats_factory: Callable[..., NatsServer]) -> None:
+        server = nats_factory(password=PASSWORD, tls=True)
+        assert server.certificates is not None
+        trust = f"?timeout=5&ssl_ca_certs={server.certificates.ca}"
+        async with NatsStore.from_url(server.url + trust) as store:
+            await store.create_schema()
+            assert await store.segment_distributor(name="order").next_max_id(10) == 10
+            for secret in (PASSWORD, server.quoted_password):
+                assert secret not in repr(store)
+        for wrong in ("x", ""):
+            login = server.url.replace(server.quoted_password, wrong or "y") + trust
+            async with NatsStore.from_url(login) as store:
+                with pytest.raises(StoreAuthenticationError, match=r"(?i)authorization"):
+                    await store.counters()
+        stranger = f"{server.url}?timeout=5&ssl_ca_certs={server.certificates.stranger_ca}"
+        async with NatsStore.from_url(stranger) as store:
+            with pytest.raises(StoreError, match="not trusted"):
+                await store.counters()
+        with pytest.raises(InvalidArgumentError, match="certificates"):
+            NatsStore.from_url(f"{server.url}?ssl_ca_certs={server.certificates.key}")
+
+    @pytest.mark.asyncio
+    async def test_a_server_without_tls_hears_no_password(self) -> None:
+        """Who asks for TLS does not go on in plain text."""
+        heard: list[bytes] = []
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b'INFO {"version":"2.15.1","headers":true}\r\n')
+            while data := await reader.read(1000):
+                heard.append(data)
+                writer.write(b"PONG\r\n")
+            writer.close()
+
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            for login in (f"app:{quote(PASSWORD, safe='')}@", ""):
+                url = f"nats+tls://{login}127.0.0.1:{port}?timeout=5"
+                async with NatsStore.from_url(url) as store:
+                    with pytest.raises(StoreUnavailableError, match="secure connection"):
+                        await store.counters()
+        assert PASSWORD.encode() not in b"".join(heard)
+
+    @pytest.mark.asyncio
+    async def test_rights(
+        self,
+        nats_factory: Callable[..., NatsServer],
+        tmp_path: Any,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Those of the documentation are enough; what is denied is an error that says so."""
+        config = tmp_path / "nats.conf"
+        calls = ("STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET")
+        rights = {
+            "publish": [
+                "aiocosid.>",
+                *(f"$JS.API.{call}.aiocosid_counters" for call in calls),
+                *(f"$JS.API.{call}.aiocosid_cells" for call in calls),
+                "$JS.API.INFO",  # asked by the fixture
+            ],
+            "subscribe": ["_INBOX.>"],
+        }
+        few = {"publish": ["$JS.API.>"], "subscribe": ["_INBOX.>"]}
+        users = [
+            {"user": "init", "password": SHORT},
+            {"user": "app", "password": SHORT, "permissions": rights},
+            {"user": "few", "password": SHORT, "permissions": few},
+        ]
+        config.write_text(f"authorization: {json.dumps({'users': users})}\n")
+        server = nats_factory("--config", str(config), password=SHORT)
+        server_url = server.url.replace("app:x@", "{}:x@")
+        async with NatsStore.from_url(server_url.format("init")) as store:
+            await store.create_schema()
+        async with NatsStore.from_url(server_url.format("app")) as store:
+            assert await store.segment_distributor(name="order").next_max_id(10) == 10
+            machine = machine_of(store, "a")
+            await machine.guard(await take(machine), now_ms=T + 1, mark_ms=T)
+            assert len(await store.counters()) == len(await store.machines()) == 1
+            monkeypatch.setattr("aiocosid.stores.nats.CREATE_TIMEOUT", 0.5)
+            with pytest.raises(StoreAuthenticationError, match=r"(?i)permissions violation"):
+                await store.create_schema()
+        async with NatsStore.from_url(server_url.format("few")) as store:
+            with pytest.raises(StoreAuthenticationError, match=r"(?i)permissions violation"):
+                await store.segment_distributor(name="order").next_max_id(10)
+
+
+class TestClients:
+    """A user's own client."""
+
+    @pytest.mark.asyncio
+    async def test_it_stays_open(self, nats: NatsServer, url: str, namespace: str) -> None:
+        client = Client()
+        await client.connect(nats.url)
+        async with NatsStore(client, prefix=namespace) as store:
+            await store.create_schema()
+            counter = store.segment_distributor(name="order")
+            assert await counter.next_max_id(10) == 10
+            machine = machine_of(store, "a")
+            await machine.guard(await take(machine), now_ms=T + 1, mark_ms=T)
+        assert client.is_connected
+        assert await counter.next_max_id(10) == 20
+        await client.close()
+        with pytest.raises(StoreUnavailableError, match="interrupted"):
+            await counter.next_max_id(10)
+
+    @pytest.mark.asyncio
+    async def test_what_is_no_client(self) -> None:
+        for wrong in (None, "nats://localhost", 5):
+            with pytest.raises(InvalidArgumentError, match=r"nats\.aio\.client\.Client"):
+                NatsStore(wrong)  # type: ignore[arg-type]  # that is the point
+        for prefix in ("", "a.b", "a/b", "*", "x" * 65, "a b", "é"):
+            with pytest.raises(InvalidArgumentError, match="letters, digits"):
+                NatsStore(Client(), prefix=prefix)
+
+    @pytest.mark.asyncio
+    async def test_nothing_is_sent_on_an_interrupted_one(self, nats: NatsServer, url: str) -> None:
+        """The driver would send it later."""
+        async with NatsStore.from_url(url) as own, FaultProxy(nats.host, nats.port) as proxy:
+            await own.create_schema()
+            client = Client()
+            await client.connect(f"nats://{proxy.host}:{proxy.port}", reconnect_time_wait=1)
+            prefix = url.rpartition("/")[2].partition("?")[0]
+            counter = NatsStore(client, prefix=prefix).segment_distributor(name="order")
+            assert await counter.next_max_id(10) == 10
+            proxy.refuse()
+            proxy.cut()
+
+            async def is_refused() -> bool:
+                with pytest.raises(StoreUnavailableError, match="interrupted"):
+                    await counter.next_max_id(10)
+                return True
+
+            await eventually(is_refused, BaseException)  # type: ignore[arg-type]  # pytest's own
+            before = value_of(nats, prefix)
+            for _ in range(5):
+                await is_refused()
+            await proxy.accept()
+            again = await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
+            assert again == before + 10
+            await client.close()
+
+    def test_two_loops(self, nats: NatsServer, url: str, namespace: str) -> None:
+        """One after another on a URL; on another living one it is refused."""
+        store = NatsStore.from_url(url)
+        counter = store.segment_distributor(name="order")
+        asyncio.run(store.create_schema())
+        assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
+
+        async def main() -> None:
+            client = Client()
+            await client.connect(nats.url)
+            borrowed = NatsStore(client, prefix=namespace)
+            await counter.next_max_id(10)
+            for each in (store, borrowed):
+                with pytest.raises(WrongLoopError):
+                    await asyncio.to_thread(asyncio.run, each.counters())
+            await client.close()
+            await store.aclose()
+
+        asyncio.run(main())
+
+
+FORK = """
+import asyncio, json, os, sys
+from nats.aio.client import Client
+from aiocosid.errors import ForkedError
+from aiocosid.stores.nats import NatsStore
+
+url, server, prefix = sys.argv[1:]
+
+async def refused(call):
+    try:
+        return await call
+    except ForkedError:
+        return "ForkedError"
+
+async def child(store, counter, borrowed, machine):
+    told = [await refused(each) for each in (
+        counter.next_max_id(10), borrowed.counters(), store.counters(), borrowed.aopen(),
+        machine.guard(0, now_ms=2, mark_ms=2))]
+    await counter.aopen()
+    told.append(await counter.next_max_id(10))
+    await machine.aopen()
+    told.append((await machine.distribute(3, now_ms=1, latest_ms=2**60)).machine_id)
+    await store.aclose()
+    return told
+
+async def main():
+    store, client = NatsStore.from_url(url), Client()
+    await client.connect(server)
+    await store.create_schema()
+    counter = store.segment_distributor(name="order")
+    machine = store.machine_id_distributor(namespace="n")
+    borrowed = NatsStore(client, prefix=prefix)
+    granted = [await counter.next_max_id(10)]
+    granted.append((await machine.distribute(3, now_ms=1, latest_ms=2**60)).machine_id)
+    await borrowed.counters()
+    ours, theirs = os.pipe()
+    if (pid := os.fork()) == 0:
+        return theirs, store, counter, borrowed, machine
+    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+    assert status == 0, status
+    granted.append(await counter.next_max_id(10))
+    await machine.guard(0, now_ms=2, mark_ms=2)
+    granted.append(len(await borrowed.counters()))
+    await store.aclose()
+    await client.close()
+    print(json.dumps({"parent": granted, "child": json.loads(os.read(ours, 10_000))}))
+
+runner = asyncio.Runner()
+forked = runner.run(main())
+if forked:
+    theirs, *objects = forked
+    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
+    os._exit(0)
+runner.close()
+"""
+
+
+class TestForks:
+    def test_a_forked_child(self, nats: NatsServer, url: str, namespace: str) -> None:
+        """It is refused until it opens anew, and leaves the parent's connections alone."""
+        told = run_python(FORK, url, nats.url, namespace)
+        assert told["child"] == ["ForkedError"] * 5 + [20, 1]
+        assert told["parent"] == [10, 0, 30, 1]
+
+
+class TestCells:
+    """Machine ids: one subject each, compared by their last sequences."""
+
+    @pytest.mark.asyncio
+    async def test_a_commit_is_carried_out_once(self, store: NatsStore) -> None:
+        """Applied twice, or by two who have read the same, the second changes nothing."""
+        backend = backend_of(store)
+        await take(machine_of(store, "a"))
+        one, two = [await backend.read("n", Need("b", is_complete=True)) for _ in range(2)]
+
+        def change(mark_ms: int) -> Changes:
+            note = Note("b", mark_ms=mark_ms, token=SHORT, turn=1)
+            return Changes("b", seats={5: Seat((Owner("b", T),), note)}, own={"b": 5}, signed=5)
+
+        assert await backend.commit(one, change(1))
+        assert not await backend.commit(two, change(2))
+        found = (await backend.read("n", Need("b", 5))).seats[5]
+        assert found.mark_ms == 1
+        assert found.note is not None
+        # Brought up to date: it goes on without a read.
+        assert await backend.commit(one, change(3))
+        assert (await backend.read("n", Need("b", 5))).seats[5].mark_ms == 3
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("what", ["marker", "space", "seat", "own", "absent"])
+    async def test_what_a_commit_compares(
+        self, nats: NatsServer, store: NatsStore, namespace: str, what: str
+    ) -> None:
+        """If any of it was written since, nothing is."""
+        backend = backend_of(store)
+        await take(machine_of(store, "a"))
+        snapshot = await backend.read("n", Need("a", is_complete=True))
+        start = f"{namespace}.cell"
+        keys = {
+            "marker": f"{start}.store.marker",
+            "space": f"{start}.ns.n.space",
+            "seat": f"{start}.ns.n.id.00000000",
+            "own": f"{start}.ns.n.own.a",
+        }
+        body = nats.get(f"{namespace}_cells", keys.get(what, keys["seat"])) or b""
+        nats.put(keys.get(what, f"{start}.ns.n.id.00000007"), body)
+        seat = Seat((Owner("a", T),), Note("a", token=SHORT, turn=9))
+        number = 7 if what == "absent" else 0
+        changes = Changes("a", seats={number: seat, 6: seat}, own={"a": number}, signed=number)
+        before = nats.subjects(f"{namespace}_cells")
+        assert not await backend.commit(snapshot, changes)
+        assert nats.subjects(f"{namespace}_cells") == before
+        assert 6 not in (await backend.read("n", Need(is_complete=True))).seats
+
+    @pytest.mark.asyncio
+    async def test_a_renewal_is_one_trip(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """And conflicts with nobody's hand-out, renewal or release."""
+        async with behind_proxy(nats, namespace, seconds=10) as (proxy, near):
+            owner = machine_of(near, "a")
+            number = await take(owner)
+            for turn in range(4):
+                before = proxy.requests
+                reply = proxy.next_reply()
+                await owner.guard(number, now_ms=T + turn, mark_ms=T + turn)
+                await reply
+                assert proxy.requests == before + 1
+                other = machine_of(store, f"b{turn}")
+                theirs = await take(other)
+                await other.guard(theirs, now_ms=T, mark_ms=T)
+                if turn % 2:
+                    await other.revert(theirs, last_ms=T)
+
+    @pytest.mark.asyncio
+    async def test_many_renew_at_once(self, url: str, store: NatsStore) -> None:
+        stores = [NatsStore.from_url(url) for _ in range(12)]
+        owners = [machine_of(each, f"i{number}") for number, each in enumerate(stores)]
+        numbers = [await take(each, 4) for each in owners]
+        assert sorted(numbers) == [*range(12)]
+        for turn in range(5):
+            await asyncio.gather(
+                *(
+                    each.guard(number, now_ms=T + turn, mark_ms=T + turn)
+                    for each, number in zip(owners, numbers, strict=True)
+                )
+            )
+        assert {each.machine_id for each in await store.machines()} == {*numbers}
+        for each in stores:
+            await each.aclose()
+
+    @pytest.mark.asyncio
+    async def test_a_lost_reply_of_a_commit(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """The hand-out is repeated and finds its own id; a renewal is repeated."""
+        async with behind_proxy(nats, namespace, seconds=10) as (proxy, near):
+            await eventually(near.counters, StoreUnavailableError)
+            owner = machine_of(near, "a")
+            proxy.swallow_replies(1, matching=b'"batch"')
+            with pytest.raises(StoreUnavailableError):
+                await take(owner)
+            assert await take(owner) == 0
+            assert len(await store.machines()) == 1
+            proxy.swallow_replies(1, matching=b'"batch"')
+            with pytest.raises(StoreUnavailableError):
+                await owner.guard(0, now_ms=T + 5, mark_ms=T + 5)
+            await owner.guard(0, now_ms=T + 6, mark_ms=T + 4)
+            assert [each.mark_ms for each in await store.machines()] == [T + 5]
+            assert proxy.swallowed == 2
+
+    @pytest.mark.asyncio
+    async def test_cancelled_commits(self, url: str, store: NatsStore) -> None:
+        """Whenever that is: one instance holds at most one id, and the next call is its own."""
+        owners = [machine_of(store, f"i{number}") for number in range(4)]
+        for round_ in range(20):
+            calls = [asyncio.create_task(take(each)) for each in owners]
+            await asyncio.sleep(0.001 * round_)
+            for call in calls[::2]:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+        numbers = [await take(each) for each in owners]
+        assert len(set(numbers)) == 4
+        held = [each for each in await store.machines() if each.instance_id]
+        assert sorted(each.machine_id for each in held) == sorted(numbers)
+
+    @pytest.mark.asyncio
+    async def test_one_instance_is_never_given_two(self, url: str, store: NatsStore) -> None:
+        """Though many of its processes ask at once."""
+        stores = [NatsStore.from_url(url) for _ in range(6)]
+        numbers = await asyncio.gather(*(take(machine_of(each, "same")) for each in stores))
+        assert len(set(numbers)) == 1
+        for each in stores:
+            await each.aclose()
+
+    @pytest.mark.asyncio
+    async def test_the_clock_is_the_servers(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """A sign of life is as late as its message; what else is written leaves that as it was."""
+        backend = backend_of(store)
+        owner = machine_of(store, "a")
+        number = await take(owner)
+        snapshot = await backend.read("n", Need("a", number))
+        seen_ms = snapshot.seats[number].seen_ms
+        assert 0 <= snapshot.now_ms - seen_ms < 60_000
+        await asyncio.sleep(0.05)
+        seat = snapshot.seats[number]
+        assert await backend.commit(snapshot, Changes(seats={number: seat}))
+        assert (await backend.read("n", Need("a", number))).seats[number].seen_ms == seen_ms
+        await owner.guard(number, now_ms=1, mark_ms=1)
+        assert (await backend.read("n", Need("a", number))).seats[number].seen_ms > seen_ms
+
+    @pytest.mark.asyncio
+    async def test_names_of_all_kinds(self, store: NatsStore) -> None:
+        """Namespaces and instances; also such as our own words."""
+        names = {name for name in ODD_NAMES if len(name) < 92} | {
+            "store",
+            "ns",
+            "marker",
+            "🦆" * 91,
+        }
+        for name in names:
+            machine = store.machine_id_distributor(namespace=name, instance_id=name[:100])
+            assert await take(machine) == 0, name
+            await machine.guard(0, now_ms=T, mark_ms=T)
+        found = await store.machines()
+        assert {(each.namespace, each.instance_id) for each in found} == {
+            (name, name[:100]) for name in names
+        }
+        longest = store.machine_id_distributor(namespace="🦆" * 91, instance_id="🦆" * 100)
+        assert await take(longest) == 1
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("bad", ["x", "{}", "\n", "x\n5", '{"instance":5}\n5'])
+    async def test_a_damaged_cell(
+        self, nats: NatsServer, store: NatsStore, namespace: str, bad: str
+    ) -> None:
+        """It is named, and left as it is."""
+        owner = machine_of(store, "a")
+        await take(owner)
+        for key in ("ns.n.id.00000000", "ns.n.space", "store.marker", "store.count.n.0"):
+            subject = f"{namespace}.cell.{key}"
+            sound = nats.get(f"{namespace}_cells", subject)
+            assert sound is not None
+            nats.put(subject, bad.encode())
+            with pytest.raises(CorruptMachineStateError, match=key.replace(".", r"\.")):
+                await take(machine_of(store, "b"))
+            assert nats.get(f"{namespace}_cells", subject) == bad.encode()
+            nats.put(subject, sound)
+        assert await take(machine_of(store, "b")) == 1
+
+    @pytest.mark.asyncio
+    async def test_many_seats_and_another_width(
+        self, store: NatsStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """More than a batch holds are compared as a whole: who takes one meanwhile is found out."""
+        monkeypatch.setattr("aiocosid.stores.nats.MOST_SEATS", 2)
+        owners = [machine_of(store, text) for text in "abcd"]
+        for number, each in enumerate(owners):
+            assert await take(each) == number
+        for number, each in enumerate(owners):
+            await each.revert(number, last_ms=T)
+        read, calls = NatsBackend.read, 0
+
+        async def interrupted(backend: NatsBackend, name: str, need: Need) -> Any:
+            nonlocal calls
+            found = await read(backend, name, need)
+            calls += 1
+            if calls == 1:
+                monkeypatch.setattr(NatsBackend, "read", read)
+                assert await take(owners[0]) == 0
+                await owners[0].revert(0, last_ms=T)
+                monkeypatch.setattr(NatsBackend, "read", interrupted)
+            return found
+
+        monkeypatch.setattr(NatsBackend, "read", interrupted)
+        await store.set_machine_bits(namespace="n", bits=4)
+        assert calls == 2
+        assert await store.machine_bits(namespace="n") == 4
+
+
+class TestLosses:
+    """What a store that forgot, or was changed underneath, leads to."""
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("below", ["ns.n.>", "ns.n.id.*", "ns.n.id.00000000"])
+    async def test_cells_that_vanish_under_the_marker(
+        self, nats: NatsServer, store: NatsStore, namespace: str, below: str
+    ) -> None:
+        """A quarantine begins; the owner asserts its id, and nobody new has it."""
+        owner = machine_of(store, "a")
+        number = await take(owner)
+        nats.purge(f"{namespace}_cells", f"{namespace}.cell.{below}")
+        with pytest.raises(MachineIdQuarantineError):
+            await take(machine_of(store, "b"))
+        await owner.reassert(number, now_ms=T + 1, mark_ms=T + 1)
+        with pytest.raises(MachineIdQuarantineError):
+            await take(machine_of(store, "b"))
+        held = [each.instance_id for each in await store.machines()]
+        assert held == ["a"]
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("way", ["purged", "recreated"])
+    async def test_a_stream_that_was_emptied(
+        self, nats: NatsServer, store: NatsStore, namespace: str, way: str
+    ) -> None:
+        """By a purge, or deleted and made anew: the old owner's renewal hits nobody else's cell."""
+        owner = machine_of(store, "a")
+        number = await take(owner)
+        if way == "purged":
+            nats.purge(f"{namespace}_cells")
+        else:
+            nats.call(f"STREAM.DELETE.{namespace}_cells")
+            with pytest.raises(SchemaMissingError):
+                await owner.guard(number, now_ms=T, mark_ms=T)
+            assert await backend_of(store).create_schema()
+        with pytest.raises(MachineIdQuarantineError):
+            await owner.guard(number, now_ms=T + 1, mark_ms=T + 1)
+        await owner.reassert(number, now_ms=T + 2, mark_ms=T + 2)
+        with pytest.raises(MachineIdQuarantineError):
+            await take(machine_of(store, "b"))
+        await store.initialize()
+        assert await take(machine_of(store, "b")) == 1
+
+    @pytest.mark.asyncio
+    async def test_initialised_anew_under_an_owner(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """A stream that was made anew, where another has the id by now: the old owner is told."""
+        owner = machine_of(store, "a")
+        number = await take(owner)
+        nats.call(f"STREAM.DELETE.{namespace}_cells")
+        await store.create_schema()
+        assert await take(machine_of(store, "b")) == number
+        with pytest.raises(MachineIdLostError, match="b holds it"):
+            await owner.guard(number, now_ms=T + 1, mark_ms=T + 1)
+
+    @pytest.mark.asyncio
+    async def test_a_generator_on_an_emptied_stream(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """It keeps its id, for which nobody else is a candidate."""
+        machine = store.machine_id_distributor(namespace="n", interval=0.1, safe_guard=5)
+        async with SnowflakeId(machine=machine) as generator:
+            first = await generator.next_id()
+            nats.purge(f"{namespace}_cells")
+
+            async def is_asserted() -> bool:
+                return bool(await store.machines(namespace="n"))
+
+            await eventually(is_asserted)
+            assert await generator.next_id() > first
+            with pytest.raises(MachineIdQuarantineError):
+                await take(machine_of(store, "b"), 10)
+
+    @pytest.mark.asyncio
+    async def test_an_older_state_is_noticed_by_the_next_renewal(
+        self, nats_factory: Callable[..., NatsServer], tmp_path: Any
+    ) -> None:
+        """The files of a server, put back: who was handed an id since has lost it."""
+        server = nats_factory()
+        async with NatsStore.from_url(server.url) as store:
+            await store.create_schema()
+            early, late = machine_of(store, "a"), machine_of(store, "b")
+            counter = store.segment_distributor(name="order")
+            assert (await take(early), await counter.next_max_id(10)) == (0, 10)
+            server.stop()
+            copy = tmp_path / "copy"
+            server.data.rename(copy)
+            _copy(copy, server.data)
+            server.start()
+            assert await eventually(lambda: take(late), StoreUnavailableError) == 1
+            assert await counter.next_max_id(10) == 20
+            server.stop()
+            server.data.rename(tmp_path / "newer")
+            _copy(copy, server.data)
+            server.start()
+
+            async def renew() -> None:
+                await late.guard(1, now_ms=T + 1, mark_ms=T + 1)
+
+            with pytest.raises(MachineIdLostError, match="nobody holds it"):
+                await eventually(renew, StoreUnavailableError)
+            await early.guard(0, now_ms=T + 1, mark_ms=T + 1)
+            with pytest.raises(StoreRolledBackError):
+                await counter.next_max_id(10)
+
+
+def _copy(source: Any, target: Any) -> None:
+    import shutil
+
+    shutil.copytree(source, target)
+
+
+@pytest.mark.stress
+class TestClusters:
+    """Three members, of which one is behind, or leads no more."""
+
+    @pytest.mark.asyncio
+    async def test_a_replica_that_lags_leads_to_no_hand_out(
+        self, nats_cluster: NatsCluster
+    ) -> None:
+        """One that was stopped is asked again until it has what the leader has."""
+        async with NatsStore.from_url(f"{nats_cluster.url}?timeout=15") as store:
+            await store.create_schema()
+            for stream in ("aiocosid_counters", "aiocosid_cells"):
+                info = nats_cluster.call(f"STREAM.INFO.{stream}")
+                assert info["config"]["num_replicas"] == 3
+            leader = nats_cluster.leader("aiocosid_cells")
+            behind = next(each for each in nats_cluster.members if each is not leader)
+            near = NatsStore.from_url(f"nats://{behind.address}?timeout=15")
+            first = machine_of(near, "first")
+            assert await take(first, 5) == 0
+            async with NatsStore.from_url(f"nats://{leader.address}?timeout=15") as ahead:
+                behind.pause()
+                owners = [machine_of(ahead, f"i{number}") for number in range(10)]
+                numbers = [await take(each, 5) for each in owners]
+                for turn in range(20):
+                    for each, number in zip(owners, numbers, strict=True):
+                        await each.guard(number, now_ms=T + turn, mark_ms=T)
+                behind.resume()
+                late = await eventually(
+                    lambda: take(machine_of(near, "late"), 5), StoreUnavailableError
+                )
+                assert len({0, *numbers, late}) == 12
+            await near.aclose()
+
+    @pytest.mark.asyncio
+    async def test_many_ask_while_leaders_change(self, nats_cluster: NatsCluster) -> None:
+        """Everybody is served, with an id of its own."""
+        async with NatsStore.from_url(nats_cluster.url) as store:
+            await store.create_schema()
+        stores = [NatsStore.from_url(nats_cluster.url) for _ in range(12)]
+        killed = await asyncio.to_thread(nats_cluster.kill_leader, "aiocosid_cells")
+        numbers = await asyncio.gather(
+            *(
+                eventually(
+                    lambda each=each, n=n: take(machine_of(each, f"i{n}"), 5),  # type: ignore[misc]
+                    StoreUnavailableError,
+                    deadline=40,
+                )
+                for n, each in enumerate(stores)
+            )
+        )
+        assert len({*numbers}) == 12
+        await asyncio.to_thread(killed.start)
+        for each in stores:
+            await each.aclose()
+
+
+def test_the_kinds_of_errors() -> None:
+    """What the driver says without a word is silence."""
+    assert str(stores_nats._as_store_error("nats", TimeoutError())) == "nats: no answer in time"
