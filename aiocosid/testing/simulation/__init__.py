@@ -20,8 +20,6 @@ from ._clock import NodeClock as NodeClock
 from ._clock import WorldClock as WorldClock
 from ._errors import NothingLeftError as NothingLeftError
 from ._errors import SimulationError as SimulationError
-from ._etcd import SimulatedEtcd as SimulatedEtcd
-from ._etcd import etcd_trouble as etcd_trouble
 from ._faults import CALM as CALM
 from ._faults import Faults as Faults
 from ._java import JavaSegmentId as JavaSegmentId
@@ -31,13 +29,10 @@ from ._java import redis_counter as redis_counter
 from ._ledger import Ledger as Ledger
 from ._link import Link as Link
 from ._loop import VirtualTimeLoop as VirtualTimeLoop
-from ._mysql import SimulatedMysql as SimulatedMysql
-from ._mysql_scenarios import mysql_trouble as mysql_trouble
 from ._node import Node as Node
 from ._redis import SimulatedRedis as SimulatedRedis
-from ._sqlite import SimulatedSqlite as SimulatedSqlite
+from ._store import SimulatedStore as SimulatedStore
 from ._store_trouble import redis_trouble as redis_trouble
-from ._store_trouble import sqlite_losses as sqlite_losses
 from ._trouble import ACTS as ACTS
 from ._trouble import trouble as trouble
 from ._witness import Witness as Witness
@@ -46,8 +41,6 @@ from ._world import Scenario as Scenario
 from ._world import World as World
 from ._world import first_failure as first_failure
 from ._world import simulate as simulate
-from ._zookeeper import SimulatedZooKeeper as SimulatedZooKeeper
-from ._zookeeper_trouble import zookeeper_trouble as zookeeper_trouble
 
 __all__ = (
     "ACTS",
@@ -66,11 +59,8 @@ __all__ = (
     "NothingLeftError",
     "Report",
     "Scenario",
-    "SimulatedEtcd",
-    "SimulatedMysql",
     "SimulatedRedis",
-    "SimulatedSqlite",
-    "SimulatedZooKeeper",
+    "SimulatedStore",
     "SimulationError",
     "VirtualTimeLoop",
     "Witness",
@@ -79,14 +69,10 @@ __all__ = (
     "cancel_at",
     "cancel_everywhere",
     "churn",
-    "etcd_trouble",
     "first_failure",
     "jdbc_counter",
-    "mysql_trouble",
     "redis_counter",
     "redis_trouble",
     "simulate",
-    "sqlite_losses",
     "trouble",
-    "zookeeper_trouble",
 )

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from . import (
-    _etcd_scenarios,
     _loss_scenarios,
-    _mysql_scenarios,
     _other_scenarios,
     _scenarios,
     _sequence_scenarios,
     _store_scenarios,
-    _zookeeper_scenarios,
 )
 
 if TYPE_CHECKING:
@@ -27,9 +24,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         _store_scenarios,
         _loss_scenarios,
         _sequence_scenarios,
-        _mysql_scenarios,
-        _etcd_scenarios,
-        _zookeeper_scenarios,
         _other_scenarios,
     )
     for name in module.__all__

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import httpx
 
-from ...stores.http import HttpIdSegmentDistributor, HttpMachineIdDistributor
-from ...stores.http._link import OwnedLink, Session
+from ...stores._connection import OwnedConnection
+from ...stores.http import HttpStore
+from ...stores.http._backend import HttpBackend, HttpSession
 from ._cosid_proxy import CosIdProxyModel
 from ._faults import draw_between
 
 if TYPE_CHECKING:
+    from ...abc import IdSegmentDistributor, MachineIdDistributor
     from ._node import Node
     from ._process import Process
     from ._world import World
@@ -43,19 +44,28 @@ class SimulatedProxy(CosIdProxyModel):
         self._safe_guard = safe_guard
         self._is_away = False
 
-    def segments(self, node: Node, *, name: str, step: int) -> HttpIdSegmentDistributor:
+    def segments(self, node: Node, *, name: str, step: int) -> IdSegmentDistributor:
         """Return a counter, for one process of a node."""
-        made = HttpIdSegmentDistributor.from_url(URL, name=name, step=step)
-        made._link = ProxyLink(Network(self, node))
-        return made
+        return self._store(node).segment_distributor(name=name, step=step)
 
-    def machines(self, node: Node, *, interval: float) -> HttpMachineIdDistributor:
+    def machines(self, node: Node, *, interval: float) -> MachineIdDistributor:
         """Return machine ids, for one process of a node, under a name that nobody else has."""
-        made = HttpMachineIdDistributor.from_url(
-            URL, safe_guard=self._safe_guard, interval=interval
+        return self._store(node).machine_id_distributor(
+            safe_guard=self._safe_guard, interval=interval
         )
-        made._link = ProxyLink(Network(self, node))
-        return made
+
+    def _store(self, node: Node) -> HttpStore:
+        """Return the shipped store, on another network."""
+        network = Network(self, node)
+
+        async def connect() -> HttpSession:
+            return HttpSession(httpx.AsyncClient(base_url=URL, transport=network, trust_env=False))
+
+        store = HttpStore.from_url(URL)
+        store._backend = HttpBackend(
+            OwnedConnection("the proxy", connect=connect, disconnect=HttpSession.aclose)
+        )
+        return store
 
     async def trouble(self, world: World, *, seconds: float, every: float = 1.0) -> None:
         """Start it anew, or have it be away, now and then; have it run in the end."""
@@ -89,22 +99,6 @@ class SimulatedProxy(CosIdProxyModel):
             machine_id, stamp_ms = entry
             until = self._world.time + self._safe_guard - (self.now - stamp_ms) / MS
             ledger.renewed(namespace, machine_id, process, until=until)
-
-
-class ProxyLink(OwnedLink):
-    """As shipped, on another network."""
-
-    __slots__ = ("_network",)
-
-    def __init__(self, network: Network) -> None:
-        super().__init__(URL)
-        self._network = network
-
-    def _session(self) -> Session:
-        if self._current is None:
-            client = httpx.AsyncClient(base_url=URL, transport=self._network, trust_env=False)
-            self._loop, self._current = asyncio.get_running_loop(), Session(client)
-        return super()._session()
 
 
 class Network(httpx.AsyncBaseTransport):

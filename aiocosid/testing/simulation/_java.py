@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from ...abc import IdGenerator, Statistics
 from ...errors import CosIdError, StoreUnavailableError, WouldBlock
+from ._store import peer_guards, peer_takes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -15,56 +16,12 @@ if TYPE_CHECKING:
     from ...snowflake import SnowflakeLayout
     from ._node import Node
     from ._redis_client import SimulatedRedisClient
-    from ._sqlite import SimulatedSqlite
+    from ._store import SimulatedStore
 
 __all__ = ("JavaSegmentId", "JavaSnowflakeId", "jdbc_counter", "redis_counter")
 
 RETRY: Final = 0.2  # seconds
-
-# What CosId's scripts do, on CosId's keys: by the owner's clock alone.  The reply is ours: who
-# was given which machine id, and its ids are later than.
-DISTRIBUTE: Final = b"""
-local entries, adder, pool = unpack(KEYS)
-local instance, max_id, now, dead = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local function text(number) return string.format('%.0f', number) end
-local function bind(id, stamp)
-  redis.call('HSET', entries, instance, id .. '|' .. text(stamp))
-  return {'taken', id, text(stamp - 1), 'unmarked'}
-end
-local function parts(entry)
-  local id, stamp = entry:match('^(%d+)|(%d+)$')
-  return id, tonumber(stamp)
-end
-local own = redis.call('HGET', entries, instance)
-if own then
-  local id, stamp = parts(own)
-  return bind(id, math.max(stamp, now))
-end
-local returned = redis.call('HGETALL', pool)
-if #returned > 0 then
-  redis.call('HDEL', pool, returned[1])
-  return bind(returned[1], math.max(tonumber(returned[2]), now))
-end
-redis.call('SETNX', adder, -1)
-if tonumber(redis.call('GET', adder)) < max_id then
-  return bind(text(redis.call('INCR', adder)), now)
-end
-local held = redis.call('HGETALL', entries)
-for i = 1, #held, 2 do
-  local id, stamp = parts(held[i + 1])
-  if stamp <= dead then
-    redis.call('HDEL', entries, held[i])
-    return bind(id, now)
-  end
-end
-return {'full'}
-"""
-GUARD: Final = b"""
-local entry = redis.call('HGET', KEYS[1], ARGV[1])
-if not entry then return 0 end
-redis.call('HSET', KEYS[1], ARGV[1], entry:match('^%d+') .. '|' .. ARGV[2])
-return 1
-"""
+NAMESPACE: Final = "cosid"
 
 
 class _Peer(IdGenerator):
@@ -145,36 +102,27 @@ def redis_counter(client: SimulatedRedisClient, name: str) -> Callable[[int], Aw
     return next_max_id
 
 
-def jdbc_counter(sqlite: SimulatedSqlite, node: Node, name: str) -> Callable[[int], Awaitable[int]]:
+def jdbc_counter(store: SimulatedStore, node: Node, name: str) -> Callable[[int], Awaitable[int]]:
     """Return what CosId does by JDBC: a row is made once, and raised for each range.
 
     Args:
-        sqlite: the database.
+        store: the database.
         node: where it is called.
         name: namespace and name.
     """
-    executor = sqlite.executor(node)
+    link = node.link()
 
     async def next_max_id(step: int) -> int:
-        await executor.fetch_rows(
-            "INSERT OR IGNORE INTO cosid (name, last_max_id, last_fetch_time) VALUES (:name, 0, 0)",
-            name=name,
-        )
-        # An update and a look in one transaction there.
-        row = await executor.fetch_row(
-            "UPDATE cosid SET last_max_id = last_max_id + :step WHERE name = :name "
-            "RETURNING last_max_id",
-            step=step,
-            name=name,
-        )
-        assert row is not None
-        return int(row[0])
+        async def operation() -> int:
+            return store.server.add_nowait(name, step, first=step).max_id
+
+        return await link.call("jdbc", f"add({step})", operation)
 
     return next_max_id
 
 
 class JavaSnowflakeId(_Peer):
-    """CosId's `MillisecondSnowflakeId` on a machine id of Redis, guarded and never given up.
+    """CosId's `MillisecondSnowflakeId` on a machine id of a store, guarded and never given up.
 
     As CosId goes on when its guard fails, nothing may happen to it but its end.
     """
@@ -182,7 +130,7 @@ class JavaSnowflakeId(_Peer):
     def __init__(
         self,
         node: Node,
-        client: SimulatedRedisClient,
+        store: SimulatedStore,
         layout: SnowflakeLayout,
         *,
         safe_guard: float,
@@ -192,13 +140,14 @@ class JavaSnowflakeId(_Peer):
 
         Args:
             node: where it runs; the process's name is the instance.
-            client: the client.
+            store: where the machine ids lie.
             layout: the layout, of milliseconds.
             safe_guard: seconds after which a silent owner's id is taken.
             interval: seconds between two signs of life.
         """
         super().__init__(node)
-        self._client = client
+        self._store = store
+        self._link = node.link()
         self._layout = layout
         self._safe_guard_ms = int(safe_guard * 1000)
         self._interval = interval
@@ -208,15 +157,32 @@ class JavaSnowflakeId(_Peer):
 
     async def __aenter__(self) -> Self:
         """Take a machine id."""
-        now = self._node.clock.now_ms()
+        now_ms = self._node.clock.now_ms()
+        process = self._node._current()
         size = 1 << self._layout.machine_bits
-        keys = ("cosid:{cosid}:itc_idx", "cosid:{cosid}:adder", "cosid:{cosid}:revert")
-        facts = (self._instance, size - 1, now, now - self._safe_guard_ms)
-        reply = await _told(self._client, "EVAL", DISTRIBUTE, 3, *keys, *facts)
-        if reply[0] == b"full":
-            raise StoreUnavailableError("redis", "all machine ids are in use")
-        self._machine_id = int(reply[1])
-        self._last_ms = int(reply[2]) + 1  # as CosId does: at the very stamp, from sequence 0
+
+        async def take() -> tuple[int, int] | None:
+            found = peer_takes(
+                self._store.server,
+                NAMESPACE,
+                self._instance,
+                size=size,
+                now_ms=now_ms,
+                dead_ms=now_ms - self._safe_guard_ms,
+            )
+            if found is not None:
+                machine_id, stamp_ms = found
+                ledger = self._node.world.ledger
+                ledger.granted(
+                    NAMESPACE, machine_id, process, floor_ms=stamp_ms - 1, has_marks=False
+                )
+            return found
+
+        taken = await self._link.call("jdbc", "take()", take)
+        if taken is None:
+            raise StoreUnavailableError("jdbc", "all machine ids are in use")
+        # As CosId does: at the very stamp, from sequence 0.
+        self._machine_id, self._last_ms = taken
         self._guard = asyncio.create_task(self._keep(), name="guard")
         return self
 
@@ -227,9 +193,13 @@ class JavaSnowflakeId(_Peer):
     async def _keep(self) -> None:
         while True:
             await self._node.clock.sleep(self._interval)
-            key, now = "cosid:{cosid}:itc_idx", self._node.clock.now_ms()
+            now_ms = self._node.clock.now_ms()
+
+            async def guard(now_ms: int = now_ms) -> None:
+                peer_guards(self._store.server, NAMESPACE, self._instance, now_ms)
+
             try:
-                await _told(self._client, "EVAL", GUARD, 1, key, self._instance, now)
+                await self._link.call("jdbc", "guard()", guard)
             except CosIdError:
                 await self._node.clock.sleep(RETRY)
 
@@ -258,7 +228,7 @@ class JavaSnowflakeId(_Peer):
 
 
 async def _told(client: SimulatedRedisClient, *words: Any) -> Any:  # noqa: ANN401 - the driver's
-    from ...stores.redis._errors import translated  # noqa: PLC0415 - needs the driver
+    from ...stores.redis._errors import as_store_error  # noqa: PLC0415 - needs the driver
 
-    with translated():
+    with as_store_error():
         return await client.execute_command(*words)

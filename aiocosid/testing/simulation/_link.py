@@ -21,7 +21,7 @@ __all__ = ("Link",)
 
 _T = TypeVar("_T")
 
-NONCE: Final = re.compile("[0-9a-f]{32}")
+NONCE: Final = re.compile("[0-9a-f]{16,}")
 """What is drawn by the operating system, and must not tell two runs of one seed apart."""
 
 

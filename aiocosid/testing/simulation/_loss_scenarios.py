@@ -15,17 +15,17 @@ from ...segment import SegmentChainId
 from ...snowflake import SnowflakeId
 from ._churn import ROUGH, churn
 from ._faults import CALM, Faults, draw_between
-from ._redis import SimulatedRedis, mark_machines
-from ._scenarios import INTERVAL, LAYOUT, SAFE_GUARD, STEP, parse
-from ._sqlite import SimulatedSqlite
-from ._store_scenarios import NAMINGS, named
-from ._store_trouble import redis_trouble, strike
+from ._redis import SimulatedRedis
+from ._scenarios import LAYOUT, SAFE_GUARD, STEP, parse
+from ._store import SimulatedStore
+from ._store_scenarios import NAMINGS, store_machines
+from ._store_trouble import redis_trouble
 from ._trouble import trouble
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ...abc import IdSegmentDistributor, MachineIdDistributor
+    from ...abc import MachineIdDistributor
     from ...machine import MachineIdLease
     from ._churn import MakeGenerator
     from ._node import Node
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = (
     "give_back",
-    "redis_quarantine",
-    "sqlite_quarantine",
+    "store_quarantine",
     "tiered_faults",
     "tiered_losses",
 )
 
 SECONDS: Final = 3.0  # of trouble
 PERSISTENCES: Final[tuple[Persistence, ...]] = ("none", "everysec", "snapshot", "always")
+HISTORY: Final = 20  # writes that may be lost
 EXPECTED: Final = frozenset({"ClosedError", "WouldBlock"})
 """Errors that callers see of a generator that is closed, or that is not waited for."""
 
@@ -52,20 +52,21 @@ EXPECTED: Final = frozenset({"ClosedError", "WouldBlock"})
 def tiered_chains(
     world: World, redis: SimulatedRedis, *, of_root: Faults, of_cache: Faults
 ) -> MakeGenerator:
-    """Make segment chains on spans of a SQLite file that a Redis hands out."""
-    from ...stores.redis import RedisIdSegmentDistributor  # noqa: PLC0415 - needs the driver
-    from ...stores.tiered import TieredIdSegmentDistributor  # noqa: PLC0415 - as above
+    """Make segment chains on spans of a store that a Redis hands out."""
+    from ...stores.redis import RedisStore  # noqa: PLC0415 - needs the driver
+    from ...stores.tiered import TieredStore  # noqa: PLC0415 - as above
 
-    sqlite, span = SimulatedSqlite(world), STEP * world.rng.choice((3, 20, 100))
+    root, span = SimulatedStore(world), STEP * world.rng.choice((3, 20, 100))
 
     def make(node: Node) -> SegmentChainId:
-        counter = TieredIdSegmentDistributor(
-            sqlite.segments(node, name="order", step=STEP, faults=of_root),
-            RedisIdSegmentDistributor(redis.client(node, faults=of_cache), name="order", step=STEP),
+        store = TieredStore(
+            root.store(node, faults=of_root),
+            RedisStore(redis.client(node, faults=of_cache)),
             span=span,
             root_name="root",
             clock=node.clock,
         )
+        counter = store.segment_distributor(name="order", step=STEP)
         return SegmentChainId(counter, clock=node.clock)
 
     return make
@@ -91,22 +92,17 @@ async def tiered_faults(world: World) -> None:
 
 async def give_back(world: World) -> None:
     """Short lives on one counter that give back what they have not used; calls are sent again."""
-    from ...stores.redis import RedisIdSegmentDistributor  # noqa: PLC0415 - needs the driver
+    from ...stores.redis import RedisStore  # noqa: PLC0415 - needs the driver
 
-    redis, sqlite, rng = SimulatedRedis(world), SimulatedSqlite(world), world.rng
+    redis, other, rng = SimulatedRedis(world), SimulatedStore(world), world.rng
     on_redis, steps = rng.random() < 0.7, rng.choice(((STEP,), (STEP, 3 * STEP)))
-    # What is sent to SQLite is not sent again.
-    faults = Faults(
-        lose_reply=0.05, resend=0.5 if on_redis else 0.0, latency=(0.005, 0.1), pause=0.001
-    )
+    faults = Faults(lose_reply=0.05, resend=0.5, latency=(0.005, 0.1), pause=0.001)
 
     async def main(node: Node) -> None:
         while True:
             step = rng.choice(steps)
-            counter: IdSegmentDistributor = sqlite.segments(node, name="order", step=step)
-            if on_redis:
-                client = redis.client(node)
-                counter = RedisIdSegmentDistributor(client, name="order", step=step)
+            store = RedisStore(redis.client(node)) if on_redis else other.store(node)
+            counter = store.segment_distributor(name="order", step=step)
             with suppress(CosIdError):
                 async with SegmentChainId(
                     counter, clock=node.clock, safe_distance=1, max_distance=1, give_back=True
@@ -126,41 +122,29 @@ async def give_back(world: World) -> None:
         node.crash()
 
 
-async def redis_quarantine(world: World) -> None:
-    """Machine ids of a Redis that forgets, is restored, fails over and is split."""
-    from ...stores.redis import RedisMachineIdDistributor  # noqa: PLC0415 - needs the driver
+async def store_quarantine(world: World) -> None:
+    """Machine ids of a store that is emptied, in part as well, restored, or loses its last writes.
 
-    redis = SimulatedRedis(world, persistence=world.rng.choice(PERSISTENCES), replicas=1)
-    mark_machines(redis)
-    naming = world.rng.choice(NAMINGS)
+    What no store can see is not among it: two servers that write at the same time.
+    """
+    store, rng = SimulatedStore(world, history=HISTORY), world.rng
+    copies = [store.save()]
 
-    def machines(node: Node) -> MachineIdDistributor:
-        return RedisMachineIdDistributor(
-            redis.client(node),
-            instance_id=named(node, naming),
-            safe_guard=SAFE_GUARD,
-            interval=INTERVAL,
-        )
+    async def forget(_: World) -> None:
+        match rng.randrange(5):
+            case 0:
+                store.empty()
+            case 1:
+                store.empty_machines()
+            case 2:
+                store.restore(rng.choice(copies))
+            case 3:
+                store.lose(rng.randrange(HISTORY))
+            case _:
+                store.start_anew()
+        copies.append(store.save())
 
-    await quarantined(world, machines, partial(strike, redis=redis))
-    redis.mend()
-
-
-async def sqlite_quarantine(world: World) -> None:
-    """Machine ids of a SQLite file in whose place an older copy is put."""
-    sqlite, rng, naming = SimulatedSqlite(world), world.rng, world.rng.choice(NAMINGS)
-    copies = [sqlite.save()]
-
-    def machines(node: Node) -> MachineIdDistributor:
-        return sqlite.machines(
-            node, instance_id=named(node, naming), safe_guard=SAFE_GUARD, interval=INTERVAL
-        )
-
-    async def restore(_: World) -> None:
-        sqlite.restore(rng.choice(copies))
-        copies.append(sqlite.save())
-
-    await quarantined(world, machines, restore)
+    await quarantined(world, store_machines(store, rng.choice(NAMINGS)), forget)
 
 
 async def quarantined(
@@ -190,7 +174,7 @@ async def quarantined(
         seconds=SECONDS,
         callers=1,
         pause=0.3,
-        # To open takes many calls on SQL.
+        # To open takes several calls.
         faults=replace(ROUGH, lose_request=0.01, lose_reply=0.02, delay=0.02),
         acts=("stop", "pause"),
         every=1.0,

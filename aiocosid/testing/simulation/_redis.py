@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ._clock import START_NS
-from ._grants import granted_by_script
 from ._redis_commands import Keyspace, Reply
 from ._redis_server import RedisServer
 
@@ -14,11 +13,10 @@ if TYPE_CHECKING:
 
     from ._faults import Faults
     from ._node import Node
-    from ._process import Process
     from ._redis_client import SimulatedRedisClient
     from ._world import World
 
-__all__ = ("Persistence", "SimulatedRedis", "mark_machines")
+__all__ = ("Persistence", "SimulatedRedis")
 
 Persistence: TypeAlias = Literal["always", "everysec", "snapshot", "none"]
 """What is on the disk: every write, those of until a second ago, of the last snapshot, nothing."""
@@ -76,9 +74,7 @@ class SimulatedRedis:
 
         return SimulatedRedisClient(self, node, node.link(faults), denied=denied)
 
-    def serve(
-        self, node: Node, process: Process, words: Sequence[bytes], *, denied: Collection[str]
-    ) -> Reply:
+    def serve(self, node: Node, words: Sequence[bytes], *, denied: Collection[str]) -> Reply:
         """Run a command that has arrived, at the server that the node takes for the master.
 
         Raises:
@@ -88,13 +84,7 @@ class SimulatedRedis:
         server = self._strays.get(node, self.master)
         if not server.is_up:
             raise ConnectionRefusedError(f"{server.name} does not run")
-        reply = server.execute(words, denied=denied)
-        if (found := granted_by_script(words, reply)) is not None:
-            namespace, machine_id, floor_ms, has_marks = found
-            self._world.ledger.granted(
-                namespace, machine_id, process, floor_ms=floor_ms, has_marks=has_marks
-            )
-        return reply
+        return server.execute(words, denied=denied)
 
     # For the scenario.
 
@@ -191,11 +181,3 @@ class SimulatedRedis:
 
     def _new_id(self) -> str:
         return f"{self._world.rng.getrandbits(160):040x}"
-
-
-def mark_machines(redis: SimulatedRedis, namespace: str = "cosid") -> None:
-    """Do as ``aiocosid init``: mark a server as one that has forgotten no machine id."""
-    from ...stores.redis._machine_scripts import MARK, MachineKeys  # noqa: PLC0415 - the driver's
-
-    keys = MachineKeys(namespace).names
-    redis.master.execute([b"EVAL", MARK.text, b"%d" % len(keys), *keys, b"mark", b"0"])

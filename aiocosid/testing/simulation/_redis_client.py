@@ -76,11 +76,10 @@ class SimulatedRedisClient(Redis):
 
     def _send(self, words: list[bytes]) -> asyncio.Future[Any]:
         """Send a command on a connection, and return what its reply will come to."""
-        process = self._node._current()
 
         async def operation() -> Reply:
             try:
-                return self._redis.serve(self._node, process, words, denied=self._denied)
+                return self._redis.serve(self._node, words, denied=self._denied)
             except ConnectionRefusedError as error:
                 raise exceptions.ConnectionError(str(error)) from error
 

@@ -31,16 +31,16 @@ MARGIN: Final = 2  # seconds; as long as a split may last
 
 async def sharded_losses(world: World) -> None:
     """Many nodes on one name; clocks are nearly right, and the server is anything but reliable."""
-    from ...stores.redis import RedisSequenceDistributor  # noqa: PLC0415 - needs the driver
+    from ...stores.redis import RedisStore  # noqa: PLC0415 - needs the driver
 
     redis = SimulatedRedis(world, persistence=world.rng.choice(PERSISTENCES), replicas=1)
     most = world.rng.choice((400, 524_287))
 
     def make(node: Node) -> ShardedId:
-        store = RedisSequenceDistributor(
-            redis.client(node), name="order", max_sequence=most, tolerance=1, margin=MARGIN
+        sequences = RedisStore(redis.client(node)).sequence_distributor(
+            name="order", max_sequence=most, tolerance=1, margin=MARGIN
         )
-        return ShardedId(store, layout=LAYOUT, clock=node.clock, wait_timeout=4.0, nodes=4)
+        return ShardedId(sequences, layout=LAYOUT, clock=node.clock, wait_timeout=4.0, nodes=4)
 
     await churn(
         world,

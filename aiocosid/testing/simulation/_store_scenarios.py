@@ -1,4 +1,4 @@
-"""Scenarios on the shipped scripts and statements, with stores that have troubles of their own."""
+"""Scenarios on stores that have troubles of their own, and beside CosId's generators."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from ...snowflake import SnowflakeId
 from ._churn import ROUGH, churn
 from ._faults import Faults
 from ._java import JavaSegmentId, JavaSnowflakeId, jdbc_counter, redis_counter
-from ._redis import SimulatedRedis, mark_machines
+from ._redis import SimulatedRedis
 from ._scenarios import INTERVAL, LAYOUT, SAFE_GUARD, STEP, Naming, parse
-from ._sqlite import SimulatedSqlite
+from ._store import SimulatedStore
 from ._store_trouble import redis_trouble
 from ._trouble import trouble
 
 if TYPE_CHECKING:
-    from ...abc import IdGenerator
+    from collections.abc import Callable
+
+    from ...abc import IdGenerator, MachineIdDistributor
     from ._churn import MakeGenerator
     from ._node import Node
     from ._store_trouble import RedisAct
     from ._world import World
 
 __all__ = (
-    "redis_snowflake_peers",
-    "redis_snowflakes",
     "segment_chain_peers",
     "segment_chain_redis",
     "segment_chain_rolled_back",
-    "segment_chain_sqlite",
+    "segment_chain_store",
     "segment_chain_striped",
-    "sqlite_snowflakes",
+    "snowflake_peers",
+    "store_snowflakes",
 )
 
 SECONDS: Final = 3.0  # of trouble
@@ -44,12 +45,11 @@ COUNTER: Final = "cosid.order"
 
 def redis_chains(redis: SimulatedRedis, *, offset: int = 0) -> MakeGenerator:
     """Make segment chains on one counter of a Redis."""
-    from ...stores.redis import RedisIdSegmentDistributor  # noqa: PLC0415 - needs the driver
+    from ...stores.redis import RedisStore  # noqa: PLC0415 - needs the driver
 
     def make(node: Node) -> SegmentChainId:
-        counter = RedisIdSegmentDistributor(
-            redis.client(node), name="order", step=STEP, offset=offset
-        )
+        store = RedisStore(redis.client(node))
+        counter = store.segment_distributor(name="order", step=STEP, offset=offset)
         return SegmentChainId(counter, clock=node.clock)
 
     return make
@@ -63,15 +63,19 @@ async def segment_chain_redis(world: World) -> None:
     await churn(world, make, meanwhile=acts)
 
 
-async def segment_chain_sqlite(world: World) -> None:
-    """Segment chains on a SQLite file."""
-    sqlite = SimulatedSqlite(world)
+def store_chains(store: SimulatedStore) -> MakeGenerator:
+    """Make segment chains on one counter of a store."""
 
     def make(node: Node) -> SegmentChainId:
-        counter = sqlite.segments(node, name="order", step=STEP)
+        counter = store.store(node).segment_distributor(name="order", step=STEP)
         return SegmentChainId(counter, clock=node.clock)
 
-    await churn(world, make)
+    return make
+
+
+async def segment_chain_store(world: World) -> None:
+    """Segment chains on the one store that all servers have."""
+    await churn(world, store_chains(SimulatedStore(world)))
 
 
 async def segment_chain_striped(world: World) -> None:
@@ -107,7 +111,7 @@ async def segment_chain_rolled_back(world: World) -> None:
     Somebody raises the counter then, as the error says, and a new one goes on.  With a second
     generator there would be nothing that sees it: see the guarantees.
     """
-    from ...stores.redis import RedisIdSegmentDistributor, RedisStore  # noqa: PLC0415 - as above
+    from ...stores.redis import RedisStore  # noqa: PLC0415 - as above
 
     redis = SimulatedRedis(world, persistence=world.rng.choice(("none", "everysec")), replicas=1)
 
@@ -123,9 +127,9 @@ async def segment_chain_rolled_back(world: World) -> None:
             await node.clock.sleep(world.rng.expovariate(4.0))
 
     async def main(node: Node) -> None:
-        client = redis.client(node)
+        store = RedisStore(redis.client(node))
         # One for all chains: it remembers what it has seen.
-        counter = RedisIdSegmentDistributor(client, name="order", step=STEP)
+        counter = store.segment_distributor(name="order", step=STEP)
         while True:
             try:
                 async with SegmentChainId(counter, clock=node.clock) as chain:
@@ -133,7 +137,7 @@ async def segment_chain_rolled_back(world: World) -> None:
             except StoreRolledBackError as error:
                 world.note(node.name, "sees it")
                 with suppress(CosIdError):
-                    await RedisStore(client).set_floor(name="order", above=error.expected)
+                    await store.set_floor(name="order", above=error.expected)
             except CosIdError:
                 pass
             await node.clock.sleep(0.1)
@@ -148,20 +152,16 @@ async def segment_chain_rolled_back(world: World) -> None:
 
 async def segment_chain_peers(world: World) -> None:
     """Segment chains beside CosId's own generators, on Redis or in SQL."""
-    redis, sqlite = SimulatedRedis(world), SimulatedSqlite(world)
+    redis, store = SimulatedRedis(world), SimulatedStore(world)
     on_redis = world.rng.random() < 0.5
-    chains = redis_chains(redis)
+    make_chain = redis_chains(redis) if on_redis else store_chains(store)
 
     def make(node: Node) -> IdGenerator:
-        is_java = node is world.nodes[0]
-        if on_redis and not is_java:
-            return chains(node)
+        if node is not world.nodes[0]:
+            return make_chain(node)
         if on_redis:
             return JavaSegmentId(node, redis_counter(redis.client(node), COUNTER), STEP)
-        if is_java:
-            return JavaSegmentId(node, jdbc_counter(sqlite, node, COUNTER), STEP)
-        counter = sqlite.segments(node, name="order", step=STEP)
-        return SegmentChainId(counter, clock=node.clock)
+        return JavaSegmentId(node, jdbc_counter(store, node, COUNTER), STEP)
 
     # CosId's waits have no deadline.
     await churn(world, make, deadline=60.0, acts=("crash", "pause", "step"))
@@ -173,59 +173,38 @@ def named(node: Node, naming: Naming) -> InstanceId:
     return InstanceId(node.name, stable=naming == "stable")
 
 
-async def redis_snowflakes(world: World) -> None:
-    """Snowflakes whose machine ids come from a Redis."""
-    from ...stores.redis import RedisMachineIdDistributor  # noqa: PLC0415 - as above
+def store_machines(store: SimulatedStore, naming: Naming) -> Callable[[Node], MachineIdDistributor]:
+    """Make distributors of the machine ids of a store."""
 
-    redis, naming = SimulatedRedis(world), world.rng.choice(NAMINGS)
-    mark_machines(redis)
+    def make(node: Node) -> MachineIdDistributor:
+        return store.store(node).machine_id_distributor(
+            instance_id=named(node, naming), safe_guard=SAFE_GUARD, interval=INTERVAL
+        )
+
+    return make
+
+
+async def store_snowflakes(world: World) -> None:
+    """Snowflakes whose machine ids come from the one store that all servers have."""
+    machines = store_machines(SimulatedStore(world), world.rng.choice(NAMINGS))
 
     def make(node: Node) -> SnowflakeId:
-        machine = RedisMachineIdDistributor(
-            redis.client(node),
-            instance_id=named(node, naming),
-            safe_guard=SAFE_GUARD,
-            interval=INTERVAL,
-        )
-        return SnowflakeId(machine, layout=LAYOUT, clock=node.clock)
+        return SnowflakeId(machines(node), layout=LAYOUT, clock=node.clock)
 
     await churn(world, make, longest=9.0, recovery=20.0, deadline=10.0, parse=parse)
 
 
-async def sqlite_snowflakes(world: World) -> None:
-    """Snowflakes whose machine ids come from a SQLite file."""
-    sqlite, naming = SimulatedSqlite(world), world.rng.choice(NAMINGS)
-
-    def make(node: Node) -> SnowflakeId:
-        machine = sqlite.machines(
-            node, instance_id=named(node, naming), safe_guard=SAFE_GUARD, interval=INTERVAL
-        )
-        return SnowflakeId(machine, layout=LAYOUT, clock=node.clock)
-
-    await churn(world, make, longest=9.0, recovery=20.0, deadline=10.0, parse=parse)
-
-
-async def redis_snowflake_peers(world: World) -> None:
+async def snowflake_peers(world: World) -> None:
     """Snowflakes beside CosId's own: only time parts them, so clocks are right and theirs run."""
-    from ...stores.redis import RedisMachineIdDistributor  # noqa: PLC0415 - as above
-
-    redis = SimulatedRedis(world)
-    mark_machines(redis)
+    store = SimulatedStore(world)
+    machines = store_machines(store, "new")
 
     def make(node: Node) -> SnowflakeId:
-        machine = RedisMachineIdDistributor(
-            redis.client(node),
-            instance_id=node.process.name,
-            safe_guard=SAFE_GUARD,
-            interval=INTERVAL,
-        )
-        return SnowflakeId(machine, layout=LAYOUT, clock=node.clock)
+        return SnowflakeId(machines(node), layout=LAYOUT, clock=node.clock)
 
     async def java(node: Node) -> None:
         while True:
-            peer = JavaSnowflakeId(
-                node, redis.client(node), LAYOUT, safe_guard=SAFE_GUARD, interval=INTERVAL
-            )
+            peer = JavaSnowflakeId(node, store, LAYOUT, safe_guard=SAFE_GUARD, interval=INTERVAL)
             try:
                 async with peer:
                     ids = node.watch(peer, deadline=60.0, parse=parse)

@@ -10,10 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from ._redis import SimulatedRedis
-    from ._sqlite import SimulatedSqlite
     from ._world import World
 
-__all__ = ("LOSSES", "RedisAct", "redis_trouble", "sqlite_losses", "strike")
+__all__ = ("LOSSES", "RedisAct", "redis_trouble", "strike")
 
 RedisAct: TypeAlias = Literal[
     "restart", "outage", "save", "flush", "fail over", "fail back", "split"
@@ -27,7 +26,6 @@ LOSSES: Final[tuple[RedisAct, ...]] = (
 DOWN: Final = (0.01, 2.0)  # seconds
 BACK: Final = (0.0001, 0.5)  # seconds between a fail-over and the way back
 LAG: Final = 3.0  # writes that a replica is behind, on average
-COMMITS: Final = 12  # that are taken back at most
 
 
 async def redis_trouble(
@@ -111,24 +109,3 @@ _REDIS: Final[dict[RedisAct, Callable[[World, SimulatedRedis], Awaitable[None]]]
     "fail back": _fail_back,
     "split": _split,
 }
-
-
-async def sqlite_losses(
-    world: World, sqlite: SimulatedSqlite, *, seconds: float, every: float = 1.0
-) -> None:
-    """Take back some last commits of a file, now and then, or put an old one in its place.
-
-    Args:
-        world: the world.
-        sqlite: the file; one with a history.
-        seconds: for how long.
-        every: seconds between two losses, on average.
-    """
-    rng, end, saved = world.rng, world.time + seconds, sqlite.save()
-    while (rest := rng.expovariate(1 / every)) < end - world.time:
-        await world.sleep(rest)
-        if rng.random() < 0.8:
-            sqlite.lose(rng.randrange(1, COMMITS))
-        else:
-            sqlite.restore(saved)
-    await world.sleep(max(0.0, end - world.time))

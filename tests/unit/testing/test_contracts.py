@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 from aiocosid.abc import MAX_ID, IdGenerator, IdSegmentDistributor
 from aiocosid.errors import CosIdError, InvalidArgumentError, WouldBlock
 from aiocosid.segment import SegmentChainId, SegmentId
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     IdGeneratorContract,
     IdSegmentDistributorContract,
@@ -560,9 +560,7 @@ class OutlivesItsGroup(Broken):
 def rolled_back(_: MemoryStore) -> IdGenerator:
     """Each generator begins where the one before it began."""
     return SegmentChainId(
-        RolledBackDistributor(
-            MemoryIdSegmentDistributor(name="order", step=10, memory=MemoryStore())
-        )
+        RolledBackDistributor(MemoryStore().segment_distributor(name="order", step=10))
     )
 
 

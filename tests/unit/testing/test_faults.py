@@ -10,7 +10,8 @@ import pytest
 from aiocosid import SegmentChainId
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, StoreUnavailableError, WouldBlock
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.memory import MemoryBackend, MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
     GatedDistributor,
@@ -25,8 +26,15 @@ from aiocosid.testing import (
 pytestmark = pytest.mark.anyio
 
 
+def counters_of(inner: CounterDistributor) -> dict[str, int]:
+    """What lies in the store."""
+    backend = inner._backend
+    assert isinstance(backend, MemoryBackend)
+    return backend._counters
+
+
 @pytest.fixture
-def inner() -> MemoryIdSegmentDistributor:
+def inner() -> CounterDistributor:
     return MemoryStore().segment_distributor(namespace="shop", name="order", offset=5, step=10)
 
 
@@ -41,7 +49,7 @@ def inner() -> MemoryIdSegmentDistributor:
     ],
 )
 async def test_a_wrapper_passes_everything_on(
-    inner: MemoryIdSegmentDistributor, wrapper: type[WrappedDistributor]
+    inner: CounterDistributor, wrapper: type[WrappedDistributor]
 ) -> None:
     """Description, calls, opening and closing reach the wrapped one; it has to be awaited."""
     wrapped = wrapper(inner)
@@ -84,7 +92,7 @@ async def test_which_ids_a_call_grants_is_passed_on() -> None:
     assert set(wrapped.steps) == {4}
 
 
-async def test_slow(inner: MemoryIdSegmentDistributor) -> None:
+async def test_slow(inner: CounterDistributor) -> None:
     """The effect comes after half of the latency, the reply after the whole."""
     clock = ManualClock()
     slow = SlowDistributor(inner, latency=2.0, clock=clock)
@@ -96,27 +104,27 @@ async def test_slow(inner: MemoryIdSegmentDistributor) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(call)
         await clock.advance(0.9)
-        assert inner._counters == {}
+        assert counters_of(inner) == {}
         await clock.advance(0.2)
-        assert inner._counters == {"shop.order": 15}
+        assert counters_of(inner) == {"shop.order": 15}
         assert answers == []
         await clock.advance(0.9)
         assert answers == [15]
 
 
-async def test_failing_so_many_times(inner: MemoryIdSegmentDistributor) -> None:
+async def test_failing_so_many_times(inner: CounterDistributor) -> None:
     """The next calls fail before anything is written; the one after them works."""
     failing = FailingDistributor(inner)
     failing.fail(times=2)
     for _ in range(2):
         with pytest.raises(StoreUnavailableError, match="unplugged"):
             await failing.next_max_id(10)
-    assert inner._counters == {}
+    assert counters_of(inner) == {}
     assert await failing.next_max_id(10) == 15
     assert failing.calls == 3
 
 
-async def test_failing_until_told(inner: MemoryIdSegmentDistributor) -> None:
+async def test_failing_until_told(inner: CounterDistributor) -> None:
     """Without a number all calls fail, each with the given error, until `recover`."""
     failing = FailingDistributor(inner)
     failing.fail(RuntimeError("odd"))
@@ -127,7 +135,7 @@ async def test_failing_until_told(inner: MemoryIdSegmentDistributor) -> None:
     assert await failing.next_max_id(10) == 15
 
 
-async def test_each_failure_is_an_error_of_its_own(inner: MemoryIdSegmentDistributor) -> None:
+async def test_each_failure_is_an_error_of_its_own(inner: CounterDistributor) -> None:
     """One error object raised twice would collect the tracebacks of both."""
     failing = FailingDistributor(inner)
     error = StoreUnavailableError("x", "y")
@@ -140,7 +148,7 @@ async def test_each_failure_is_an_error_of_its_own(inner: MemoryIdSegmentDistrib
     assert len({id(each) for each in (*caught, error)}) == 3
 
 
-async def test_the_gate_holds_calls(inner: MemoryIdSegmentDistributor) -> None:
+async def test_the_gate_holds_calls(inner: CounterDistributor) -> None:
     """A call at the gate has had no effect; first come, first served."""
     gated = GatedDistributor(inner)
     answers: list[tuple[int, int]] = []
@@ -152,7 +160,7 @@ async def test_the_gate_holds_calls(inner: MemoryIdSegmentDistributor) -> None:
         for step in (1, 2, 3):
             group.start_soon(call, step)
             await settle()
-        assert (gated.held, gated.steps, inner._counters) == (3, [1, 2, 3], {})
+        assert (gated.held, gated.steps, counters_of(inner)) == (3, [1, 2, 3], {})
         gated.let_through()
         await settle()
         assert answers == [(1, 6)]
@@ -163,7 +171,7 @@ async def test_the_gate_holds_calls(inner: MemoryIdSegmentDistributor) -> None:
         assert gated.held == 0
 
 
-async def test_the_gate_remembers_who_may_pass(inner: MemoryIdSegmentDistributor) -> None:
+async def test_the_gate_remembers_who_may_pass(inner: CounterDistributor) -> None:
     """Permissions given beforehand are for the next calls; the one after them is held."""
     gated = GatedDistributor(inner)
     gated.let_through(2)
@@ -176,7 +184,7 @@ async def test_the_gate_remembers_who_may_pass(inner: MemoryIdSegmentDistributor
             scope.cancel()
 
 
-async def test_the_gate_can_be_opened_and_closed(inner: MemoryIdSegmentDistributor) -> None:
+async def test_the_gate_can_be_opened_and_closed(inner: CounterDistributor) -> None:
     """An open gate holds nobody and uses up no permission; a closed one holds the next."""
     gated = GatedDistributor(inner)
     gated.let_through()
@@ -189,10 +197,10 @@ async def test_the_gate_can_be_opened_and_closed(inner: MemoryIdSegmentDistribut
             await settle()
             assert gated.held == 1
             scope.cancel()
-    assert (gated.held, inner._counters) == (0, {"shop.order": 25})
+    assert (gated.held, counters_of(inner)) == (0, {"shop.order": 25})
 
 
-async def test_the_gate_knows_who_has_arrived(inner: MemoryIdSegmentDistributor) -> None:
+async def test_the_gate_knows_who_has_arrived(inner: CounterDistributor) -> None:
     """`arrived` waits for the nth call ever."""
     gated = GatedDistributor(inner)
     gated.open()
@@ -212,18 +220,18 @@ async def test_the_gate_knows_who_has_arrived(inner: MemoryIdSegmentDistributor)
     assert log == ["two came"]
 
 
-async def test_the_gate_can_hold_replies(inner: MemoryIdSegmentDistributor) -> None:
+async def test_the_gate_can_hold_replies(inner: CounterDistributor) -> None:
     """With ``holds_replies`` the store has done its part when a call arrives at the gate."""
     gated = GatedDistributor(inner, holds_replies=True)
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as group:
             group.start_soon(gated.next_max_id, 10)
             await gated.arrived()
-            assert (gated.held, inner._counters) == (1, {"shop.order": 15})
+            assert (gated.held, counters_of(inner)) == (1, {"shop.order": 15})
             scope.cancel()
 
 
-async def test_lossy(inner: MemoryIdSegmentDistributor) -> None:
+async def test_lossy(inner: CounterDistributor) -> None:
     """A lost reply is an error to the caller and an effect in the store."""
     lossy = LossyDistributor(inner)
     lossy.lose()
@@ -238,7 +246,7 @@ async def test_lossy(inner: MemoryIdSegmentDistributor) -> None:
     assert await lossy.next_max_id(10) == 65
 
 
-async def test_rolled_back(inner: MemoryIdSegmentDistributor) -> None:
+async def test_rolled_back(inner: CounterDistributor) -> None:
     """The counter goes back by so many ids, and on from there."""
     rolled_back = RolledBackDistributor(inner)
     assert await rolled_back.next_max_id(10) == 15

@@ -12,17 +12,15 @@ from anyio.lowlevel import checkpoint
 
 from aiocosid.abc import InstanceId, MachineGrant
 from aiocosid.errors import MachineIdLostError, MachineIdOverflowError
-from aiocosid.stores._memory_machines import Entry, MachinePool
-from aiocosid.stores._memory_marker import Claim
-from aiocosid.stores.memory import MemoryMachineIdDistributor, MemoryStore
 from aiocosid.testing import MachineIdDistributorContract, ManualClock
 
+from ._pool import Claim, Entry, MachinePool, PoolDistributor, PoolStore
 from .test_contracts import verdict
 
 pytestmark = pytest.mark.anyio
 
 
-class Sound(MemoryMachineIdDistributor):
+class Sound(PoolDistributor):
     """Everything right, to be broken."""
 
     @property
@@ -444,7 +442,7 @@ class GoesOnCounting(Sound):
 class Contract(MachineIdDistributorContract):
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.memory = MemoryStore(clock=self.clock)
+        self.memory = PoolStore(clock=self.clock)
 
     async def age(self, namespace: str, seconds: float) -> None:
         await self.clock.advance(seconds)

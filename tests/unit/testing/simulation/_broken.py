@@ -13,20 +13,20 @@ import anyio
 from aiocosid import CosIdError, SegmentChainId
 from aiocosid._root import Root
 from aiocosid._waiters import WaiterQueue
-from aiocosid.machine import MachineIdLease
+from aiocosid.machine import MachineIdLease, _rules
 from aiocosid.machine._keeper import Keeper
 from aiocosid.snowflake._stamper import Stamper
-from aiocosid.stores.redis import RedisIdSegmentDistributor, _machine, _segment, _sequence, _span
-from aiocosid.stores.redis._scripts import Script
+from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
+from aiocosid.stores.redis._link import Script
 from aiocosid.stores.striped._place import UNIT, Place
-from aiocosid.stores.tiered import TieredIdSegmentDistributor
+from aiocosid.stores.tiered import TieredStore
 from aiocosid.testing.simulation import (
     SCENARIOS,
     Faults,
     Node,
     Scenario,
     SimulatedRedis,
-    SimulatedSqlite,
+    SimulatedStore,
     World,
     churn,
     redis_trouble,
@@ -37,7 +37,7 @@ from aiocosid.testing.simulation._redis_commands import Reply
 from aiocosid.testing.simulation._scenarios import STEP
 from aiocosid.testing.simulation._store_trouble import RedisAct
 
-from . import _broken_etcd, _broken_generators, _broken_mysql, _broken_zookeeper
+from . import _broken_generators
 from ._breaking import Broken, broken
 from ._broken_leases import (
     attached_alone,
@@ -58,7 +58,8 @@ async def plain_redis_that_forgets(world: World) -> None:
     redis = SimulatedRedis(world, persistence="none", replicas=1)
 
     def make(node: Node) -> SegmentChainId:
-        counter = RedisIdSegmentDistributor(redis.client(node), name="order", step=STEP)
+        store = RedisStore(redis.client(node))
+        counter = store.segment_distributor(name="order", step=STEP)
         return SegmentChainId(counter, clock=node.clock)
 
     acts: tuple[RedisAct, ...] = ("restart", "flush", "fail over", "split")
@@ -69,20 +70,22 @@ PERSISTENCES: tuple[Persistence, ...] = ("none", "everysec", "snapshot")
 
 
 def tiered(*acts: RedisAct) -> Scenario:
-    """Spans of a SQLite file, handed out by a Redis that forgets."""
+    """Spans of a store, handed out by a Redis that forgets."""
 
     async def scenario(world: World) -> None:
         kept = world.rng.choice(PERSISTENCES)
         redis = SimulatedRedis(world, persistence=kept, replicas=1)
-        sqlite = SimulatedSqlite(world)
+        root = SimulatedStore(world)
 
         def make(node: Node) -> SegmentChainId:
-            counter = TieredIdSegmentDistributor(
-                sqlite.segments(node, name="order", step=STEP),
-                RedisIdSegmentDistributor(redis.client(node), name="order", step=STEP),
+            store = TieredStore(
+                root.store(node),
+                RedisStore(redis.client(node)),
+                root_name="root",
                 span=100 * STEP,
                 clock=node.clock,
             )
+            counter = store.segment_distributor(name="order", step=STEP)
             return SegmentChainId(counter, clock=node.clock)
 
         happens = partial(redis_trouble, redis=redis, seconds=5.0, every=0.8, acts=acts)
@@ -102,9 +105,9 @@ def tiered(*acts: RedisAct) -> Scenario:
 
 def fence(identity: bytes) -> tuple[tuple[object, str, object], ...]:
     """Another identity in the scripts of spans."""
-    line = b"local here = run_id .. ' ' .. replid"
+    line = b"run_id .. ' ' .. replid"
     return tuple(
-        (_span, name, Script(script.text.replace(line, b"local here = " + identity)))
+        (_span, name, Script(script.text.replace(line, identity)))
         for name in ("LOOK", "TAKE", "OPEN", "RELEASE")
         if line in (script := getattr(_span, name)).text
     )
@@ -116,11 +119,12 @@ def fence(identity: bytes) -> tuple[tuple[object, str, object], ...]:
 async def two_counters(world: World) -> None:
     """Two counters on one client, with calls that are given up."""
     redis = SimulatedRedis(world)
+    redis.master.execute([b"SCRIPT", b"LOAD", _backend.ADD.text])  # no call is sent again as text
 
     async def main(node: Node) -> None:
-        client = redis.client(node)
+        store = RedisStore(redis.client(node))
         counters = [
-            RedisIdSegmentDistributor(client, name=name, step=STEP) for name in ("order", "invoice")
+            store.segment_distributor(name=name, step=STEP) for name in ("order", "invoice")
         ]
         while True:
             with suppress(CosIdError):
@@ -182,7 +186,8 @@ async def gives_back(world: World) -> None:
     async def main(node: Node) -> None:
         while True:
             with suppress(CosIdError):
-                counter = RedisIdSegmentDistributor(redis.client(node), name="order", step=STEP)
+                store = RedisStore(redis.client(node))
+                counter = store.segment_distributor(name="order", step=STEP)
                 async with SegmentChainId(
                     counter, clock=node.clock, safe_distance=1, max_distance=1, give_back=True
                 ) as chain:
@@ -209,9 +214,6 @@ SHIPPED: dict[str, Scenario] = {
     "two counters": two_counters,
     "gives back": gives_back,
     "silent past the lease": silent_past_the_lease,
-    "busy mysql": _broken_mysql.busy_mysql,
-    "mysql rush": _broken_mysql.mysql_rush,
-    "silent past the lease on etcd": _broken_etcd.silent_on_etcd,
 }
 """The same scenarios with nothing broken."""
 
@@ -233,11 +235,9 @@ def seconds(line: bytes, instead: bytes) -> tuple[object, str, object]:
     return _sequence, "GRANT", Script(text.replace(line, instead))
 
 
-NO_QUARANTINE = tuple(
-    (_machine, name, Script(script.text.replace(b"if left > 0 then return left end", b"")))
-    for name in ("DISTRIBUTE", "GUARD")
-    if (script := getattr(_machine, name))
-)
+def ends_at_once(space: object) -> int:
+    """As if a quarantine had no length."""
+    return 0
 
 
 BROKEN: dict[str, Broken] = {
@@ -270,12 +270,12 @@ BROKEN: dict[str, Broken] = {
         0,
     ),
     "resend of a plain give-back": Broken(
-        broken(gives_back, (_segment, "GIVE_BACK", PLAIN_GIVE_BACK)), "handed out twice", 14
+        broken(gives_back, (_backend, "GIVE_BACK", PLAIN_GIVE_BACK)), "handed out twice", 14
     ),
     "cancelled call whose connection is pooled": Broken(
         broken(two_counters, (SimulatedRedisClient, "_exchange", PoolsCancelled._exchange)),
         "handed out twice",
-        19,
+        57,
     ),
     "waiters overtaken": Broken(
         broken(SCENARIOS["segment_chain_faults"], (WaiterQueue, "serve", serves_small)),
@@ -299,11 +299,10 @@ BROKEN: dict[str, Broken] = {
         320,
     ),
     "no quarantine": Broken(
-        broken(SCENARIOS["redis_quarantine"], *NO_QUARANTINE), "machine id|handed out twice", 0
+        broken(SCENARIOS["store_quarantine"], (_rules, "quarantine_ms", ends_at_once)),
+        "machine id|handed out twice",
+        0,
     ),
     **_broken_generators.BROKEN,
-    **_broken_mysql.BROKEN,
-    **_broken_etcd.BROKEN,
-    **_broken_zookeeper.BROKEN,
 }
 """Defects of the project's promise, and what the simulation says of each."""

@@ -9,17 +9,9 @@ from typing import Any, Final, Self, cast
 
 import hiredis
 
-from aiocosid.stores.redis import _machine_scripts, _span
-from aiocosid.stores.redis._machine_scripts import (
-    DISTRIBUTE,
-    GUARD,
-    LIST,
-    MARK,
-    REVERT,
-    MachineKeys,
-)
-from aiocosid.stores.redis._scripts import ADVANCE, GIVE_BACK, GRANT, RAISE, Script
-from aiocosid.stores.redis._span import LOOK, OPEN, RELEASE
+from aiocosid.stores.redis import _backend, _sequence, _span
+from aiocosid.stores.redis._backend import ADD, RAISE, CellCodec
+from aiocosid.stores.redis._link import Script
 from aiocosid.testing.simulation._redis_commands import RefusedError, Status
 from aiocosid.testing.simulation._redis_server import RedisServer
 
@@ -30,8 +22,10 @@ AT_ONCE: Final = 50  # sequences that are sent before the first reply is read
 
 COUNTER: Final = (b"cosid:{a.b}.adder", b"cosid:{a.b}.grant")
 SPAN: Final = (b"aiocosid:{a.b}:span",)
-KEYS: Final = (*COUNTER, *SPAN, *MachineKeys("a").names)
-UNORDERED: Final = (COUNTER[1], *SPAN, MachineKeys("a").names[8])
+CODEC: Final = CellCodec("a", is_cluster=False)
+FENCE: Final = (b"order1700000000", b"orderfence")
+KEYS: Final = (*COUNTER, *SPAN, *FENCE, *CODEC.keys)
+UNORDERED: Final = (COUNTER[1], *SPAN, FENCE[1], *CODEC.keys[:5])
 """Hashes with long values, which a server orders as it likes."""
 ALL_OF: Final = (b"HGETALL", b"HKEYS", b"HVALS")
 NUMBERS: Final = tuple(
@@ -53,21 +47,27 @@ FIELDS: Final = (b"0", b"1", b"2", b"3", b"i1", b"i2", b"i3", b"", b"12")
 STAMPS: Final = (b"1700000000000", b"1700000003000", b"1700000009000", b"0", b"-1")
 
 
-def told_the_time(script: Script, line: bytes, instead: bytes) -> Script:
+def told_the_time(script: Script, seconds: bytes = b"1700000000") -> Script:
     """A script that is told what it would ask the server's clock."""
-    assert line in script.text
-    return Script(script.text.replace(line, instead))
+    asks = b"local time = redis.call('TIME')"
+    assert asks in script.text
+    return Script(script.text.replace(asks, b"local time = {%b, '0'}" % seconds))
 
 
-BITS: Final = told_the_time(_machine_scripts.BITS, b"clock_of(nil)", b"clock_of(ARGV[3])")
-TAKE: Final = told_the_time(
-    _span.TAKE,
-    b"local time = redis.call('TIME')\nlocal now = time[1] * 1000 + math.floor(time[2] / 1000)\n",
-    b"local now = tonumber(ARGV[6])\n",
+ADD_NOTED: Final = told_the_time(_backend.ADD_NOTED)
+GIVE_BACK: Final = told_the_time(_backend.GIVE_BACK)
+READ: Final = told_the_time(_backend.READ)
+COMMIT: Final = told_the_time(
+    # The model and the server are called by different names.
+    Script(_backend.COMMIT.text.replace(b"here == ARGV[1]", b"ARGV[1] == 'here'"))
 )
+SEQUENCE: Final = told_the_time(_sequence.GRANT)
+LOOK: Final = told_the_time(_span.LOOK)
+TAKE: Final = told_the_time(_span.TAKE, b"ARGV[8]")
+OPEN: Final = told_the_time(_span.OPEN)
+RELEASE: Final = told_the_time(_span.RELEASE)
 SCRIPTS: Final = (
-    *(ADVANCE, GRANT, GIVE_BACK, RAISE),
-    *(DISTRIBUTE, GUARD, REVERT, LIST, BITS, MARK),
+    *(ADD, ADD_NOTED, GIVE_BACK, RAISE, READ, COMMIT, SEQUENCE),
     *(LOOK, TAKE, OPEN, RELEASE),
 )
 WHO: Final = b"""
@@ -178,8 +178,7 @@ class Sequences:
     def _damage(self) -> Words:
         """Plant something where the scripts look."""
         rng = self.rng
-        names = MachineKeys("a").names
-        entries, adder, pool, marks, _, tokens, seen, width, marker, claims = names
+        entries, pool, notes, seen, marker, adder, space = CODEC.keys
         return rng.choice(
             (
                 [
@@ -188,15 +187,19 @@ class Sequences:
                     rng.choice(FIELDS),
                     rng.choice((b"1|2", b"x", b"3|1700000000000")),
                 ],
-                [b"SET", adder, rng.choice((*NUMBERS, *NO_NUMBERS))],
-                [b"HSET", rng.choice((pool, marks, seen)), rng.choice(FIELDS), rng.choice(STAMPS)],
-                [b"HSET", tokens, rng.choice(FIELDS), b"t1"],
-                [b"SET", width, rng.choice((b"2", b"3", b"x", b"0", b"40"))],
-                [b"HSET", marker, b"identity", b"1" * 40],
-                [b"EVAL", OURS, b"1", marker, b"identity"],
+                [b"SET", rng.choice((adder, space)), rng.choice((*NUMBERS, *NO_NUMBERS))],
+                [b"HSET", rng.choice((pool, seen)), rng.choice(FIELDS), rng.choice(STAMPS)],
+                [b"HSET", notes, rng.choice(FIELDS), b"t1"],
+                [b"HSET", marker, rng.choice((b"store", CODEC.count_field)), b"1" * 40],
+                [b"SET", rng.choice(CODEC.keys), b"1"],
+                [b"EVAL", OURS, b"1", FENCE[1], b"server"],
+                [
+                    b"HSET",
+                    FENCE[1],
+                    rng.choice((b"opens", b"seen", b"reach", b"granted:1700000000")),
+                    rng.choice((*NUMBERS, b"1700000000")),
+                ],
                 [b"EVAL", OURS, b"1", *SPAN, b"server@r"],
-                [b"HSET", marker, rng.choice((b"since", b"guard")), rng.choice((*STAMPS, b"x"))],
-                [b"HSET", claims, rng.choice(FIELDS), rng.choice((b"1|a|i1", STAMPS[0], b"x"))],
                 [
                     b"HSET",
                     *SPAN,
@@ -217,11 +220,12 @@ class Sequences:
         step = rng.choice((b"1", b"3", b"3", self._drawn("n")))
         match rng.randrange(6):
             case 0:
-                return _eval(ADVANCE, COUNTER[:1], self._drawn("n"), step)
+                return _eval(ADD, COUNTER[:1], step, rng.choice((b"", self._drawn("n"))))
             case 1:
-                return _eval(RAISE, COUNTER, rng.choice(NUMBERS[4:]))
+                return _eval(RAISE, COUNTER, rng.choice(NUMBERS[4:]), rng.choice((b"", b"1")))
             case 2 | 3:
-                return _eval(GRANT, COUNTER, rng.choice((b"0", b"7")), step, nonce, previous)
+                first, base = rng.choice(((b"", b"0"), (b"3", b"0"), (b"10", b"7")))
+                return _eval(ADD_NOTED, COUNTER, step, first, nonce, previous, base)
             case _:
                 top, count = rng.choice((3, 6, 7, 9, 10, 12)), rng.choice((1, 3))
                 lower = b"%d" % (top - count)
@@ -240,35 +244,31 @@ class Sequences:
                 return _eval(RELEASE, SPAN, root, nonce)
             case _:
                 step, floor = rng.choice((b"1", b"4", b"50")), rng.choice((b"0", b"0", b"30"))
-                clock = rng.choice(STAMPS[:3])
+                clock = rng.choice((b"1700000000", b"1700000003", b"1700000009"))
                 lasts = rng.choice((b"4000", b"500"))
-                return _eval(TAKE, SPAN, root, step, floor, nonce, lasts, clock)
+                notes = rng.choice(((b"", b""), (b"n1", b""), (b"n2", b"n1")))
+                return _eval(TAKE, SPAN, root, step, floor, nonce, lasts, *notes, clock)
 
     def _machines(self) -> Words:
         rng = self.rng
-        who, stamp = rng.choice((b"i1", b"i2", b"i3", b"i4", b"")), rng.choice(STAMPS)
-        machine, later = rng.choice((b"0", b"1", b"2", b"7", b"99")), rng.choice(STAMPS)
-        token, flag = rng.choice((b"", b"a1", b"a2")), rng.choice((b"0", b"1"))
-        guard, clock = rng.choice((b"", b"2000", b"2000", b"6000")), rng.choice(STAMPS[:3])
-        keys: tuple[bytes, ...] = MachineKeys("a").names
-        match rng.randrange(9):
-            case 0 | 1:
-                born = rng.choice((b"", *STAMPS[:3]))
-                signs = (who, machine, stamp, later, token, guard, born, b"2", flag, clock)
-                return _eval(GUARD, keys, *signs)
-            case 2:
-                return _eval(REVERT, keys, who, machine, later, flag, token)
-            case 3:
-                return _eval(LIST, keys)
-            case 4:
-                return _eval(BITS, keys, rng.choice((b"", b"2", b"3")), guard, clock)
-            case 5 | 6:
-                wish = rng.choice((b"look", b"mark", b"new"))
-                return _eval(MARK, keys, wish, guard, clock)
+        match rng.randrange(4):
+            case 0:
+                strict, count = rng.choice((b"0", b"1")), CODEC.count_field
+                return _eval(READ, CODEC.keys, strict, count)
+            case 1:
+                second, size = rng.choice((b"1699999999", b"1700000000")), rng.choice((b"1", b"9"))
+                most = rng.choice((b"5", b"524287"))
+                return _eval(SEQUENCE, FENCE, second, size, most, b"2", b"1", b"600")
             case _:
-                size = rng.choice((b"3", b"3", b"1", b"7"))
-                facts = (who, flag, size, stamp, later, guard, token, clock)
-                return _eval(DISTRIBUTE, keys, *facts)
+                cells: Words = []
+                for _ in range(rng.randrange(4)):
+                    key = rng.choice((b"1", b"2", b"3", b"5", b"6", b"7"))
+                    field = b"" if key in {b"6", b"7"} else rng.choice(FIELDS[:6])
+                    before = rng.choice((b"", b"", b"=1|2", b"=t1", b"=" + rng.choice(NUMBERS)))
+                    after = rng.choice((b"", b"-", b"=1|2", b"=t1", b"=" + rng.choice(STAMPS)))
+                    cells += [key, field, before, b"" if field == after[:1] == b"-" else after]
+                here = rng.choice((b"here", b"here", b"another"))
+                return _eval(COMMIT, CODEC.keys, here, *cells)
 
 
 def _eval(script: Script, keys: tuple[bytes, ...], *arguments: bytes) -> Words:

@@ -7,7 +7,8 @@ import pytest
 from aiocosid import StoreUnavailableError
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import MachineIdLostError
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing.simulation import Faults, Link, Node, World
 
 from ._machines import TinyMachineIdDistributor, TinyMachines
@@ -84,7 +85,7 @@ def test_what_becomes_of_a_call(
     calls = Calls(faults)
     World(0).run(calls.scenario)
     assert (calls.outcomes, calls.times) == (outcomes, times)
-    assert calls.store._counters.get("cosid.order", 0) == counted
+    assert calls.store._backend._counters.get("cosid.order", 0) == counted
 
 
 @pytest.mark.parametrize("ways", [(True, True), (True, False), (False, True)])
@@ -168,12 +169,12 @@ def test_which_ids_a_call_grants_is_passed_on() -> None:
     """Also over a link: a counter of one residue class, of so many ids a call."""
     found: list[tuple[int, int | None]] = []
 
-    class Third(MemoryIdSegmentDistributor):
+    class Third(CounterDistributor):
         __slots__ = ()
         stride, step_limit = 3, 4
 
     async def serve(node: Node) -> None:
-        linked = node.link().segments(Third(name="order", step=4, memory=MemoryStore()))
+        linked = node.link().segments(Third(MemoryStore()._backend, name="order", step=4))
         found.append((linked.stride, linked.step_limit))
 
     async def scenario(world: World) -> None:
