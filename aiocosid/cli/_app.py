@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict
+from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from .. import connect
-from ..abc import DEFAULT_NAMESPACE, MachineMarker
-from ..errors import MachineIdQuarantineError, UnsupportedByStoreError
-from . import _settings
+from ..abc import DEFAULT_NAMESPACE
+from ..errors import CounterMissingError
+from . import _init, _settings
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
-from ._exit import PROGRAM, ExitCode, printable, redacted
+from ._exit import PROGRAM, ExitCode, printable
 from ._machines import machines, tell_quarantines
 from ._migrate import migrate
 from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
     AnyNamespace,
-    MachineNamespace,
     Name,
     Namespace,
     Seconds,
@@ -133,51 +132,6 @@ def _reserved(
 
 
 @app.command()
-def init(
-    *,
-    store: StoreUrl = DEFAULT_STORE,
-    namespace: MachineNamespace = DEFAULT_NAMESPACE,
-    i_am_new: Annotated[
-        bool,
-        typer.Option(
-            "--i-am-new",
-            help="Nobody who was started before holds a machine id there: end a quarantine.",
-        ),
-    ] = False,
-    safe_guard: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="The longest safe guard of those who lease there: a quarantine lasts as long.",
-            show_default="the longest that one of them has named",
-        ),
-    ] = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,
-) -> None:
-    """Create the tables that the store needs, and mark it for machine ids; may be repeated.
-
-    Once for each namespace of machine ids on Redis and PostgreSQL, as a migration is run, and not
-    at every start: what was emptied since must not be marked as sound.
-    """
-    with Session(store, timeout=timeout) as session:
-        session.call(session.store.create_schema)
-        marker = MachineMarker(namespace=namespace)
-        with suppress(UnsupportedByStoreError):  # counters alone
-            marker = session.call(
-                session.store.mark_machines,
-                namespace=namespace,
-                is_new=i_am_new,
-                safe_guard=safe_guard,
-            )
-    where = redacted(store)
-    if marker.is_quarantined:
-        left = marker.seconds_left
-        raise MachineIdQuarantineError(where, namespace=namespace, seconds_left=left)
-    about = f", marked for the machine ids of namespace {namespace}" if marker.is_new else ""
-    write(f"{printable(where + ' is ready' + about)}\n")
-
-
-@app.command()
 def inspect(
     *,
     store: StoreUrl = DEFAULT_STORE,
@@ -199,6 +153,9 @@ def set_floor(
     above: Annotated[int, typer.Option(help="The highest id that was ever handed out.")],
     store: StoreUrl = DEFAULT_STORE,
     namespace: Namespace = DEFAULT_NAMESPACE,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the counter if it does not exist.")
+    ] = False,
     layout: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -208,12 +165,29 @@ def set_floor(
     ids at or below the number first.
     """
     with Session(store, timeout=timeout) as session:
-        counter = session.call(session.store.set_floor, namespace=namespace, name=name, above=above)
+        try:
+            counter = session.call(
+                session.store.set_floor,
+                namespace=namespace,
+                name=name,
+                above=above,
+                create=create,
+            )
+        except CounterMissingError as error:
+            raise _with_similar(session, error) from error
     if layout is TextFormat.JSON:
         write_json(asdict(counter))
         return
     already = f", above {above} already" if counter.last_max_id > above else ""
     write(f"{printable(counter.namespaced_name)} is at {counter.last_max_id}{already}\n")
+
+
+def _with_similar(session: Session, error: CounterMissingError) -> CounterMissingError:
+    """Return the error with the names that may have been meant."""
+    known = [each.namespaced_name for each in session.call(session.store.counters)]
+    similar = tuple(get_close_matches(error.counter, known))
+    remedy = "--create makes it"
+    return CounterMissingError(error.store, counter=error.counter, similar=similar, remedy=remedy)
 
 
 @app.command()
@@ -256,4 +230,5 @@ def _write_measurement(found: Measurement) -> None:
 app.add_typer(machines, name="machines")
 app.add_typer(migrate, name="migrate")
 register(app)
+_init.register(app)
 _settings.register(app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
 from .. import open_store
@@ -34,18 +35,19 @@ class Session:
         store: the store; call it by `call`.
     """
 
-    def __init__(self, url: str, *, timeout: float) -> None:
+    def __init__(self, url: str | Callable[[], Store], *, timeout: float, kind: str = "") -> None:
         """Open a store; nothing is sent yet.
 
         Args:
-            url: as for `aiocosid.open_store`.
+            url: as for `aiocosid.open_store`; or what makes the store.
             timeout: seconds that the store may take for one call.
+            kind: names the store in messages; by default its URL's scheme.
 
         Raises:
             InvalidArgumentError: the URL names no store, or is malformed.
             MissingExtraError: the store's driver is not installed.
         """
-        self._kind = url.partition(":")[0].lower()
+        self._kind = kind or str(url).partition(":")[0].lower()
         self._timeout = timeout
         self._runner = asyncio.Runner()
         try:
@@ -90,6 +92,16 @@ class Session:
         """
         return self._runner.run(function(*args, **kwargs))
 
+    def pause(self, seconds: float, *, on_progress: Callable[[float], object]) -> None:
+        """Wait, and say every second how much of it is over, 0 to 1."""
+
+        async def wait() -> None:
+            for passed in range(ceil(seconds)):
+                on_progress(passed / seconds)
+                await asyncio.sleep(min(1.0, seconds - passed))
+
+        self._runner.run(wait())
+
     def __enter__(self) -> Self:
         """Return the session; it is open already."""
         return self
@@ -112,5 +124,5 @@ class Session:
                 await self.store.aclose()
 
 
-async def _opened(url: str) -> Store:
-    return open_store(url)
+async def _opened(url: str | Callable[[], Store]) -> Store:
+    return open_store(url) if isinstance(url, str) else url()

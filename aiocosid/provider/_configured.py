@@ -62,6 +62,7 @@ def configure(
         stores=made.stores,
         sharding=made.shardings,
         default=default,
+        create=found.create,
         close_timeout=found.close_timeout,
         clock=clock,
     )
@@ -79,7 +80,7 @@ class ConfiguredProvider(Hosting):
         sharding: shardings by name.
     """
 
-    __slots__ = ("_default", "_in_use", "_shared", "_stores", "sharding")
+    __slots__ = ("_creates", "_default", "_in_use", "_shared", "_stores", "sharding")
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class ConfiguredProvider(Hosting):
         stores: Iterable[Store] = (),
         sharding: Mapping[str, Sharding[Any]] | None = None,
         default: bool = True,
+        create: bool = False,
         close_timeout: float = 5.0,
         clock: Clock | None = None,
     ) -> None:
@@ -100,6 +102,7 @@ class ConfiguredProvider(Hosting):
             stores: that are closed at the end.
             sharding: shardings by name.
             default: whether it is the process's default provider while it is open.
+            create: whether opening creates missing tables and files in the stores.
             close_timeout: seconds that closing may take.
             clock: time; the system's by default.
 
@@ -114,6 +117,7 @@ class ConfiguredProvider(Hosting):
         self._shared = tuple(leases)
         self._stores = tuple(stores)
         self.sharding = dict(sharding or {})
+        self._creates = create
         self._default = default
         self._in_use: AbstractContextManager[object] | None = None
 
@@ -134,6 +138,9 @@ class ConfiguredProvider(Hosting):
     async def _start(self) -> None:
         root = self._root
         await super()._start()
+        if self._creates:
+            for store in self._stores:
+                await store.create_schema()
         for lease in self._shared:
             lease._host = root
         refused: dict[str, Exception] = {}

@@ -42,6 +42,7 @@ def connect(
     instance_id: InstanceId | str | None = None,
     close_timeout: float = 5.0,
     clock: Clock | None = None,
+    create: bool = False,
 ) -> IdProvider:
     """Return a provider of generators on one store, to be opened by ``async with``.
 
@@ -53,6 +54,8 @@ def connect(
             that nobody else is.
         close_timeout: seconds that closing waits for calls under way, also of each generator.
         clock: time; the system's by default.
+        create: whether opening creates missing tables and files.  What it has created itself is
+            ready for machine ids; a store that was there needs ``aiocosid init`` once.
 
     Raises:
         InvalidArgumentError: the URL names no store, or is malformed.
@@ -65,6 +68,7 @@ def connect(
         instance_id=instance_id,
         close_timeout=close_timeout,
         clock=clock,
+        create=create,
         owns_store=not isinstance(url, Store),
     )
 
@@ -77,6 +81,7 @@ class IdProvider(Hosting):
     """
 
     __slots__ = (
+        "_creates",
         "_floors",
         "_instance_id",
         "_instrument",
@@ -96,12 +101,14 @@ class IdProvider(Hosting):
         instance_id: InstanceId | str | None = None,
         close_timeout: float = 5.0,
         clock: Clock | None = None,
+        create: bool = False,
         owns_store: bool = False,
     ) -> None:
         """Describe a provider; see `connect`."""
         self.namespace = namespace
         self._store = store
         self._owns_store = owns_store
+        self._creates = create
         self._instrument = instrument
         self._instance_id = instance_id
         self._lease: MachineIdLease | None = None  # one for all Snowflake generators
@@ -109,6 +116,11 @@ class IdProvider(Hosting):
         # Of generators that are gone, by their kind and name: how far they have come.
         self._floors: dict[tuple[type[Stock | OpenGroups], str], Any] = {}
         super().__init__(close_timeout=close_timeout, clock=clock)
+
+    async def _start(self) -> None:
+        await super()._start()
+        if self._creates:
+            await self._store.create_schema()
 
     def _reset(self) -> None:
         self._let_go()  # they are another loop's, or the parent process's

@@ -40,6 +40,7 @@ STORES: Final = {
     **dict.fromkeys(("mysql", "mariadb"), ("mysql", "MysqlStore")),
     "zookeeper": ("zookeeper", "ZookeeperStore"),
     **dict.fromkeys(("etcd", "etcds"), ("etcd", "EtcdStore")),
+    **dict.fromkeys(("nats", "nats+tls"), ("nats", "NatsStore")),
     **dict.fromkeys(("cosid+http", "cosid+https"), ("http", "HttpStore")),
     "striped": ("striped", "StripedStore"),
     "tiered": ("tiered", "TieredStore"),
@@ -85,12 +86,12 @@ def open_store(url: str, *, instrument: Instrument | None = None) -> Store:
         url: ``memory://``, ``sqlite:///ids.db``, ``redis://host:6379/0`` (``rediss://`` for TLS,
             ``unix:///path``, ``redis+cluster://a,b,c``, ``redis+sentinel://a,b,c/service/0``),
             ``postgresql://user@host/db``, ``mysql://user@host/db``, ``zookeeper://a,b,c``,
-            ``etcd://a,b,c`` or ``cosid+http://host:8688``; with one of SQLAlchemy's drivers, as
-            ``mysql+aiomysql://``, by that.  ``tiered:?root=URL&cache=URL`` puts one beneath another
-            (see `aiocosid.stores.tiered`) and ``striped:?store=URL&store=URL`` several beside each
-            other (`aiocosid.stores.striped`); within them URLs are percent-encoded.  Another
-            system's tables are named by the system and the store's URL, as
-            ``leaf+mysql://user@host/leaf``; see `aiocosid.compat`.
+            ``etcd://a,b,c``, ``nats://a,b,c`` or ``cosid+http://host:8688``; with one of
+            SQLAlchemy's drivers, as ``mysql+aiomysql://``, by that.  ``tiered:?root=URL&cache=URL``
+            puts one beneath another (see `aiocosid.stores.tiered`) and
+            ``striped:?store=URL&store=URL`` several beside each other (`aiocosid.stores.striped`);
+            within them URLs are percent-encoded.  Another system's tables are named by the system
+            and the store's URL, as ``leaf+mysql://user@host/leaf``; see `aiocosid.compat`.
         instrument: receives the events of a store that has some of its own: a tiered one.
 
     Raises:

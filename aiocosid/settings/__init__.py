@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..errors._settings import SettingsProblem as SettingsProblem
 from . import _extra as _extra
+from ._load import configured_stores as configured_stores
 from ._load import load_settings as load_settings
 from ._models import CachedSettings as CachedSettings
 from ._models import ChainSettings as ChainSettings
@@ -55,5 +56,6 @@ __all__ = (
     "SnowflakeShardingSettings",
     "TieredSettings",
     "check_settings",
+    "configured_stores",
     "load_settings",
 )

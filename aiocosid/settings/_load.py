@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
 from ..errors import InvalidSettingsError
+from ..provider import open_store
 from ._build import Builder
 from ._models import Settings
 from ._problems import explained
+from ._secrets import shown_url
 from ._sources import Given, read
+from ._stores import store_urls
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from os import PathLike
 
+    from ..abc import Store
     from ..errors._settings import SettingsProblem
     from ._build import Built
     from ._problems import Path
 
-__all__ = ("Source", "built", "load_settings")
+__all__ = ("Source", "built", "configured_stores", "load_settings")
 
 if TYPE_CHECKING:
     Source = Settings | Mapping[str, Any] | str | PathLike[str] | None
@@ -39,6 +44,19 @@ def load_settings(source: Source = None) -> Settings:
         MissingExtraError: the extra ``settings`` is not installed.
     """
     return built(source)[0]
+
+
+def configured_stores(source: Source = None) -> list[tuple[str, Callable[[], Store]]]:
+    """Return what makes the stores that settings name, each with its URL without credentials.
+
+    Args:
+        source: as for `load_settings`.
+
+    Raises:
+        InvalidSettingsError: as `load_settings`.
+    """
+    urls = store_urls(load_settings(source))
+    return [(shown_url(url), partial(open_store, url)) for url in urls]
 
 
 def built(source: Source, **options: Any) -> tuple[Settings, Given, Built]:  # noqa: ANN401 - Builder's

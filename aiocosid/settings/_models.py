@@ -130,6 +130,7 @@ class Settings(Section):
         namespace: of all counters and machine ids that have none of their own.
         store: a URL, or a name in ``stores``: where they lie.
         stores: URLs by name, or tables of a tiered store.
+        create: whether opening creates missing tables and files.
         close_timeout: seconds that closing may take.
         machine: where machine ids come from.
         share: the default generator, ``__share__``.
@@ -140,6 +141,7 @@ class Settings(Section):
     namespace: Name = DEFAULT_NAMESPACE
     store: SecretStr | None = None
     stores: dict[str, StoreSettings] = Field(default_factory=dict)
+    create: bool = False
     close_timeout: Timeout = 5.0
     machine: MachineSettings = MachineSettings()
     share: GeneratorSettings | None = None

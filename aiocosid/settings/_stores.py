@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..abc import Store
     from ._models import Settings
 
-__all__ = ("Stores",)
+__all__ = ("Stores", "store_urls")
 
 PARTS: Final = ("root", "cache")
 
@@ -141,3 +141,21 @@ class Stores:
 
 def _root_of(store: SecretStr | TieredSettings) -> str:
     return (store.root if isinstance(store, TieredSettings) else store).get_secret_value()
+
+
+def store_urls(settings: Settings) -> list[str]:
+    """Return the URLs of all stores that settings name, each once; of a tiered one its root's."""
+    sections = [settings, settings.share, settings.machine, *settings.generators.values()]
+    named = [getattr(each, "store", None) for each in sections if each is not None]
+    wanted = [each.get_secret_value() for each in named if each is not None]
+    wanted += list(settings.stores)
+    urls: dict[str, None] = {}
+    for text in wanted:
+        found = text
+        for _ in range(2):  # a tiered store's name, and its root's
+            known = settings.stores.get(found)
+            if known is None:
+                break
+            found = _root_of(known)
+        urls[found] = None
+    return list(urls)

@@ -19,7 +19,8 @@ from aiocosid.abc import (
     Store,
 )
 from aiocosid.errors import CosIdError
-from aiocosid.stores.memory import MemoryMachineIdDistributor, MemoryStore
+from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.stores.memory import MemoryStore
 
 
 class ScriptedDistributor(IdSegmentDistributor):
@@ -36,13 +37,12 @@ class ScriptedDistributor(IdSegmentDistributor):
         return self._script.count(step * self.stride)
 
 
-class ScriptedMachines(MemoryMachineIdDistributor):
+class ScriptedMachines(CellMachineIdDistributor):
     """Hands out machine ids, unless the store's script has an error for this call."""
 
-    store = "redis"
-
     def __init__(self, store: ScriptedStore, namespace: str) -> None:
-        super().__init__(namespace=namespace, memory=store.memory)
+        super().__init__(store.memory._backend, namespace=namespace)
+        self.store = "redis"
         self._script = store
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
@@ -132,6 +132,12 @@ class ScriptedStore(Store):
             namespace=namespace, is_new=is_new, safe_guard=safe_guard
         )
 
+    async def is_initialized(self) -> bool:
+        return await self.memory.is_initialized()
+
+    async def initialize(self) -> None:
+        await self.memory.initialize()
+
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
         return await self.memory.machine_markers(namespace=namespace)
 
@@ -143,7 +149,12 @@ class ScriptedStore(Store):
         return self.held
 
     async def set_floor(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        above: int,
+        create: bool = True,
     ) -> Counter:
         await self.answer()
         return Counter(namespaced_name=f"{namespace}.{name}", last_max_id=above)

@@ -29,5 +29,6 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> ScriptedStore:
         store.urls.append(url)
         return store
 
-    monkeypatch.setattr("aiocosid.cli._session.open_store", open_store)
+    for module in ("_session", "_init"):
+        monkeypatch.setattr(f"aiocosid.cli.{module}.open_store", open_store)
     return store

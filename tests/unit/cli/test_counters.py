@@ -80,7 +80,8 @@ def test_set_floor_raises_and_never_lowers(aiocosid: Command, namespace: str) ->
     """Compare and raise: a lower number changes nothing, and is no error."""
     where = ("--store", "memory:", "--namespace", namespace)
     told = [
-        aiocosid("set-floor", "order", "--above", above, *where).out for above in (100, 50, 100)
+        aiocosid("set-floor", "order", "--above", above, "--create", *where).out
+        for above in (100, 50, 100)
     ]
     assert told == [
         f"{namespace}.order is at 100\n",
@@ -93,10 +94,24 @@ def test_set_floor_raises_and_never_lowers(aiocosid: Command, namespace: str) ->
 def test_set_floor_as_json(aiocosid: Command, namespace: str) -> None:
     """The counter as it is now, as `inspect` shows it."""
     where = ("--store", "memory:", "--namespace", namespace, "--format", "json")
-    ended = aiocosid("set-floor", "order", "--above", 7, *where)
+    ended = aiocosid("set-floor", "order", "--above", 7, "--create", *where)
     counter = {"namespaced_name": f"{namespace}.order", "last_max_id": 7, "last_fetch_time": None}
     assert json.loads(ended.out) == counter
     assert json.loads(aiocosid("inspect", *where).out) == [counter]
+
+
+def test_set_floor_of_an_unknown_counter(aiocosid: Command, namespace: str) -> None:
+    """A misspelt name makes no counter; the error lists similar ones, and the way to make one."""
+    where = ("--store", "memory:", "--namespace", namespace)
+    aiocosid("next", "order", *where)
+    ended = aiocosid("set-floor", "ordr", "--above", 100, *where)
+    assert (ended.code, ended.out) == (4, "")
+    assert f"no counter '{namespace}.ordr'; similar are '{namespace}.order'" in ended.err
+    assert "--create makes it" in ended.err
+    found = json.loads(aiocosid("inspect", *where, "--format", "json").out)
+    assert [each["namespaced_name"] for each in found] == [f"{namespace}.order"]
+    made = aiocosid("set-floor", "ordr", "--above", 100, "--create", *where)
+    assert made.out == f"{namespace}.ordr is at 100\n"
 
 
 @pytest.mark.parametrize(

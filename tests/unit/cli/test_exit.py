@@ -37,6 +37,7 @@ STORE_ERRORS = {
     errors.MachineIdOverflowError("a", size=1, holders=("b",)): 3,
     errors.MachineIdUnavailableError("a", waited=5.0): 3,
     errors.MachineIdQuarantineError("redis", namespace="a", seconds_left=5.0): 3,
+    errors.StoreNotInitializedError("redis", namespace="a", seconds_left=5.0): 4,
     errors.ClockTooManyBackwardsError(backwards=3.0, threshold=2.0): 3,
     errors.CorruptMachineStateError("redis", place="cosid:{a}:itc_idx", found="'x'"): 4,
     errors.MachineBitsMismatchError("a", bits=8, found=10): 4,

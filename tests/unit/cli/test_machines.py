@@ -10,7 +10,7 @@ import pytest
 
 from aiocosid.abc import Machine
 from aiocosid.errors import CorruptMachineStateError
-from aiocosid.stores.memory import MemoryMachineIdDistributor, MemoryStore
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 from tests.command import Command
 
@@ -176,7 +176,7 @@ def test_bits(aiocosid: Command, namespace: str) -> None:
 def test_bits_while_somebody_holds_an_id(aiocosid: Command, namespace: str) -> None:
     """It says who, and how to free what a dead one holds; nothing is changed."""
     of = ("--store", "memory:", "--namespace", namespace)
-    held = MemoryMachineIdDistributor(namespace=namespace, instance_id="web-3")
+    held = MemoryStore.from_url().machine_id_distributor(namespace=namespace, instance_id="web-3")
     asyncio.run(held.distribute(10, now_ms=1, latest_ms=1))
     refused = aiocosid("machines", "bits", *of, "--set", 3)
     assert (refused.code, refused.out) == (4, "")
@@ -186,13 +186,13 @@ def test_bits_while_somebody_holds_an_id(aiocosid: Command, namespace: str) -> N
 
 
 def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> None:
-    """By `init`, which fails, and beside what is listed; `--i-am-new` ends it."""
+    """By `init`, which asks first, and beside what is listed; `--yes` ends it."""
     scripted.memory = MemoryStore(clock=ManualClock())
     scripted.memory.forget_machines(namespace="shop", everything=False)
     for _ in range(2):
         ended = aiocosid("init", "--namespace", "shop")
-        assert (ended.code, ended.out) == (3, "")
-        assert "'aiocosid init --store ... --namespace shop --i-am-new'" in ended.err
+        assert (ended.code, ended.out) == (2, "")
+        assert "--yes" in ended.err
     scripted.known = [[WEB]]
     told = "aiocosid: machine ids of namespace shop are in quarantine: 305 s\n"
     for command in (("machines", "list"), ("inspect",)):
@@ -201,7 +201,7 @@ def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> Non
         assert aiocosid(*command, "--namespace", "other").err == ""
     assert json.loads(aiocosid("machines", "list", "--format", "json").out)
     ready = "sqlite:///ids.db is ready, marked for the machine ids of namespace shop\n"
-    assert aiocosid("init", "--namespace", "shop", "--i-am-new").out == ready
+    assert aiocosid("init", "--namespace", "shop", "--yes").out == ready
     assert aiocosid("init", "--namespace", "shop").out == "sqlite:///ids.db is ready\n"
     assert aiocosid("machines", "list").err == ""
 
@@ -209,19 +209,14 @@ def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> Non
 def test_a_quarantine_lasts_as_long_as_the_fleets_leases(
     aiocosid: Command, scripted: ScriptedStore
 ) -> None:
-    """`init` may be the first to find out, and names the safe guard then."""
+    """`init` notes the safe guard of a namespace, also of one that is ready."""
     scripted.memory = MemoryStore(clock=ManualClock())
-    for told, left in (("40", "for 45 s"), ("inf", "without an end")):
+    for told, left in (("400", "405 s"), ("inf", "without an end")):
+        assert aiocosid("init", "--namespace", "shop", "--safe-guard", told).code == 0
         scripted.memory.forget_machines(namespace="shop", everything=False)
-        ended = aiocosid("init", "--namespace", "shop", "--safe-guard", told)
-        assert ended.code == 3
-        assert left.removeprefix("for ") in aiocosid("machines", "list").err
+        assert aiocosid("init", "--namespace", "shop").code == 2
+        assert left in aiocosid("machines", "list").err
+        assert aiocosid("init", "--namespace", "shop", "--yes").code == 0
     for told in ("0", "-1", "nan"):
         ended = aiocosid("init", "--namespace", "shop", "--safe-guard", told)
         assert (ended.code, "above 0" in ended.err) == (2, True)
-
-
-def test_init_marks_what_was_emptied(aiocosid: Command, scripted: ScriptedStore) -> None:
-    """It cannot know; so it is run once, and not at every start."""
-    scripted.memory.forget_machines(namespace="shop")
-    assert aiocosid("init", "--namespace", "shop").out.endswith("of namespace shop\n")

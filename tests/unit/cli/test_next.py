@@ -142,7 +142,7 @@ def test_bad_arguments(aiocosid: Command, words: tuple[object, ...]) -> None:
 def test_used_up(aiocosid: Command, namespace: str) -> None:
     """A counter at int64's end is code 5."""
     where = ("--store", "memory:", "--namespace", namespace)
-    aiocosid("set-floor", "order", "--above", 2**63 - 1, *where)
+    aiocosid("set-floor", "order", "--above", 2**63 - 1, "--create", *where)
     ended = aiocosid("next", "order", *where)
     assert (ended.code, ended.out) == (5, "")
     assert "used up" in ended.err

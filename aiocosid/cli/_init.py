@@ -1,0 +1,178 @@
+"""The command that makes a store ready: tables, and the marker that machine ids need."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from .. import open_store
+from ..abc import DEFAULT_SAFE_GUARD
+from ..errors import (
+    InvalidArgumentError,
+    MachineIdQuarantineError,
+    UnsupportedByStoreError,
+)
+from ._exit import ExitCode, printable, redacted
+from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, StoreUrl, Timeout
+from ._output import progress_bar, write
+from ._session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..abc import MachineMarker, Store
+
+__all__ = ("register",)
+
+MARGIN: Final = 5.0  # seconds that a quarantine is longer than the longest safe guard
+
+QUESTION: Final = (
+    "{} has no marker for machine ids: it is new, or it was emptied, restored or failed over.\n"
+    "A process that was started before, and still runs, may hold a machine id in it; the next one "
+    "that starts would be handed the same.\n"
+    "Are you sure that no such process runs? [y/N] "
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command()(init)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What is wanted of each store.
+
+    Attributes:
+        namespace: only this one is marked; None for the store as a whole.
+        is_sure: nobody holds a machine id: no question.
+        waits: wait until nobody can hold one, instead of a question.
+        safe_guard: the longest one that is used, in seconds, or None.
+    """
+
+    namespace: str | None
+    is_sure: bool
+    waits: bool
+    safe_guard: float | None
+
+
+def init(
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    config: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Initialise all stores of a TOML file instead."),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            help="Mark only this namespace of machine ids, as on Redis Cluster; all without it."
+        ),
+    ] = None,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes", "-y", help="Do not ask: no process that was started before holds a machine id."
+        ),
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait until nobody can hold one unseen, instead of asking."),
+    ] = False,
+    safe_guard: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="With --namespace or --wait: the longest safe guard of those who lease there.",
+            show_default="the longest that one of them has named, or 300",
+        ),
+    ] = None,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Create the tables that a store needs, and mark it as initialised for machine ids.
+
+    Once for each store, as a migration is run, and not at every start: a store that was emptied
+    since must not be marked as sound.  It may be repeated; a store that is ready stays as it is.
+    """
+    wish = _Wish(namespace, yes, wait, safe_guard)
+    for where, make in _stores(store, config):
+        with Session(make, timeout=timeout, kind=where.partition(":")[0]) as session:
+            _initialize(session, where, wish)
+
+
+def _stores(url: str, config: str | None) -> list[tuple[str, Callable[[], Store]]]:
+    """Return the stores with their URLs, without credentials."""
+    if config is None:
+        return [(redacted(url), lambda: open_store(url))]
+    from ..settings import configured_stores
+
+    return [(printable(shown), make) for shown, make in configured_stores(config)]
+
+
+def _initialize(session: Session, where: str, wish: _Wish) -> None:
+    session.call(session.store.create_schema)
+    try:
+        markers = session.call(session.store.machine_markers, namespace=wish.namespace)
+    except UnsupportedByStoreError:  # counters alone
+        write(f"{printable(where)} is ready\n")
+        return
+    about = ""
+    if not _is_ready(session, markers, wish):
+        if wish.waits and not wish.is_sure:
+            _wait(session, markers, where, wish)
+        elif not wish.is_sure:
+            _confirm(where)
+        if wish.namespace is None:
+            session.call(session.store.initialize)
+            about = ", initialised for machine ids"
+        else:
+            session.call(
+                session.store.mark_machines,
+                namespace=wish.namespace,
+                is_new=True,
+                safe_guard=wish.safe_guard,
+            )
+            about = f", marked for the machine ids of namespace {wish.namespace}"
+    elif wish.namespace is not None:  # only the safe guard is noted
+        session.call(
+            session.store.mark_machines, namespace=wish.namespace, safe_guard=wish.safe_guard
+        )
+    write(f"{printable(where + ' is ready' + about)}\n")
+
+
+def _is_ready(session: Session, markers: object, wish: _Wish) -> bool:
+    found: list[MachineMarker] = list(markers)  # type: ignore[call-overload]  # a sequence
+    if wish.namespace is not None:
+        return bool(found) and not any(each.is_quarantined for each in found)
+    return session.call(session.store.is_initialized)
+
+
+def _confirm(where: str) -> None:
+    """Ask whether nobody holds a machine id; end the command if that is not sure."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        expected = (
+            "given where nobody can be asked, if no process that was started before holds a "
+            "machine id in the store; or --wait"
+        )
+        raise InvalidArgumentError("--yes", False, expected=expected)
+    # Not typer.confirm: a part of its question goes to standard output.
+    typer.echo(QUESTION.format(printable(where)), err=True, nl=False)
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        write(f"{printable(where)} stays as it is\n")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _wait(session: Session, markers: object, where: str, wish: _Wish) -> None:
+    """Wait until all that may hold a machine id have been heard of, or are silent for too long."""
+    found: list[MachineMarker] = list(markers)  # type: ignore[call-overload]  # a sequence
+    longest = (wish.safe_guard or DEFAULT_SAFE_GUARD) + MARGIN
+    left = max((each.seconds_left for each in found), default=0.0)
+    seconds = max(left, longest if wish.safe_guard or not left else 0.0)
+    if seconds == inf:
+        raise MachineIdQuarantineError(where, namespace=wish.namespace or "", seconds_left=seconds)
+    with progress_bar(f"waiting {ceil(seconds)} s for older processes") as show:
+        session.pause(seconds, on_progress=show)
