@@ -44,6 +44,7 @@ from .errors import SequenceUnavailableError as SequenceUnavailableError
 from .errors import StoreAuthenticationError as StoreAuthenticationError
 from .errors import StoreError as StoreError
 from .errors import StoreIdentityHiddenError as StoreIdentityHiddenError
+from .errors import StoreNotInitializedError as StoreNotInitializedError
 from .errors import StoreRolledBackError as StoreRolledBackError
 from .errors import StoreUnavailableError as StoreUnavailableError
 from .errors import UnsupportedByStoreError as UnsupportedByStoreError
@@ -120,6 +121,7 @@ __all__ = (
     "StoreAuthenticationError",
     "StoreError",
     "StoreIdentityHiddenError",
+    "StoreNotInitializedError",
     "StoreRolledBackError",
     "StoreUnavailableError",
     "StringIdGenerator",

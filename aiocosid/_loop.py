@@ -43,8 +43,10 @@ def running_loop() -> object | None:
 
 
 def _trio_loop() -> object | None:
-    lowlevel = sys.modules["trio"].lowlevel
-    return lowlevel.current_trio_token() if lowlevel.in_trio_run() else None
+    try:
+        return sys.modules["trio"].lowlevel.current_trio_token()  # type: ignore[no-any-return]
+    except RuntimeError:
+        return None
 
 
 def is_dead(loop: object) -> bool:

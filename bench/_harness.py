@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from aiocosid.abc import IdSegmentDistributor
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores.memory import MemoryStore
 
 RESULTS = Path(__file__).with_name("results")
 ROUNDS = 5  # of what takes seconds
@@ -73,7 +73,7 @@ class SlowDistributor(IdSegmentDistributor):
         super().__init__(name=name, step=step)
         self.latency = latency
         self.calls = 0
-        self._memory = MemoryIdSegmentDistributor(name=name, step=step, memory=MemoryStore())
+        self._memory = MemoryStore().segment_distributor(name=name, step=step)
 
     async def next_max_id(self, step: int) -> int:
         """Answer after the latency."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiocosid import SegmentChainId, WouldBlock
-from aiocosid.stores.memory import MemoryIdSegmentDistributor
+from aiocosid.stores.memory import MemoryStore
 
 from ._harness import SHORT_ROUNDS, Answer, Empty, beside, ratio
 
@@ -14,7 +14,7 @@ BAR = 2.5
 async def ask() -> Answer:
     """Take a million ids at once, and call a million empty methods."""
     empty = Empty()
-    async with SegmentChainId(MemoryIdSegmentDistributor(name="bench.q02")) as chain:
+    async with SegmentChainId(MemoryStore().segment_distributor(name="bench.q02")) as chain:
 
         async def nothing() -> None:
             for _ in range(N):

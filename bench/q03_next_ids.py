@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiocosid import SegmentChainId
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores.memory import MemoryStore
 
 from ._harness import SHORT_ROUNDS, Answer, beside, ratio
 
@@ -13,7 +13,7 @@ BAR = 1.5
 
 async def ask() -> Answer:
     """Take batches of a thousand, and make lists of a thousand with the same numbers."""
-    distributor = MemoryIdSegmentDistributor(name="q03", offset=FIRST, memory=MemoryStore())
+    distributor = MemoryStore().segment_distributor(name="q03", offset=FIRST)
     async with SegmentChainId(distributor) as chain:
 
         async def lists() -> None:

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from aiocosid import SegmentChainId
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores.memory import MemoryStore
 
 from ._harness import ROUNDS, Answer, SlowDistributor, timed
 
@@ -34,7 +34,7 @@ async def take(chain: SegmentChainId, n: int, tasks: int) -> None:
 
 async def full_chain(tasks: int) -> float:
     """Return seconds for an id of a chain that is never short."""
-    distributor = MemoryIdSegmentDistributor(name="full", memory=MemoryStore())
+    distributor = MemoryStore().segment_distributor(name="full")
     async with SegmentChainId(distributor) as chain:
         return await timed(lambda: take(chain, FULL, tasks)) / FULL
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import redis.asyncio
 
 from aiocosid import SegmentChainId, SegmentId
-from aiocosid.stores.redis import RedisIdSegmentDistributor
+from aiocosid.stores.redis import RedisStore
 
 from ._harness import Answer, SlowDistributor, percentiles
 from ._servers import valkey
@@ -74,7 +74,7 @@ async def ask() -> Answer:
                     for _ in range(WARM_UP):
                         await chain.next_id()
                     found.setdefault(name, []).append(await sample(chain.next_id, N))
-            async with SegmentChainId(RedisIdSegmentDistributor(client, name="q05")) as chain:
+            async with SegmentChainId(RedisStore(client).segment_distributor(name="q05")) as chain:
                 for _ in range(WARM_UP):
                     await chain.next_id()
                 found.setdefault("SegmentChainId, Valkey", []).append(
@@ -87,7 +87,7 @@ async def ask() -> Answer:
                 found.setdefault("SegmentId, 5 ms store", []).append(
                     await sample(segment.next_id, N // 10)
                 )
-            async with SegmentId(RedisIdSegmentDistributor(client, name="q05s")) as segment:
+            async with SegmentId(RedisStore(client).segment_distributor(name="q05s")) as segment:
                 found.setdefault("SegmentId, Valkey", []).append(await sample(segment.next_id, N))
             found.setdefault("INCRBY 1000 by hand, Valkey", []).append(
                 await sample(Block(client).next_id, N)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from aiocosid import CosIdError, SegmentChainId
 from aiocosid.stores.redis import RedisStore
-from aiocosid.stores.striped import StripedIdSegmentDistributor, StripedStore
+from aiocosid.stores.striped import StripedStore
 from tests.servers.valkey import ValkeyServer
 
 from ._harness import Answer
@@ -59,7 +59,7 @@ async def under_kills(seconds: float) -> Load:
 async def _client(stack: AsyncExitStack, servers: Sequence[ValkeyServer]) -> SegmentChainId:
     stores = [RedisStore.from_url(f"{server.url}?durability=ignore") for server in servers]
     store = await stack.enter_async_context(StripedStore(stores, owns_stores=True))
-    counter: StripedIdSegmentDistributor = store.segment_distributor(name="order", step=STEP)
+    counter = store.segment_distributor(name="order", step=STEP)
     return await stack.enter_async_context(SegmentChainId(counter))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from aiocosid.errors import CosIdError
 from aiocosid.snowflake import ShardedId, ShardedLayout
-from aiocosid.stores.redis import RedisSequenceDistributor
+from aiocosid.stores.redis import RedisStore
 from tests.chaos import SCENARIOS, Options, run
 from tests.chaos._check import check
 from tests.chaos._record import Record, read_runs
@@ -34,7 +34,7 @@ KILLS, FAIL_OVERS = 20.0, 90.0  # seconds: a kill each, a fail-over in six to ei
 
 async def _take(url: str, path: Path, seconds: float) -> int:
     """Take ids as fast as they come; return how many calls failed."""
-    distributor = RedisSequenceDistributor.from_url(url, name="bench")
+    distributor = RedisStore.from_url(url).sequence_distributor(name="bench")
     errors = 0
     with Record(path) as record:
         async with ShardedId(distributor, layout=LAYOUT, nodes=PROCESSES) as ids:

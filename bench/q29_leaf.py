@@ -13,7 +13,7 @@ from functools import partial
 
 from aiocosid import SegmentChainId
 from aiocosid.abc import IdGenerator
-from aiocosid.compat.leaf import LeafIdSegmentDistributor, LeafStore
+from aiocosid.compat.leaf import LeafStore, TableDistributor
 from aiocosid.segment import LeafSegmentId
 from tests.servers.mariadb import MariadbServer
 from tests.servers.proxy import FaultProxy
@@ -24,7 +24,7 @@ TASKS, STEP = 200, 10
 LATENCY = 0.005  # seconds that a trip takes on top, there and back
 BAR = 5.0  # ids/s of the chain, in ids/s of the double buffer
 
-Make = Callable[[LeafIdSegmentDistributor], IdGenerator]
+Make = Callable[[TableDistributor], IdGenerator]
 
 # Each with the ids that a task takes: where the step stays what it is, a trip brings few, the last
 # one as the first.

@@ -26,6 +26,8 @@ from tests.servers import (
     EtcdEnsemble,
     EtcdServer,
     MariadbServer,
+    NatsCluster,
+    NatsServer,
     PgBouncerServer,
     PostgresPair,
     PostgresServer,
@@ -241,6 +243,18 @@ def etcd() -> Iterator[EtcdServer]:
 
 
 @pytest.fixture(scope="session")
+def nats() -> Iterator[NatsServer]:
+    """One NATS server with JetStream."""
+    yield from _shared(NatsServer)
+
+
+@pytest.fixture(scope="session")
+def nats_three() -> Iterator[NatsCluster]:
+    """Three NATS servers that stay up for the whole session."""
+    yield from _shared(NatsCluster)
+
+
+@pytest.fixture(scope="session")
 def zookeeper() -> Iterator[ZookeeperServer]:
     """The system's ZooKeeper, one server."""
     yield from _shared(ZookeeperServer)
@@ -351,6 +365,18 @@ def etcd_factory() -> Iterator[Callable[..., EtcdServer]]:
 def etcd_ensemble() -> Iterator[EtcdEnsemble]:
     """Three etcd servers that elect a leader."""
     yield from _shared(EtcdEnsemble)
+
+
+@pytest.fixture
+def nats_factory() -> Iterator[Callable[..., NatsServer]]:
+    """Start a NatsServer(*options, password=, tls=)."""
+    yield from _factory(NatsServer)
+
+
+@pytest.fixture
+def nats_cluster() -> Iterator[NatsCluster]:
+    """Three NATS servers that elect a leader for each stream."""
+    yield from _shared(NatsCluster)
 
 
 @pytest.fixture

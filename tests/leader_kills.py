@@ -1,4 +1,4 @@
-"""Ids from an ensemble of etcd whose leader is killed: for a stress test and the bench."""
+"""Ids from an ensemble whose leader is killed: for stress tests and the bench."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
-from aiocosid import SegmentChainId, SegmentId, SnowflakeId
+from aiocosid import SegmentChainId, SegmentId, SnowflakeId, open_store
 from aiocosid.abc import IdGenerator
-from aiocosid.stores.etcd import EtcdStore
-from tests.servers import EtcdEnsemble
+from tests.servers import Server
 
 __all__ = ("PERIOD", "Taken", "take_under_kills")
 
 PERIOD = 3.0  # seconds between two kills
 STEP, PAUSE = 20, 0.002  # ids a segment, so that the stock is small; seconds between two ids
-WAIT_TIMEOUT = 20.0  # seconds; an election takes about one
+WAIT_TIMEOUT = 60.0  # seconds; an election takes about one on etcd, on NATS four to nine
 SAFE_GUARD, INTERVAL = 20.0, 0.5  # seconds; of the machine ids
+
+
+class Ensemble(Protocol):
+    """Servers that elect a leader."""
+
+    @property
+    def url(self) -> str:
+        """What names them."""
+        raise NotImplementedError
+
+    def kill_leader(self) -> Server:
+        """Kill -9 it; ``start()`` brings it back."""
+        raise NotImplementedError
 
 
 @dataclass(slots=True)
@@ -35,14 +48,20 @@ class Taken:
     waits: list[float] = field(default_factory=list)
 
 
-async def take_under_kills(ensemble: EtcdEnsemble, *, kills: int, each: int = 2) -> list[Taken]:
+async def take_under_kills(ensemble: Ensemble, *, kills: int, each: int = 2) -> list[Taken]:
     """Take ids by several generators of both kinds until the leader was killed so often.
 
     Each has connections of its own.  A killed member is started before the next one is killed.
     Any error is the caller's.
+
+    Args:
+        ensemble: the servers.
+        kills: how often.
+        each: generators of a kind.
     """
     over = asyncio.Event()
-    async with EtcdStore.from_url(ensemble.url) as store:
+    async with open_store(ensemble.url) as store:
+        await store.create_schema()
         await store.mark_machines(namespace="leaders", is_new=True, safe_guard=SAFE_GUARD)
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -66,18 +85,18 @@ async def take_under_kills(ensemble: EtcdEnsemble, *, kills: int, each: int = 2)
 
 
 async def _segments(kind: type[SegmentId | SegmentChainId], url: str, over: asyncio.Event) -> Taken:
-    async with EtcdStore.from_url(url) as store:
+    async with open_store(url) as store:
         counter = store.segment_distributor(namespace="leaders", name="order", step=STEP)
         async with kind(counter, wait_timeout=WAIT_TIMEOUT) as generator:
             return await _take(kind.__name__, generator, over)
 
 
 async def _snowflakes(url: str, over: asyncio.Event) -> Taken:
-    async with EtcdStore.from_url(url) as store:
+    async with open_store(url) as store:
         machine = store.machine_id_distributor(
             namespace="leaders", safe_guard=SAFE_GUARD, interval=INTERVAL
         )
-        async with SnowflakeId(machine=machine) as generator:
+        async with SnowflakeId(machine=machine, wait_timeout=WAIT_TIMEOUT) as generator:
             return await _take("SnowflakeId", generator, over)
 
 

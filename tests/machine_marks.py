@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Sequence
+from functools import partial
 from urllib.parse import quote
 
-from aiocosid.stores._mysql_markers import IDENTITY as MYSQL_IDENTITY
-from aiocosid.stores._postgres_markers import IDENTITY
-from aiocosid.stores.zookeeper._machine_nodes import MachineNodes
-from aiocosid.stores.zookeeper._machine_texts import Marker
+from aiocosid.machine.cells import Space
+from aiocosid.stores._mysql import IDENTITY as MYSQL_IDENTITY
+from aiocosid.stores._postgres import IDENTITY
+from aiocosid.stores.zookeeper._machine import Cells
+from tests import sql_cells
 from tests.servers import (
     EtcdServer,
     MariadbServer,
+    NatsServer,
     PostgresServer,
     ValkeyServer,
     ZookeeperServer,
 )
 
 __all__ = (
+    "etcd_identity",
     "etcd_root",
     "identity",
+    "mariadb_run",
     "mark_etcd",
     "mark_machines",
     "mark_mariadb",
+    "mark_nats",
     "mark_postgres",
     "mark_zookeeper",
+    "nats_key",
 )
 
 
@@ -39,56 +46,73 @@ def identity(server: ValkeyServer) -> str:
 def mark_machines(server: ValkeyServer, *namespaces: str) -> None:
     """Do as ``aiocosid init``, without a loop."""
     for namespace in namespaces:
-        server.call("HSET", f"cosid:{{{namespace}}}:marker", "identity", identity(server))
+        server.call("SET", f"cosid:{{{namespace}}}:space", Space(identity(server)).text())
 
 
 def mark_postgres(server: PostgresServer, *namespaces: str, database: str | None = None) -> None:
     """The same for PostgreSQL."""
-    texts = ", ".join("('{}')".format(namespace.replace("'", "''")) for namespace in namespaces)
-    server.execute(
-        "insert into aiocosid_machine_marker (namespace, identity) "  # noqa: S608 - ours
-        f"select namespace, {IDENTITY} from (values {texts}) as of (namespace) "
-        "on conflict (namespace) do update set identity = excluded.identity, since = 0",
-        database=database,
-    )
+
+    def run(sql: str) -> list[list[str]]:
+        return server.rows(sql, database=database)
+
+    ((found,),) = run(f"select {IDENTITY}")
+    for namespace in namespaces:
+        sql_cells.mark(run, namespace, found)
 
 
 def mark_mariadb(server: MariadbServer, *namespaces: str, database: str = "test") -> None:
     """The same for MariaDB."""
+    run = mariadb_run(server, database)
+    identity = str(run(f"select {MYSQL_IDENTITY}")[0][0])
     for namespace in namespaces:
-        quoted = namespace.replace("\\", "\\\\").replace("'", "''")
-        server.execute(
-            "insert into aiocosid_machine_marker (namespace, identity) "  # noqa: S608 - ours
-            f"values ('{quoted}', {MYSQL_IDENTITY}) "
-            f"on duplicate key update identity = {MYSQL_IDENTITY}, since = 0",
-            database=database,
-        )
+        sql_cells.mark(run, namespace, identity)
+
+
+def mariadb_run(server: MariadbServer, database: str = "test") -> sql_cells.Run:
+    """Run statements in which a backslash is one."""
+    return partial(_run_on_mariadb, server, database)
+
+
+def _run_on_mariadb(server: MariadbServer, database: str, sql: str) -> Sequence[Sequence[object]]:
+    return server.rows(f"set sql_mode = 'NO_BACKSLASH_ESCAPES'; {sql}", database=database)
 
 
 def etcd_root(namespace: str) -> str:
     """What all keys of a namespace's machine ids begin with."""
-    return f"/cosid/machine/{quote(namespace, safe='').replace('.', '%2E')}/"
+    return f"/cosid/machine/ns/{quote(namespace, safe='').replace('.', '%2E')}/"
+
+
+def etcd_identity(server: EtcdServer) -> str:
+    """What the store takes for the identity of a cluster."""
+    header = server.call("kv/range", key="Lw==")["header"]
+    return f"{int(header['cluster_id']):x} {header['raft_term']}"
 
 
 def mark_etcd(server: EtcdServer, *namespaces: str) -> None:
     """The same for etcd."""
-    header = server.call("kv/range", key="Lw==")["header"]
     for namespace in namespaces:
-        marker = {
-            "cluster": f"{int(header['cluster_id']):x}",
-            "term": int(header["raft_term"]),
-            "bits": 0,
-            "guard": 0,
-            "quarantine": "",
-        }
-        server.put(f"{etcd_root(namespace)}marker", json.dumps(marker))
+        server.put(f"{etcd_root(namespace)}space", Space(identity=etcd_identity(server)).text())
+
+
+def mark_nats(server: NatsServer, *namespaces: str) -> None:
+    """The same for NATS."""
+    identity = server.call("STREAM.INFO.aiocosid_cells")["created"]
+    for namespace in namespaces:
+        server.put(nats_key(namespace, "space"), Space(identity).text().encode())
+
+
+def nats_key(namespace: str, *words: str) -> str:
+    """The subject of a cell of a namespace."""
+    quoted = quote(namespace, safe="").replace(".", "%2E")
+    return ".".join(("aiocosid.cell.ns", quoted, *words))
 
 
 def mark_zookeeper(server: ZookeeperServer, *namespaces: str) -> None:
     """The same for ZooKeeper."""
+    server.behind.ensure_path("/aiocosid")
+    identity = f"{server.behind.exists('/aiocosid').czxid:x}"
     for namespace in namespaces:
-        at = MachineNodes(namespace)
-        server.behind.ensure_path(at.entries)
-        marker = Marker(identity=f"{server.behind.exists(at.entries).czxid:x}")
-        server.behind.ensure_path(at.marker)
-        server.behind.set(at.marker, marker.data())
+        at = Cells("", namespace)
+        for path in (at.entries, at.pool, at.notes, at.space):  # the last one is the newest
+            server.behind.ensure_path(path)
+        server.behind.set(at.space, Space(identity).text().encode())

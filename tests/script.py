@@ -23,5 +23,5 @@ def run_python(code: str, *arguments: str) -> Any:
         check=False,
         timeout=30,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), f"{done.returncode}: {done.stderr}"
     return json.loads(done.stdout)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, Final, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from ..errors import InvalidArgumentError, WouldBlock
+from .._checks import check_integer, check_seconds, check_text, is_integer
+from ..errors import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,9 @@ __all__ = (
     "IdGenerator",
     "IdSegmentDistributor",
     "check_integer",
+    "check_seconds",
     "check_text",
+    "is_integer",
 )
 
 MAX_ID: Final = 2**63 - 1
@@ -340,51 +342,3 @@ class IdSegmentDistributor(ABC):
     def __repr__(self) -> str:
         """Name the counter and the step."""
         return f"<{type(self).__name__} {self.namespaced_name} step={self.step}>"
-
-
-def check_text(argument: str, value: object, *, at_most: int | None = None) -> None:
-    """Raise unless it is a text that every store can hold."""
-    # NUL cannot be stored by PostgreSQL and ends a C string in SQLite.
-    if not isinstance(value, str) or not value or "\0" in value:
-        expected = "a text that is not empty, without NUL"
-        raise InvalidArgumentError(argument, value, expected=expected)
-    if at_most is not None and len(value) > at_most:
-        raise InvalidArgumentError(argument, value, expected=f"at most {at_most} characters")
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
-        raise InvalidArgumentError(argument, value, expected="a text that UTF-8 can hold") from None
-
-
-def check_integer(argument: str, value: object, *, at_least: int, at_most: int = MAX_ID) -> None:
-    """Raise unless it is an integer in the range."""
-    # bool is an int to isinstance; step=True is a mistake all the same.
-    if type(value) is not int or not at_least <= value <= at_most:
-        raise InvalidArgumentError(
-            argument, value, expected=f"an integer from {at_least} to {at_most}"
-        )
-
-
-def is_integer(value: object) -> bool:
-    """Tell whether it is an integer, a `GroupedId` among them; True and False are none."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def check_seconds(
-    argument: str, value: object, *, or_zero: bool = False, at_most: float = inf
-) -> None:
-    """Raise `InvalidArgumentError` unless it is a finite time above 0, or 0 as well."""
-    if not _is_finite(value) or not 0 <= value <= at_most or (value == 0 and not or_zero):
-        expected = "a finite number of seconds " + ("of at least 0" if or_zero else "above 0")
-        if isfinite(at_most):
-            expected += f", at most {at_most:.0f}"
-        raise InvalidArgumentError(argument, value, expected=expected)
-
-
-def _is_finite(value: object) -> TypeGuard[float]:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    try:
-        return isfinite(value)
-    except OverflowError:  # an integer above every float
-        return False

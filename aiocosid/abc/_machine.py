@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from .._checks import MAX_MACHINE_BITS, check_machine_bits, check_text
 from ..errors import InvalidArgumentError, MachineBitsMismatchError, MachineIdInUseError
-from ._ids import DEFAULT_NAMESPACE, check_integer, check_text
+from ._ids import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,9 +46,6 @@ NAME_WIDTH: Final = 91
 INSTANCE_ID_WIDTH: Final = 100
 """Characters; CosId's varchar(100)."""
 
-MAX_MACHINE_BITS: Final = 31
-"""CosId counts machine ids in a Java ``int``."""
-
 WIDTH_EXPECTED: Final = f"a number of machine bits, 1 to {MAX_MACHINE_BITS}"
 """What a note on the width of a namespace has to be."""
 
@@ -59,8 +57,8 @@ class InstanceId:
     Attributes:
         text: `host:port`, or any text of 1 to 100 characters that no other instance has.
         stable: whether the same instance comes back under the same text, as a StatefulSet's pod
-            does.  A stable instance keeps its machine id when it is closed, and nobody else is
-            given it, however long it is silent.
+            does.  A stable instance keeps its machine id when it is closed, and this library gives
+            it to no other instance, however long this one is silent.  CosId on Java may.
     """
 
     text: str
@@ -289,16 +287,6 @@ class MachineIdDistributor(ABC):
     def __repr__(self) -> str:
         """Name the namespace and who asks."""
         return f"<{type(self).__name__} {self.namespace} {self.instance_id.text}>"
-
-
-def check_machine_bits(bits: int) -> int:
-    """Return how many machine ids there are of that width.
-
-    Raises:
-        InvalidArgumentError: the width is not 1 to 31.
-    """
-    check_integer("bits", bits, at_least=1, at_most=MAX_MACHINE_BITS)
-    return 1 << bits
 
 
 def check_safe_guard(safe_guard: float | None) -> float:

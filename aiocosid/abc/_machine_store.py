@@ -115,6 +115,29 @@ class MachineStore:
         """
         raise self._has_no_machine_ids()
 
+    async def is_initialized(self) -> bool:
+        """Tell whether the store has a marker of its own, as it is now: it has forgotten nothing.
+
+        Raises:
+            UnsupportedByStoreError: this store keeps no marker for all namespaces.
+            StoreError: the store refuses, cannot be reached, or hides its identity.
+        """
+        raise self._has_no_machine_ids()
+
+    async def initialize(self) -> None:
+        """Write the store's marker: it has forgotten nothing, so that every namespace may start.
+
+        It ends quarantines that run.  Nobody who was started before may hold a machine id, which is
+        the caller's to know: a store that was never initialised and one that was emptied look
+        alike.  Not at every start, or a store that was just emptied would be marked by it.  One
+        atomic step, safe to repeat; a cancelled call may have taken effect.
+
+        Raises:
+            UnsupportedByStoreError: this store keeps no marker for all namespaces.
+            StoreError: the store refuses, cannot be reached, or hides its identity.
+        """
+        raise self._has_no_machine_ids()
+
     async def mark_machines(
         self,
         *,
@@ -122,12 +145,11 @@ class MachineStore:
         is_new: bool = False,
         safe_guard: float | None = None,
     ) -> MachineMarker:
-        """Mark the store as one that has forgotten nothing of a namespace's machine ids.
+        """Mark one namespace as one of which the store has forgotten nothing.
 
-        Once for each namespace, before its first machine id is asked for: a store without a marker
-        counts as one that forgot.  Not at every start, or a store that was just emptied would be
-        marked by it.  One atomic step, safe to repeat.  A store that lives and dies with us needs
-        none: memory, and a SQLite file that we have created.
+        Where `initialize` cannot be used, as on Redis Cluster, or for one namespace alone.  Not at
+        every start, or a store that was just emptied would be marked by it.  One atomic step, safe
+        to repeat.
 
         A missing marker is written.  One of another identity is not: a quarantine begins, as by
         `MachineIdDistributor.distribute` with the safe guard that is given.  One that runs goes on.

@@ -58,7 +58,7 @@ class Store(MachineStore, ABC):
     async def create_schema(self) -> None:
         """Create the tables if they are missing; does nothing on a store without any.
 
-        For machine ids the store has to be marked as well; see `mark_machines`.
+        What this very call has created needs no `initialize`; what was there does.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
@@ -77,23 +77,30 @@ class Store(MachineStore, ABC):
 
     @abstractmethod
     async def set_floor(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        above: int,
+        create: bool = True,
     ) -> Counter:
         """Raise a counter so that every further id is above ``above``; never lower it.
 
-        One atomic compare-and-raise, safe to repeat; creates a missing counter.  Generators that
-        hold segments keep them: close those that may hold ids at or below ``above`` first.
+        One atomic compare-and-raise, safe to repeat.  Generators that hold segments keep them:
+        close those that may hold ids at or below ``above`` first.
 
         Args:
             namespace: the counter's namespace.
             name: the counter's name.
             above: the highest id known to have been handed out, 0 to 2^63-1.
+            create: whether a missing counter is created.
 
         Returns:
             The counter as it is now.
 
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
+            CounterMissingError: there is no such counter, and ``create`` is False.
             StoreError: the store refuses or cannot be reached.
         """
 

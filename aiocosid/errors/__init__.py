@@ -43,6 +43,7 @@ from ._snowflake import MachineIdLostError as MachineIdLostError
 from ._snowflake import MachineIdOverflowError as MachineIdOverflowError
 from ._snowflake import MachineIdQuarantineError as MachineIdQuarantineError
 from ._snowflake import MachineIdUnavailableError as MachineIdUnavailableError
+from ._snowflake import StoreNotInitializedError as StoreNotInitializedError
 from ._systems import CounterMissingError as CounterMissingError
 from ._systems import LeafWorkerIdsUsedUpError as LeafWorkerIdsUsedUpError
 from ._systems import WorkerIdsUsedUpError as WorkerIdsUsedUpError
@@ -80,6 +81,7 @@ __all__ = (
     "StoreAuthenticationError",
     "StoreError",
     "StoreIdentityHiddenError",
+    "StoreNotInitializedError",
     "StoreRolledBackError",
     "StoreUnavailableError",
     "UnsupportedByStoreError",

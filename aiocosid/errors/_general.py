@@ -281,16 +281,16 @@ class UnsupportedByStoreError(StoreError):
 
 
 class SchemaMissingError(StoreError):
-    """A table that this store needs does not exist.
+    """A table, or a stream, that this store needs does not exist.
 
     Attributes:
         table: its name.
     """
 
-    def __init__(self, store: str, *, table: str) -> None:
+    def __init__(self, store: str, *, table: str, kind: str = "table") -> None:
         super().__init__(
             store,
-            f"table {table!r} does not exist; create it with 'aiocosid init --store URL' "
+            f"{kind} {table!r} does not exist; create it with 'aiocosid init --store URL' "
             "or 'await store.create_schema()'",
         )
         self.table = table

@@ -20,6 +20,7 @@ __all__ = (
     "MachineIdOverflowError",
     "MachineIdQuarantineError",
     "MachineIdUnavailableError",
+    "StoreNotInitializedError",
 )
 
 MOST_OF_A_PLACE: Final = 400  # characters: a path has many
@@ -182,13 +183,28 @@ class MachineIdQuarantineError(StoreError):
             wait = f"wait for {ceil(seconds_left)} s"
         super().__init__(
             store,
-            f"it was not marked for the machine ids of namespace {namespace!r}, or has been "
-            f"emptied, restored or failed over since; nobody is handed one for now: {wait}, or run "
-            f"'aiocosid init --store ... --namespace {quote(namespace)} --i-am-new' if no process "
+            f"it may have forgotten who holds the machine ids of namespace {namespace!r} (emptied, "
+            f"restored or failed over); nobody is handed one for now: {wait}, or run "
+            f"'aiocosid init --store URL --namespace {quote(namespace)} --yes' if no process "
             "that was started before holds one",
         )
         self.namespace = namespace
         self.seconds_left = seconds_left
+
+
+class StoreNotInitializedError(MachineIdQuarantineError):
+    """The store was never initialised for machine ids, or has been emptied: they look alike.
+
+    No id is handed out.  Initialise it once; left alone it is used after the longest safe guard.
+    """
+
+    retryable = False
+
+    def __init__(self, store: str, *, namespace: str, seconds_left: float) -> None:
+        super().__init__(store, namespace=namespace, seconds_left=seconds_left)
+        what = "it was not initialised for machine ids, or has been emptied since"
+        remedy = "run 'aiocosid init --store URL' once"
+        self.args = (f"{store}: {what}: {remedy}",)
 
 
 class MachineIdUnavailableError(CosIdError):

@@ -9,20 +9,37 @@ __all__ = ("CounterMissingError", "LeafWorkerIdsUsedUpError", "WorkerIdsUsedUpEr
 
 
 class CounterMissingError(StoreError):
-    """A table of another system has no such row; nothing was written.
+    """There is no such counter, and none was created; nothing was written.
 
     The other systems never make one by the way, and their nodes would take it up: so a name that is
-    misspelt is an error here as well.
+    misspelt is an error there.  Commands that change what exists create nothing either, and an open
+    generator's counter is not created again when it is gone.
 
     Attributes:
-        table: the table.
+        table: the other system's table; empty for a counter of CosId's.
         counter: the name that was looked for.
+        similar: counters of the store whose names are alike.
     """
 
-    def __init__(self, store: str, *, table: str, key: str, counter: str, remedy: str) -> None:
-        super().__init__(store, f"table {table!r} has no row whose {key} is {counter!r}; {remedy}")
+    def __init__(
+        self,
+        store: str,
+        *,
+        counter: str,
+        table: str = "",
+        key: str = "",
+        remedy: str = "",
+        similar: tuple[str, ...] = (),
+    ) -> None:
+        what = f"there is no counter {counter!r}"
+        if table:
+            what = f"table {table!r} has no row whose {key} is {counter!r}"
+        if similar:
+            what += f"; similar are {', '.join(map(repr, similar))}"
+        super().__init__(store, f"{what}; {remedy}" if remedy else what)
         self.table = table
         self.counter = counter
+        self.similar = similar
 
 
 class WorkerIdsUsedUpError(MachineIdOverflowError):

@@ -67,7 +67,7 @@ class GroupedSegmentId(OpenGroups, IdGenerator):
 
         Args:
             store: where the counters lie; it stays open.  Or what makes a distributor of one
-                counter: a class of distributors, or ``partial(RedisIdSegmentDistributor, client)``.
+                counter, as ``store.segment_distributor``.
             namespace: the namespace of the counters.
             name: the generator's name.
             group_by: ``GroupBy.day(zone="Europe/Berlin")``, or another.

@@ -25,11 +25,12 @@ from ..errors import (
     StoreUnavailableError,
     WrongLoopError,
 )
-from ._engine_errors import is_stale, translated
+from ._connection import OwnedConnection, running_loop
 from ._engine_line import Line, lent
 from ._engine_url import dialect_of, engine_of, label_of
-from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor, running_asyncio_loop
+from ._executor import CALL_TIMEOUT, Executor
 from ._mysql import COMMIT
+from ._sql_errors import as_store_error, is_stale
 from ._sqlite import alone
 from ._sqlite_door import ensure_own, in_use, inherit
 
@@ -55,7 +56,6 @@ T = TypeVar("T")
 
 DialectName: TypeAlias = Literal["mysql", "postgresql", "sqlite"]
 
-CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
 TEAR_TIMEOUT: Final = 0.5  # seconds; how long a driver may hold up a caller that is cancelled
 
 
@@ -134,7 +134,7 @@ class SqlExecutor(Executor):
 class EngineExecutor(SqlExecutor):
     """On the user's engine, which is never disposed."""
 
-    __slots__ = ("_engine", "_used", "dialect_name")
+    __slots__ = ("_born", "_engine", "_used", "dialect_name")
 
     def __init__(self, engine: AsyncEngine) -> None:
         """Describe whom to ask; nothing is sent yet.
@@ -151,17 +151,26 @@ class EngineExecutor(SqlExecutor):
         self.dialect_name = dialect_of(engine.url)
         super().__init__(label_of(engine.url))
         self._engine = engine
+        self._born = _fork.generation
         self._used: tuple[ref[object], object] | None = None
         _fork.watch(self)
 
     async def spawn(self, function: Callable[..., T], /, *args: object) -> T:
-        self._check_process("make a new engine in this process")
+        self._check_process()
         self._check_loop()
         return await _spawned(self.label, self._engine.sync_engine, function, *args)
 
+    async def aopen(self) -> None:
+        self._check_process()
+
+    def _check_process(self) -> None:
+        if self._born != _fork.generation:
+            remedy = "make it anew on an engine of this process"
+            raise ForkedError(f"the connection to {self.label}", remedy=remedy)
+
     def _check_loop(self) -> None:
         """Raise `WrongLoopError` unless the pool is empty, was never used, or only on this loop."""
-        loop, pool = running_asyncio_loop(self.label), self._engine.pool
+        loop, pool = running_loop(self.label), self._engine.pool
         if self._used is None or self._used[0]() is not pool:
             self._used = ref(pool), loop  # dispose() makes another pool
         elif self._used[1] is not loop and not isinstance(pool, NullPool):
@@ -181,10 +190,10 @@ def _check(engine: object) -> None:
         raise InvalidArgumentError("engine", engine, expected=expected)
 
 
-class OwnEngineExecutor(SqlExecutor, OwnExecutor[Line]):
+class OwnEngineExecutor(SqlExecutor):
     """On an engine of its own, of up to four connections."""
 
-    __slots__ = ("_line", "_url", "dialect_name")
+    __slots__ = ("_connection", "dialect_name")
 
     def __init__(self, url: str) -> None:
         """Describe whom to ask; nothing is sent yet.
@@ -200,32 +209,34 @@ class OwnEngineExecutor(SqlExecutor, OwnExecutor[Line]):
         engine = engine_of(url)  # to be told now what is wrong with it
         self.dialect_name = dialect_of(engine.url)
         super().__init__(label_of(engine.url))
-        self._url = url
-        self._line: Line | None = None  # the latest
+
+        async def connect() -> Line:
+            return Line(engine_of(url))
+
+        self._connection = OwnedConnection[Line](
+            f"the connection to {self.label}",
+            connect=connect,
+            disconnect=Line.close,
+            salvage=Line.terminate,
+            silence=_silence,
+        )
 
     async def spawn(self, function: Callable[..., T], /, *args: object) -> T:
-        line = await self._ready()
+        line = await self._connection.ready()
         with line.in_use():
             return await _spawned(self.label, line.engine.sync_engine, function, *args)
 
-    async def _connect(self) -> Line:
-        self._line = Line(engine_of(self._url))
-        return self._line
+    async def aopen(self) -> None:
+        self._connection.aopen()
 
-    async def _disconnect(self, client: Line) -> None:
-        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(Exception):
-            await client.is_idle.wait()
-            await client.engine.dispose()
-        client.terminate()
+    async def aclose(self) -> None:
+        await self._connection.aclose()
 
-    def _salvage(self, client: Line) -> None:
-        client.terminate()
 
-    def _silence(self) -> None:
-        if self._line is not None:
-            _fork.silence(self._line.sockets())
-            if self.dialect_name == "sqlite":
-                inherit(f"{self._line.engine.url.database}")
+def _silence(line: Line) -> None:
+    _fork.silence(line.sockets())
+    if dialect_of(line.engine.url) == "sqlite":
+        inherit(f"{line.engine.url.database}")
 
 
 async def _spawned(label: str, engine: Engine, function: Callable[..., T], *args: object) -> T:
@@ -268,7 +279,7 @@ async def _in_greenlet(label: str, engine: Engine, function: Callable[..., T], *
     except CosIdError:
         raise
     except Exception as exc:
-        raise translated(label, exc) from exc
+        raise as_store_error(label, exc) from exc
 
 
 def _called(label: str, engine: Engine, function: Callable[..., T], *args: object) -> T:

@@ -50,6 +50,15 @@ class Line:
             if not self._calls:
                 self.is_idle.set()
 
+    async def close(self) -> None:
+        """Wait for the calls that are under way, and close what is open."""
+        try:
+            with suppress(Exception):
+                await self.is_idle.wait()
+                await self.engine.dispose()
+        finally:
+            self.terminate()
+
     def terminate(self) -> None:
         """Drop what is open without a farewell; its event loop may be dead."""
         for record in tuple(self._records):

@@ -5,25 +5,15 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import StoreUnavailableError
-from ._durability import DurabilityCheck
-from ._engine import SqlExecutor, in_worker
-from ._engine_errors import errno
-from ._executor import Executor
-from ._mysql import IS_UNDONE, MYSQL, in_foreign_session
-from ._mysql import SETTINGS as MYSQL_SETTINGS
+from ._engine import OwnEngineExecutor, in_worker
+from ._executor import PARAMETER, Executor
+from ._mysql import MYSQL, in_foreign_session
 from ._mysql import run as run_mysql
-from ._mysql import weaknesses_of as weaknesses_of_mysql
-from ._mysql_machines import MYSQL_MACHINES
-from ._postgres import POSTGRES, SETTINGS
-from ._postgres import weaknesses_of as weaknesses_of_postgres
-from ._postgres_machines import POSTGRES_MACHINES
-from ._sqlite import SQLITE, check_version, prepare, run, weaknesses_of
+from ._postgres import POSTGRES
+from ._sqlite import IDENTITY, SQLITE, check_version, prepare, prepare_foreign, run
 from ._sqlite_door import in_use
-from ._sqlite_identity import IDENTITY, tell_identity
-from ._sqlite_machines import SQLITE_MACHINES
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,83 +21,45 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from ._durability import Durability
-    from ._engine import DialectName
+    from ._engine import DialectName, SqlExecutor
     from ._executor import Row, Value
-    from ._machine_tables import MachineDialect
-    from ._sql_dialect import Dialect
+    from ._sql import Dialect
 
-__all__ = ("Dialects", "EngineStoreExecutor", "dialects_of")
-
-ATTEMPTS: Final = 20  # at a statement that MySQL undoes, because of what others do
+__all__ = ("EngineStoreExecutor", "dialect_on")
 
 _PREPARED: Final = "aiocosid"  # in the facts that SQLAlchemy keeps of a connection
 
 
-class Dialects(NamedTuple):
-    """The statements of one database."""
-
-    segments: Dialect
-    machines: MachineDialect
-
-
-_DIALECTS: Final[dict[DialectName, Dialects]] = {
-    "mysql": Dialects(MYSQL, MYSQL_MACHINES),
-    "postgresql": Dialects(POSTGRES, POSTGRES_MACHINES),
-    "sqlite": Dialects(SQLITE, SQLITE_MACHINES),
+_DIALECTS: Final[dict[DialectName, Dialect]] = {
+    "mysql": MYSQL,
+    "postgresql": POSTGRES,
+    "sqlite": SQLITE,
 }
 
 
 class EngineStoreExecutor(Executor):
     """Runs statements as the store of the same database has them, in its driver's notation."""
 
-    __slots__ = ("_durability", "_is_own", "_sql", "dialects")
+    __slots__ = ("_is_own", "_sql")
 
-    def __init__(
-        self, sql: SqlExecutor, durability: Durability = "warn", client: object = None
-    ) -> None:
+    def __init__(self, sql: SqlExecutor) -> None:
         """Work on an engine.
 
         Args:
             sql: runs what is translated.
-            durability: what to do about settings that may lose grants.
-            client: the user's engine, if it is one.
-
-        Raises:
-            InvalidArgumentError: it is none of the words.
         """
         super().__init__(sql.label)
-        self.dialects = dialects_of(sql)
         self._sql = sql
-        self._is_own = client is None
-        self._durability = DurabilityCheck(durability, client)
+        self._is_own = isinstance(sql, OwnEngineExecutor)
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
-        if self._durability.is_due:
-            self._durability.judge(self.label, await self._weaknesses())
         if self._sql.dialect_name == "sqlite":
             return await self._sql.spawn(self._sqlite_step, statement, values)
         if self._sql.dialect_name == "mysql":
-            return await self._mysql(statement, values)
-        return (await self._sql.run(*_named(statement), **_numbered(values))).rows
-
-    async def _weaknesses(self) -> list[str]:
-        if self._sql.dialect_name == "sqlite":
-            return await self._sql.spawn(in_worker, self._sqlite_weaknesses)
-        if self._sql.dialect_name == "mysql":
-            return weaknesses_of_mysql(*(await self._mysql(MYSQL_SETTINGS, {}))[0])
-        return weaknesses_of_postgres(*(await self._sql.run(SETTINGS)).rows[0])
-
-    async def _mysql(self, statement: str, values: Mapping[str, Value]) -> list[Row]:
-        if not self._is_own:
-            statement = in_foreign_session(statement)
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return await self._sql.spawn(_mysql_step, statement, values)
-            except StoreUnavailableError as error:
-                if errno(error.__cause__) not in IS_UNDONE:
-                    raise
-        return await self._sql.spawn(_mysql_step, statement, values)
+            if not self._is_own:
+                statement = in_foreign_session(statement)
+            return await self._sql.spawn(_mysql_step, statement, values)
+        return (await self._sql.run(_marked(statement), **values)).rows
 
     def _sqlite_step(
         self, connection: Connection, statement: str, values: Mapping[str, Value]
@@ -118,26 +70,16 @@ class EngineStoreExecutor(Executor):
         def step(database: sqlite3.Connection) -> list[Any]:
             with in_use():
                 if _PREPARED not in facts:
-                    self._sqlite_prepare(database)
+                    if self._is_own:
+                        prepare(database)
+                    else:
+                        prepare_foreign(database, self.label)
                     facts[_PREPARED] = True
                 # Others count in the file that lies there now, if this one was replaced.
                 run(database, self.label, f"SELECT {IDENTITY}", {})
                 return run(database, self.label, statement, values)
 
         return in_worker(connection, step)
-
-    def _sqlite_prepare(self, database: sqlite3.Connection) -> None:
-        if self._is_own:
-            prepare(database)
-        else:
-            run(database, self.label, SQLITE.create_table, {})
-            tell_identity(database)
-
-    def _sqlite_weaknesses(self, database: sqlite3.Connection) -> list[str]:
-        if self._is_own:
-            return []  # each is prepared
-        with in_use():
-            return weaknesses_of(database)
 
     async def aopen(self) -> None:
         await self._sql.aopen()
@@ -146,7 +88,7 @@ class EngineStoreExecutor(Executor):
         await self._sql.aclose()
 
 
-def dialects_of(sql: SqlExecutor) -> Dialects:
+def dialect_on(sql: SqlExecutor) -> Dialect:
     """Return the statements of the database that an engine is on."""
     if sql.dialect_name == "sqlite":
         check_version()
@@ -172,13 +114,9 @@ def _mysql_step(connection: Connection, statement: str, values: Mapping[str, Val
     return rows
 
 
-# PostgreSQL: ``$1`` becomes ``:v1``, and every other colon is one.
+# PostgreSQL: whatever is no parameter, as a cast, is marked.
 
 
 @lru_cache(maxsize=256)
-def _named(statement: str) -> tuple[str]:
-    return (re.sub(r"\$([0-9]+)", r":v\1", statement.replace(":", r"\:")),)
-
-
-def _numbered(values: Mapping[str, Value]) -> dict[str, Value]:
-    return {f"v{number}": value for number, value in enumerate(values.values(), 1)}
+def _marked(statement: str) -> str:
+    return re.sub(rf"{PARAMETER.pattern}|:", lambda each: each[0] if each[1] else r"\:", statement)

@@ -1,32 +1,38 @@
-"""The seam between the SQL stores and a driver, and the life of connections made from a URL."""
+"""The seam between the SQL stores and a driver: runs statements on a connection, or on a pool."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
 
 from .. import _fork
-from .._loop import is_dead
 from .._uncopied import Uncopied
-from ..errors import ForkedError, StoreError, UnsupportedRuntimeError, WrongLoopError
+from ..errors import CosIdError, ForkedError, StoreError, WrongLoopError
+from ._sql_errors import as_store_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from ._connection import Connection
 
 __all__ = (
-    "CLOSE_TIMEOUT",
+    "CALL_TIMEOUT",
+    "PARAMETER",
+    "ConnectedExecutor",
     "Executor",
-    "OutOfRangeError",
-    "OwnExecutor",
+    "PoolExecutor",
     "Row",
     "Value",
-    "running_asyncio_loop",
 )
 
-CLOSE_TIMEOUT: Final = 2.0  # seconds; how long a silent server may hold up closing
+CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
+
+PARAMETER: Final = re.compile(r"(?<!:):([a-z]\w*)")
+"""A parameter by its name, in a statement that has casts."""
 
 Row = Any
 """What a driver calls a row; its columns by number."""
@@ -35,18 +41,6 @@ Value = str | int
 """What a statement is given."""
 
 C = TypeVar("C")
-
-
-def running_asyncio_loop(label: str) -> asyncio.AbstractEventLoop:
-    """Return the running loop, or raise `UnsupportedRuntimeError` where it is not asyncio's."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        raise UnsupportedRuntimeError(f"{label} needs asyncio's event loop") from None
-
-
-class OutOfRangeError(StoreError):
-    """A number does not fit its column; nothing was written.  Never leaves the stores."""
 
 
 class Executor(Uncopied, ABC):
@@ -59,11 +53,10 @@ class Executor(Uncopied, ABC):
         label: names the server or file in messages, without credentials.
     """
 
-    __slots__ = ("__weakref__", "_born", "label")
+    __slots__ = ("__weakref__", "label")
 
     def __init__(self, label: str) -> None:
         self.label = label
-        self._born = _fork.generation
 
     @abstractmethod
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
@@ -71,7 +64,7 @@ class Executor(Uncopied, ABC):
 
         Args:
             statement: in the driver's own notation.
-            **values: by name; a driver that counts its parameters takes them in this order.
+            **values: by name.
 
         Raises:
             OutOfRangeError: a result does not fit its column.
@@ -86,132 +79,97 @@ class Executor(Uncopied, ABC):
         rows = await self.fetch_rows(statement, **values)
         return rows[0] if rows else None
 
+    async def ensure_there(self) -> None:
+        """Raise `StoreError` instead of making a file only to look into it."""
+
     async def aopen(self) -> None:
-        """Get ready in this process.
+        """Get ready in this process; connects when the first statement is run.
 
         Raises:
             ForkedError: the connection is the user's, and was made in the parent process.
         """
-        self._check_process("make it on a new client")
 
     async def aclose(self) -> None:
-        """Close what this executor has opened itself."""
-
-    def _check_process(self, remedy: str = "open it anew in this process") -> None:
-        if self._born != _fork.generation:
-            raise ForkedError(f"the connection to {self.label}", remedy=remedy)
-
-
-class OwnExecutor(Executor, Generic[C]):
-    """Opens what it needs on first use, for the event loop it is used on, and closes it.
-
-    It may be used again after `aclose`, after its loop has ended and, once opened anew, in a
-    forked child.
-    """
-
-    __slots__ = ("_client", "_life", "_lock", "_loop")
-
-    def __init__(self, label: str) -> None:
-        super().__init__(label)
-        self._client: C | None = None
-        self._life: AsyncGenerator[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock: asyncio.Lock | None = None
-        _fork.watch(self)
-
-    # What an adapter fills in.
-
-    @abstractmethod
-    async def _connect(self) -> C:
-        """Open a client; a cancelled call leaves nothing open."""
-
-    @abstractmethod
-    async def _disconnect(self, client: C) -> None:
-        """Close a client within `CLOSE_TIMEOUT`, also in a cancelled scope."""
-
-    @abstractmethod
-    def _salvage(self, client: C) -> C | None:
-        """Return the client of a dead event loop if it can go on; else let go of it."""
-
-    def _silence(self) -> None:
-        """Keep the parent's client from saying anything.  Runs in a forked child, first."""
-
-    # The life of a client.
-
-    async def aopen(self) -> None:
-        """Get ready in this process; connects when the first statement is run."""
-        self._born = _fork.generation
-
-    async def aclose(self) -> None:
-        """Close the client, if there is one; the next statement opens another.
+        """Close what this executor has opened itself; the next statement opens another.
 
         Raises:
             WrongLoopError: it is in use on another event loop.
         """
-        if self._born != _fork.generation or not self._is_in_use:
-            return
-        lock = self._settle()
-        # Whoever opens it now would leave it open.
-        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-            async with lock:
-                pass
-        await self._end()
 
-    async def _ready(self) -> C:
-        self._check_process()
-        lock = self._settle()
-        async with lock:
-            self._check_process()  # it may have been forked while it waited
-            if self._client is None:
-                self._client = await self._connect()
-            client = self._client
-            if self._life is None:
-                self._life = self._live(client)
-                await anext(self._life)
-            return client
 
-    @property
-    def _is_in_use(self) -> bool:
-        """Whether a client is open, or being opened."""
-        return self._client is not None or (self._lock is not None and self._lock.locked())
+class ConnectedExecutor(Executor, Generic[C]):
+    """On a connection: the user's, or one of its own."""
 
-    def _settle(self) -> asyncio.Lock:
-        """Make the running loop ours, if it was another one that is dead by now."""
-        loop = running_asyncio_loop(self.label)
-        if self._lock is None or self._loop is not loop:
-            if self._is_in_use and not is_dead(self._loop):
-                raise WrongLoopError(f"the connection to {self.label}")
-            if self._client is not None:
-                self._client, self._life = self._salvage(self._client), None
-            self._loop, self._lock = loop, asyncio.Lock()
-        return self._lock
+    __slots__ = ("_connection",)
 
-    async def _live(self, client: C) -> AsyncGenerator[None]:
-        """Hold the client until `aclose`, or until the event loop ends.
+    def __init__(self, label: str, connection: Connection[C]) -> None:
+        super().__init__(label)
+        self._connection = connection
 
-        An async generator is what a loop closes by itself before it ends: asyncio.run() leaves no
-        connection behind, even of an object that nobody has closed.
-        """
-        born = _fork.generation
+    async def aopen(self) -> None:
+        self._connection.aopen()
+
+    async def aclose(self) -> None:
+        await self._connection.aclose()
+
+
+class PoolExecutor(ConnectedExecutor[Any]):
+    """On a pool of a driver's, each of whose connections runs one statement at a time."""
+
+    __slots__ = ()
+
+    async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
+        pool = await self._connection.ready()
+        if pool._loop is not asyncio.get_running_loop():
+            raise WrongLoopError("the pool")
+        if pool._closing or pool._closed:
+            raise StoreError(self.label, "the pool is closed")
         try:
-            yield
-        finally:
-            if self._client is client:
-                self._client = self._life = None
-            if born == _fork.generation:
-                await self._disconnect(client)
+            with anyio.fail_after(CALL_TIMEOUT):
+                return await self._fetch(pool, statement, values)
+        except CosIdError:
+            raise
+        except Exception as exc:
+            raise as_store_error(self.label, exc) from exc
 
-    async def _end(self) -> None:
-        client, self._client = self._client, None
-        life, self._life = self._life, None
-        if life is not None:
-            await life.aclose()
-        elif client is not None:  # of a dead loop, salvaged and not used since
-            await self._disconnect(client)
+    async def _fetch(self, pool: Any, statement: str, values: Mapping[str, Value]) -> list[Row]:  # noqa: ANN401 - the driver's
+        generation = _fork.generation
+        connection = await self._acquire(pool)
+        try:
+            self._ensure_same(generation)  # it may have been forked while it waited
+            rows = await self._run(connection, statement, values)
+        except BaseException as error:
+            if generation == _fork.generation:
+                await self._discard(pool, connection, error)
+            else:
+                _fork.abandoned.append(connection)
+            raise
+        await self._release(pool, connection)
+        return rows
 
-    def _forget(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            self._silence()
-            _fork.abandoned.append((client, self._life))
-        self._life = self._loop = self._lock = None
+    def _ensure_same(self, generation: int) -> None:
+        if generation != _fork.generation:
+            raise ForkedError(f"the connection to {self.label}")
+
+    # What a driver fills in; its own annotations stop half-way.
+
+    @abstractmethod
+    async def _acquire(self, pool: Any) -> Any:  # noqa: ANN401
+        """Take a connection from the pool, or open one."""
+
+    @abstractmethod
+    async def _run(
+        self,
+        connection: Any,  # noqa: ANN401
+        statement: str,
+        values: Mapping[str, Value],
+    ) -> list[Row]:
+        """Run a statement."""
+
+    @abstractmethod
+    async def _release(self, pool: Any, connection: Any) -> None:  # noqa: ANN401
+        """Give a connection back that is in step with its server."""
+
+    @abstractmethod
+    async def _discard(self, pool: Any, connection: Any, error: BaseException) -> None:  # noqa: ANN401
+        """Give back, or drop, a connection on which a statement has failed or was cancelled."""

@@ -136,16 +136,18 @@ class GrantRun:
             if process == self._process:
                 self._calls -= 1
 
-    def granted(self, note: Note, max_id: int, base: int) -> None:
+    def granted(self, note: Note, max_id: int, base: int | None) -> None:
         """Take down a grant, and what the store has noted.
 
         Args:
             note: what was noted with it.
             max_id: the counter after it.
-            base: where the run began.
+            base: where the run began; None if the store has noted nothing.
         """
         self._look_at_forks()
-        if not self._nonce or max_id > self._top:  # else a late reply
+        if base is None:
+            self.forget()
+        elif not self._nonce or max_id > self._top:  # else a late reply
             self._top, self._base, self._nonce = max_id, base, note.nonce
 
     def forget(self) -> None:

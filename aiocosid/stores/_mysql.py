@@ -10,7 +10,9 @@ A statement that is a single one is atomic as it is.  What takes several, becaus
 gets all of it in one trip, and waits for nobody between its pieces.  So a client that stops in the
 middle holds no lock.  If a piece fails the server runs none after it, and whoever sent the text
 drops the connection: with it goes the transaction.  If the reply is lost the transaction has been
-committed as a whole, or not at all, as with any statement.
+committed as a whole, or not at all, as with any statement.  What several pieces have to know of
+each other is in variables of the session, which each text sets before it reads them: ``@aiocosid``
+is 1 as long as all conditions are fulfilled, else 0.
 """
 
 # ruff: noqa: S608 - put together from pieces of this file alone
@@ -20,34 +22,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import (
-    SchemaMissingError,
-    StoreAuthenticationError,
-    StoreError,
-    StoreUnavailableError,
-)
-from ._executor import OutOfRangeError
-from ._sql_dialect import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
+from ._sql import CELL_COLUMNS, COUNTER_COLUMNS, GRANT_COLUMNS, MACHINE_COLUMNS, Dialect
+from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ._executor import Row, Value
+    from ._sql_cells import Commit
 
-__all__ = (
-    "COMMIT",
-    "IS_UNDONE",
-    "MYSQL",
-    "SERVER",
-    "SESSION",
-    "SETTINGS",
-    "atomic",
-    "created",
-    "in_foreign_session",
-    "refusal",
-    "run",
-    "weaknesses_of",
-)
+__all__ = ("COMMIT", "MYSQL", "SESSION", "in_foreign_session", "mysql_dialect", "run")
 
 LOCK_WAIT: Final = 2  # seconds; nobody waits longer for a call
 
@@ -64,8 +48,6 @@ SET sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
 """What our own sessions are set to: a number that does not fit its column is an error, and not cut;
 a call that nobody waits for any more does not wait for a lock; a commit, the driver's too, begins
 no other transaction; and what is listed is listed whole."""
-
-SETTINGS: Final = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
 
 MAX_SIGNED: Final = 2**63 - 1
 
@@ -106,23 +88,36 @@ SET sql_mode = @aiocosid_mode, innodb_lock_wait_timeout = @aiocosid_wait,
 """
 
 
-def created(table: str, columns: str) -> str:
-    """Create a table if it is missing, whoever else does so at the same time.
+def only_if(condition: str, statement: str) -> str:
+    """Run a statement only if a condition is fulfilled.
 
     Bare CREATE TABLE IF NOT EXISTS fails for a user who may not create tables, even if there is
-    nothing to create.  The order of names is that of their bytes: they differ by case and accents.
+    nothing to create.
     """
-    text = " ".join(columns.split()).replace("'", "''")
+    quoted = " ".join(statement.split()).replace("'", "''")
     return f"""
-SET @aiocosid = IF(EXISTS (
-    SELECT 1 FROM information_schema.TABLES
-    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}'
-), 'DO 0', 'CREATE TABLE IF NOT EXISTS {table} ({text})
-ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin');
+SET @aiocosid = IF({condition}, '{quoted}', 'DO 0');
 PREPARE aiocosid FROM @aiocosid;
 EXECUTE aiocosid;
 DEALLOCATE PREPARE aiocosid
 """
+
+
+def create_table(table: str, columns: str) -> str:
+    """Create a table if it is missing, whoever else does so at the same time.
+
+    The order of names is that of their bytes: they differ by case and accents.
+    """
+    condition = f"""
+NOT EXISTS (
+    SELECT 1 FROM information_schema.TABLES
+    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}'
+)"""
+    statement = f"""
+CREATE TABLE IF NOT EXISTS {table} ({columns})
+ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+"""
+    return only_if(condition, statement)
 
 
 async def run(cursor: Any, statement: str, values: Mapping[str, Value]) -> list[Row]:  # noqa: ANN401 - of either driver
@@ -154,60 +149,39 @@ _HAS_ROOM: Final = f"last_max_id <= {MAX_SIGNED} - %(step)s AND MOD(last_max_id,
 
 # MySQL assigns in this order, and each sees what was assigned before it.  LAST_INSERT_ID notes a
 # number for the session, which the reply carries; 0 tells that the row was left as it is.
-_ADVANCE: Final = f"""
-INSERT INTO cosid (name, last_max_id, last_fetch_time)
-VALUES (%(name)s, LAST_INSERT_ID(%(first)s), UNIX_TIMESTAMP())
-ON DUPLICATE KEY UPDATE
+_ADVANCED: Final = f"""
     last_fetch_time = IF({_HAS_ROOM}, UNIX_TIMESTAMP(), last_fetch_time),
     last_max_id = IF({_HAS_ROOM},
         CAST(LAST_INSERT_ID(last_max_id + %(step)s) AS SIGNED), last_max_id + LAST_INSERT_ID(0))
 """
-
-_RAISE: Final = """
+_ADD: Final = f"""
 INSERT INTO cosid (name, last_max_id, last_fetch_time)
-VALUES (%(name)s, %(above)s, UNIX_TIMESTAMP())
-ON DUPLICATE KEY UPDATE
+VALUES (%(name)s, LAST_INSERT_ID(%(first)s), UNIX_TIMESTAMP())
+ON DUPLICATE KEY UPDATE {_ADVANCED}
+"""
+_ADD_KNOWN: Final = f"UPDATE cosid SET {_ADVANCED} WHERE name = %(name)s"
+
+_RAISED: Final = """
     last_max_id = IF(MOD(last_max_id, 1) = 0, GREATEST(last_max_id, %(above)s), last_max_id)
 """
-
-_RAISED: Final = "SELECT last_max_id, last_fetch_time FROM cosid WHERE name = %(name)s"
+_RAISE: Final = f"""
+INSERT INTO cosid (name, last_max_id, last_fetch_time)
+VALUES (%(name)s, %(above)s, UNIX_TIMESTAMP())
+ON DUPLICATE KEY UPDATE {_RAISED}
+"""
+_RAISE_KNOWN: Final = f"UPDATE cosid SET {_RAISED} WHERE name = %(name)s"
+_UNNOTE: Final = "UPDATE aiocosid_grant SET nonce = '' WHERE name = %(name)s"
+_FOUND: Final = "SELECT last_max_id, last_fetch_time FROM cosid WHERE name = %(name)s"
 
 # A promoted replica takes nothing back of what its primary has granted.
 _NONCE: Final = f"CONCAT(%(nonce)s, '@', LEFT({SERVER}, 40))"
 _PREVIOUS: Final = f"CONCAT(%(previous)s, '@', LEFT({SERVER}, 40))"
 
-MYSQL: Final = Dialect(
-    create_table=created(
-        TABLE,
-        f"""
-name varchar({NAME_WIDTH}) NOT NULL COMMENT '{{namespace}}.{{name}}',
-last_max_id bigint unsigned NOT NULL DEFAULT 0,
-last_fetch_time bigint unsigned NOT NULL DEFAULT 0,
-CONSTRAINT cosid_pk PRIMARY KEY (name)
-""",
-    ),
-    next_max_id=_ADVANCE,
-    set_floor=atomic(_RAISE, _RAISED),
-    counter="SELECT last_max_id FROM cosid WHERE name = %(name)s",
-    counters="""
-SELECT name, last_max_id, last_fetch_time FROM cosid
-WHERE CAST(CONVERT(LEFT(name, CHAR_LENGTH(%(prefix)s)) USING utf8mb4) AS BINARY)
-    = CAST(CONVERT(%(prefix)s USING utf8mb4) AS BINARY)
-""",
-    create_grants=created(
-        GRANT_TABLE,
-        f"""
-name varchar({NAME_WIDTH}) NOT NULL,
-nonce varchar(64) NOT NULL DEFAULT '',
-top bigint NOT NULL DEFAULT 0,
-base bigint NOT NULL DEFAULT 0,
-CONSTRAINT aiocosid_grant_pk PRIMARY KEY (name)
-""",
-    ),
-    is_created_on_use=False,
-    # The counter's row is locked first by each of these.
-    grant=atomic(
-        _ADVANCE,
+
+def _grant(advance: str) -> str:
+    return atomic(
+        "DO LAST_INSERT_ID(0)",
+        advance,
         "SET @aiocosid = CAST(LAST_INSERT_ID() AS SIGNED)",
         f"""
 INSERT INTO aiocosid_grant (name, nonce, top, base)
@@ -217,81 +191,204 @@ ON DUPLICATE KEY UPDATE
     top = @aiocosid, nonce = {_NONCE}
 """,
         "SELECT @aiocosid, base FROM aiocosid_grant WHERE name = %(name)s AND @aiocosid > 0",
-    ),
-    give_back=atomic(
-        """
+    )
+
+
+# Of the moment when a statement began, whatever the time zone: never later than the sign of life
+# that it notes, and never earlier than whoever sent it meant.
+NOW: Final = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
+
+# The server, the database, and when the table was made: a dump that was read in is another table.
+# Everybody may ask; the time is told in the zone of the session, and therefore converted.
+IDENTITY: Final = f"""
+SHA2(CONCAT_WS('/', {SERVER}, DATABASE(), UNIX_TIMESTAMP((
+    SELECT t.CREATE_TIME FROM information_schema.TABLES AS t
+    WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = '{CELL_TABLE}'
+))), 256)
+"""
+
+# The names' bytes: a collation would take some for the same.
+_CELLS: Final = create_table(CELL_TABLE, CELL_COLUMNS.format("varbinary(1020)"))
+_MACHINE_KEYS: Final = "    KEY idx_namespace (namespace),\n    KEY idx_instance_id (instance_id)\n"
+
+
+def _cosids(columns: str, what: str) -> str:
+    """Return the columns of CosId's own tables, which are unsigned here."""
+    columns = re.sub(" (bigint|integer) ", r" \1 unsigned ", columns)
+    return columns.replace(" NOT NULL,", f" NOT NULL COMMENT '{{namespace}}.{{{what}}}',", 1)
+
+
+_MACHINES: Final = create_table(
+    MACHINE_TABLE, f"{_cosids(MACHINE_COLUMNS, 'machine_id').rstrip()},\n{_MACHINE_KEYS}"
+)
+
+
+def _create_cells(now: str, identity: str) -> str:
+    counted = f"""
+SELECT COUNT(*) = 0 INTO @aiocosid_new FROM information_schema.TABLES
+WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ('{MACHINE_TABLE}', '{CELL_TABLE}')
+"""
+    marker = f"""
+INSERT IGNORE INTO {CELL_TABLE} (name, value, written_ms)
+SELECT 'marker', CONCAT('{{"identity":"', {identity}, '","epoch":"', UUID(), '"}}'), {now}
+"""
+    return ";\n".join((counted, _MACHINES, _CELLS, only_if("@aiocosid_new", marker)))
+
+
+def _bytes(text: str) -> str:
+    """Return the bytes of a text, whichever its character set."""
+    return f"CAST(CONVERT({text} USING utf8mb4) AS BINARY)"
+
+
+def _same(one: str, other: str) -> str:
+    """Compare names as they are, although a table of somebody else's may not tell ``a`` from ``A``.
+
+    The plain comparison lets an index be used.
+    """
+    return f"({one} = {other} AND {_bytes(one)} = {_bytes(other)})"
+
+
+def _text(column: str) -> str:
+    """Read a text of any character set and collation as one that others can be put beside."""
+    return f"CONVERT({column} USING utf8mb4) COLLATE utf8mb4_bin"
+
+
+# CosId's columns are unsigned, and what is subtracted from such a number has to be smaller.
+def _stamp(column: str) -> str:
+    return f"CAST(LEAST({column}, {MAX_SIGNED}) AS SIGNED)"
+
+
+def _as_read(column: str, given: str) -> str:
+    if column == "instance_id":
+        return _same(column, given)
+    return f"{_stamp(column) if column == 'last_timestamp' else column} = {given}"
+
+
+_IS_OURS: Final = _same("m.namespace", "%(namespace)s")
+_IS_HELD: Final = _same("m.instance_id", "%(instance)s")
+_OF_NAMESPACE: Final = f"SELECT {{}} FROM {MACHINE_TABLE} AS m WHERE m.namespace = %(namespace)s"
+
+
+def _read(now: str, identity: str) -> str:
+    noted = _OF_NAMESPACE.format(f"CONCAT('note/', {_text('m.name')})")
+    names = (f"%({each})s" for each in ("marker", "count", "space", "mine"))
+    # A row whose namespace the table's collation takes for ours: nobody else can have its name.
+    machine = f"""
+{_text("'machine'")}, {_text("m.name")}, IF({_IS_OURS}, {_text("m.instance_id")}, NULL),
+    CAST(m.machine_id AS SIGNED), {_stamp("m.last_timestamp")}
+"""
+    return f"""
+SELECT {_text("'store'")}, {_text(identity)}, {_text("''")}, {now}, 0
+UNION ALL
+SELECT {_text("'cell'")}, {_text("c.name")}, {_text("c.value")}, c.written_ms, 0
+FROM {CELL_TABLE} AS c
+WHERE c.name IN ({", ".join(map(_bytes, names))})
+OR (c.name >= {_bytes("%(notes)s")} AND c.name < {_bytes("%(notes_end)s")}
+    AND (%(is_complete)s <> 0 OR c.name = {_bytes("%(note)s")}
+        OR c.name IN ({noted} AND {_IS_HELD})))
+OR (c.name >= {_bytes("%(owns)s")} AND c.name < {_bytes("%(owns_end)s")}
+    AND (%(is_complete)s <> 0 OR c.value = %(own)s))
+UNION ALL
+{_OF_NAMESPACE.format(machine)}
+AND (%(is_complete)s <> 0 OR m.machine_id = %(machine_id)s OR {_IS_HELD})
+"""
+
+
+_SETTINGS: Final = """
+SELECT 'innodb_flush_log_at_trx_commit', @@innodb_flush_log_at_trx_commit FROM DUAL
+WHERE @@innodb_flush_log_at_trx_commit <> 1
+UNION ALL SELECT 'sync_binlog', @@sync_binlog FROM DUAL WHERE @@log_bin AND @@sync_binlog <> 1
+"""
+_WEAKNESSES: Final = {
+    "innodb_flush_log_at_trx_commit": "a crash takes back the grants of the last second, and their "
+    "ids come again; set it to 1",
+    "sync_binlog": "a power cut takes back grants that are not in the binary log, and their ids "
+    "come again; set it to 1",
+}
+
+
+def mysql_dialect(now: str = NOW, identity: str = IDENTITY) -> Dialect:
+    """Return the statements.
+
+    Args:
+        now: the store's clock in milliseconds, as an expression.
+        identity: which store it is, as an expression.
+    """
+
+    def commit(made: Commit) -> str:
+        counted = "SELECT COUNT(*) INTO @aiocosid FROM"
+        locks = (f"{counted} {found} AND @aiocosid > 0 {how}" for found, how in made.found)
+        # Else one of two who make the same would be told so by an error.
+        absences = (
+            f"{counted} DUAL WHERE @aiocosid > 0 AND NOT EXISTS (SELECT 1 FROM {each})"
+            for each in made.missing
+        )
+        return atomic(
+            f"SELECT {identity} = %(identity)s INTO @aiocosid",
+            *locks,
+            *absences,
+            *made.writes,
+            "SELECT 1 FROM DUAL WHERE @aiocosid > 0",
+        )
+
+    return Dialect(
+        create_counters=create_table(TABLE, _cosids(COUNTER_COLUMNS, "name")),
+        create_grants=create_table(GRANT_TABLE, GRANT_COLUMNS),
+        create_cells=_create_cells(now, identity),
+        is_created_on_use=False,
+        add=_ADD,
+        add_known=_ADD_KNOWN,
+        # The counter's row is locked first by each of these.
+        grant=_grant(_ADD),
+        grant_known=_grant(_ADD_KNOWN),
+        give_back=atomic(
+            """
 SELECT COUNT(*) INTO @aiocosid FROM cosid
 WHERE name = %(name)s AND last_max_id = %(top)s FOR UPDATE
 """,
-        f"""
+            f"""
 SELECT COUNT(*) INTO @aiocosid FROM aiocosid_grant
 WHERE @aiocosid > 0 AND name = %(name)s AND nonce = {_NONCE}
 AND top = %(top)s AND base <= %(lower)s FOR UPDATE
 """,
-        "UPDATE aiocosid_grant SET nonce = '' WHERE name = %(name)s AND @aiocosid > 0",
-        "UPDATE cosid SET last_max_id = %(lower)s WHERE name = %(name)s AND @aiocosid > 0",
-        "SELECT %(lower)s FROM DUAL WHERE @aiocosid > 0",
-    ),
-    set_floor_noted=atomic(
-        _RAISE,
-        """
-INSERT INTO aiocosid_grant (name) VALUES (%(name)s) ON DUPLICATE KEY UPDATE nonce = ''
+            f"{_UNNOTE} AND @aiocosid > 0",
+            "UPDATE cosid SET last_max_id = %(lower)s WHERE name = %(name)s AND @aiocosid > 0",
+            "SELECT %(lower)s FROM DUAL WHERE @aiocosid > 0",
+        ),
+        raise_to=atomic(_RAISE, _UNNOTE, _FOUND),
+        raise_known=atomic(_RAISE_KNOWN, _UNNOTE, _FOUND),
+        raise_unnoted=atomic(_RAISE, _FOUND),
+        raise_known_unnoted=atomic(_RAISE_KNOWN, _FOUND),
+        counter="SELECT last_max_id FROM cosid WHERE name = %(name)s",
+        counters=f"""
+SELECT name, last_max_id, last_fetch_time FROM cosid
+WHERE {_bytes("LEFT(name, CHAR_LENGTH(%(prefix)s))")} = {_bytes("%(prefix)s")}
 """,
-        _RAISED,
-    ),
-)
-
-IS_UNDONE: Final = frozenset({1020, 1213})
-"""A deadlock, or a row that was changed meanwhile: the server has undone the whole transaction, and
-it may be sent again at once."""
-
-_MEANINGS: Final[dict[type[StoreError], frozenset[int]]] = {
-    StoreAuthenticationError: frozenset(
-        {
-            *(1044, 1045, 1130, 1142, 1143, 1227, 1370, 1524, 1698),  # no such right, user or host
-            *(1820, 1862, 3118),  # the password has expired, the account is locked
-        }
-    ),
-    OutOfRangeError: frozenset({167, 1264, 1690}),  # 167: of an AUTO_INCREMENT
-    StoreUnavailableError: frozenset(
-        {
-            *(1020, 1205, 1213),  # nothing was written: a deadlock, or a lock that was not free
-            *(1021, 1037, 1038, 1041, 1114),  # out of disk or memory
-            *(1040, 1129, 1203, 1226),  # too many connections, or errors
-            *(1053, 1077, 1079, 1080, 1317, 1927, 1969, 3024, 4031),  # ended by the server
-            *(1158, 1159, 1160, 1161, 1184),  # the network
-            *(1047, 1180, 1412, 1615, 3101),  # a cluster without quorum, a changed table
-            *(1290, 1792, 1836),  # a replica, since the primary moved: it is read-only
-        }
-    ),
-}
-_BY_NUMBER: Final = {number: kind for kind, numbers in _MEANINGS.items() for number in numbers}
-_NO_TABLE: Final = 1146
-_CLIENTS: Final = range(2000, 3000)  # the driver's own numbers: not connected, or not any more
-_MISSING: Final = re.compile(rf"\b(?:aio)?{TABLE}(?:_grant|_machine(?:_bits|_marker)?)?\b(?='|$)")
+        read=_read(now, identity),
+        words=Words(
+            now=now,
+            is_open="@aiocosid > 0",
+            parameter=lambda name, _: f"%({name})s",
+            key=_bytes,
+            same=_as_read,
+            number="SIGNED",
+            source=" FROM DUAL",
+            shared="LOCK IN SHARE MODE",
+            exclusive="FOR UPDATE",
+        ),
+        commit=commit,
+        # Also a row that others have made meanwhile, and a lock that they did not let go in time.
+        conflicts=frozenset({1020, 1062, 1205, 1213}),
+        # A deadlock, or a row that was changed meanwhile.
+        undone=frozenset({1020, 1213}),
+        namespaces=f"""
+SELECT {_text("namespace")} FROM {MACHINE_TABLE}
+UNION SELECT {_text("SUBSTR(name, 7)")} FROM {CELL_TABLE}
+WHERE name >= 'space/' AND name < 'space0'
+""",
+        settings=_SETTINGS,
+        weaknesses=_WEAKNESSES,
+    )
 
 
-def refusal(label: str, number: int, reason: str) -> StoreError:
-    """Turn the number of an error, of the server or of a driver, into our error."""
-    if number == _NO_TABLE:
-        missing = _MISSING.search(reason)
-        return SchemaMissingError(label, table=missing[0] if missing else TABLE)
-    if number in _CLIENTS or number == 0:
-        return StoreUnavailableError(label, reason)
-    return _BY_NUMBER.get(number, StoreError)(label, reason)
-
-
-def weaknesses_of(at_commit: int, has_log: int, sync_log: int) -> list[str]:
-    """Say by which settings of the server grants may be lost."""
-    found: list[str] = []
-    if at_commit != 1:
-        found.append(
-            f"innodb_flush_log_at_trx_commit is {at_commit}: a crash takes back the grants of the "
-            "last second, and their ids come again; set it to 1"
-        )
-    if has_log and sync_log != 1:
-        found.append(
-            f"sync_binlog is {sync_log}: a power cut takes back grants that are not in the binary "
-            "log, and their ids come again; set it to 1"
-        )
-    return found
+MYSQL: Final = mysql_dialect()

@@ -1,398 +1,374 @@
-"""What the SQL stores share: a distributor and a store over one `Executor`."""
+"""What the SQL databases share: counters and cells in tables, over one `Executor`.
+
+CosId's tables are ``cosid`` and ``cosid_machine``.  Ours are ``aiocosid_grant``, the notes on
+grants that may be given back, see `_give_back`, and ``aiocosid_cell``, all other cells: a name, a
+text, and when it was written last by the database's clock.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from ..abc import (
-    DEFAULT_NAMESPACE,
-    DEFAULT_STEP,
-    MAX_ID,
-    Counter,
-    IdSegmentDistributor,
-)
-from ..abc._ids import check_text
+from ..abc import MAX_ID, Counter
 from ..errors import (
     CorruptCounterError,
-    CosIdError,
+    CounterMissingError,
     IdOverflowError,
-    NameTooLongError,
     SchemaMissingError,
+    StoreError,
     StoreUnavailableError,
 )
-from ._arguments import check_above, check_step
-from ._executor import OutOfRangeError
-from ._give_back import GrantRun
-from ._sql_dialect import GRANT_TABLE, NAME_WIDTH
-from ._sql_machine_store import SqlMachineStore
-from ._watermark import HighWater
+from ._backend import Backend, Granted
+from ._durability import DurabilityCheck
+from ._sql_cells import (
+    CELL_TABLE,
+    GRANT_TABLE,
+    MACHINE_TABLE,
+    SHOWN,
+    TABLE,
+    CellNames,
+    Commit,
+    Reading,
+    Step,
+    integer,
+)
+from ._sql_errors import OutOfRangeError, code_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from ..machine.cells import Changes, Need, Snapshot
     from ._executor import Executor, Row, Value
     from ._give_back import Note
-    from ._sql_dialect import Dialect
+    from ._sql_cells import Words
 
-__all__ = ("SqlIdSegmentDistributor", "SqlStore")
+__all__ = ("NAME_WIDTH", "Dialect", "SqlBackend")
 
-SHOWN: Final = 40  # characters of a damaged value that an error repeats
+NAME_WIDTH: Final = 100  # characters; CosId's varchar(100)
+ATTEMPTS: Final = 20  # at a statement that the server undoes, because of what others do
 
 
-class SqlIdSegmentDistributor(IdSegmentDistributor):
-    """A row of the table ``cosid``, advanced by one statement for each segment."""
+COUNTER_COLUMNS: Final = f"""
+    name varchar({NAME_WIDTH}) NOT NULL,
+    last_max_id bigint NOT NULL DEFAULT 0,
+    last_fetch_time bigint NOT NULL DEFAULT 0,
+    CONSTRAINT {TABLE}_pk PRIMARY KEY (name)
+"""
+GRANT_COLUMNS: Final = f"""
+    name varchar({NAME_WIDTH}) NOT NULL,
+    nonce varchar(64) NOT NULL DEFAULT '',
+    top bigint NOT NULL DEFAULT 0,
+    base bigint NOT NULL DEFAULT 0,
+    CONSTRAINT {GRANT_TABLE}_pk PRIMARY KEY (name)
+"""
+MACHINE_COLUMNS: Final = f"""
+    name varchar({NAME_WIDTH}) NOT NULL,
+    namespace varchar({NAME_WIDTH}) NOT NULL,
+    machine_id integer NOT NULL DEFAULT 0,
+    last_timestamp bigint NOT NULL DEFAULT 0,
+    instance_id varchar(100) NOT NULL DEFAULT '',
+    distribute_time bigint NOT NULL DEFAULT 0,
+    revert_time bigint NOT NULL DEFAULT 0,
+    CONSTRAINT {MACHINE_TABLE}_pk PRIMARY KEY (name)
+"""
+MACHINE_INDEXES: Final = f"""
+CREATE INDEX IF NOT EXISTS idx_namespace ON {MACHINE_TABLE} (namespace);
+CREATE INDEX IF NOT EXISTS idx_instance_id ON {MACHINE_TABLE} (instance_id)
+"""
+CELL_COLUMNS: Final = f"""
+    name {{}} NOT NULL,
+    value text NOT NULL,
+    written_ms bigint NOT NULL,
+    CONSTRAINT {CELL_TABLE}_pk PRIMARY KEY (name)
+"""
 
-    __slots__ = ("_executor", "_owns_executor", "_run", "_water", "store")
+# What SQLite and PostgreSQL say in the same words.
+COUNTERS: Final = """
+SELECT name, last_max_id, last_fetch_time FROM cosid
+WHERE substr(name, 1, length(CAST(:prefix AS text))) = CAST(:prefix AS text)
+"""
+NAMESPACES: Final = """
+SELECT namespace FROM cosid_machine
+UNION SELECT substr(name, 7) FROM aiocosid_cell WHERE name >= 'space/' AND name < 'space0'
+"""
+READ: Final = """
+WITH found AS (
+    SELECT name, instance_id, machine_id, last_timestamp FROM cosid_machine
+    WHERE namespace = :namespace AND (
+        :is_complete <> 0 OR instance_id = :instance
+        OR machine_id = CAST(:machine_id AS bigint))
+)
+SELECT 'store', {identity}, '', {now}, 0
+UNION ALL SELECT 'machine', name, instance_id, machine_id, last_timestamp FROM found
+UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
+WHERE name IN (:marker, :count, :space, :mine)
+UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
+WHERE name >= :notes AND name < :notes_end AND (
+    :is_complete <> 0 OR name = :note OR substr(name, 6) IN (SELECT name FROM found))
+UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
+WHERE name >= :owns AND name < :owns_end AND (:is_complete <> 0 OR value = :own)
+"""
 
-    dialect: Dialect
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """The statements of one database.
+
+    Each is atomic by itself.  Parameters are by name: ``:name``, on MySQL ``%(name)s``.  What adds
+    to or raises a counter answers no row, or `OutOfRangeError`, if it cannot: it is missing, or
+    holds no integer.
+
+    Attributes:
+        create_counters: creates CosId's table of counters if it is missing, whoever else does so at
+            the same time.
+        create_grants: the same for ``aiocosid_grant``.
+        create_cells: the same for ``cosid_machine`` and ``aiocosid_cell``; if both were missing it
+            writes the store's marker.
+        is_created_on_use: whether whoever finds a table of ours missing creates it.
+        add: (name, first, step) adds ``step`` to a counter, or creates it at ``first``, and answers
+            ``last_max_id``.
+        add_known: (name, step) does so without creating it.
+        grant: (name, first, step, nonce, previous) does what ``add`` does, and notes it; answers
+            also where a run that ``previous`` belongs to began, or NULL if there is none.
+        grant_known: (name, step, nonce, previous) does so without creating it.
+        give_back: (name, top, lower, nonce) lowers a counter from ``top``, if that is noted, and
+            removes the note; answers a row if so.
+        raise_to: (name, above) raises or creates a counter, removes the note, and answers
+            ``last_max_id`` and ``last_fetch_time``.
+        raise_known: (name, above) does so without creating it.
+        raise_unnoted: (name, above) does what ``raise_to`` does where there is no table of notes.
+        raise_known_unnoted: (name, above) does so without creating it.
+        counter: (name) answers ``last_max_id``.
+        counters: (prefix) answers the three columns of every counter whose name begins so.
+        read: (namespace, is_complete, instance, machine_id, marker, count, space, mine, note,
+            notes, notes_end, owns, owns_end, own) answers five columns.  ``'store'``, its identity,
+            an empty text, its clock in milliseconds, 0; ``'cell'``, name, value and ``written_ms``
+            of the cells ``marker``, ``count``, ``space`` and ``mine``, and of each whose name is
+            between ``notes`` and ``notes_end`` or ``owns`` and ``owns_end``; ``'machine'``, name,
+            instance, machine id and stamp of each row of the namespace, all at one moment.  Unless
+            ``is_complete``, of the notes only ``note`` and those about the instance's rows, of the
+            own cells those of the value ``own``, and of the rows only the instance's, and the
+            machine id's.
+        words: those of a `Commit`.
+        commit: makes one a statement.  It writes all, and answers a row, if the identity and all
+            that was read is as it was.
+        conflicts: codes of the errors that mean that others were faster; see `code_of`.
+        undone: of those, codes of the errors that mean that the server has undone the whole
+            statement, which may be sent again at once.
+        namespaces: () answers the namespaces that have a machine id, or a cell.
+        settings: () answers name and value of each setting by which grants may be lost.
+        weaknesses: by those names, what may be lost, and what to set.
+    """
+
+    create_counters: str
+    create_grants: str
+    create_cells: str
+    is_created_on_use: bool
+    add: str
+    add_known: str
+    grant: str
+    grant_known: str
+    give_back: str
+    raise_to: str
+    raise_known: str
+    raise_unnoted: str
+    raise_known_unnoted: str
+    counter: str
+    counters: str
+    read: str
+    words: Words
+    commit: Callable[[Commit], str]
+    conflicts: frozenset[str | int] = frozenset()
+    undone: frozenset[str | int] = frozenset()
+    namespaces: str
+    settings: str
+    weaknesses: Mapping[str, str]
+
+
+class SqlBackend(Backend):
+    """A database with CosId's tables, and ours beside them."""
+
+    __slots__ = ("_dialect", "_durability", "_executor")
+
+    name_width = NAME_WIDTH
+    takes_back = True
 
     def __init__(
-        self,
-        executor: Executor,
-        *,
-        namespace: str,
-        name: str,
-        offset: int,
-        step: int,
-        owns_executor: bool = False,
+        self, executor: Executor, dialect: Dialect, durability: DurabilityCheck | None = None
     ) -> None:
-        """Describe a counter; nothing is sent yet.
+        """Work on an executor.
 
         Args:
             executor: runs the statements.
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where a new counter starts.
-            step: ids per segment.
-            owns_executor: whether `aclose` closes it.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
+            dialect: the statements.
+            durability: what to do about settings that may lose grants; None for ones of our own.
         """
-        super().__init__(namespace=namespace, name=name, offset=offset, step=step)
-        _check_name(self.namespaced_name)
-        self.store = executor.label
+        super().__init__(executor.label)
         self._executor = executor
-        self._owns_executor = owns_executor
-        self._water = HighWater()
-        self._run = GrantRun()
+        self._dialect = dialect
+        self._durability = durability or DurabilityCheck("ignore")
 
-    @classmethod
-    def _on(cls, executor: Executor, **described: Any) -> Self:  # noqa: ANN401 - as for __init__
-        """Make one that shares an executor, past the subclass's own ``__init__``."""
-        made = cls.__new__(cls)
-        SqlIdSegmentDistributor.__init__(made, executor, **described)
-        return made
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> Self:
-        """Describe a counter on connections of its own, opened on first use, closed by `aclose`.
-
-        Args:
-            url: as for the store's own ``from_url``.
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where a new counter starts.
-            step: ids per segment.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or an argument outside its range.
-            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
-        """
-        described = {"namespace": namespace, "name": name, "offset": offset, "step": step}
-        return cls._on(cls._own(url), owns_executor=True, **described)
-
-    @classmethod
-    @abstractmethod
-    def _own(cls, url: str) -> Executor:
-        """Return an executor that opens what it needs; nothing is opened yet."""
-
-    async def next_max_id(self, step: int) -> int:
-        """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
-
-        A cancelled call may have taken effect; its range is a gap then, and no later call gets to
-        see its reply.
-
-        Raises:
-            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was sent.
-            IdOverflowError: the counter would pass 2^63-1; nothing was written.
-            CorruptCounterError: the row holds no integer; nothing was written.
-            SchemaMissingError: the table ``cosid`` does not exist.
-            StoreAuthenticationError: the store rejects the user, the password or the rights.
-            StoreUnavailableError: the store cannot be reached, is busy, or does not answer.
-            StoreRolledBackError: the counter is lower than it was.
-            ForkedError: the distributor, or the client beneath it, is the parent process's.
-            WrongLoopError: the connections are in use on another event loop.
-        """
-        check_step(step)
-        first = self.offset + step
-        if first > MAX_ID:
-            raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
-        self._water.ensure_own(repr(self))
-        sent = self._water.sent()
-        try:
-            max_id = await (self._noted if self._run.is_noted else self._advanced)(first, step)
-        except CosIdError:
-            self._water.ensure_own(repr(self))
-            raise
-        # Suspended across a fork: the range is the parent's.
-        self._water.ensure_own(repr(self))
-        return self._water.check(self, max_id, step=step, sent=sent)
-
-    async def _advanced(self, first: int, step: int) -> int:
-        name, statement = self.namespaced_name, self.dialect.next_max_id
-        try:
-            row = await self._executor.fetch_row(statement, name=name, first=first, step=step)
-        except OutOfRangeError as error:
-            raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
-        if row is None:
-            await _refused(self._executor, self.dialect, name, step)
-        return _sound(self._executor, name, row[0])
-
-    async def _noted(self, first: int, step: int) -> int:
-        with self._run.call() as note:
-            max_id, base = await self._granted(first, step, note)
-        self._run.granted(note, max_id, max_id - step if base is None else base)
-        return max_id
-
-    async def _granted(self, first: int, step: int, note: Note) -> tuple[int, int | None]:
-        name = self.namespaced_name
-        about: dict[str, Value] = {"name": name, "first": first, "step": step}
-        about |= {"nonce": note.nonce, "previous": note.previous}
-        try:
-            row = await self._fetch_noted(self.dialect.grant, **about)
-        except OutOfRangeError as error:
-            raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
-        if row is None:
-            await _refused(self._executor, self.dialect, name, step)
-        return _sound(self._executor, name, row[0]), row[1]
-
-    async def _fetch_noted(self, statement: str, **values: Value) -> Row | None:
-        try:
-            return await self._executor.fetch_row(statement, **values)
-        except SchemaMissingError as error:
-            if error.table != GRANT_TABLE or not self.dialect.is_created_on_use:
-                raise
-        await self._executor.fetch_rows(self.dialect.create_grants)
-        return await self._executor.fetch_row(statement, **values)
-
-    def allow_give_back(self) -> bool:
-        """Have every grant from now on noted, in the table ``aiocosid_grant``."""
-        self._run.is_noted = True
-        return True
-
-    async def give_back(self, max_id: int, unused: int) -> int:
-        """Lower the counter; see `aiocosid.abc.IdSegmentDistributor.give_back`.
-
-        Raises:
-            StoreError: the store refuses or cannot be reached.
-            ForkedError: the distributor, or the client beneath it, is the parent process's.
-            WrongLoopError: the connections are in use on another event loop.
-        """
-        self._water.ensure_own(repr(self))
-        offer = self._run.offer(max_id, unused)
-        if offer is None:
-            return 0
-        self._water.lower(offer.lower)
-        name, statement = self.namespaced_name, self.dialect.give_back
-        row = await self._executor.fetch_row(
-            statement, name=name, top=max_id, lower=offer.lower, nonce=offer.nonce
-        )
-        self._water.ensure_own(repr(self))
-        return 0 if row is None else max_id - offer.lower
+    # Life.
 
     async def aopen(self) -> None:
-        """Get ready in this process; connects when it is used.
-
-        Raises:
-            ForkedError: the client was passed in, and is the parent's.
-        """
         await self._executor.aopen()
-        self._water.adopt()
 
     async def aclose(self) -> None:
-        """Close connections made from a URL; a client that was passed in stays open.
+        await self._executor.aclose()
 
-        Raises:
-            WrongLoopError: they are in use on another event loop.
-        """
-        if self._owns_executor:
-            await self._executor.aclose()
+    async def create_schema(self) -> bool:
+        """Create what is missing; the tables for machine ids mark themselves, if they are new."""
+        dialect = self._dialect
+        for statement in (dialect.create_counters, dialect.create_grants, dialect.create_cells):
+            await self._run(statement)
+        return False
 
+    async def _run(self, statement: str, **values: Value) -> Sequence[Row]:
+        """Run a statement, on settings that were looked at; again if the server has undone it."""
+        if self._durability.is_due:
+            rows = await self._executor.fetch_rows(self._dialect.settings)
+            told = self._dialect.weaknesses
+            found = [f"{name} is {value}: {told[name]}" for name, value in rows]
+            self._durability.judge(self.label, found)
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return await self._executor.fetch_rows(statement, **values)
+            except StoreUnavailableError as error:
+                if code_of(error.__cause__) not in self._dialect.undone:
+                    raise
+        return await self._executor.fetch_rows(statement, **values)
 
-class SqlStore(SqlMachineStore):
-    """The tables ``cosid`` and ``cosid_machine`` of one database."""
+    async def _row(self, statement: str, **values: Value) -> Row | None:
+        return next(iter(await self._run(statement, **values)), None)
 
-    __slots__ = ("_executor",)
-
-    distributor: ClassVar[type[SqlIdSegmentDistributor]]
-
-    def __init__(self, executor: Executor) -> None:
-        """Work on an executor."""
-        self._executor = executor
-
-    @classmethod
-    def _on(cls, executor: Executor) -> Self:
-        """Make one past the subclass's own ``__init__``."""
-        made = cls.__new__(cls)
-        SqlStore.__init__(made, executor)
-        return made
-
-    def __repr__(self) -> str:
-        """Name the database, without credentials."""
-        return f"<{type(self).__name__} {self._executor.label}>"
-
-    def segment_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> SqlIdSegmentDistributor:
-        """Return a distributor on this store's connections; nothing is sent yet.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
-        """
-        return self.distributor._on(
-            self._executor, namespace=namespace, name=name, offset=offset, step=step
-        )
-
-    async def create_schema(self) -> None:
-        """Create the tables ``cosid`` and ``cosid_machine``, and our own, if they are missing.
-
-        Many processes may do so at once.
-
-        Raises:
-            StoreError: the store refuses or cannot be reached.
-        """
-        await self._executor.fetch_rows(self._dialect.create_table)
-        await self._executor.fetch_rows(self._dialect.create_grants)
-        await self._machine_tables.create()
-
-    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
-        """Return the counters, ordered by name.
-
-        Rows that hold something else than an integer are left out.
-
-        Args:
-            namespace: only the ones whose name begins with it and a dot; None for all.
-
-        Raises:
-            InvalidArgumentError: ``namespace`` is no text that a store can hold.
-            StoreError: the store refuses or cannot be reached.
-        """
-        if namespace:  # nobody has the empty one
-            check_text("namespace", namespace)
-        prefix = "" if namespace is None else f"{namespace}."
-        rows = await self._executor.fetch_rows(self._dialect.counters, prefix=prefix)
-        found = [
-            Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=_integer(fetch_time))
-            for name, value, fetch_time in rows
-            if (max_id := _integer(value)) is not None
-        ]
-        # Here, because every database has an order of its own.
-        return sorted(found, key=lambda each: each.namespaced_name)
-
-    async def set_floor(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
-    ) -> Counter:
-        """Raise a counter to ``above`` if it is lower or missing.
-
-        A cancelled call may have taken effect; it is safe to repeat.
-
-        Raises:
-            InvalidArgumentError: ``above`` is outside its range.
-            IdOverflowError: somebody's narrower column cannot hold it; nothing was written.
-            CorruptCounterError: the row holds no integer; nothing was written.
-            StoreError: the store refuses or cannot be reached.
-        """
-        check_above(above)
-        described = self.segment_distributor(namespace=namespace, name=name)
-        key, dialect = described.namespaced_name, described.dialect
+    async def _fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
+        """Run a statement; where tables are created on use, create the one that is missing."""
+        dialect = self._dialect
         try:
-            row = await self._raised(dialect, key, above)
+            return await self._run(statement, **values)
+        except SchemaMissingError as error:
+            if error.table == TABLE or not dialect.is_created_on_use:
+                raise
+            is_grant = error.table == GRANT_TABLE
+        await self._run(dialect.create_grants if is_grant else dialect.create_cells)
+        return await self._run(statement, **values)
+
+    # Counters.
+
+    async def add(
+        self, name: str, by: int, *, first: int | None, note: Note | None = None
+    ) -> Granted:
+        dialect = self._dialect
+        values: dict[str, Value] = {"name": name}
+        if first is not None:
+            values["first"] = first
+        values["step"] = by
+        if note is None:
+            statement = dialect.add_known if first is None else dialect.add
+        else:
+            statement = dialect.grant_known if first is None else dialect.grant
+            values |= {"nonce": note.nonce, "previous": note.previous}
+        try:
+            rows = await self._fetch_rows(statement, **values)
         except OutOfRangeError as error:
-            raise IdOverflowError(key, limit=MAX_ID) from error.__cause__
+            raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
+        if not rows:
+            if await self._is_missing(name, by) and first is None:
+                raise CounterMissingError(self.label, counter=name)
+            self._raise_repaired(name)
+        max_id = self._sound(name, rows[0][0])
+        if note is None:
+            return Granted(max_id)
+        base: int | None = rows[0][1]
+        return Granted(max_id, max_id - by if base is None else base)
+
+    async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
+        try:
+            row = await self._raised(name, above, create=create)
+        except OutOfRangeError as error:
+            raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if row is None:
-            await _refused(self._executor, dialect, key, 0)
+            if await self._is_missing(name, 0) and not create:
+                return None
+            self._raise_repaired(name)
         max_id, fetch_time = row
         return Counter(
-            namespaced_name=key,
-            last_max_id=_sound(self._executor, key, max_id),
-            last_fetch_time=_integer(fetch_time),
+            namespaced_name=name,
+            last_max_id=self._sound(name, max_id),
+            last_fetch_time=integer(fetch_time),
         )
 
-    async def _raised(self, dialect: Dialect, key: str, above: int) -> Row | None:
-        row = None
-        for statement in (dialect.set_floor_noted, dialect.set_floor, dialect.set_floor_noted):
+    async def _raised(self, name: str, above: int, *, create: bool) -> Row | None:
+        dialect, row = self._dialect, None
+        noted = dialect.raise_to if create else dialect.raise_known
+        unnoted = dialect.raise_unnoted if create else dialect.raise_known_unnoted
+        for statement in (noted, unnoted, noted):
             # Without the table nobody has been granted what could be given back; but it may be made
             # and written just before the plain statement.
             try:
-                row = await self._executor.fetch_row(statement, name=key, above=above)
+                row = await self._row(statement, name=name, above=above)
             except SchemaMissingError as error:
                 if error.table != GRANT_TABLE:
                     raise
             else:
-                if statement is dialect.set_floor_noted:
+                if statement is noted:
                     break
         return row
 
-    async def aopen(self) -> None:
-        """Get ready in this process; connects when it is used.
+    async def counters(self, prefix: str) -> Sequence[Counter]:
+        await self._executor.ensure_there()
+        rows = await self._run(self._dialect.counters, prefix=prefix)
+        return [
+            Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=integer(fetch_time))
+            for name, value, fetch_time in rows
+            if (max_id := integer(value)) is not None
+        ]
 
-        Raises:
-            ForkedError: the client was passed in, and is the parent's.
-        """
-        await self._executor.aopen()
+    async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
+        statement = self._dialect.give_back
+        row = await self._row(statement, name=name, top=top, lower=lower, nonce=nonce)
+        return row is not None
 
-    async def aclose(self) -> None:
-        """Close connections made from a URL; a client that was passed in stays open.
+    async def _is_missing(self, name: str, by: int) -> bool:
+        """Find out why a counter could not be advanced: nothing was written."""
+        row = await self._row(self._dialect.counter, name=name)
+        if row is not None and self._sound(name, row[0]) > MAX_ID - by:
+            raise IdOverflowError(name, limit=MAX_ID)
+        return row is None
 
-        Raises:
-            WrongLoopError: they are in use on another event loop.
-        """
-        await self._executor.aclose()
+    def _raise_repaired(self, name: str) -> NoReturn:
+        raise StoreUnavailableError(self.label, f"{name!r} is being repaired by somebody else")
 
-    @property
-    def _dialect(self) -> Dialect:
-        return self.distributor.dialect
+    def _sound(self, name: str, value: object) -> int:
+        if (found := integer(value)) is None:
+            raise CorruptCounterError(self.label, counter=name, found=f"{value!r:.{SHOWN}}")
+        return found
 
+    # Cells.
 
-def _check_name(name: str) -> None:
-    if len(name) > NAME_WIDTH:
-        raise NameTooLongError(name, limit=NAME_WIDTH)
+    async def read(self, namespace: str, need: Need) -> Snapshot:
+        names, reading = CellNames(namespace), Reading(self.label, namespace, need)
+        rows = await self._fetch_rows(self._dialect.read, **names.parameters(need))
+        if not all(reading.add(*row) for row in rows):
+            return await self.read(namespace, replace(need, is_complete=True))
+        return reading.snapshot()
 
+    async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
+        step = Step(snapshot, changes)
+        commit = Commit(self._dialect.words, snapshot.identity, step)
+        try:
+            row = await self._row(self._dialect.commit(commit), **commit.values)
+        except StoreError as error:
+            if isinstance(error, SchemaMissingError) and self._dialect.is_created_on_use:
+                return False  # it was dropped since it was read
+            if code_of(error.__cause__) not in self._dialect.conflicts:
+                raise
+            return False
+        if row is None:
+            return False
+        step.apply()
+        return True
 
-def _integer(value: object) -> int | None:
-    """Return what a column holds, or None if that is no integer."""
-    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
-        return int(value)  # of a numeric column
-    return value if type(value) is int else None
-
-
-def _sound(executor: Executor, name: str, value: object) -> int:
-    if (found := _integer(value)) is None:
-        raise CorruptCounterError(executor.label, counter=name, found=f"{value!r:.{SHOWN}}")
-    return found
-
-
-async def _refused(executor: Executor, dialect: Dialect, name: str, step: int) -> NoReturn:
-    """Find out why a counter could not be advanced; nothing was written."""
-    row = await executor.fetch_row(dialect.counter, name=name)
-    if row is not None and _sound(executor, name, row[0]) > MAX_ID - step:
-        raise IdOverflowError(name, limit=MAX_ID)
-    raise StoreUnavailableError(executor.label, f"{name!r} is being repaired by somebody else")
+    async def namespaces(self) -> Sequence[str]:
+        return [str(row[0]) for row in await self._fetch_rows(self._dialect.namespaces)]

@@ -13,85 +13,86 @@ from urllib.parse import unquote
 
 from ..errors import (
     InvalidArgumentError,
-    SchemaMissingError,
-    StoreAuthenticationError,
     StoreError,
     StoreUnavailableError,
     UnsupportedRuntimeError,
 )
-from ._sql_dialect import GRANT_TABLE, NAME_WIDTH, TABLE, Dialect
-from ._sqlite_identity import REPLACED, tell_identity
+from ._sql import (
+    CELL_COLUMNS,
+    COUNTER_COLUMNS,
+    COUNTERS,
+    GRANT_COLUMNS,
+    MACHINE_COLUMNS,
+    MACHINE_INDEXES,
+    NAMESPACES,
+    READ,
+    Dialect,
+)
+from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Words
+from ._sql_errors import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from ._executor import Value
+    from ._sql_cells import Commit
 
 __all__ = (
     "BUSY_TIMEOUT",
+    "IDENTITY",
     "SQLITE",
     "alone",
     "check_version",
+    "identity",
     "is_missing",
     "path_of",
     "prepare",
+    "prepare_foreign",
     "run",
-    "translated",
-    "weaknesses_of",
+    "sqlite_dialect",
+    "tell_identity",
 )
 
 BUSY_TIMEOUT: Final = 1.5  # seconds for a lock: below the 2 s after which a generator gives up
 WAL_ATTEMPTS: Final = 20  # at setting the journal mode; each waits for one other process
 OLDEST: Final = (3, 35)  # of SQLite's versions: it brought RETURNING
 
+_FUNCTION: Final = "aiocosid_identity"
+IDENTITY: Final = f"{_FUNCTION}()"
+_NO_FILE: Final = "memory"  # it ends with its connections
+
+NOW: Final = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+
+_SECONDS: Final = "CAST(strftime('%s', 'now') AS INTEGER)"
+
 # A sum above int64 would silently become a floating-point number, and a text plus one is one.
-_ADVANCE: Final = """
-INSERT INTO cosid (name, last_max_id, last_fetch_time)
-VALUES (:name, :first, CAST(strftime('%s', 'now') AS INTEGER))
-ON CONFLICT (name) DO UPDATE
-SET last_max_id = cosid.last_max_id + :step, last_fetch_time = excluded.last_fetch_time
+_SUM: Final = f"""
+SET last_max_id = cosid.last_max_id + :step, last_fetch_time = {_SECONDS}
 WHERE typeof(cosid.last_max_id) = 'integer'
 AND cosid.last_max_id <= 9223372036854775807 - :step
-RETURNING last_max_id"""
+"""
+_HIGHEST: Final = """
+SET last_max_id = max(cosid.last_max_id, :above) WHERE typeof(cosid.last_max_id) = 'integer'
+"""
+_RAISED: Final = "RETURNING last_max_id, last_fetch_time"
 
-_RAISE: Final = """
-INSERT INTO cosid (name, last_max_id, last_fetch_time)
-VALUES (:name, :above, CAST(strftime('%s', 'now') AS INTEGER))
-ON CONFLICT (name) DO UPDATE SET last_max_id = max(cosid.last_max_id, excluded.last_max_id)
-WHERE typeof(cosid.last_max_id) = 'integer'
-RETURNING last_max_id, last_fetch_time"""
 
-_FORGET: Final = "UPDATE aiocosid_grant SET nonce = '' WHERE name = :name"
+def _made(first: str, change: str) -> str:
+    return f"""
+INSERT INTO cosid (name, last_max_id, last_fetch_time) VALUES (:name, {first}, {_SECONDS})
+ON CONFLICT (name) DO UPDATE {change}
+"""
 
-# Of several statements the later ones run only if the first one gives a row; see `run`.
-SQLITE: Final = Dialect(
-    create_table=f"""
-CREATE TABLE IF NOT EXISTS {TABLE} (
-    name varchar({NAME_WIDTH}) NOT NULL,
-    last_max_id bigint NOT NULL DEFAULT 0,
-    last_fetch_time bigint NOT NULL DEFAULT 0,
-    CONSTRAINT cosid_pk PRIMARY KEY (name)
-)
-""",
-    next_max_id=_ADVANCE,
-    set_floor=_RAISE,
-    counter="SELECT last_max_id FROM cosid WHERE name = :name",
-    counters="""
-SELECT name, last_max_id, last_fetch_time FROM cosid
-WHERE substr(name, 1, length(:prefix)) = :prefix
-""",
-    create_grants=f"""
-CREATE TABLE IF NOT EXISTS {GRANT_TABLE} (
-    name varchar({NAME_WIDTH}) NOT NULL,
-    nonce varchar(64) NOT NULL DEFAULT '',
-    top bigint NOT NULL DEFAULT 0,
-    base bigint NOT NULL DEFAULT 0,
-    CONSTRAINT aiocosid_grant_pk PRIMARY KEY (name)
-)
-""",
-    is_created_on_use=True,
-    grant=f"""
-{_ADVANCE}, (
+
+def _known(change: str) -> str:
+    return f"UPDATE cosid {change} AND name = :name"
+
+
+def _noted(granted: str) -> str:
+    """Note a grant; what is answered is the note of the one before."""
+    return f"""
+{granted}
+RETURNING last_max_id, (
     SELECT base FROM aiocosid_grant AS g
     WHERE g.name = :name AND g.nonce = :previous AND :previous <> ''
     AND g.top = cosid.last_max_id - :step
@@ -101,8 +102,67 @@ SELECT name, :nonce, last_max_id, last_max_id - :step FROM cosid WHERE name = :n
 ON CONFLICT (name) DO UPDATE SET nonce = excluded.nonce, top = excluded.top, base =
     CASE WHEN aiocosid_grant.nonce = :previous AND :previous <> ''
         AND aiocosid_grant.top = excluded.base THEN aiocosid_grant.base ELSE excluded.base END
+"""
+
+
+_FORGET: Final = "UPDATE aiocosid_grant SET nonce = '' WHERE name = :name"
+
+# What lies in memory has no file, and nobody takes it for durable.
+_OF_FILE: Final = """
+FROM pragma_synchronous AS s, pragma_journal_mode AS j, pragma_database_list AS d
+WHERE d.name = 'main' AND d.file <> ''
+"""
+_SETTINGS: Final = f"""
+SELECT 'journal_mode', j.journal_mode {_OF_FILE} AND j.journal_mode IN ('off', 'memory')
+UNION ALL SELECT 'synchronous', CASE s.synchronous WHEN 0 THEN 'OFF' ELSE 'NORMAL' END {_OF_FILE}
+AND (s.synchronous = 0 OR (s.synchronous = 1 AND j.journal_mode = 'wal'))
+"""
+_WEAKNESSES: Final = {
+    "journal_mode": "a crash may damage the file, and ids come again; PRAGMA journal_mode = WAL",
+    "synchronous": "a power cut takes back the last grants, and their ids come again; "
+    "PRAGMA synchronous = FULL",
+}
+
+
+def sqlite_dialect(now: str = NOW, identity: str = IDENTITY) -> Dialect:
+    """Return the statements; of several in one text the later run only if the first gives a row.
+
+    Within a statement SQLite's clock stands still, and nobody else writes.
+
+    Args:
+        now: the file's clock in milliseconds, as an expression.
+        identity: which file it is, as an expression.
+    """
+    added, known = _made(":first", _SUM), _known(_SUM)
+    raised, raised_known = (
+        f"{each} {_RAISED}" for each in (_made(":above", _HIGHEST), _known(_HIGHEST))
+    )
+
+    def commit(made: Commit) -> str:
+        found = "".join(f" AND EXISTS (SELECT 1 FROM {each})" for each, _ in made.found)
+        missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in made.missing)
+        first = f"SELECT 1 WHERE {identity} = :identity{found}{missing}"
+        return ";\n".join((first, *made.writes))
+
+    return Dialect(
+        create_counters=f"CREATE TABLE IF NOT EXISTS {TABLE} ({COUNTER_COLUMNS})",
+        create_grants=f"CREATE TABLE IF NOT EXISTS {GRANT_TABLE} ({GRANT_COLUMNS})",
+        create_cells=f"""
+SELECT 1;
+CREATE TABLE IF NOT EXISTS {CELL_TABLE} ({CELL_COLUMNS.format("varchar(255)")});
+INSERT INTO {CELL_TABLE} (name, value, written_ms)
+SELECT 'marker', json_object('identity', {identity}, 'epoch', lower(hex(randomblob(8)))), {now}
+WHERE NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = '{MACHINE_TABLE}')
+AND NOT EXISTS (SELECT 1 FROM {CELL_TABLE});
+CREATE TABLE IF NOT EXISTS {MACHINE_TABLE} ({MACHINE_COLUMNS});
+{MACHINE_INDEXES.strip()}
 """,
-    give_back=f"""
+        is_created_on_use=True,
+        add=f"{added} RETURNING last_max_id",
+        add_known=f"{known} RETURNING last_max_id",
+        grant=_noted(added),
+        grant_known=_noted(known),
+        give_back=f"""
 UPDATE cosid SET last_max_id = :lower WHERE name = :name AND last_max_id = :top
 AND EXISTS (
     SELECT 1 FROM aiocosid_grant
@@ -111,21 +171,65 @@ AND EXISTS (
 RETURNING last_max_id;
 {_FORGET}
 """,
-    set_floor_noted=f"{_RAISE};{_FORGET}",
-)
+        raise_to=f"{raised};{_FORGET}",
+        raise_known=f"{raised_known};{_FORGET}",
+        raise_unnoted=raised,
+        raise_known_unnoted=raised_known,
+        counter="SELECT last_max_id FROM cosid WHERE name = :name",
+        counters=COUNTERS,
+        read=READ.format(identity=identity, now=now),
+        words=Words(now=now, is_open="true", parameter=lambda name, _: f":{name}"),
+        commit=commit,
+        namespaces=NAMESPACES,
+        settings=_SETTINGS,
+        weaknesses=_WEAKNESSES,
+    )
 
-_OUTAGES: Final = {
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_INTERRUPT,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_PROTOCOL,
-    sqlite3.SQLITE_SCHEMA,
-}
-_MISSING: Final = re.compile(rf"no such table: ((?:aio)?{TABLE}\w*)")
-_REFUSALS: Final = {sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
+
+SQLITE: Final = sqlite_dialect()
+
+
+# Which file it is that a connection works on, as a function of SQL.
+#
+# A copied, restored or replaced file has another inode number than the one that its marker tells
+# of.  A number is not used again while somebody has the old file open, as whoever holds a machine
+# id has.  What is written over in place, and a file that was moved away and comes back, cannot be
+# told; nor one that was made on a fresh volume, or while nobody had the old one open, and has the
+# same number.
+#
+# A connection stays on the file that it opened, although another one lies in its place: there the
+# function fails, and the statement with it.
+
+
+def tell_identity(database: sqlite3.Connection) -> None:
+    """Let the statements of a connection ask for it."""
+    with closing(database.cursor()) as cursor:
+        cursor.row_factory = None
+        known = f"SELECT 1 FROM pragma_function_list WHERE name = '{_FUNCTION}'"
+        if cursor.execute(known).fetchall():
+            return  # which remembers the file as it was opened
+        found = cursor.execute("PRAGMA database_list").fetchall()
+    path = next((file for _, name, file in found if name == "main"), "")
+    opened = identity(path)
+    database.create_function(_FUNCTION, 0, lambda: _identity(path, opened))
+
+
+def _identity(path: str, opened: tuple[int, int] | None) -> str:
+    """Return the inode number, which outlives a restart and an in-place VACUUM."""
+    if not path:
+        return _NO_FILE
+    if opened is None or identity(path) != opened:
+        raise FileNotFoundError(path)
+    return f"{opened[1]}"
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Tell the file that lies there from one that is put in its place."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - of a text
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def check_version() -> None:
@@ -177,38 +281,18 @@ def prepare(database: sqlite3.Connection) -> None:
             database.execute("PRAGMA journal_mode = WAL")
             break
         except sqlite3.OperationalError as exc:
-            if _code(exc) != sqlite3.SQLITE_BUSY:
+            if code_of(exc) != sqlite3.SQLITE_BUSY:
                 raise
         # This pragma does not wait for the lock as everything else does.
         database.execute("BEGIN IMMEDIATE")
         database.execute("ROLLBACK")
-    database.execute(SQLITE.create_table)
+    database.execute(SQLITE.create_counters)
 
 
-def weaknesses_of(database: sqlite3.Connection) -> list[str]:
-    """Say by which settings of somebody's connection grants may be lost."""
-    asked = ("synchronous", "journal_mode")
-    level, mode = (_pragma(database, name) for name in asked)
-    if not _pragma(database, "database_list", column=2):
-        return []  # it lies in memory, and nobody takes that for durable
-    found: list[str] = []
-    if mode in {"off", "memory"}:
-        found.append(
-            f"journal_mode is {mode}: a crash may damage the file, and ids come again; "
-            "PRAGMA journal_mode = WAL"
-        )
-    if level == 0 or (level == 1 and mode == "wal"):
-        found.append(
-            f"synchronous is {'NORMAL' if level else 'OFF'}: a power cut takes back the last "
-            "grants, and their ids come again; PRAGMA synchronous = FULL"
-        )
-    return found
-
-
-def _pragma(database: sqlite3.Connection, name: str, *, column: int = 0) -> Any:  # noqa: ANN401 - as it is
-    with closing(database.cursor()) as cursor:
-        cursor.row_factory = None
-        return cursor.execute(f"PRAGMA {name}").fetchall()[0][column]
+def prepare_foreign(database: sqlite3.Connection, label: str) -> None:
+    """Create the table on somebody's connection, whose settings are left as they are."""
+    run(database, label, SQLITE.create_counters, {})
+    tell_identity(database)
 
 
 def run(
@@ -266,35 +350,3 @@ def _run_together(
             cursor.execute("ROLLBACK")
         raise
     return rows
-
-
-def translated(label: str, exc: sqlite3.Error, path: str = "") -> StoreError:
-    """Turn SQLite's error into ours."""
-    code, reason = _code(exc), str(exc)
-    if code == sqlite3.SQLITE_CANTOPEN and path:
-        return _cannot_open(label, path, reason)
-    if reason == REPLACED:
-        return StoreUnavailableError(
-            label, "the file was replaced or deleted; open a connection to the one that is there"
-        )
-    if code in _OUTAGES:
-        return StoreUnavailableError(label, reason)
-    if code in _REFUSALS:
-        return StoreAuthenticationError(label, reason)
-    if (missing := _MISSING.match(reason)) is not None:
-        return SchemaMissingError(label, table=missing[1])
-    return StoreError(label, reason)
-
-
-def _cannot_open(label: str, path: str, reason: str) -> StoreError:
-    folder = os.path.dirname(path)  # noqa: PTH120 - of a text
-    if not os.path.isdir(folder):  # noqa: PTH112 - as above
-        return StoreError(label, f"{reason}: there is no folder {folder}")
-    if os.path.isdir(path):  # noqa: PTH112 - as above
-        return StoreError(label, f"{reason}: it is a folder")
-    return StoreAuthenticationError(label, f"{reason}: no right to read and write it")
-
-
-def _code(exc: sqlite3.Error) -> int:
-    """Return the primary code; the extended one is in the higher bits."""
-    return getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

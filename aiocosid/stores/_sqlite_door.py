@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakSet
 
 from ..errors import StoreError
-from ._sqlite import BUSY_TIMEOUT, prepare
-from ._sqlite_identity import identity
+from ._sqlite import BUSY_TIMEOUT, identity, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

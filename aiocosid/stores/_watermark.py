@@ -1,16 +1,22 @@
-"""How a distributor notices that its store lost writes."""
+"""How a distributor notices that its store lost writes, and what it may give back."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
 
 from .. import _fork
-from ..errors import ForkedError, StoreRolledBackError
+from .._uncopied import Uncopied
+from ..abc import MAX_ID, IdSegmentDistributor
+from ..errors import ForkedError, IdOverflowError, StoreRolledBackError
+from ._arguments import check_step
+from ._give_back import GrantRun
 
 if TYPE_CHECKING:
-    from ..abc import IdSegmentDistributor
+    from ._backend import Granted
+    from ._give_back import Note
 
-__all__ = ("HighWater",)
+__all__ = ("HighWater", "WatchedDistributor")
 
 
 class HighWater:
@@ -45,16 +51,14 @@ class HighWater:
             StoreRolledBackError: the counter went backwards since the call was sent.
         """
         if sent is not None and max_id < sent + step:
-            raise StoreRolledBackError(
-                distributor.store,
-                namespace=distributor.namespace,
-                name=distributor.name,
-                seen=max_id,
-                expected=sent + step,
-            )
+            raise _went_back(distributor, max_id, sent + step)
         if self._highest is None or max_id > self._highest:
             self._highest = max_id
         return max_id
+
+    def missing(self, distributor: IdSegmentDistributor, *, step: int) -> StoreRolledBackError:
+        """Return the error for a counter that has answered once, and is gone."""
+        return _went_back(distributor, 0, (self._highest or 0) + step)
 
     def raise_to(self, reached: int) -> None:
         """Expect no less than what another object has seen."""
@@ -70,15 +74,115 @@ class HighWater:
         """Whether the process was forked since this object was made or last adopted."""
         return self._born != _fork.generation
 
-    def ensure_own(self, what: str) -> None:
+    def ensure_own(self, what: str, *, remedy: str = "") -> None:
         """Raise in a forked child.
 
         Raises:
             ForkedError: ``what`` belongs to the parent process.
         """
         if self.is_forked:
-            raise ForkedError(what)
+            raise ForkedError(what, remedy=remedy) if remedy else ForkedError(what)
 
     def adopt(self) -> None:
         """Make it this process's: what the parent saw until the fork still holds."""
         self._born = _fork.generation
+
+
+def _went_back(counter: IdSegmentDistributor, seen: int, expected: int) -> StoreRolledBackError:
+    return StoreRolledBackError(
+        counter.store,
+        namespace=counter.namespace,
+        name=counter.name,
+        seen=seen,
+        expected=expected,
+    )
+
+
+class WatchedDistributor(Uncopied, IdSegmentDistributor):
+    """Compares what comes back with what it has seen, and knows what may be given back.
+
+    What there is to do for a range is a subclass's `_grant`.
+    """
+
+    __slots__ = ("_run", "_water")
+
+    fork_remedy: str = ""
+    """What to do in a forked child, if it is not to open it anew."""
+
+    def __init__(self, **described: Any) -> None:  # noqa: ANN401 - a contract's
+        """Describe a counter; see `aiocosid.abc.IdSegmentDistributor`."""
+        super().__init__(**described)
+        self._water, self._run = HighWater(), GrantRun()
+
+    async def next_max_id(self, step: int) -> int:
+        """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
+
+        A cancelled call may have taken effect; its range is a gap then, and no later call gets to
+        see its reply.
+
+        Raises:
+            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was sent.
+            IdOverflowError: the counter would pass 2^63-1; nothing was written.
+            CorruptCounterError: the counter holds no integer; nothing was written.
+            SchemaMissingError: a table does not exist.
+            StoreAuthenticationError: the store rejects the user, the password or the rights.
+            StoreUnavailableError: the store cannot be reached, is busy, or does not answer.
+            StoreRolledBackError: the counter is lower than it was, or gone.
+            ForkedError: the distributor, or the client beneath it, is the parent process's.
+            WrongLoopError: the connections are in use on another event loop.
+        """
+        self._check(step)
+        sent = self._water.sent()
+        try:
+            if self._run.is_noted:
+                with self._run.call() as note:
+                    granted = await self._grant(step, note)
+                self._run.granted(note, granted.max_id, granted.base)
+            else:
+                granted = await self._grant(step, None)
+        finally:
+            self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
+        return self._water.check(self, granted.max_id, step=step, sent=sent)
+
+    @abstractmethod
+    async def _grant(self, step: int, note: Note | None) -> Granted:
+        """Take a range, and have it noted if there is a note."""
+
+    def _check(self, step: int) -> None:
+        check_step(step)
+        if self.offset + step > MAX_ID:
+            raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
+        self._water.ensure_own(repr(self), remedy=self.fork_remedy)
+
+    def resume_above(self, reached: int) -> None:
+        """Go on where another object for this counter ended: it is there, and not below that.
+
+        Args:
+            reached: the highest max id that the former one is known to have answered.
+        """
+        self._water.raise_to(reached)
+
+    async def give_back(self, max_id: int, unused: int) -> int:
+        """Lower the counter; see `aiocosid.abc.IdSegmentDistributor.give_back`.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+            ForkedError: the distributor, or the client beneath it, is the parent process's.
+            WrongLoopError: the connections are in use on another event loop.
+        """
+        self._water.ensure_own(repr(self))
+        offer = self._run.offer(max_id, unused)
+        if offer is None:
+            return 0
+        self._water.lower(offer.lower)
+        is_lowered = await self._take_back(max_id, offer.lower, offer.nonce)
+        self._water.ensure_own(repr(self))
+        return max_id - offer.lower if is_lowered else 0
+
+    async def _take_back(self, top: int, lower: int, nonce: str) -> bool:  # noqa: ARG002 - of a contract
+        """Lower the counter from ``top``, where the noted grant ended; tell whether it was."""
+        return False
+
+    async def aopen(self) -> None:
+        """Get ready in this process."""
+        self._water.adopt()

@@ -3,98 +3,60 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Self
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from secrets import token_hex
+from typing import TYPE_CHECKING, Final
 
 from .. import _fork
 from .._clock import SYSTEM_CLOCK
-from .._instance_id import as_instance_id
 from .._uncopied import Uncopied
 from ..abc import (
-    DEFAULT_GUARD_INTERVAL,
     DEFAULT_MAX_SEQUENCE,
     DEFAULT_NAMESPACE,
-    DEFAULT_SAFE_GUARD,
-    DEFAULT_STEP,
     DEFAULT_TOLERANCE,
+    MAX_ID,
     Counter,
-    InstanceId,
-    MachineGrant,
-    MachineIdDistributor,
+    SecondFenced,
+    SecondSpent,
+    SequenceDistributor,
+    SequenceGrant,
 )
-from ..errors import ForkedError, InvalidArgumentError, WouldBlock
-from ._arguments import check_above
-from ._memory_machine_store import MemoryMachineStore
-from ._memory_machines import MachinePool
-from ._memory_marker import Claim
-from ._memory_segments import MemorySegments
-from ._memory_sequences import MemorySequences
+from ..errors import (
+    ClockSkewError,
+    CounterMissingError,
+    ForkedError,
+    IdOverflowError,
+    InvalidArgumentError,
+    WouldBlock,
+)
+from ..machine.cells import Count, Marker, Need, Seat, Snapshot, Space
+from ._backend import Backend, Granted
+from ._store import BackendStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
-    from ..abc import Clock
+    from ..abc import Clock, SequenceReply
+    from ..machine.cells import Changes
+    from ._give_back import Note
 
-__all__ = (
-    "MemoryIdSegmentDistributor",
-    "MemoryMachineIdDistributor",
-    "MemorySequenceDistributor",
-    "MemoryStore",
-)
+__all__ = ("MemorySequenceDistributor", "MemoryStore")
 
 
-class MemoryIdSegmentDistributor(MemorySegments):
-    """A counter in memory, shared by all distributors of the same store and name."""
-
-    __slots__ = ()
-
-    def __init__(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-        memory: MemoryStore | None = None,
-    ) -> None:
-        """Describe a counter; see `aiocosid.abc.IdSegmentDistributor`.
-
-        Args:
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where a new counter starts.
-            step: ids per segment.
-            memory: where the counter lies; by default in the one store that all distributors of
-                this process share.
-        """
-        where = _SHARED if memory is None else memory
-        super().__init__(where, namespace=namespace, name=name, offset=offset, step=step)
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str = "memory://",
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> Self:
-        """Describe a counter in the process's shared store, as ``memory://`` names it.
-
-        Raises:
-            InvalidArgumentError: the URL names something else.
-        """
-        memory = MemoryStore.from_url(url)
-        return cls(namespace=namespace, name=name, offset=offset, step=step, memory=memory)
+_SECOND_MS: Final = 1000
+_KEPT: Final = 60  # seconds that a counter is kept after it can be asked for
 
 
-class MemorySequenceDistributor(MemorySequences):
+class MemorySequenceDistributor(Uncopied, SequenceDistributor):
     """Counters in memory, one for each second; all generators that are given this object share it.
 
     Never beside processes that count elsewhere.
     """
 
-    __slots__ = ()
+    __slots__ = ("_born", "_clock", "_counters", "_opens")
+
+    store = "memory"
 
     def __init__(
         self,
@@ -115,180 +77,245 @@ class MemorySequenceDistributor(MemorySequences):
             clock: time; the system's by default.
         """
         super().__init__(
-            clock or SYSTEM_CLOCK,
-            namespace=namespace,
-            name=name,
-            max_sequence=max_sequence,
-            tolerance=tolerance,
+            namespace=namespace, name=name, max_sequence=max_sequence, tolerance=tolerance
         )
+        self._clock = clock or SYSTEM_CLOCK
+        self._counters: dict[int, int] = {}
+        self._opens = 0  # the first second whose counter cannot have been dropped
+        self._born = _fork.generation
 
-
-class MemoryMachineIdDistributor(Uncopied, MachineIdDistributor):
-    """Machine ids in memory, which all instances on the same store share.
-
-    For the instances of one process: another process has a memory, and machine ids, of its own.
-    """
-
-    __slots__ = ("_claim", "_pool", "_store", "_token")
-
-    store = "memory"
-
-    def __init__(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-        memory: MemoryStore | None = None,
-    ) -> None:
-        """Describe who asks; see `aiocosid.abc.MachineIdDistributor`.
-
-        Args:
-            namespace: the namespace of the machine ids.
-            instance_id: who asks; by default an instance that nobody else is.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
-            memory: where the machine ids lie; by default in the one store that this process shares.
-        """
-        super().__init__(
-            namespace=namespace,
-            instance_id=as_instance_id(instance_id),
-            safe_guard=safe_guard,
-            interval=interval,
-        )
-        self._store = _SHARED if memory is None else memory
-        self._token: object = None  # of the last call that was handed an id
-        self._claim: Claim | None = None  # what that call was
-        with self._store._lock:
-            self._pool = self._store._pools.setdefault(namespace, MachinePool(namespace))
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str = "memory://",
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> Self:
-        """Describe who asks in the process's shared store, as ``memory://`` names it.
+    async def grant(self, second: int, size: int) -> SequenceReply:
+        """Take sequences; see `aiocosid.abc.SequenceDistributor.grant`.
 
         Raises:
-            InvalidArgumentError: the URL names something else, or as for the class itself.
+            InvalidArgumentError: an argument is outside its range.
+            ClockSkewError: the second is further from the clock than the tolerance.
+            ForkedError: the counters are the parent's; another process counts on them.
         """
-        return cls(
-            namespace=namespace,
-            instance_id=instance_id,
-            safe_guard=safe_guard,
-            interval=interval,
-            memory=MemoryStore.from_url(url),
-        )
+        self._check(second, size)
+        await self.aopen()
+        now = self._clock.now_ms() // _SECOND_MS
+        if abs(second - now) > self.tolerance:
+            raise ClockSkewError(self.store, ahead=second - now, tolerance=self.tolerance)
+        if second < self._opens:  # the clock was far ahead meanwhile
+            return SecondFenced(self._opens, now)
+        last = self._counters.get(second, 0)
+        if last >= self.max_sequence:
+            return SecondSpent(second)
+        self._drop_old(now)
+        stop = self._counters[second] = min(last + size, self.max_sequence)
+        return SequenceGrant(second, last + 1, stop)
 
-    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
-        """Take a machine id without a suspension; see `aiocosid.abc.MachineIdDistributor`.
-
-        Raises:
-            MachineBitsMismatchError: the namespace has another width.
-            MachineIdOverflowError: all ``2^bits`` are held.
-            MachineIdQuarantineError: a test made the store forget.
-            InvalidArgumentError: ``bits`` is outside its range.
-            ForkedError: the machine ids are the parent's; another process goes on with them.
-        """
-        self._store._refuse_child()
-        token = object()
-        with self._store._lock:
-            grant = self._pool.distribute(
-                self.instance_id,
-                bits,
-                now_ms=now_ms,
-                latest_ms=latest_ms,
-                seen=self._store._clock.monotonic(),
-                safe_guard=self.safe_guard,
-                token=token,
-            )
-        self._token = token
-        self._claim = Claim(self.instance_id.text, token, now_ms, bits, grant.machine_id)
-        return grant
-
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Give a sign of life, and raise the time mark, without a suspension.
-
-        Raises:
-            MachineIdLostError: somebody else holds the id, or nobody.
-            MachineIdQuarantineError: a test made the store forget.
-            ForkedError: the machine ids are the parent's.
-        """
-        self._guard(machine_id, now_ms, mark_ms, None)
-
-    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Do so for an id that is surely ours; see `aiocosid.abc.MachineIdDistributor.reassert`.
-
-        Raises:
-            MachineIdLostError: somebody else holds the id, or nobody.
-            MachineIdQuarantineError: a test made the store forget, and this object was not handed
-                the id, or gave it back.
-            ForkedError: the machine ids are the parent's.
-        """
-        self._guard(machine_id, now_ms, mark_ms, self._claim if self._claims(machine_id) else None)
-
-    def _claims(self, machine_id: int) -> bool:
-        return self._claim is not None and self._claim.machine_id == machine_id
-
-    def _guard(self, machine_id: int, now_ms: int, mark_ms: int, claim: Claim | None) -> None:
-        self._store._refuse_child()
-        with self._store._lock:
-            self._pool.guard(
-                self.instance_id,
-                machine_id,
-                now_ms=now_ms,
-                mark_ms=mark_ms,
-                seen=self._store._clock.monotonic(),
-                safe_guard=self.safe_guard,
-                token=self._token,
-                claim=claim,
-            )
-
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        """Give the id back without a suspension; does nothing if it is not ours any more.
-
-        Raises:
-            ForkedError: the machine ids are the parent's.
-        """
-        self._store._refuse_child()
-        if self._claims(machine_id):
-            self._claim = None
-        with self._store._lock:
-            self._pool.revert(self.instance_id, machine_id, last_ms=last_ms, token=self._token)
+    def _drop_old(self, now: int) -> None:
+        for each in [each for each in self._counters if each < now - self.tolerance - _KEPT]:
+            del self._counters[each]
+            self._opens = max(self._opens, each + 1)
 
     async def aopen(self) -> None:
-        """Refuse a forked child.
+        """Refuse a forked child: it would count on from where the parent was.
 
         Raises:
-            ForkedError: the machine ids are the parent's.
+            ForkedError: the counters are the parent's.
         """
-        self._store._refuse_child()
+        if self._born != _fork.generation:
+            raise ForkedError(repr(self), remedy="make it anew, or count on a server")
 
 
-class MemoryStore(Uncopied, MemoryMachineStore):
+@dataclass(slots=True)
+class _Cells:
+    """The cells of one namespace."""
+
+    space: Space | None = None
+    count: Count | None = None
+    seats: dict[int, Seat] = field(default_factory=dict[int, Seat])
+    own: dict[str, int] = field(default_factory=dict[str, int])
+
+
+class MemoryBackend(Backend):
+    """Counters and cells in dictionaries; the event loops of several threads may share one."""
+
+    __slots__ = (
+        *("_born", "_busy", "_clock", "_counters", "_lock", "_notes"),
+        *("cells", "identity", "marker"),
+    )
+
+    takes_back = True
+    stamps_tell = False
+    is_local = True
+    fork_remedy = "use a store that both processes can reach"
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__("memory")
+        self._counters: dict[str, int] = {}
+        self._notes: dict[str, tuple[str, int, int]] = {}  # nonce, top, base: see _give_back
+        self.cells: dict[str, _Cells] = {}
+        # It lives and dies with us, so it has forgotten nothing.
+        self.identity = "memory"
+        self.marker: Marker | None = Marker(self.identity, token_hex(8))
+        self._clock = clock
+        self._born = _fork.generation
+        self._lock = threading.RLock()  # held for a few steps of Python, never across an await
+        self._busy = False  # whether counters are being changed
+        _fork.watch(self)
+
+    async def aopen(self) -> None:
+        self._refuse_child()
+
+    async def aclose(self) -> None:
+        """Keep all: what shares this store goes on with it."""
+
+    def _forget(self) -> None:
+        self._busy = False
+        self._lock = threading.RLock()  # another thread of the parent's may have held the old one
+
+    def _refuse_child(self) -> None:
+        if self._born != _fork.generation:
+            raise ForkedError("the memory store", remedy=self.fork_remedy)
+
+    # Counters.
+
+    async def add(
+        self, name: str, by: int, *, first: int | None, note: Note | None = None
+    ) -> Granted:
+        return self.add_nowait(name, by, first=first, note=note)  # a signal handler drives no task
+
+    def add_nowait(
+        self, name: str, by: int, *, first: int | None, note: Note | None = None
+    ) -> Granted:
+        """Add without a suspension.
+
+        Raises:
+            WouldBlock: a signal handler or finalizer asks while the counters are being changed.
+        """
+        with self._changing():
+            found = self._counters.get(name)
+            if found is None and first is None:
+                raise CounterMissingError(self.label, counter=name)
+            max_id = first if found is None and first is not None else (found or 0) + by
+            if max_id > MAX_ID:
+                raise IdOverflowError(name, limit=MAX_ID)
+            self._counters[name] = max_id
+            base = None if note is None else self._note(name, note, max_id, max_id - by)
+        return Granted(max_id, base)
+
+    @contextmanager
+    def _changing(self) -> Generator[None]:
+        """Change the counters in one step; `WouldBlock` in the middle of another of this thread."""
+        self._refuse_child()
+        with self._lock:
+            if self._busy:  # a signal handler, a finalizer, or an eager task of theirs
+                raise WouldBlock
+            try:
+                self._busy = True
+                yield
+            finally:
+                self._busy = False
+
+    def _note(self, name: str, note: Note, max_id: int, base: int) -> int:
+        nonce, top, begun_at = self._notes.get(name, ("", 0, 0))
+        if nonce == note.previous != "" and top == base:
+            base = begun_at
+        self._notes[name] = note.nonce, max_id, base
+        return base
+
+    async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
+        with self._changing():
+            found = self._counters.get(name)
+            if found is None and not create:
+                return None
+            self._counters[name] = max_id = max(found or 0, above)
+            self._notes.pop(name, None)
+        return Counter(namespaced_name=name, last_max_id=max_id)
+
+    async def counters(self, prefix: str) -> Sequence[Counter]:
+        with self._lock:
+            found = list(self._counters.items())
+        return [
+            Counter(namespaced_name=name, last_max_id=max_id)
+            for name, max_id in found
+            if name.startswith(prefix)
+        ]
+
+    async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
+        with suppress(WouldBlock), self._changing():
+            noted, noted_top, base = self._notes.get(name, ("", 0, 0))
+            is_same = (noted, noted_top) == (nonce, top) and self._counters.get(name) == top
+            if is_same and base <= lower:
+                self._counters[name] = lower
+                del self._notes[name]
+                return True
+        return False
+
+    # Cells: nothing else runs between a read and its commit but other threads.
+
+    async def read(self, namespace: str, need: Need) -> Snapshot:
+        self._refuse_child()
+        with self._lock:
+            cells = self.cells.get(namespace, _Cells())
+            return Snapshot(
+                namespace,
+                self.identity,
+                now_ms=self._now_ms(),
+                marker=self.marker,
+                space=cells.space,
+                count=cells.count,
+                seats=dict(cells.seats),
+                own=cells.own.get(need.instance),
+                is_complete=True,
+                stamps_tell=self.stamps_tell,
+                raw=cells.own,  # which is never changed, but replaced
+                store=self.label,
+            )
+
+    async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
+        self._refuse_child()
+        with self._lock:
+            cells = self.cells_of(snapshot.namespace)
+            is_same = (
+                (self.identity, self.marker, cells.space)
+                == (snapshot.identity, snapshot.marker, snapshot.space)
+                and (changes.count is None or cells.count == snapshot.count)
+                and all(
+                    _value(cells.seats.get(number)) == _value(snapshot.seats.get(number))
+                    for number in changes.seats
+                )
+                and all(cells.own.get(who) == snapshot.raw.get(who) for who in changes.own)
+            )
+            if not is_same:
+                return False
+            now_ms = self._now_ms()
+            for number, seat in changes.seats.items():
+                changes.seats[number] = Seat(seat.owners, seat.note, now_ms)
+            snapshot.apply(changes)
+            self.marker, cells.space = snapshot.marker, snapshot.space
+            cells.count = changes.count or cells.count  # it may not have been compared
+            cells.seats.update(changes.seats)
+            kept = (cells.own | changes.own).items()
+            snapshot.raw = cells.own = {who: each for who, each in kept if each is not None}
+            return True
+
+    def cells_of(self, namespace: str) -> _Cells:
+        """Return a namespace's cells, made if there are none yet."""
+        return self.cells.setdefault(namespace, _Cells())
+
+    def _now_ms(self) -> int:
+        return round(self._clock.monotonic() * 1000)
+
+    async def namespaces(self) -> Sequence[str]:
+        return list(self.cells)
+
+
+def _value(seat: Seat | None) -> tuple[object, object] | None:
+    return None if seat is None else (seat.owners, seat.note)
+
+
+class MemoryStore(BackendStore[MemoryBackend]):
     """Counters and machine ids in memory; several stores know nothing of each other.
 
     The event loops of several threads may share one.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_born",
-        "_busy",
-        "_clock",
-        "_counters",
-        "_lock",
-        "_notes",
-        "_pools",
-    )
-
-    machine_distributor = MemoryMachineIdDistributor
+    __slots__ = ()
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         """Make an empty store.
@@ -296,17 +323,10 @@ class MemoryStore(Uncopied, MemoryMachineStore):
         Args:
             clock: tells how long an instance has been silent; for tests.
         """
-        self._counters: dict[str, int] = {}
-        self._notes: dict[str, tuple[str, int, int]] = {}  # nonce, top, base: see _give_back
-        self._pools: dict[str, MachinePool] = {}
-        self._clock = clock or SYSTEM_CLOCK
-        self._born = _fork.generation
-        self._lock = threading.RLock()  # held for a few steps of Python, never across an await
-        self._busy = False  # whether counters are being changed
-        _fork.watch(self)
+        self._backend = MemoryBackend(clock or SYSTEM_CLOCK)
 
     @classmethod
-    def from_url(cls, url: str) -> MemoryStore:
+    def from_url(cls, url: str = "memory://") -> MemoryStore:
         """Return the store that all ``memory://`` URLs of this process share.
 
         Raises:
@@ -317,69 +337,28 @@ class MemoryStore(Uncopied, MemoryMachineStore):
             raise InvalidArgumentError("url", "...", expected="memory://")
         return _SHARED
 
-    def segment_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> MemoryIdSegmentDistributor:
-        """Return a distributor on this store's counter."""
-        return MemoryIdSegmentDistributor(
-            namespace=namespace, name=name, offset=offset, step=step, memory=self
-        )
+    def forget_machines(
+        self, *, namespace: str = DEFAULT_NAMESPACE, everything: bool = True
+    ) -> None:
+        """Do as a server that was emptied; for tests of what a program does then.
 
-    async def create_schema(self) -> None:
-        """Do nothing: there are no tables."""
-
-    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
-        """Return the counters, ordered by name."""
-        prefix = "" if namespace is None else f"{namespace}."
-        with self._lock:
-            found = sorted(self._counters.items())
-        return [
-            Counter(namespaced_name=name, last_max_id=max_id)
-            for name, max_id in found
-            if name.startswith(prefix)
-        ]
-
-    async def set_floor(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
-    ) -> Counter:
-        """Raise a counter to ``above`` if it is lower.
+        Args:
+            namespace: whose machine ids are forgotten.
+            everything: False for a server that was restored, or failed over, and lost nothing: all
+                is there, and may be as it was once.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range.
-            ForkedError: the counters are the parent's.
-            WouldBlock: called in the middle of a grant, by a signal handler's eager task.
+            ForkedError: the machine ids are the parent's.
         """
-        self._refuse_child()
-        check_above(above)
-        key = self.segment_distributor(namespace=namespace, name=name).namespaced_name
-        with self._lock:
-            if self._busy:  # an eager task of a signal handler's, in the middle of a grant
-                raise WouldBlock
-            try:
-                self._busy = True
-                self._counters[key] = max_id = max(self._counters.get(key, 0), above)
-                self._notes.pop(key, None)
-            finally:
-                self._busy = False
-        return Counter(namespaced_name=key, last_max_id=max_id)
-
-    async def aclose(self) -> None:
-        """Keep the counters: what shares this store goes on with them."""
-
-    def _forget(self) -> None:
-        self._busy = False
-        self._lock = threading.RLock()  # another thread of the parent's may have held the old one
-
-    def _refuse_child(self) -> None:
-        if self._born != _fork.generation:
-            raise ForkedError(
-                "the memory store", remedy="use a store that both processes can reach"
-            )
+        backend = self._backend
+        backend._refuse_child()
+        with backend._lock:
+            cells = backend.cells_of(namespace)
+            longest = 0 if everything or cells.space is None else cells.space.guard_ms
+            if everything:
+                cells.seats, cells.own, cells.count = {}, {}, None
+            epoch = backend.marker.epoch if backend.marker is not None else ""
+            cells.space = Space("another", epoch, guard_ms=longest)
 
 
 _SHARED = MemoryStore()

@@ -1,4 +1,4 @@
-"""Counters in a MySQL or MariaDB database.  Requires the ``mysql`` extra."""
+"""Counters and machine ids in a MySQL or MariaDB database.  Requires the ``mysql`` extra."""
 
 from __future__ import annotations
 
@@ -11,177 +11,72 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import anyio
 
 from .. import _fork
-from ..abc import (
-    DEFAULT_GUARD_INTERVAL,
-    DEFAULT_NAMESPACE,
-    DEFAULT_SAFE_GUARD,
-    DEFAULT_STEP,
-)
-from ..errors import (
-    ForkedError,
-    InvalidArgumentError,
-    MissingExtraError,
-    StoreError,
-    StoreUnavailableError,
-    WrongLoopError,
-)
+from ..errors import InvalidArgumentError, MissingExtraError
+from ._connection import BorrowedConnection, OwnedConnection
 from ._durability import DurabilityCheck
-from ._executor import CLOSE_TIMEOUT, Executor, OwnExecutor, running_asyncio_loop
-from ._mysql import (
-    IS_UNDONE,
-    MYSQL,
-    SESSION,
-    SETTINGS,
-    in_foreign_session,
-    refusal,
-    run,
-    weaknesses_of,
-)
-from ._mysql_machines import MYSQL_MACHINES
-from ._mysql_url import read_url
-from ._sql import SqlIdSegmentDistributor, SqlStore
-from ._sql_machines import SqlMachineIdDistributor
+from ._executor import PoolExecutor
+from ._mysql import MYSQL, SESSION, in_foreign_session, run
+from ._sql import SqlBackend
+from ._store import BackendStore
+from ._tls import client_context
+from ._url import read_url
+from ._url_specs import MYSQL as SPEC
 
 try:
     from asyncmy.cursors import Cursor
-    from asyncmy.errors import MySQLError
     from asyncmy.pool import Pool
 except ModuleNotFoundError as _exc:
     raise MissingExtraError("asyncmy", extra="mysql") from _exc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from ..abc import InstanceId
     from ._durability import Durability
     from ._executor import Row, Value
+    from ._url import StoreUrl
 
-__all__ = ("MysqlIdSegmentDistributor", "MysqlMachineIdDistributor", "MysqlStore")
+__all__ = ("MysqlStore",)
 
-_CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
-_CONNECT_TIMEOUT: Final = 1.5  # seconds: below the 2 s of a generator's call
-_MAX_CONNECTIONS: Final = 4  # of a pool of ours; what comes above waits its turn
-_ATTEMPTS: Final = 20  # at a statement that the server undoes, because of what others do
+CONNECT_TIMEOUT: Final = 1.5  # seconds: below the 2 s of a generator's call
+MAX_CONNECTIONS: Final = 4  # of a pool of ours; what comes above waits its turn
+
+_POOL: Final = "an asyncmy.Pool; from_url() takes a URL"
 
 _Pool = Any  # asyncmy's own annotations stop half-way
-_Connection = Any
+_Session = Any
 
 
-class MysqlIdSegmentDistributor(SqlIdSegmentDistributor):
-    """A counter in MySQL 8 or MariaDB, in CosId's table ``cosid``.
+class MysqlStore(BackendStore[SqlBackend]):
+    """Counters and machine ids in MySQL 8 or MariaDB, in CosId's tables and one of our own.
 
-    Runs on asyncio.  The table is created by `MysqlStore.create_schema`; one that CosId has made
-    will do.  Where its collation takes two names for one, as MySQL's default does with ``a`` and
-    ``A``, and nearly all with spaces at the end, both count in one row: no id comes twice, but they
-    have not one sequence each.
+    Runs on asyncio.  The tables are created by `create_schema`; those that CosId has made will do.
+    Where the collation of CosId's tables takes two names for one, as MySQL's default does with
+    ``a`` and ``A``, and nearly all with spaces at the end, both count in one row: no id comes
+    twice, but they have not one sequence each; and no machine id is handed out to both.
     """
 
     __slots__ = ()
 
-    dialect = MYSQL
-
-    def __init__(
-        self,
-        pool: Pool,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-        durability: Durability = "warn",
-    ) -> None:
-        """Describe a counter on your own pool; nothing is sent yet.
+    def __init__(self, pool: Pool, *, durability: Durability = "warn") -> None:
+        """Work on your own pool; nothing is sent yet.
 
         Args:
-            pool: stays yours to close.  A connection on which a call failed or was cancelled is
-                closed, and the pool replaces it.  It need not be in autocommit mode, nor strict.
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where a new counter starts.
-            step: ids per segment.
+            pool: an ``asyncmy.Pool``, which stays yours to close.  A connection on which a call
+                failed or was cancelled is closed, and the pool replaces it.  It need not be in
+                autocommit mode, nor strict.
             durability: what to do about a server whose settings may lose grants: ``"warn"`` in the
                 log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range; a single connection is refused,
-                since it runs one query at a time, and its transactions could take grants back.
-            NameTooLongError: ``{namespace}.{name}`` is longer than 100 characters.
+            InvalidArgumentError: it is no pool of asyncmy's, or ``durability`` none of the words; a
+                single connection is refused, since it runs one query at a time, and its
+                transactions could take grants back.
         """
-        executor = _Borrowed(pool, durability)
-        super().__init__(executor, namespace=namespace, name=name, offset=offset, step=step)
-
-    @classmethod
-    def _own(cls, url: str) -> Executor:
-        return _Own(url)
-
-
-class MysqlMachineIdDistributor(SqlMachineIdDistributor):
-    """The machine ids of one namespace in MySQL 8 or MariaDB, in CosId's table ``cosid_machine``.
-
-    Runs on asyncio.  Both tables, CosId's and ``aiocosid_machine`` beside it, are created by
-    `MysqlStore.create_schema`.
-    """
-
-    __slots__ = ()
-
-    machine_dialect = MYSQL_MACHINES
-
-    def __init__(
-        self,
-        pool: Pool,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-        durability: Durability = "warn",
-    ) -> None:
-        """Describe who asks on your own pool; nothing is sent yet.
-
-        Args:
-            pool: as for `MysqlIdSegmentDistributor`.
-            namespace: the namespace of the machine ids, at most 91 characters.
-            instance_id: who asks; by default an instance that nobody else is.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
-            durability: what to do about settings that may lose who holds which id; as for
-                `MysqlIdSegmentDistributor`.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-        """
-        super().__init__(
-            _Borrowed(pool, durability),
-            namespace=namespace,
-            instance_id=instance_id,
-            safe_guard=safe_guard,
-            interval=interval,
-        )
-
-    @classmethod
-    def _own(cls, url: str) -> Executor:
-        return _Own(url)
-
-
-class MysqlStore(SqlStore):
-    """The counters in one MySQL or MariaDB database."""
-
-    __slots__ = ()
-
-    distributor = MysqlIdSegmentDistributor
-    machine_distributor = MysqlMachineIdDistributor
-
-    def __init__(self, pool: Pool, *, durability: Durability = "warn") -> None:
-        """Work on your own pool, which stays yours to close; nothing is sent yet.
-
-        Args:
-            pool: as for `MysqlIdSegmentDistributor`.
-            durability: what to do about a server whose settings may lose grants; see there.
-
-        Raises:
-            InvalidArgumentError: it is no pool of asyncmy's, or ``durability`` none of the words.
-        """
-        super().__init__(_Borrowed(pool, durability))
+        if not isinstance(pool, Pool):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+            raise InvalidArgumentError("pool", type(pool), expected=_POOL)
+        check = DurabilityCheck(durability, pool)
+        connection = BorrowedConnection[_Pool]("the pool", pool)
+        self._backend = SqlBackend(_PoolExecutor("mysql", connection), MYSQL, check)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -197,144 +92,111 @@ class MysqlStore(SqlStore):
         Raises:
             InvalidArgumentError: the URL is malformed.
         """
-        return cls._on(cls.distributor._own(url))
+        options, durability = _options_of(url)
 
+        async def connect() -> _Pool:
+            return Pool(0, MAX_CONNECTIONS, autocommit=True, init_command=SESSION, **options)
 
-async def _fetch(label: str, pool: _Pool, statement: str, values: Mapping[str, Value]) -> list[Row]:
-    try:
-        with anyio.fail_after(_CALL_TIMEOUT):
-            for _ in range(_ATTEMPTS - 1):
-                try:
-                    return await _attempt(label, pool, statement, values)
-                except MySQLError as error:
-                    if _number(error) not in IS_UNDONE:
-                        raise
-            return await _attempt(label, pool, statement, values)
-    except ForkedError:
-        raise
-    except Exception as exc:
-        raise _translated(label, exc) from exc
-
-
-async def _attempt(
-    label: str, pool: _Pool, statement: str, values: Mapping[str, Value]
-) -> list[Row]:
-    generation = _fork.generation
-    connection = await _acquired(label, pool)
-    try:
-        # Of this kind, whichever the user has chosen for his own.
-        rows = await run(connection.cursor(Cursor), statement, values)
-    except BaseException:
-        # It may be in a transaction, have a reply to come, or lead to a replica by now.
-        if generation == _fork.generation:
-            _hang_up(connection)
-            pool.release(connection)
-        else:
-            _fork.abandoned.append(connection)
-        raise
-    pool.release(connection)
-    return rows
-
-
-async def _acquired(label: str, pool: _Pool) -> _Connection:
-    generation = _fork.generation
-    # A connection is opened by whoever needs it, and the driver would wait for a silent server.
-    opens = not pool.freesize and pool.size < pool.maxsize
-    with anyio.fail_after(_CONNECT_TIMEOUT if opens else _CALL_TIMEOUT):
-        connection = await pool.acquire()
-    if generation != _fork.generation:  # while it waited
-        _fork.abandoned.append(connection)
-        raise ForkedError(f"the connection to {label}")
-    return connection
-
-
-def _number(error: MySQLError) -> int:
-    """Return the number of the server's error, or of the driver's own; 0 if it has none."""
-    number = error.args[0] if error.args else 0
-    return number if isinstance(number, int) else 0
-
-
-def _translated(label: str, exc: Exception) -> StoreError:
-    """Turn what asyncmy raises into our errors."""
-    if isinstance(exc.__cause__, ssl.SSLCertVerificationError):
-        return StoreError(label, f"the server's certificate is not trusted: {exc.__cause__}")
-    if isinstance(exc, MySQLError):
-        reason = str(exc.args[-1]) if exc.args else type(exc).__name__
-        return refusal(label, _number(exc), reason)
-    if isinstance(exc, OSError):  # among others a deadline
-        return StoreUnavailableError(label, str(exc) or "no answer")
-    return StoreError(label, str(exc) or type(exc).__name__)
-
-
-class _Borrowed(Executor):
-    """On the user's pool."""
-
-    __slots__ = ("_durability", "_pool")
-
-    def __init__(self, pool: object, durability: Durability = "warn") -> None:
-        if not isinstance(pool, Pool):
-            expected = "an asyncmy.Pool; from_url() takes a URL"
-            raise InvalidArgumentError("pool", type(pool), expected=expected)
-        super().__init__("mysql")
-        self._pool: _Pool = pool
-        self._durability = DurabilityCheck(durability, pool)
-
-    async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
-        self._check_process("make a new pool in this process")
-        if self._pool._loop is not running_asyncio_loop(self.label):
-            raise WrongLoopError("the pool")
-        if self._pool._closing:
-            raise StoreError(self.label, "the pool is closed")
-        if self._durability.is_due:
-            (row,) = await self._do(SETTINGS, {})
-            self._durability.judge(self.label, weaknesses_of(*row))
-        return await self._do(statement, values)
-
-    async def _do(self, statement: str, values: Mapping[str, Value]) -> list[Row]:
-        return await _fetch(self.label, self._pool, in_foreign_session(statement), values)
-
-
-class _Own(OwnExecutor[_Pool]):
-    """On a pool of its own."""
-
-    __slots__ = ("_durability", "_options", "_pool")
-
-    def __init__(self, url: str) -> None:
-        super().__init__("mysql")
-        self._options, durability = read_url(url)
-        self._durability = DurabilityCheck(durability)
-        self._pool: _Pool = None
-
-    async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
-        pool = await self._ready()
-        if self._durability.is_due:
-            (row,) = await _fetch(self.label, pool, SETTINGS, {})
-            self._durability.judge(self.label, weaknesses_of(*row))
-        return await _fetch(self.label, pool, statement, values)
-
-    async def _connect(self) -> _Pool:
-        self._pool = Pool(
-            0, _MAX_CONNECTIONS, autocommit=True, init_command=SESSION, **self._options
+        connection = OwnedConnection[_Pool](
+            "the connection to mysql",
+            connect=connect,
+            disconnect=_disconnect,
+            salvage=_salvage,
+            silence=_silence,
         )
-        return self._pool
+        store = cls.__new__(cls)
+        check = DurabilityCheck(durability)
+        store._backend = SqlBackend(_PoolExecutor("mysql", connection), MYSQL, check)
+        return store
 
-    async def _disconnect(self, client: _Pool) -> None:
-        client.close()
-        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(Exception):
-            await client.wait_closed()
-        for connection in _connections(client):
+
+def _options_of(url: str) -> tuple[dict[str, Any], Durability]:
+    """Return the options of a connection, and what is to be done about a server that may forget.
+
+    Raises:
+        InvalidArgumentError: the URL is malformed, or an option is unknown; no part of it is shown
+            that may be secret.
+    """
+    found = read_url(url, SPEC)
+    (host,), told = found.hosts, found.options
+    options: dict[str, Any] = {"host": host.name, "port": host.port, "database": told["database"]}
+    user, password = found.login or ("", "")
+    if user:
+        options["user"] = user
+    if password:
+        options["password"] = password.encode()  # a text would become Latin-1
+    if told["unix_socket"] is not None:
+        options["unix_socket"] = told["unix_socket"]
+    if (context := _tls(found)) is not None:
+        options["ssl"] = context
+    return options, told["durability"]
+
+
+def _tls(url: StoreUrl) -> ssl.SSLContext | None:
+    """Return what to speak TLS with; by default with nobody, or with whom ``ssl-ca`` vouches for.
+
+    As mysql's own client, but that it is not spoken where it is not asked for.
+    """
+    names = ("ssl-ca", "ssl-cert", "ssl-key")
+    mode = url.options["ssl-mode"] or ("VERIFY_CA" if url.options["ssl-ca"] else "DISABLED")
+    if mode == "DISABLED":
+        if any(url.options[name] for name in names):
+            expected = "with another ssl-mode than DISABLED beside ssl-ca, ssl-cert or ssl-key"
+            raise SPEC.refused(url.scheme, expected)
+        return None
+    context = client_context(SPEC, url, names)
+    context.check_hostname = mode == "VERIFY_IDENTITY"
+    context.verify_mode = ssl.CERT_NONE if mode == "REQUIRED" else ssl.CERT_REQUIRED
+    return context
+
+
+class _PoolExecutor(PoolExecutor):
+    __slots__ = ()
+
+    async def _acquire(self, pool: _Pool) -> _Session:
+        # A connection is opened by whoever needs it, and the driver would wait for a silent server.
+        opens = not pool.freesize and pool.size < pool.maxsize
+        with anyio.fail_after(CONNECT_TIMEOUT if opens else None):
+            return await pool.acquire()
+
+    async def _run(
+        self, connection: _Session, statement: str, values: Mapping[str, Value]
+    ) -> list[Row]:
+        if isinstance(self._connection, BorrowedConnection):
+            statement = in_foreign_session(statement)
+        # Of this kind, whichever the user has chosen for his own.
+        return await run(connection.cursor(Cursor), statement, values)
+
+    async def _discard(self, pool: _Pool, connection: _Session, error: BaseException) -> None:  # noqa: ARG002 - a contract
+        # It may be in a transaction, have a reply to come, or lead to a replica by now.
+        _hang_up(connection)
+        pool.release(connection)
+
+    async def _release(self, pool: _Pool, connection: _Session) -> None:
+        pool.release(connection)
+
+
+async def _disconnect(pool: _Pool) -> None:
+    pool.close()
+    try:
+        with suppress(Exception):
+            await pool.wait_closed()
+    finally:
+        for connection in _connections(pool):
             connection.close()
 
-    def _salvage(self, client: _Pool) -> None:
-        for connection in _connections(client):
-            _hang_up(connection)
 
-    def _silence(self) -> None:
-        transports = (each._transport for each in _connections(self._pool))
-        _fork.silence(each.get_extra_info("socket") for each in transports if each is not None)
+def _salvage(pool: _Pool) -> None:
+    for connection in _connections(pool):
+        _hang_up(connection)
 
 
-def _hang_up(connection: _Connection) -> None:
+def _silence(pool: _Pool) -> None:
+    transports = (each._transport for each in _connections(pool))
+    _fork.silence(each.get_extra_info("socket") for each in transports if each is not None)
+
+
+def _hang_up(connection: _Session) -> None:
     """End a session, and have the server know it now: it may hold locks.
 
     By itself the transport tells it when the loop comes round, if that is not dead.
@@ -349,5 +211,5 @@ def _hang_up(connection: _Connection) -> None:
             twin.shutdown(socket.SHUT_RDWR)
 
 
-def _connections(pool: _Pool) -> tuple[_Connection, ...]:
+def _connections(pool: _Pool) -> tuple[_Session, ...]:
     return (*pool._free, *pool._used)

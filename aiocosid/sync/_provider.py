@@ -368,6 +368,7 @@ def connect(
     instance_id: InstanceId | str | None = None,
     close_timeout: float = 5.0,
     timeout: float = DEFAULT_TIMEOUT,
+    create: bool = False,
 ) -> SyncIdProvider:
     """Return a provider of generators on one store, for threads; nothing is opened yet.
 
@@ -381,6 +382,7 @@ def connect(
             that nobody else is.
         close_timeout: seconds that closing waits for calls under way.
         timeout: seconds that a call waits at most, also for the opening.
+        create: whether opening creates missing tables and files, as for `aiocosid.connect`.
 
     Raises:
         InvalidArgumentError: the URL names no store, or is malformed; or another argument is
@@ -393,6 +395,7 @@ def connect(
         instrument=instrument,
         instance_id=instance_id,
         close_timeout=close_timeout,
+        create=create,
         owns_store=not isinstance(url, Store),
     )
     return SyncIdProvider(lambda: provider, timeout=timeout)

@@ -136,12 +136,13 @@ class Job:
     @asynccontextmanager
     async def _sharded(self, instrument: Instrument) -> AsyncGenerator[IdGenerator]:
         """Ids of a second, granted by a Redis that forgets: with our fence, or as published."""
-        from aiocosid.stores.redis import RedisSequenceDistributor
+        from aiocosid.stores._url import read_url
+        from aiocosid.stores._url_specs import REDIS
+        from aiocosid.stores.redis import RedisStore
         from aiocosid.stores.redis._client import make_clients
-        from aiocosid.stores.redis._url import Target
 
         if self.kind == "published":
-            client, *others = make_clients(Target.of(self.place.url))
+            client, *others = make_clients(read_url(self.place.url, *REDIS))
             try:
                 yield cast("IdGenerator", PublishedId(client, self.name))
             finally:
@@ -149,20 +150,17 @@ class Job:
                     with suppress(Exception):
                         await each.aclose()
             return
-        distributor = RedisSequenceDistributor.from_url(
-            self.place.url,
-            namespace=self.namespace,
-            name=self.name,
-            tolerance=1,
-            margin=self.margin,
-        )
-        async with ShardedId(
-            distributor,
-            layout=ShardedLayout(EPOCH_MS),
-            wait_timeout=self.wait_timeout,
-            instrument=instrument,
-        ) as generator:
-            yield generator
+        async with RedisStore.from_url(self.place.url) as store:
+            distributor = store.sequence_distributor(
+                namespace=self.namespace, name=self.name, tolerance=1, margin=self.margin
+            )
+            async with ShardedId(
+                distributor,
+                layout=ShardedLayout(EPOCH_MS),
+                wait_timeout=self.wait_timeout,
+                instrument=instrument,
+            ) as generator:
+                yield generator
 
     def _lease(self, store: Store, instrument: Instrument) -> MachineIdLease:
         distributor = store.machine_id_distributor(

@@ -5,80 +5,51 @@ A new store takes its place in `STORES`, with a class that opens it and writes i
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from abc import ABC, abstractmethod
+from base64 import b64decode
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import ClassVar, Final, Protocol, Self
-from urllib.parse import parse_qsl, quote
+from typing import ClassVar, Final, Self
+from urllib.parse import quote
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from aiocosid import open_store
-from aiocosid.abc import IdSegmentDistributor, InstanceId, MachineIdDistributor, Store
+from aiocosid.abc import IdSegmentDistributor, Store
+from aiocosid.machine.cells import Marker, Space
 from aiocosid.stores._engine_url import _OPTIONS
-from aiocosid.stores.memory import (
-    MemoryIdSegmentDistributor,
-    MemoryMachineIdDistributor,
-    MemoryStore,
-)
-from aiocosid.stores.sqlalchemy import (
-    SqlAlchemyIdSegmentDistributor,
-    SqlAlchemyMachineIdDistributor,
-    SqlAlchemyStore,
-)
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.stores.nats import BIAS
+from aiocosid.stores.sqlalchemy import SqlAlchemyStore
+from aiocosid.stores.zookeeper._machine import Cells
+from aiocosid.stores.zookeeper.tree import Node, Nodes
+from tests import sql_cells
 from tests.machine_marks import (
     etcd_root,
+    mariadb_run,
     mark_etcd,
     mark_machines,
     mark_mariadb,
+    mark_nats,
     mark_postgres,
     mark_zookeeper,
+    nats_key,
 )
 from tests.servers import (
     CosIdProxy,
     EtcdServer,
     MariadbServer,
+    NatsCluster,
+    NatsServer,
     PostgresServer,
     ValkeyServer,
     ZookeeperServer,
 )
-
-SUFFIXES: Final = (
-    *("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits", "marker", "claim"),
-)
-
-
-class Distributor(Protocol):
-    """What all classes of distributors offer besides the contract."""
-
-    @classmethod
-    def from_url(
-        cls, url: str, *, namespace: str, name: str, offset: int = 0, step: int = 100
-    ) -> IdSegmentDistributor:
-        """Make one with connections of its own."""
-        raise NotImplementedError
-
-
-class MachineDistributor(Protocol):
-    """What all classes of distributors of machine ids offer besides the contract."""
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        namespace: str,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = 300,
-        interval: float = 60,
-    ) -> MachineIdDistributor:
-        """Make one with connections of its own."""
-        raise NotImplementedError
-
 
 # In SQL: the stamps of CosId's table, and when the store itself saw the instance last.
 AGE: Final = (
@@ -112,11 +83,6 @@ class Backend(ABC):
     def url(self) -> str:
         """What names it."""
 
-    @property
-    @abstractmethod
-    def distributor(self) -> type[Distributor]:
-        """The class of its distributors, which make connections of their own from a URL."""
-
     def open(self) -> Store:
         """Return the store, on the loop that is running."""
         return open_store(self.url)
@@ -124,11 +90,6 @@ class Backend(ABC):
     @abstractmethod
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         """Write a counter without anybody's knowledge."""
-
-    @property
-    def machine_distributor(self) -> type[MachineDistributor]:
-        """The class of its distributors of machine ids, if it has one: it takes part by `age`."""
-        raise NotImplementedError
 
     def age(self, namespace: str, seconds: float) -> None:
         """Make the last sign of life of all machine ids of a namespace older; keep the marks.
@@ -155,23 +116,16 @@ class Memory(Backend):
     def url(self) -> str:
         return "memory://"
 
-    @property
-    def distributor(self) -> type[Distributor]:
-        return MemoryIdSegmentDistributor
-
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
-        MemoryStore.from_url(self.url)._counters[distributor.namespaced_name] = to
-
-    @property
-    def machine_distributor(self) -> type[MachineDistributor]:
-        return MemoryMachineIdDistributor
+        MemoryStore.from_url(self.url)._backend._counters[distributor.namespaced_name] = to
 
     def age(self, namespace: str, seconds: float) -> None:
-        for entry in MemoryStore.from_url(self.url)._pools[namespace].entries.values():
-            entry.seen -= seconds
-        marker = MemoryStore.from_url(self.url)._pools[namespace].marker
-        if marker.since is not None:
-            marker.since -= seconds
+        cells = MemoryStore.from_url(self.url)._backend.cells[namespace]
+        older = int(seconds * 1000)
+        for number, seat in cells.seats.items():
+            cells.seats[number] = replace(seat, seen_ms=seat.seen_ms - older)
+        if cells.space is not None and cells.space.quarantine:
+            cells.space = replace(cells.space, since_ms=cells.space.since_ms - older)
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         store = MemoryStore.from_url(self.url)
@@ -192,35 +146,21 @@ class Sqlite(Backend):
     def url(self) -> str:
         return f"sqlite:///{self.file}"
 
-    @property
-    def distributor(self) -> type[Distributor]:
-        from aiocosid.stores.sqlite import SqliteIdSegmentDistributor
-
-        return SqliteIdSegmentDistributor
-
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         with closing(sqlite3.connect(self.file)) as connection, connection:
             connection.execute(
                 "update cosid set last_max_id = ? where name = ?", (to, distributor.namespaced_name)
             )
 
-    @property
-    def machine_distributor(self) -> type[MachineDistributor]:
-        from aiocosid.stores.sqlite import SqliteMachineIdDistributor
-
-        return SqliteMachineIdDistributor
-
     def age(self, namespace: str, seconds: float) -> None:
-        self._execute(AGE, ms=int(seconds * 1000), of=namespace)
+        sql_cells.age(self._run, namespace, seconds)
 
     def forget(self, namespace: str, *, everything: bool) -> None:
-        # Without a marker of its own the namespace would have that of the file.
-        self._execute(FORGET + ANOTHER if everything else ANOTHER, of=namespace)
+        sql_cells.forget(self._run, namespace, everything=everything)
 
-    def _execute(self, statements: Sequence[str], **about: object) -> None:
+    def _run(self, sql: str) -> Sequence[Sequence[object]]:
         with closing(sqlite3.connect(self.file)) as connection, connection:
-            for statement in statements:
-                connection.execute(statement.format(**about))
+            return connection.execute(sql).fetchall()
 
 
 class Valkey(Backend):
@@ -233,22 +173,11 @@ class Valkey(Backend):
 
     @property
     def url(self) -> str:
-        return self.server.url
-
-    @property
-    def distributor(self) -> type[Distributor]:
-        from aiocosid.stores.redis import RedisIdSegmentDistributor
-
-        return RedisIdSegmentDistributor
+        # uvloop looks at its timers first: a busy machine must not have them end what was answered.
+        return f"{self.server.url}?socket_connect_timeout=15&socket_timeout=15"
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         self.server.call("SET", f"cosid:{{{distributor.namespaced_name}}}.adder", to)
-
-    @property
-    def machine_distributor(self) -> type[MachineDistributor]:
-        from aiocosid.stores.redis import RedisMachineIdDistributor
-
-        return RedisMachineIdDistributor
 
     def age(self, namespace: str, seconds: float) -> None:
         older = int(seconds * 1000)
@@ -260,19 +189,26 @@ class Valkey(Backend):
             entry = str(self.server.call("HGET", key, str(instance)))
             machine_id, _, stamp = entry.partition("|")
             self.server.call("HSET", key, str(instance), f"{machine_id}|{int(stamp) - older}")
-        marker = f"cosid:{{{namespace}}}:marker"
-        if self.server.call("HEXISTS", marker, "since"):
-            self.server.call("HINCRBY", marker, "since", -older)
+        space = self._space(namespace)
+        if space.quarantine:
+            self._put(namespace, replace(space, since_ms=space.since_ms - older))
 
     def mark(self, namespace: str) -> None:
         mark_machines(self.server, namespace)
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         if not everything:
-            self.server.call("HSET", f"cosid:{{{namespace}}}:marker", "identity", "another one")
+            self._put(namespace, replace(self._space(namespace), identity="another one"))
             return
-        for suffix in SUFFIXES:
+        for suffix in ("itc_idx", "adder", "revert", "note", "seen", "space"):
             self.server.call("DEL", f"cosid:{{{namespace}}}:{suffix}")
+        self.server.call("HDEL", "aiocosid:marker", f"count:{namespace}")
+
+    def _space(self, namespace: str) -> Space:
+        return Space.read(str(self.server.call("GET", f"cosid:{{{namespace}}}:space")))
+
+    def _put(self, namespace: str, space: Space) -> None:
+        self.server.call("SET", f"cosid:{{{namespace}}}:space", space.text())
 
 
 class Redis(Valkey):
@@ -291,35 +227,20 @@ class Postgres(Backend):
     def url(self) -> str:
         return self.server.url
 
-    @property
-    def distributor(self) -> type[Distributor]:
-        from aiocosid.stores.postgres import PostgresIdSegmentDistributor
-
-        return PostgresIdSegmentDistributor
-
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         name = distributor.namespaced_name
         sql = f"update cosid set last_max_id = {to} where name = '{name}'"  # noqa: S608 - ours
         self.server.execute(sql)
 
-    @property
-    def machine_distributor(self) -> type[MachineDistributor]:
-        from aiocosid.stores.postgres import PostgresMachineIdDistributor
-
-        return PostgresMachineIdDistributor
-
     def age(self, namespace: str, seconds: float) -> None:
-        self._execute(AGE, ms=int(seconds * 1000), of=namespace)
+        sql_cells.age(self.server.rows, namespace, seconds)
 
     def mark(self, namespace: str) -> None:
         if "\0" not in namespace:  # which no distributor takes
             mark_postgres(self.server, namespace)
 
     def forget(self, namespace: str, *, everything: bool) -> None:
-        self._execute(FORGET if everything else ANOTHER, of=namespace)
-
-    def _execute(self, statements: Sequence[str], **about: object) -> None:
-        self.server.execute(";\n".join(statements).format(**about))
+        sql_cells.forget(self.server.rows, namespace, everything=everything)
 
 
 class Mariadb(Backend):
@@ -337,41 +258,20 @@ class Mariadb(Backend):
 
         return MysqlStore.from_url(self.url)
 
-    @property
-    def distributor(self) -> type[Distributor]:
-        from aiocosid.stores.mysql import MysqlIdSegmentDistributor
-
-        return MysqlIdSegmentDistributor
-
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         name = distributor.namespaced_name
         sql = f"update cosid set last_max_id = {to} where name = '{name}'"  # noqa: S608 - ours
         self.server.execute(sql)
 
-    @property
-    def machine_distributor(self) -> type[MachineDistributor]:
-        from aiocosid.stores.mysql import MysqlMachineIdDistributor
-
-        return MysqlMachineIdDistributor
-
     def age(self, namespace: str, seconds: float) -> None:
-        self._execute(AGE, ms=int(seconds * 1000), of=namespace)
+        sql_cells.age(mariadb_run(self.server), namespace, seconds)
 
     def mark(self, namespace: str) -> None:
         if "\0" not in namespace:  # which no distributor takes
             mark_mariadb(self.server, namespace)
 
     def forget(self, namespace: str, *, everything: bool) -> None:
-        another = ANOTHER[0].replace(
-            "on conflict (namespace) do update set", "on duplicate key update"
-        )
-        self._execute(
-            FORGET if everything else [another.replace("excluded.identity", "'another'")],
-            of=namespace,
-        )
-
-    def _execute(self, statements: Sequence[str], **about: object) -> None:
-        self.server.execute(";\n".join(statements).format(**about))
+        sql_cells.forget(mariadb_run(self.server), namespace, everything=everything)
 
 
 class Zookeeper(Backend):
@@ -379,53 +279,63 @@ class Zookeeper(Backend):
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.server: ZookeeperServer = request.getfixturevalue("zookeeper")
+        self.patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+        self.ages: list[tuple[str, int, int]] = []
 
     @property
     def url(self) -> str:
         return self.server.url
 
-    @property
-    def distributor(self) -> type[Distributor]:
-        from aiocosid.stores.zookeeper import ZookeeperIdSegmentDistributor
-
-        return ZookeeperIdSegmentDistributor
-
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         path = f"/cosid/{distributor.namespaced_name}"
         self.server.behind.set(path, to.to_bytes(8, "big"))
 
-    @property
-    def machine_distributor(self) -> type[MachineDistributor]:
-        from aiocosid.stores.zookeeper import ZookeeperMachineIdDistributor
-
-        return ZookeeperMachineIdDistributor
-
     def age(self, namespace: str, seconds: float) -> None:
-        older = int(seconds * 1000)
-        entries, ours = f"/cosid/{namespace}/__itc_idx", f"/aiocosid/{namespace}"
-        for path in self._below(entries):
-            machine_id, _, stamp = self._text(path).partition("|")
-            self._write(path, f"{machine_id}|{int(stamp) - older}")
-        for path in (*self._below(f"{ours}/notes"), f"{ours}/marker"):
-            told = json.loads(self._text(path))
-            for name in {"seen", "since"} & told.keys():
-                told[name] = told[name] - older if (told[name] or -1) > 0 else told[name]
-            self._write(path, json.dumps(told))
+        older, at = int(seconds * 1000), Cells("", namespace)
+        space = Space.read(self._text(at.space))
+        if space.quarantine:
+            self._write(at.space, replace(space, since_ms=space.since_ms - older).text())
+        if not self.ages:
+            self._show_ages()
+        # The server alone says when a node was written: what is read of it is older from now on.
+        written_ms: int = self.server.behind.set("/aiocosid/clock", b"").mtime
+        self.ages += [(f"{at.notes}/", written_ms, older), (f"{at.entries}/", written_ms, older)]
+        while self.server.behind.set("/aiocosid/clock", b"").mtime == written_ms:
+            pass
+
+    def _show_ages(self) -> None:
+        get, ages = Nodes.get, self.ages
+
+        def shown(path: str, node: Node | None) -> Node | None:
+            if node is None:
+                return None
+            silent_ms = sum(
+                older
+                for below, at_ms, older in ages
+                if path.startswith(below) and node.changed_ms <= at_ms
+            )
+            machine_id, found, stamp = node.data.partition(b"|")
+            data = b"%s|%d" % (machine_id, int(stamp) - silent_ms) if found else node.data
+            return replace(node, data=data, changed_ms=node.changed_ms - silent_ms)
+
+        async def aged(nodes: Nodes, *paths: str) -> list[Node | None]:
+            found = await get(nodes, *paths)
+            return [shown(path, node) for path, node in zip(paths, found, strict=True)]
+
+        self.patch.setattr(Nodes, "get", aged)
 
     def mark(self, namespace: str) -> None:
         if "\0" not in namespace:  # which no distributor takes
             mark_zookeeper(self.server, namespace)
 
     def forget(self, namespace: str, *, everything: bool) -> None:
+        at = Cells("", namespace)
         if everything:
-            for path in (f"/cosid/{namespace}", f"/aiocosid/{namespace}"):
+            for path in (at.space.rpartition("/")[0], at.entries.rpartition("/")[0], at.count):
                 self.server.behind.delete(path, recursive=True)
         else:
-            path = f"/aiocosid/{namespace}/marker"
-            self._write(path, json.dumps({**json.loads(self._text(path)), "identity": "another"}))
-
-    def _below(self, path: str) -> list[str]:
-        return [f"{path}/{name}" for name in self.server.behind.get_children(path)]
+            space = Space.read(self._text(at.space))
+            self._write(at.space, replace(space, identity="another").text())
 
     def _text(self, path: str) -> str:
         return str(self.server.behind.get(path)[0].decode())
@@ -445,20 +355,8 @@ class Etcd(Backend):
         # Thirty-two may be about to change one key, on a machine that is busy as well.
         return f"{self.server.url}?timeout=15"
 
-    @property
-    def distributor(self) -> type[Distributor]:
-        from aiocosid.stores.etcd import EtcdIdSegmentDistributor
-
-        return EtcdIdSegmentDistributor
-
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         self.server.put(f"/cosid/{distributor.namespaced_name}", str(to))
-
-    @property
-    def machine_distributor(self) -> type[MachineDistributor]:
-        from aiocosid.stores.etcd import EtcdMachineIdDistributor
-
-        return EtcdMachineIdDistributor
 
     def age(self, namespace: str, seconds: float) -> None:
         for key, (value, lease) in self.server.keys(etcd_root(namespace)).items():
@@ -474,9 +372,78 @@ class Etcd(Backend):
         if everything:
             self.server.delete(root)
             return
-        marker = self.server.get(f"{root}marker")
-        assert marker is not None
-        self.server.put(f"{root}marker", json.dumps({**json.loads(marker), "cluster": "other"}))
+        space = Space.read(self.server.get(f"{root}space") or "")
+        self.server.put(f"{root}space", replace(space, identity="another").text())
+
+
+class Nats(Backend):
+    """The session's NATS."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.server: NatsServer = request.getfixturevalue("nats")
+
+    @property
+    def url(self) -> str:
+        return f"{self.server.url}?timeout=15"
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        subject = f"aiocosid.counter.{quote(distributor.namespaced_name).replace('.', '%2E')}"
+        self.server.purge("aiocosid_counters", subject)
+        self.server.put(subject, headers={"Nats-Incr": f"+{BIAS + to}"})
+
+    def age(self, namespace: str, seconds: float) -> None:
+        older = int(seconds * 1000)
+        seats = nats_key(namespace, "id", "*")
+        for key in self.server.subjects("aiocosid_cells", seats):
+            text, seen = self._text(key)
+            note, stamp, *noted = text.split("\n")
+            seen = int(noted[0]) if noted else seen
+            self.server.put(key, f"{note}\n{stamp}\n{seen - older}".encode())
+        space = self._space(namespace)
+        if space.quarantine:
+            self._write(namespace, replace(space, since_ms=space.since_ms - older))
+
+    def mark(self, namespace: str) -> None:
+        if "\0" not in namespace and not self._epoch():  # else the store is marked as a whole
+            mark_nats(self.server, namespace)
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        space = Space() if everything else self._space(namespace)
+        if everything:
+            count = nats_key(namespace, "*").replace(".ns.", ".store.count.")
+            for below in (nats_key(namespace, ">"), count):
+                self.server.purge("aiocosid_cells", below)
+        # Without a cell it would be sound, for the store is marked as a whole.
+        self._write(namespace, replace(space, identity="another", epoch=self._epoch()))
+
+    def _epoch(self) -> str:
+        marker = "aiocosid.cell.store.marker"
+        is_there = marker in self.server.subjects("aiocosid_cells", marker)
+        return Marker.read(self._text(marker)[0]).epoch if is_there else ""
+
+    def _space(self, namespace: str) -> Space:
+        return Space.read(self._text(nats_key(namespace, "space"))[0])
+
+    def _write(self, namespace: str, space: Space) -> None:
+        self.server.put(nats_key(namespace, "space"), space.text().encode())
+
+    def _text(self, key: str) -> tuple[str, int]:
+        """What a cell holds, by the stream's leader, and when it was written."""
+        found = self.server.call("STREAM.MSG.GET.aiocosid_cells", last_by_subj=key)["message"]
+        written = datetime.fromisoformat(found["time"])
+        return b64decode(found["data"]).decode(), int(written.timestamp() * 1000)
+
+
+class NatsOnThree(Nats):
+    """The session's three servers, each with a replica of all."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.cluster: NatsCluster = request.getfixturevalue("nats_three")
+        self.server = self.cluster.members[0]
+
+    @property
+    def url(self) -> str:
+        return f"{self.cluster.url}?timeout=15"
 
 
 class EngineStore(SqlAlchemyStore):
@@ -501,14 +468,6 @@ class EngineStore(SqlAlchemyStore):
 
 class OnEngine(Backend):
     """SQLAlchemy; what shares a store is on the test's engine, the others on their own."""
-
-    @property
-    def distributor(self) -> type[Distributor]:
-        return SqlAlchemyIdSegmentDistributor
-
-    @property
-    def machine_distributor(self) -> type[MachineDistributor]:
-        return SqlAlchemyMachineIdDistributor
 
     def open(self) -> Store:
         return EngineStore.on(self.url)
@@ -572,18 +531,13 @@ class TieredOnSqlite(Backend):
         # A step above the span comes from the root, so that it leaves a gap.
         has_great_steps = "test_each_call_has_its_own_step" in request.node.name
         self.span = 2**60 if has_great_steps else 1_000_000
-        for module in ("_distributor", "_store"):
-            patch.setattr(f"aiocosid.stores.tiered.{module}.MAX_SPAN", 2**60)
+        patch.setattr("aiocosid.stores.tiered._store.MAX_SPAN", 2**60)
         self.cache = Valkey(request)
 
     @property
     def url(self) -> str:
         root, cache = quote(self.root.url, safe=""), quote(self.cache.url, safe="")
         return f"tiered:?root={root}&cache={cache}&span={self.span}&cache_timeout=15"
-
-    @property
-    def distributor(self) -> type[Distributor]:
-        return OwnTiered
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         self.root.set_counter(distributor, to)
@@ -599,32 +553,6 @@ class TieredOnPostgres(TieredOnSqlite):
     root_type = Postgres
 
 
-class OwnTiered:
-    """A tiered distributor on two that have connections of their own."""
-
-    @classmethod
-    def from_url(
-        cls, url: str, *, namespace: str, name: str, offset: int = 0, step: int = 100
-    ) -> IdSegmentDistributor:
-        """Read a tiered store's URL."""
-        from aiocosid.stores.redis import RedisIdSegmentDistributor
-        from aiocosid.stores.tiered import TieredIdSegmentDistributor
-
-        told = dict(parse_qsl(url.partition("?")[2]))
-        kinds: dict[str, type[Backend]] = {"sqlite": Sqlite, "postgresql": Postgres}
-        kind = kinds[told["root"].partition(":")[0]]
-        root_class = kind.distributor.fget(None)  # type: ignore[attr-defined]  # of no instance
-        return TieredIdSegmentDistributor(
-            root_class.from_url(
-                told["root"], namespace=namespace, name=name, offset=offset, step=step
-            ),
-            RedisIdSegmentDistributor.from_url(told["cache"], namespace=namespace, name=name),
-            span=int(told["span"]),
-            cache_timeout=float(told["cache_timeout"]),
-            root_name=told["root"],
-        )
-
-
 class Http(Backend):
     """The session's CosId proxy."""
 
@@ -634,12 +562,6 @@ class Http(Backend):
     @property
     def url(self) -> str:
         return f"cosid+{self.server.url}"
-
-    @property
-    def distributor(self) -> type[Distributor]:
-        from aiocosid.stores.http import HttpIdSegmentDistributor
-
-        return HttpIdSegmentDistributor
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         self.server.counters[distributor.namespaced_name] = to
@@ -653,6 +575,8 @@ STORES: Final[dict[str, type[Backend]]] = {
     "postgres": Postgres,
     "mariadb": Mariadb,
     "etcd": Etcd,
+    "nats": Nats,
+    "nats_three": NatsOnThree,
     "zookeeper": Zookeeper,
     "tiered": TieredOnSqlite,
     "tiered_pg": TieredOnPostgres,

@@ -24,13 +24,14 @@ COUNTERS = {("test_distributors", "TestOnOneStore")}
 NEEDED = {
     "tiered": ON_ONE | OF_THEIR_OWN,
     **dict.fromkeys(("http", "tiered_pg"), ON_ONE),
-    **dict.fromkeys(("engine_my", "engine_pg", "etcd", "mariadb", "zookeeper"), COUNTERS),
+    **dict.fromkeys(("engine_my", "engine_pg", "etcd", "mariadb", "nats", "zookeeper"), COUNTERS),
     **{name: set[tuple[str, str]]() for name in ENGINES.keys() - {"engine_my", "engine_pg"}},
+    "nats_three": set[tuple[str, str]](),
 }
 """What `make test` runs of stores that differ in little from others: connections of their own in
 nothing but their number, MariaDB from PostgreSQL in statements that have vectors as well."""
 
-FURTHER = {"etcd", "http", "mariadb", "tiered_pg", "zookeeper"}
+FURTHER = {"etcd", "http", "mariadb", "nats", "nats_three", "tiered_pg", "zookeeper"}
 ONE_KIND = FURTHER | {"redis"}
 
 NOT_ON_TRIO = {"chain-1", "chain-1000", "far-chain-7", "segment-1", "segment-1000"}  # kinds
@@ -68,12 +69,14 @@ def is_void(item: pytest.Item) -> bool:
 
     Of an engine: what is not about SQLAlchemy.  Of the further stores, which differ in what their
     distributors do: all but their counters on the other loop, and all but one generator; as of
-    Redis, which is Valkey's twin.
+    Redis, which is Valkey's twin.  Of the twins: Valkey on uvloop, and Redis on asyncio.
     """
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return False
     words = {*item.callspec.id.split("-")}
     kind = "" if item.cls is None else item.cls.__name__
+    if {"valkey", "uvloop"} <= words or {"redis", "asyncio"} <= words:
+        return True  # of one protocol: each of the two servers on a loop of its own
     if FURTHER & words:
         place = item.path.stem, kind
         is_other = "uvloop" in words and place not in COUNTERS

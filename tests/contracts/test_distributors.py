@@ -47,11 +47,11 @@ class TestOnTheirOwn(Distributors):
             def make(
                 *, namespace: str, name: str, offset: int = 0, step: int = 100
             ) -> IdSegmentDistributor:
-                made = self.backend.distributor.from_url(
-                    self.backend.url, namespace=namespace, name=name, offset=offset, step=step
+                own = self.backend.open()
+                stack.push_async_callback(own.aclose)
+                return own.segment_distributor(
+                    namespace=namespace, name=name, offset=offset, step=step
                 )
-                stack.push_async_callback(made.aclose)
-                return made
 
             yield make
 
@@ -68,4 +68,4 @@ class TestMemoryOnTrio(IdSegmentDistributorContract):
         return self.store.segment_distributor
 
     async def set_back(self, distributor: IdSegmentDistributor, to: int) -> None:
-        self.store._counters[distributor.namespaced_name] = to
+        self.store._backend._counters[distributor.namespaced_name] = to

@@ -119,9 +119,9 @@ class TestOnOneStore(Machines):
             return 10 * ceil(caught.value.seconds_left / 10)
 
         await mark(is_new=True)
-        owner = of("owner", 115.0)
-        machine_id = await take(owner)
         for marked in (20.0, None, 55.0):
+            owner = of("owner", 115.0)  # another one each time: else aged stamps are a namesake's
+            machine_id = await take(owner)
             await mark(marked, is_new=True)
             await owner.guard(machine_id, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
             assert await length() == 120
@@ -173,15 +173,14 @@ class TestOnTheirOwn(Machines):
                 safe_guard: float = 300,
                 interval: float = 60,
             ) -> MachineIdDistributor:
-                made = self.backend.machine_distributor.from_url(
-                    self.backend.url,
+                own = self.backend.open()
+                stack.push_async_callback(own.aclose)
+                return own.machine_id_distributor(
                     namespace=namespace,
                     instance_id=instance_id,
                     safe_guard=safe_guard,
                     interval=interval,
                 )
-                stack.push_async_callback(made.aclose)
-                return made
 
             yield self.marking(make)
 

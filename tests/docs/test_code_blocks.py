@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aiocosid._clock import SYSTEM_CLOCK
 from aiocosid.stores import memory
 
 from ._blocks import ROOT, SERVERS, Block, Reader, blocks, pages
@@ -23,7 +24,7 @@ RUNNABLE = {
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
     """A reader in an empty directory, with ``memory://`` as it is in a new process."""
-    monkeypatch.setattr(memory._SHARED, "_counters", {})
+    monkeypatch.setattr(memory._SHARED, "_backend", memory.MemoryBackend(SYSTEM_CLOCK))
     return Reader(tmp_path)
 
 
@@ -34,6 +35,7 @@ def url_of(fixture: str, request: pytest.FixtureRequest) -> str:
     return url
 
 
+@pytest.mark.timeout(240)  # the longest page starts forty programs
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_every_block_of_a_page_runs(
     name: str, reader: Reader, request: pytest.FixtureRequest

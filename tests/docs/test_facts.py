@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from aiocosid.segment import _generator, _options, _pace, _supply
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sqlite import SQLITE
-from aiocosid.stores.redis._scripts import ADVANCE, GIVE_BACK, GRANT, RAISE
+from aiocosid.stores.redis._backend import ADD, ADD_NOTED, GIVE_BACK, RAISE
 from tests.servers import (
     GUEST,
     GUEST_PASSWORD,
@@ -120,7 +121,7 @@ async def test_the_rights_on_postgresql_suffice(
 def test_the_short_version_of_the_rights_on_machine_ids() -> None:
     """It repeats the schema page, whose rights are tried on real servers."""
     page = OPERATE.read_text()
-    few, more = block_of(SCHEMA, "text", "~cosid:* +evalsha").splitlines()
+    few, more = block_of(SCHEMA, "text", "~cosid:* ~aiocosid:marker").splitlines()
     grant = block_of(SCHEMA, "sql", "GRANT").strip("; \n")
     assert [each for each in (few, more, grant) if f"`{each}`" not in page] == []
 
@@ -136,18 +137,24 @@ def test_every_url_in_a_table_names_a_store(page: Path, tmp_path: Path) -> None:
         aiocosid.open_store(re.sub(r"(ssl_ca_certs=)[^&]*", rf"\g<1>{authority}", url))
 
 
+def unpadded(text: str) -> str:
+    """A statement without blanks at the ends of its lines, which no page keeps."""
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
 def test_the_statements_are_those_that_are_sent() -> None:
     """docs/reference/schema.md shows each statement that writes, word for word, and no other."""
     path = ROOT / "docs" / "reference" / "schema.md"
     page = blocks(path, path.read_text().split("\n## Machine ids\n")[0])
-    shown = {block.source.strip() for block in page if block.language in {"sql", "lua"}}
-    sent = {script.text.decode() for script in (ADVANCE, RAISE, GRANT, GIVE_BACK)}
-    included = (*SCRIPTS.glob("span_*.lua"), SCRIPTS / "sequence_grant.lua")
+    shown = {unpadded(block.source) for block in page if block.language in {"sql", "lua"}}
+    sent = {script.text.decode() for script in (ADD, RAISE, ADD_NOTED, GIVE_BACK)}
+    others = (SCRIPTS / f"{name}.lua" for name in ("server", "sequence_grant"))
+    included = (*SCRIPTS.glob("span_*.lua"), *others)
     sent |= {f'--8<-- "{path.relative_to(ROOT)}"' for path in included}
     for dialect in (POSTGRES, MYSQL, SQLITE):
-        sent |= {dialect.create_table, dialect.next_max_id, dialect.set_floor}
+        sent |= {dialect.create_counters, dialect.add, dialect.add_known, dialect.raise_unnoted}
         sent.add(dialect.create_grants)  # of the statements on it the page names the files
-    assert shown == {statement.strip() for statement in sent}
+    assert shown == {unpadded(statement) for statement in sent}
 
 
 def test_every_error_has_its_place() -> None:
@@ -194,6 +201,21 @@ def test_the_api_page_has_every_name() -> None:
     modules = {"aiocosid.abc", "aiocosid.events", "aiocosid.testing"}
     modules |= {f"aiocosid.stores.{name}" for name in ("memory", "postgres", "redis", "sqlite")}
     assert modules <= shown
+
+
+@pytest.mark.asyncio
+async def test_the_invoices_of_the_readme_have_no_gaps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers of invoices go on where they ended, whenever the application starts anew."""
+    monkeypatch.chdir(tmp_path)
+    config = block_of(ROOT / "README.md", "toml", "store = ")
+    settings = tomllib.loads(config) | {"store": "sqlite:///ids.db"}
+    numbers: list[str] = []
+    for _ in range(3):
+        async with aiocosid.configure(settings) as ids:
+            numbers += [str(each) for each in await ids["invoice"].next_ids(2)]
+    assert [number[-6:] for number in numbers] == [f"{n:06}" for n in range(1, 7)]
 
 
 def anchors(page: Path) -> set[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from aiocosid.compat.leaf import LeafStore
-from aiocosid.compat.leaf._segments import LeafIdSegmentDistributor
 from aiocosid.errors import StoreAuthenticationError
 from tests.servers import MariadbServer
 from tests.servers.mariadb import GUEST, GUEST_PASSWORD
@@ -22,7 +21,7 @@ def statement(beginning: str) -> str:
 
 
 def test_the_statement_is_the_one_that_is_sent() -> None:
-    assert statement("UPDATE") == LeafIdSegmentDistributor.table.grant("mysql")
+    assert statement("UPDATE") == LeafStore.table.grant("mysql")
 
 
 @pytest.mark.integration

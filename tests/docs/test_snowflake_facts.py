@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Callable
@@ -13,17 +14,18 @@ from aiocosid import snowflake
 from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, InstanceId, Store
 from aiocosid.machine import _options as machine_options
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
+from aiocosid.machine.cells import Count, Marker, Note, Space
+from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.snowflake import LAYOUTS, _sequencer, _stamper
-from aiocosid.stores._mysql_machines import MYSQL_MACHINES
-from aiocosid.stores._postgres_machines import POSTGRES_MACHINES
-from aiocosid.stores._sqlite_machines import SQLITE_MACHINES
-from aiocosid.stores.memory import MemoryMachineIdDistributor
-from aiocosid.stores.redis._machine_scripts import MachineKeys
+from aiocosid.stores._mysql import MYSQL
+from aiocosid.stores._postgres import POSTGRES
+from aiocosid.stores._sqlite import SQLITE
+from aiocosid.stores.redis._backend import CellCodec
 from tests.machine_marks import mark_machines
 from tests.servers import GUEST, GUEST_PASSWORD, PASSWORD, PostgresServer, ValkeyServer
 
 from ._blocks import ROOT, blocks
-from .test_facts import SCRIPTS, block_of
+from .test_facts import SCRIPTS, block_of, unpadded
 
 SCHEMA = ROOT / "docs" / "reference" / "schema.md"
 SNOWFLAKE = ROOT / "docs" / "reference" / "snowflake.md"
@@ -40,18 +42,19 @@ def included(source: str) -> str:
 def test_the_schema_page_has_every_script_and_table() -> None:
     """Each script, and each statement that creates a table, word for word."""
     page = blocks(SCHEMA, SCHEMA.read_text().split("\n## Machine ids\n")[1])
-    shown = {included(block.source).strip() for block in page if block.language in {"sql", "lua"}}
+    shown = {unpadded(included(block.source)) for block in page if block.language in {"sql", "lua"}}
     shown = {each for each in shown if not each.startswith("GRANT")}
-    real = {path.read_text() for path in SCRIPTS.glob("machine_*.lua")}
-    for dialect in (POSTGRES_MACHINES, MYSQL_MACHINES, SQLITE_MACHINES):
-        real |= {*dialect.create_tables}
-    assert shown == {each.strip() for each in real}
+    real = {path.read_text() for path in (SCRIPTS / "server.lua", *SCRIPTS.glob("cells_*.lua"))}
+    real |= {dialect.create_cells for dialect in (POSTGRES, MYSQL, SQLITE)}
+    assert shown == {unpadded(each) for each in real}
 
 
 def test_the_schema_page_has_every_key() -> None:
     """A new key of machine ids needs its line."""
-    keys = re.findall(r"^\| `(cosid:\{<namespace>\}:\w+)`", SCHEMA.read_text(), re.MULTILINE)
-    real = {*MachineKeys("a").names}
+    text = SCHEMA.read_text().split("\n### Redis and Valkey: machine ids\n")[1].split("\n### ")[0]
+    keys = re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
+    keys += re.findall(r"`(cosid:\{<namespace>\}:count)`", text)  # on a cluster
+    real = {*CellCodec("a", is_cluster=False).keys, *CellCodec("a", is_cluster=True).keys}
     assert {key.replace("<namespace>", "a").encode() for key in keys} == real
 
 
@@ -59,8 +62,17 @@ def test_the_schema_page_has_every_column() -> None:
     """A new column of the two tables needs its line."""
     section = SCHEMA.read_text().split("\n### SQL: machine ids\n")[1].split("\n### ")[0]
     said = sorted(re.findall(r"^\| `(\w+)` \| `[a-z]+", section, re.MULTILINE))
-    tables = [each for each in SQLITE_MACHINES.create_tables if "CREATE TABLE" in each]
-    assert said == sorted(re.findall(r"^    ([a-z_]+) [a-z]+", "".join(tables), re.MULTILINE))
+    tables = SQLITE.create_cells
+    assert said == sorted(re.findall(r"^    ([a-z_]+) [a-z]+", tables, re.MULTILINE))
+
+
+@pytest.mark.parametrize("cell", [Count, Marker, Note, Space])
+def test_the_schema_page_has_every_field_of_a_cell(cell: type) -> None:
+    """A new field needs its words."""
+    page = SCHEMA.read_text().split("\n### Cells\n")[1].split("\n### ")[0]
+    [row] = [line for line in page.splitlines() if line.startswith(f"| {cell.__name__.lower()} |")]
+    fields = {each.name for each in dataclasses.fields(cell)}
+    assert set(re.findall(r"`(\w+)`", row.split("|")[3])) == fields
 
 
 async def lease_and_give_back(store: Store) -> None:
@@ -76,7 +88,7 @@ async def lease_and_give_back(store: Store) -> None:
 async def test_the_rights_on_redis_suffice(valkey_factory: Callable[..., ValkeyServer]) -> None:
     """A user with the first line leases, gives back and frees; both look at all namespaces."""
     server = valkey_factory()
-    few, more = block_of(SCHEMA, "text", "~cosid:* +evalsha").splitlines()
+    few, more = block_of(SCHEMA, "text", "~cosid:* ~aiocosid:marker").splitlines()
     for user, rights in (("app", few), ("operator", f"{few} {more}")):
         server.call("ACL", "SETUSER", user, "reset", "on", f">{PASSWORD}", *rights.split())
     mark_machines(server, "cosid")
@@ -95,8 +107,7 @@ async def test_the_rights_on_postgresql_suffice(
 ) -> None:
     """A role with the grants of the page leases, gives back, frees and looks."""
     async with aiocosid.open_store(postgres_database) as store:
-        await store.create_schema()
-        await store.mark_machines()
+        await store.create_schema()  # which marks what it creates
     grant = block_of(SCHEMA, "sql", "GRANT").replace("TO app", f"TO {GUEST}")
     postgres.execute(grant, database=namespace)
     url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
@@ -142,7 +153,7 @@ def test_the_choice_of_layouts_is_that_of_the_code() -> None:
         ("Options of SnowflakeId", aiocosid.SnowflakeId),
         ("Options of CachedSnowflakeId", aiocosid.snowflake.CachedSnowflakeId),
         ("Options of MachineIdLease", aiocosid.MachineIdLease),
-        ("Options of a distributor", MemoryMachineIdDistributor),
+        ("Options of a distributor", CellMachineIdDistributor),
     ],
 )
 def test_the_options_are_those_of_the_code(heading: str, made: type) -> None:

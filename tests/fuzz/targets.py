@@ -47,8 +47,8 @@ from aiocosid.snowflake import (
     CosIdFriendlyText,
     FriendlyText,
 )
-from aiocosid.stores.redis._machine_scripts import MachineKeys, text_of
-from aiocosid.stores.redis._store import _counters
+from aiocosid.stores.redis._backend import _counters, namespace_of
+from aiocosid.stores.redis._link import text_of
 
 __all__ = ("SECRET", "TARGETS", "Target")
 
@@ -310,9 +310,7 @@ def listing(text: str) -> None:
         assert name.encode() == key
         assert str(number).encode() == value  # as INCRBY would read it
         assert -MAX_ID - 1 <= number <= MAX_ID
-    namespace = MachineKeys.namespace_of(text_of(b"cosid:{" + key + b"}:itc_idx"))
-    assert namespace is not None
-    MachineKeys(namespace)
+    assert namespace_of(text_of(b"cosid:{" + key + b"}:itc_idx")) is not None
 
 
 # Keys

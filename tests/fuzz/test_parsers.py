@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from .targets import TARGETS, Target
 
-FEW, MANY = 20, 3000
+FEW, MANY = 20, 1000
 
 LONG = st.sampled_from(["9" * 5000, "-" * 300, "a" * 10_000, "[" * 2000, "{" * 2000, "(" * 500])
 ODD = st.sampled_from(

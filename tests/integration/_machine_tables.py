@@ -9,17 +9,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from aiocosid.abc import InstanceId
+from aiocosid.machine.cells import Note
+from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores._executor import Executor, Row, Value
-from aiocosid.stores._mysql_machines import mysql_machines
-from aiocosid.stores._postgres_machines import postgres_machines
-from aiocosid.stores._sql_machines import SqlMachineIdDistributor
-from aiocosid.stores._sqlite_machines import sqlite_machines
-from aiocosid.stores.mysql import MysqlMachineIdDistributor, MysqlStore
-from aiocosid.stores.postgres import PostgresMachineIdDistributor, PostgresStore
-from aiocosid.stores.sqlite import SqliteMachineIdDistributor, SqliteStore
+from aiocosid.stores._mysql import mysql_dialect
+from aiocosid.stores._postgres import postgres_dialect
+from aiocosid.stores._sql import Dialect, SqlBackend
+from aiocosid.stores._sqlite import sqlite_dialect
+from aiocosid.stores.mysql import MysqlStore
+from aiocosid.stores.postgres import PostgresStore
+from aiocosid.stores.sqlite import SqliteStore
+from tests import sql_cells
+from tests.machine_marks import mariadb_run
 from tests.servers import MariadbServer, PostgresServer
 
 T0: Final = 1_700_000_000_000
@@ -38,52 +42,46 @@ MACHINE_COLUMNS: Final = (
 )
 
 
-class SetSqliteDistributor(SqliteMachineIdDistributor):
+def _believing(backend: object, dialect: Dialect) -> None:
+    """Have a store believe the table instead of its database's clock."""
+    assert isinstance(backend, SqlBackend)
+    backend._dialect = dialect
+
+
+class SetSqliteStore(SqliteStore):
     """Believes the table instead of SQLite's clock."""
 
     __slots__ = ()
 
-    machine_dialect = sqlite_machines(CLOCK)
-
-
-class SetSqliteStore(SqliteStore):
-    """The same."""
-
-    __slots__ = ()
-
-    machine_distributor = SetSqliteDistributor
-
-
-class SetPostgresDistributor(PostgresMachineIdDistributor):
-    """Believes the table instead of the server's clock."""
-
-    __slots__ = ()
-
-    machine_dialect = postgres_machines(CLOCK)
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        store = super().from_url(url)
+        _believing(store._backend, sqlite_dialect(CLOCK))
+        return store
 
 
 class SetPostgresStore(PostgresStore):
-    """The same."""
-
-    __slots__ = ()
-
-    machine_distributor = SetPostgresDistributor
-
-
-class SetMysqlDistributor(MysqlMachineIdDistributor):
     """Believes the table instead of the server's clock."""
 
     __slots__ = ()
 
-    machine_dialect = mysql_machines(CLOCK)
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        store = super().from_url(url)
+        _believing(store._backend, postgres_dialect(CLOCK))
+        return store
 
 
 class SetMysqlStore(MysqlStore):
-    """The same."""
+    """Believes the table instead of the server's clock."""
 
     __slots__ = ()
 
-    machine_distributor = SetMysqlDistributor
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        store = super().from_url(url)
+        _believing(store._backend, mysql_dialect(CLOCK))
+        return store
 
 
 class Tables(ABC):
@@ -97,13 +95,11 @@ class Tables(ABC):
     def execute(self, sql: str) -> list[list[str]]:
         """Run SQL and return its rows, all as text."""
 
-    async def prepare(self, *namespaces: str) -> None:
-        """Create the tables, marked for ``dev`` and others, and a clock that stands at `T0`."""
+    async def prepare(self) -> None:
+        """Create the tables, which mark the store, and a clock that stands at `T0`."""
+        self.execute(f"create table test_clock (ms bigint); insert into test_clock values ({T0});")
         async with self.store.from_url(self.url) as store:
             await store.create_schema()
-            for namespace in ("dev", *namespaces):
-                await store.mark_machines(namespace=namespace)
-        self.execute(f"create table test_clock (ms bigint); insert into test_clock values ({T0});")
 
     def set_clock(self, ms: int) -> None:
         """Set the store's clock."""
@@ -146,11 +142,24 @@ class Tables(ABC):
             f"'{holder}')"
         )
 
+    def run(self, sql: str) -> Sequence[Sequence[object]]:
+        """Run one statement, as `tests.sql_cells` does."""
+        return self.execute(sql)
+
+    def read_note(self, machine_id: int, namespace: str = "dev") -> Note | None:
+        """Our note on an id."""
+        text = sql_cells.read_cell(self.run, sql_cells.note_name(namespace, machine_id))
+        return Note.read(text) if text is not None else None
+
+    def write_note(self, machine_id: int, note: Note, seen_ms: int, namespace: str = "dev") -> None:
+        """Write it, as of that time by the store's clock."""
+        name = sql_cells.note_name(namespace, machine_id)
+        sql_cells.write_cell(self.run, name, note.text(), seen_ms)
+
     def note(self, machine_id: int, namespace: str = "dev") -> int | None:
         """The mark."""
-        name = f"{namespace}.{machine_id:08d}"
-        found = self.execute(f"select mark from aiocosid_machine where name = '{name}'")
-        return int(found[0][0]) if found else None
+        found = self.read_note(machine_id, namespace)
+        return found.mark_ms if found is not None else None
 
     def holder(self, machine_id: int) -> str:
         """Who holds an id."""
@@ -216,6 +225,9 @@ class MariadbTables(Tables):
         found = self.server.rows(sql, database=self.database)
         return [[str(value) for value in row] for row in found]
 
+    def run(self, sql: str) -> Sequence[Sequence[object]]:
+        return mariadb_run(self.server, self.database)(sql)
+
 
 Tap = Callable[[str], Awaitable[None]]
 
@@ -241,14 +253,16 @@ class Tapped(Executor):
     @classmethod
     def on(
         cls,
-        distributor: SqlMachineIdDistributor,
+        distributor: CellMachineIdDistributor,
         *,
         before: Tap | None = None,
         after: Tap | None = None,
     ) -> Tapped:
-        """Put one between a distributor and its executor."""
-        tables = distributor._tables
-        tables.executor = tapped = cls(tables.executor, before=before, after=after)
+        """Put one between a distributor and its executor; others of its store are not tapped."""
+        backend = distributor._backend
+        assert isinstance(backend, SqlBackend)
+        tapped = cls(backend._executor, before=before, after=after)
+        distributor._backend = SqlBackend(tapped, backend._dialect)
         return tapped
 
 

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import aiosqlite
 
@@ -172,7 +173,8 @@ def a_pool_of_processes() -> None:
 def what_a_child_may_not_use() -> None:
     """It is refused with a reason: counters in memory, a client of the parent's, what is closed."""
     connection = aiosqlite.connect(FOLDER / "own.db")
-    connection._thread.daemon = True  # else a program that does not close it never ends
+    thread: Any = getattr(connection, "_thread", connection)  # before 0.22 it is one
+    thread.daemon = True  # else a program that does not close it never ends
     own: list[SqliteStore] = []
 
     async def store() -> None:

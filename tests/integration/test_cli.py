@@ -34,8 +34,8 @@ def store(aiocosid: Command, request: pytest.FixtureRequest, tmp_path: Path) -> 
             url = request.getfixturevalue("valkey").url
         case _:
             url = request.getfixturevalue("postgres_database")
-    marked = ", marked for the machine ids of namespace cosid"
-    told = aiocosid("init", "--store", url)
+    marked = ", initialised for machine ids"
+    told = aiocosid("init", "--store", url, "--yes")
     assert Ended(told.code, told.out.replace(marked, ""), told.err) == Ended(
         0, f"{url} is ready\n", ""
     )
@@ -117,7 +117,9 @@ class TestCommands:
         where = ("--store", store, "--namespace", namespace)
         take("order", "-n", 5)
         for above, at in ((3, 5), (1000, 1000), (999, 1000)):
-            done = aiocosid("set-floor", "order", "--above", above, *where, "--format", "json")
+            done = aiocosid(
+                "set-floor", "order", "--above", above, "--create", *where, "--format", "json"
+            )
             assert (done.code, done.err) == (0, "")
             assert json.loads(done.out)["last_max_id"] == at
         assert take("order") == [1001]
@@ -127,13 +129,13 @@ class TestCommands:
     ) -> None:
         """A restored backup may lack it altogether."""
         where = ("--store", store, "--namespace", namespace)
-        assert aiocosid("set-floor", "order", "--above", 70, *where).code == 0
+        assert aiocosid("set-floor", "order", "--above", 70, "--create", *where).code == 0
         assert take("order") == [71]
 
     def test_used_up(self, aiocosid: Command, take: Take, store: str, namespace: str) -> None:
         """Code 5 at int64's end, and nothing is written."""
         where = ("--store", store, "--namespace", namespace)
-        aiocosid("set-floor", "order", "--above", 2**63 - 3, *where)
+        aiocosid("set-floor", "order", "--above", 2**63 - 3, "--create", *where)
         done = aiocosid("next", "order", "-n", 3, *where)
         assert (done.code, done.out) == (5, "")
         assert take("order", "-n", 2) == [2**63 - 2, 2**63 - 1]
@@ -214,15 +216,14 @@ class TestRefusals:
         where = ("--store", postgres_database)
         assert aiocosid("init", *where).code == 0
         guest = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
-        tables = "cosid, cosid_machine, aiocosid_machine"
+        tables = "cosid"
         postgres.execute(f"GRANT SELECT ON {tables} TO {GUEST}", database=namespace)
-        for sql in ("", "DROP TABLE aiocosid_machine_marker"):
+        for sql in ("", "DROP TABLE aiocosid_cell"):
             if sql:
                 postgres.execute(sql, database=namespace)
-            for words in (("inspect",), ("machines", "list")):
-                done = aiocosid(*words, "--store", guest)
-                assert (done.code, done.err.count("\n")) == (0, 1)
-                assert "aiocosid_machine_marker" in done.err
+            done = aiocosid("inspect", "--store", guest)
+            assert (done.code, done.err.count("\n")) == (0, 1)
+            assert "machine" in done.err or "aiocosid_cell" in done.err
 
     def test_missing_table(self, aiocosid: Command, postgres_database: str) -> None:
         """Code 4 names the table and the command that makes it; after that it works."""

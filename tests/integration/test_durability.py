@@ -18,26 +18,18 @@ from redis.asyncio import Redis
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from aiocosid import open_store
-from aiocosid.abc import MachineIdDistributor
+from aiocosid.abc import MachineIdDistributor, Store
 from aiocosid.errors import (
     InvalidArgumentError,
     MachineIdQuarantineError,
     StoreError,
     StoreUnavailableError,
 )
-from aiocosid.stores.mysql import MysqlMachineIdDistributor
-from aiocosid.stores.postgres import (
-    PostgresIdSegmentDistributor,
-    PostgresMachineIdDistributor,
-    PostgresStore,
-)
-from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
-from aiocosid.stores.sqlalchemy import SqlAlchemyMachineIdDistributor
-from aiocosid.stores.sqlite import (
-    SqliteIdSegmentDistributor,
-    SqliteMachineIdDistributor,
-    SqliteStore,
-)
+from aiocosid.stores.mysql import MysqlStore
+from aiocosid.stores.postgres import PostgresStore
+from aiocosid.stores.redis import RedisStore
+from aiocosid.stores.sqlalchemy import SqlAlchemyStore
+from aiocosid.stores.sqlite import SqliteStore
 from tests.servers import MariadbServer, PostgresServer, ValkeyServer
 
 driver: Any = asyncpg
@@ -66,10 +58,10 @@ async def test_redis(
         assert told.endswith("set it to yes, or durability='ignore'")
     client = Redis.from_url(server.url)
     for name in "abc":
-        await RedisIdSegmentDistributor(client, name=name).next_max_id(1)
+        await RedisStore(client).segment_distributor(name=name).next_max_id(1)
     assert len(warnings(caplog)) == 1, "once for a client, however many are on it"
     with pytest.raises(StoreError, match="appendonly is no"):
-        await RedisIdSegmentDistributor(client, name="a", durability="refuse").next_max_id(1)
+        await RedisStore(client, durability="refuse").segment_distributor(name="a").next_max_id(1)
     server.call("CONFIG", "SET", "maxmemory", "1gb")
     server.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     async with open_store(f"{server.url}?durability=refuse") as store:
@@ -107,10 +99,10 @@ async def test_postgres(
     async with driver.create_pool(postgres_database, min_size=1) as pool:
         with pytest.raises(StoreError, match="fsync is off"):
             await PostgresStore(pool, durability="refuse").counters()
-        distributor = PostgresIdSegmentDistributor(pool, name="a", durability="ignore")
+        distributor = PostgresStore(pool, durability="ignore").segment_distributor(name="a")
         assert await distributor.next_max_id(1) == 2
         assert not warnings(caplog)
-        many = [PostgresIdSegmentDistributor(pool, name=name) for name in "abcde"]
+        many = [PostgresStore(pool).segment_distributor(name=name) for name in "abcde"]
         await asyncio.gather(*(one.next_max_id(1) for one in many))
         assert len(warnings(caplog)) == 1
     for wrong in ("maybe", ""):
@@ -137,9 +129,9 @@ async def test_sqlite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
             store = SqliteStore(connection)
             for name in ("a", "b"):
                 await store.segment_distributor(name=name).next_max_id(1)
-                await SqliteIdSegmentDistributor(connection, name=name).next_max_id(1)
+                await SqliteStore(connection).segment_distributor(name=name).next_max_id(1)
             assert len(warnings(caplog)) == count, (mode, level)
-            strict = SqliteIdSegmentDistributor(connection, name="a", durability="refuse")
+            strict = SqliteStore(connection, durability="refuse").segment_distributor(name="a")
             call = strict.next_max_id(1)
             if count:
                 with pytest.raises(StoreError, match="durability='refuse'"):
@@ -175,19 +167,19 @@ async def test_machine_ids(
             aiosqlite.connect(tmp_path / "ids.db") as connection,
         ):
             await connection.execute("PRAGMA synchronous = OFF")
-            makes: tuple[Callable[..., MachineIdDistributor], ...] = (
-                partial(MysqlMachineIdDistributor, mysql_pool),
-                partial(SqlAlchemyMachineIdDistributor, engine),
-                partial(PostgresMachineIdDistributor, pool),
-                partial(SqliteMachineIdDistributor, connection),
+            makes: tuple[Callable[..., Store], ...] = (
+                partial(MysqlStore, mysql_pool),
+                partial(SqlAlchemyStore, engine),
+                partial(PostgresStore, pool),
+                partial(SqliteStore, connection),
             )
             for make in makes:
-                await _ask(make(durability="ignore"))
+                await _ask(make(durability="ignore").machine_id_distributor())
                 assert not warnings(caplog)
                 with pytest.raises(StoreError, match="durability='refuse'"):
-                    await _ask(make(durability="refuse"))
-                await _ask(make())
-                await _ask(make())
+                    await _ask(make(durability="refuse").machine_id_distributor())
+                await _ask(make().machine_id_distributor())
+                await _ask(make().machine_id_distributor())
                 assert len(warnings(caplog)) == 1, make
     finally:
         mariadb.execute("set global innodb_flush_log_at_trx_commit = 1")

@@ -13,7 +13,7 @@ from sqlalchemy.pool import StaticPool
 
 from aiocosid.errors import InvalidArgumentError, SchemaMissingError, StoreError
 from aiocosid.stores._engine import EngineExecutor, OwnEngineExecutor, SqlExecutor
-from aiocosid.stores._executor import OutOfRangeError
+from aiocosid.stores._sql_errors import OutOfRangeError
 from tests.integration._engines import DRIVERS, url_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]

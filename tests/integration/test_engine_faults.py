@@ -26,7 +26,7 @@ from aiocosid.errors import (
     UnsupportedRuntimeError,
     WrongLoopError,
 )
-from aiocosid.stores.sqlalchemy import SqlAlchemyIdSegmentDistributor, SqlAlchemyStore
+from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 from aiocosid.testing import settle
 from tests.servers import HOST, FaultProxy, PostgresServer, free_port
 
@@ -67,9 +67,8 @@ async def engine_of(url: str, **options: Any) -> AsyncGenerator[AsyncEngine]:
 
 def counter_on(engine: AsyncEngine, of: str, name: str = "order", offset: int = 0) -> Any:
     """A counter on a user's engine."""
-    return SqlAlchemyIdSegmentDistributor(
-        engine, namespace=of, name=name, offset=offset, durability="ignore"
-    )
+    store = SqlAlchemyStore(engine, durability="ignore")
+    return store.segment_distributor(namespace=of, name=name, offset=offset)
 
 
 @asynccontextmanager
@@ -234,24 +233,24 @@ async def test_closed_during_a_call(
     server_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever closes waits for it, but not for ever: then it fails, and leaves nothing open."""
-    monkeypatch.setattr("aiocosid.stores._engine.CLOSE_TIMEOUT", 0.1)
+    monkeypatch.setattr("aiocosid.stores._connection.CLOSE_TIMEOUT", 0.1)
     await _create_schema(server_url)
     async with proxied(server_url) as (proxy, through):
-        counter = SqlAlchemyIdSegmentDistributor.from_url(
-            f"{through}?durability=ignore", namespace=namespace, name="order"
-        )
+        store = SqlAlchemyStore.from_url(f"{through}?durability=ignore")
+        counter = store.segment_distributor(namespace=namespace, name="order")
         assert await counter.next_max_id(1) == 1
         proxy.blackhole(replies=True)
         sent = proxy.next_request()
         call = asyncio.ensure_future(counter.next_max_id(1))
         await sent
-        await asyncio.wait_for(counter.aclose(), 5)
+        line: Any = store._backend._executor._sql._connection._client  # type: ignore[attr-defined]
+        await asyncio.wait_for(store.aclose(), 5)
         with pytest.raises(StoreUnavailableError):
             await within(5, call)
-        assert counter._executor._sql._line._calls == 0  # type: ignore[attr-defined]
+        assert line._calls == 0
         proxy.heal()
         assert await within(5, counter.next_max_id(1)) >= 2
-        await counter.aclose()
+        await store.aclose()
 
 
 @pytest.mark.asyncio
@@ -260,7 +259,7 @@ async def test_a_transaction_that_failed_half_way(mariadb_database: str) -> None
     url = mariadb_database.replace(":", "+asyncmy:", 1) + "?durability=ignore"
     async with SqlAlchemyStore.from_url(url) as store, SqlAlchemyStore.from_url(url) as other:
         await store.create_schema()
-        await store._executor._sql.run("drop table aiocosid_grant")  # type: ignore[attr-defined]
+        await store._backend._executor._sql.run("drop table aiocosid_grant")  # type: ignore[attr-defined]
         noted = store.segment_distributor(name="order")
         noted.allow_give_back()
         with pytest.raises(SchemaMissingError):
@@ -325,11 +324,12 @@ class TestLoops:
     def test_an_engine_of_ours(self, url: str, namespace: str) -> None:
         """After aclose, in another asyncio.run, also of an object that nobody closed."""
         asyncio.run(_create_schema(url))
-        counter = SqlAlchemyIdSegmentDistributor.from_url(url, namespace=namespace, name="order")
+        store = SqlAlchemyStore.from_url(url)
+        counter = store.segment_distributor(namespace=namespace, name="order")
 
         async def life() -> int:
             first = await counter.next_max_id(10)
-            await counter.aclose()
+            await store.aclose()
             return await counter.next_max_id(10) - first
 
         assert [asyncio.run(life()) for _ in range(3)] == [10, 10, 10]
@@ -337,7 +337,7 @@ class TestLoops:
             assert one.run(counter.next_max_id(10)) == 70
             with pytest.raises(WrongLoopError):
                 other.run(counter.next_max_id(10))
-            one.run(counter.aclose())
+            one.run(store.aclose())
             assert other.run(counter.next_max_id(10)) == 80
         gc.collect()
 
@@ -369,7 +369,7 @@ class TestLoops:
         import trio
 
         for counter in (
-            SqlAlchemyIdSegmentDistributor.from_url(url, namespace=namespace, name="order"),
+            SqlAlchemyStore.from_url(url).segment_distributor(namespace=namespace, name="order"),
             counter_on(create_async_engine(url), namespace),
         ):
             with pytest.raises(UnsupportedRuntimeError, match="asyncio"):

@@ -56,7 +56,7 @@ def test_a_file_of_the_parent(tmp_path_factory: pytest.TempPathFactory) -> None:
 FORK = """
 import asyncio, ctypes, gc, json, os, sys
 from sqlalchemy.ext.asyncio import create_async_engine
-from aiocosid.stores.sqlalchemy import SqlAlchemyIdSegmentDistributor, SqlAlchemyStore
+from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 
 url = sys.argv[1]
 SESSION = {"p": "SELECT pg_backend_pid()", "m": "SELECT CONNECTION_ID()"}[url[0]]
@@ -68,7 +68,7 @@ async def outcome(awaitable):
         return type(exc).__name__
 
 async def session(of):
-    return (await of._executor._sql.run(SESSION)).rows[0][0]
+    return (await of._backend._executor._sql.run(SESSION)).rows[0][0]
 
 async def child(store, borrowed, before):
     refused = [await outcome(each) for each in (
@@ -85,8 +85,8 @@ async def main():
     engine = create_async_engine(url, pool_size=1, max_overflow=0)
     store = SqlAlchemyStore.from_url(url + "?durability=ignore")
     await store.create_schema()
-    borrowed = SqlAlchemyIdSegmentDistributor(
-        engine, durability="ignore", namespace=sys.argv[2], name="order")
+    borrowed = SqlAlchemyStore(engine, durability="ignore").segment_distributor(
+        namespace=sys.argv[2], name="order")
     granted = [await borrowed.next_max_id(10)]
     before = await session(store), await session(borrowed)
     ours, theirs = os.pipe()
@@ -117,7 +117,7 @@ DURING = """
 import asyncio, json, logging, os, sys
 from aiocosid.errors import StoreUnavailableError
 from sqlalchemy.ext.asyncio import create_async_engine
-from aiocosid.stores.sqlalchemy import SqlAlchemyIdSegmentDistributor, SqlAlchemyStore
+from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 
 logging.getLogger("psycopg").disabled = True  # it tells of what was cancelled
 url = sys.argv[1]
@@ -129,7 +129,7 @@ async def main():
     store = SqlAlchemyStore(engine, durability="ignore")
     await store.create_schema()
     counter = store.segment_distributor(namespace=sys.argv[2], name="order")
-    sql = store._executor._sql
+    sql = store._backend._executor._sql
     granted = [await counter.next_max_id(10)]
     before = (await sql.run(SESSION)).rows[0][0]
     call = asyncio.ensure_future(sql.run(SLOW))
@@ -156,7 +156,7 @@ runner.close()  # in the child it cancels the call
 
 DEAD_LOOPS = """
 import asyncio, gc, json, sys
-from aiocosid.stores.sqlalchemy import SqlAlchemyIdSegmentDistributor, SqlAlchemyStore
+from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 
 url = sys.argv[1] + "?durability=ignore"
 
@@ -165,14 +165,15 @@ async def schema():
         await store.create_schema()
 
 asyncio.run(schema())
-counter = SqlAlchemyIdSegmentDistributor.from_url(url, namespace=sys.argv[2], name="order")
+store = SqlAlchemyStore.from_url(url)
+counter = store.segment_distributor(namespace=sys.argv[2], name="order")
 granted = []
 for _ in range(3):
     loop = asyncio.new_event_loop()
     granted.append(loop.run_until_complete(asyncio.wait_for(counter.next_max_id(10), 5)))
     loop.close()
     gc.collect()
-asyncio.run(counter.aclose())
+asyncio.run(store.aclose())
 gc.collect()
 print(json.dumps(granted))
 """
@@ -181,7 +182,7 @@ print(json.dumps(granted))
 FILE = """
 import asyncio, json, os, sys
 from sqlalchemy.ext.asyncio import create_async_engine
-from aiocosid.stores.sqlalchemy import SqlAlchemyIdSegmentDistributor, SqlAlchemyStore
+from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 
 url = sys.argv[1]
 
@@ -193,13 +194,15 @@ async def outcome(awaitable):
 
 async def child(mine):
     await mine.aopen()
-    new = SqlAlchemyIdSegmentDistributor(create_async_engine(url), name="order")
+    new = SqlAlchemyStore(create_async_engine(url)).segment_distributor(name="order")
     return [await outcome(each.next_max_id(10)) for each in (mine, new)]
 
 async def main(kind):
     engine = create_async_engine(url)
-    mine = SqlAlchemyIdSegmentDistributor.from_url(url, name="order")
-    first = SqlAlchemyIdSegmentDistributor(engine, name="order") if kind == "user" else mine
+    store = SqlAlchemyStore.from_url(url)
+    mine = store.segment_distributor(name="order")
+    users = SqlAlchemyStore(engine).segment_distributor(name="order")
+    first = users if kind == "user" else mine
     granted = [await first.next_max_id(10)]
     ours, theirs = os.pipe()
     if (pid := os.fork()) == 0:
@@ -207,7 +210,7 @@ async def main(kind):
     os.waitpid(pid, 0)
     granted.append(await first.next_max_id(10))
     told = json.loads(os.read(ours, 1000))
-    await mine.aclose()
+    await store.aclose()
     await engine.dispose()
     return granted, told
 

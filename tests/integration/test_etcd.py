@@ -27,7 +27,8 @@ from aiocosid.errors import (
     UnsupportedRuntimeError,
     WrongLoopError,
 )
-from aiocosid.stores.etcd import EtcdIdSegmentDistributor, EtcdStore
+from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.etcd import EtcdStore
 from tests.script import run_python
 from tests.servers import PASSWORD, EtcdServer, FaultProxy, eventually, free_port
 
@@ -39,7 +40,7 @@ ROUNDS: Final = 1000
 @asynccontextmanager
 async def behind_proxy(
     server: EtcdServer, namespace: str, *others: str, seconds: float = 0.5
-) -> AsyncGenerator[tuple[FaultProxy, EtcdIdSegmentDistributor]]:
+) -> AsyncGenerator[tuple[FaultProxy, CounterDistributor]]:
     """A counter whose next call is one transaction, and the proxy on the way to it."""
     async with FaultProxy(server.host, server.port) as proxy:
         hosts = ",".join((f"{proxy.host}:{proxy.port}", *others))
@@ -130,8 +131,8 @@ class TestFaults:
     async def test_a_cancelled_call(self, etcd: EtcdServer, namespace: str) -> None:
         """Whether the server has acted or not, the next one gets a reply of its own."""
         async with behind_proxy(etcd, namespace, seconds=10) as (proxy, counter):
-            other = EtcdIdSegmentDistributor(
-                counter._link, namespace=namespace, name="far", offset=10**12
+            other = CounterDistributor(
+                counter._backend, namespace=namespace, name="far", offset=10**12
             )
             await other.next_max_id(10)
             for watch in (proxy.next_request, proxy.next_reply):
@@ -150,7 +151,7 @@ class TestFaults:
         async with behind_proxy(etcd, namespace, seconds=10) as (proxy, counter):
             proxy.blackhole(replies=True)
             client = aetcd.Client(proxy.host, proxy.port)
-            for each in (counter, EtcdIdSegmentDistributor(client, name="order")):
+            for each in (counter, EtcdStore(client).segment_distributor(name="order")):
                 with anyio.move_on_after(0.1) as scope:
                     await each.next_max_id(10)
                 assert scope.cancelled_caught
@@ -187,7 +188,7 @@ class TestFaults:
                 made = proxy.connections
                 with anyio.CancelScope() as scope:
                     scope.cancel()
-                    await counter._link.aclose()
+                    await counter._backend.aclose()
                 for call in calls:
                     with pytest.raises(StoreUnavailableError, match="closed"):
                         await call
@@ -247,8 +248,9 @@ class TestValues:
         async with EtcdStore.from_url(etcd.url) as store:
             counter = store.segment_distributor(namespace=namespace, name="order")
             assert await counter.next_max_id(10) == 10
-            assert counter._known is not None
-            counter._known = counter._known._replace(last_max_id=7)
+            known: dict[str, bytes] = getattr(store._backend, "_known")  # noqa: B009 - of etcd's
+            assert known == {f"/cosid/{namespace}.order": b"10"}
+            known.update(dict.fromkeys(known, b"7"))
             assert await counter.next_max_id(10) == 20
         assert etcd.get(f"/cosid/{namespace}.order") == "20"
 
@@ -265,9 +267,8 @@ class TestValues:
             found = [each.namespaced_name for each in await store.counters()]
             assert found == ["a.b"]
             assert [each.namespace for each in await store.machines()] == ["a.b"]
-        own = EtcdIdSegmentDistributor.from_url(url, namespace="a", name="b")
-        assert await own.next_max_id(10) == 20
-        await own.aclose()
+        async with EtcdStore.from_url(url) as own:
+            assert await own.segment_distributor(namespace="a", name="b").next_max_id(10) == 20
         assert etcd.get(f"/apps/{namespace}/a.b") == "20"
 
     @pytest.mark.asyncio
@@ -275,7 +276,7 @@ class TestValues:
         """All of them, once each."""
         async with EtcdStore.from_url(f"{etcd.url}/{namespace}") as store:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("aiocosid.stores.etcd._server.PAGE", 3)
+                patch.setattr("aiocosid.stores.etcd._member.PAGE", 3)
                 for number in range(8):
                     await store.set_floor(namespace="n", name=f"{number}", above=number)
                 found = await store.counters()
@@ -305,7 +306,7 @@ class TestPlainClients:
                     return value + step
 
         async with aetcd.Client(etcd.host, etcd.port) as client:
-            counter = EtcdIdSegmentDistributor(client, namespace=namespace, name="order")
+            counter = EtcdStore(client).segment_distributor(namespace=namespace, name="order")
             for _ in range(ROUNDS):
                 max_id, their_max_id = await counter.next_max_id(7), await plain(client, 3)
                 granted += [(max_id - 7, max_id), (their_max_id - 3, their_max_id)]
@@ -336,14 +337,13 @@ class TestPlainClients:
 TAKER = """
 import asyncio, json, sys
 from aiocosid import SegmentChainId
-from aiocosid.stores.etcd import EtcdIdSegmentDistributor
+from aiocosid.stores.etcd import EtcdStore
 
 async def main():
-    counter = EtcdIdSegmentDistributor.from_url(
-        sys.argv[1], namespace=sys.argv[2], name="order", step=10)
-    async with SegmentChainId(counter) as chain:
-        print(json.dumps([await chain.next_id() for _ in range(2000)]))
-    await counter.aclose()
+    async with EtcdStore.from_url(sys.argv[1]) as store:
+        counter = store.segment_distributor(namespace=sys.argv[2], name="order", step=10)
+        async with SegmentChainId(counter) as chain:
+            print(json.dumps([await chain.next_id() for _ in range(2000)]))
 
 asyncio.run(main())
 """
@@ -489,8 +489,7 @@ def run_forking(code: str, *arguments: str) -> Any:
 FORK = """
 import asyncio, json, sys
 import aetcd
-from aiocosid.stores.etcd import (
-    EtcdIdSegmentDistributor, EtcdMachineIdDistributor, EtcdStore)
+from aiocosid.stores.etcd import EtcdStore
 
 url, namespace = sys.argv[1:]
 named = {"namespace": namespace, "name": "order"}
@@ -512,10 +511,9 @@ def forked(make):
     assert status == 0, status
     return json.loads(os.read(ours, 10_000))
 
-counter = EtcdIdSegmentDistributor.from_url(url, **named)
-store = EtcdStore.from_url(url)
-
-machine = EtcdMachineIdDistributor.from_url(url, namespace=namespace)
+counters, store = EtcdStore.from_url(url), EtcdStore.from_url(url)
+counter = counters.segment_distributor(**named)
+machine = EtcdStore.from_url(url).machine_id_distributor(namespace=namespace)
 parents = machine.instance_id
 
 async def early():
@@ -523,7 +521,7 @@ async def early():
     await counter.aopen()
     await machine.aopen()
     assert machine.instance_id != parents
-    assert await outcome(machine.guard(0, now_ms=1, mark_ms=1)) == "MachineIdQuarantineError"
+    assert await outcome(machine.guard(0, now_ms=1, mark_ms=1)) == "StoreNotInitializedError"
     return [await counter.next_max_id(10)]
 
 told = {"before": forked(early)}
@@ -537,7 +535,7 @@ async def child(borrowed):
 
 async def main():
     client = aetcd.Client(host, int(port))
-    borrowed = EtcdIdSegmentDistributor(client, **named)
+    borrowed = EtcdStore(client).segment_distributor(**named)
     granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
     read, theirs = os.pipe()
     pid = os.fork()
@@ -546,7 +544,7 @@ async def main():
     _, status = await asyncio.to_thread(os.waitpid, pid, 0)
     assert status == 0, status
     granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    for closing in (counter.aclose(), store.aclose(), client.close()):
+    for closing in (counters.aclose(), store.aclose(), client.close()):
         await closing
     told["refused"] = json.loads(os.read(read, 10_000))
     print(json.dumps(told | {"parent": granted}))

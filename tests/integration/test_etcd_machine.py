@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
@@ -22,8 +23,11 @@ from aiocosid.errors import (
     MachineIdQuarantineError,
     StoreUnavailableError,
 )
-from aiocosid.stores.etcd import EtcdMachineIdDistributor, EtcdStore
-from aiocosid.stores.etcd._server import Member
+from aiocosid.machine._rules import RELEASE_STAMP_MARGIN
+from aiocosid.machine.cells import Note, Space
+from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.stores.etcd import EtcdStore
+from aiocosid.stores.etcd._member import Member
 from tests.machine_marks import etcd_root
 from tests.servers import EtcdServer, FaultProxy, eventually
 
@@ -43,7 +47,7 @@ async def store(etcd: EtcdServer, namespace: str) -> AsyncIterator[EtcdStore]:
 
 def machine_of(
     store: EtcdStore, namespace: str, text: str, safe_guard: float = 300.0
-) -> EtcdMachineIdDistributor:
+) -> CellMachineIdDistributor:
     return store.machine_id_distributor(
         namespace=namespace,
         instance_id=text,
@@ -52,8 +56,16 @@ def machine_of(
     )
 
 
-async def take(machine: EtcdMachineIdDistributor, bits: int = 1) -> MachineGrant:
+async def take(machine: CellMachineIdDistributor, bits: int = 1) -> MachineGrant:
     return await machine.distribute(bits, now_ms=T, latest_ms=FAR)
+
+
+def become_another(server: EtcdServer, namespace: str) -> str:
+    """Have a namespace say that it is another cluster's; return what it says."""
+    key = f"{etcd_root(namespace)}space"
+    text = replace(Space.read(server.get(key) or ""), identity="another").text()
+    server.put(key, text)
+    return text
 
 
 class Leases:
@@ -150,14 +162,19 @@ class TestLeases:
         for call in ("revert", "revert_machine"):
             owner = machine_of(store, namespace, "a")
             await take(owner)
-            assert leases.keys() == {"marker", "id/00000000", "alive/00000000"}
+            await owner.guard(0, now_ms=T, mark_ms=T)
+            assert leases.keys() == {"space", "id/00000000", "alive/00000000", "own/a"}
             if call == "revert":
                 await owner.revert(0, last_ms=T)
             else:
                 await store.revert_machine(namespace=namespace, machine_id=0)
-            assert leases.keys() == {"marker", "id/00000000"}
+            assert leases.keys() == {"space", "id/00000000", "free/00000000"}
         machine = Machine(
-            namespace=namespace, machine_id=0, instance_id="", last_timestamp_ms=T, mark_ms=T
+            namespace=namespace,
+            machine_id=0,
+            instance_id="",
+            last_timestamp_ms=T + RELEASE_STAMP_MARGIN,
+            mark_ms=T,
         )
         assert list(await store.machines(namespace=namespace)) == [machine]
 
@@ -178,7 +195,7 @@ class TestLeases:
             (marker,) = await store.machine_markers(namespace=namespace)
             assert marker.seconds_left == inf
             await store.mark_machines(namespace=namespace, is_new=True)
-            assert leases.keys() == {"marker"}
+            assert leases.keys() == {"space"}
             assert (await take(machine_of(store, namespace, "a"))).machine_id == 0
 
 
@@ -244,12 +261,13 @@ class TestForgetting:
     ) -> None:
         """As after a restoration with etcdctl; one that rose is noted."""
         await take(machine_of(store, namespace, "a"))
-        key = f"{etcd_root(namespace)}marker"
-        facts = json.loads(etcd.get(key) or "")
-        etcd.put(key, json.dumps({**facts, "term": facts["term"] - 1}))
+        key = f"{etcd_root(namespace)}space"
+        sound = Space.read(etcd.get(key) or "")
+        cluster, _, term = sound.identity.partition(" ")
+        etcd.put(key, replace(sound, identity=f"{cluster} {int(term) - 1}").text())
         await take(machine_of(store, namespace, "a"))
-        assert json.loads(etcd.get(key) or "") == facts
-        etcd.put(key, json.dumps({**facts, "term": facts["term"] + 1}))
+        assert Space.read(etcd.get(key) or "") == sound
+        etcd.put(key, replace(sound, identity=f"{cluster} {int(term) + 1}").text())
         (marker,) = await store.machine_markers(namespace=namespace)
         assert marker.seconds_left == 305
         with pytest.raises(MachineIdQuarantineError):
@@ -260,12 +278,11 @@ class TestForgetting:
         self, etcd: EtcdServer, store: EtcdStore, namespace: str
     ) -> None:
         """Giving back, taking away and looking leave a marker of another cluster as it is."""
-        key = f"{etcd_root(namespace)}marker"
+        key = f"{etcd_root(namespace)}space"
         owner = machine_of(store, namespace, "a")
         await take(owner)
         await take(machine_of(store, namespace, "b"))
-        forgetful = json.dumps({**json.loads(etcd.get(key) or ""), "cluster": "another"})
-        etcd.put(key, forgetful)
+        forgetful = become_another(etcd, namespace)
         await owner.revert(0, last_ms=T)
         await store.revert_machine(namespace=namespace, machine_id=1)
         assert await store.machine_bits(namespace=namespace) == 1
@@ -282,11 +299,13 @@ class TestForgetting:
         root = etcd_root(namespace)
         owner = machine_of(store, namespace, "a")
         await take(owner, bits=2)
-        facts = json.loads(etcd.get(f"{root}id/00000000") or "")
+        note, _, stamp = (etcd.get(f"{root}id/00000000") or "").partition("\n")
         etcd.delete(f"{root}id/")
-        etcd.put(f"{root}id/00000003", json.dumps({**facts, "token": "00"}))
-        marker = json.loads(etcd.get(f"{root}marker") or "")
-        etcd.put(f"{root}marker", json.dumps({**marker, "cluster": "another"}))
+        etcd.delete(f"{root}own/")
+        earlier = replace(Note.read(note), token="00")  # noqa: S106 - no secret
+        etcd.put(f"{root}id/00000003", f"{earlier.text()}\n{stamp}")
+        etcd.put(f"{root}own/a", "3")
+        become_another(etcd, namespace)
         await owner.reassert(0, now_ms=T, mark_ms=-1)
         found = {
             each.machine_id: each.instance_id for each in await store.machines(namespace=namespace)
@@ -300,21 +319,17 @@ class TestForgetting:
         """It counts for nothing in this one, however early that owner had asked."""
         root, leases = etcd_root(namespace), Leases(etcd, namespace)
 
-        def become_another() -> None:
-            marker = json.loads(etcd.get(f"{root}marker") or "")
-            etcd.put(f"{root}marker", json.dumps({**marker, "cluster": "another"}))
-
         former, heir = (machine_of(store, namespace, text) for text in "ab")
         await take(former)
         await take(machine_of(store, namespace, "c"))
-        become_another()
+        become_another(etcd, namespace)
         await former.reassert(0, now_ms=T, mark_ms=-1)
         asserted = etcd.get(f"{root}id/00000000") or ""
         leases.end("quarantine")
         leases.end("alive/00000000")
         assert (await heir.distribute(1, now_ms=T + 9, latest_ms=FAR)).machine_id == 0
         etcd.put(f"{root}id/00000000", asserted)
-        become_another()
+        become_another(etcd, namespace)
         with pytest.raises(MachineIdQuarantineError):
             await take(machine_of(store, namespace, "d"))
         await heir.reassert(0, now_ms=T + 10, mark_ms=-1)
@@ -332,13 +347,20 @@ class TestDamage:
         owner = machine_of(store, namespace, "a")
         await take(owner)
         before = etcd.keys(root)
-        for key in ("marker", "id/00000000"):
-            sound = json.loads(before[f"{root}{key}"][0])
+        for key in ("space", "id/00000000"):
+            whole = before[f"{root}{key}"][0]
+            text, line, stamp = whole.partition("\n")
+            sound = json.loads(text)
             broken: list[Any] = ["", "[]", "{}", "x", "[" * 100_000, {**sound, "more": 1}]
             broken += [{**sound, name: [1]} for name in sound]
-            broken += [{**sound, name: -7} for name in ("guard", "bits", "mark") if name in sound]
-            for each in broken:
-                etcd.put(f"{root}{key}", each if isinstance(each, str) else json.dumps(each))
+            numbers = ("guard_ms", "bits", "mark_ms")
+            broken += [{**sound, name: -7} for name in numbers if name in sound]
+            texts = [each if isinstance(each, str) else json.dumps(each) for each in broken]
+            texts = [f"{each}{line}{stamp}" for each in texts]
+            if line:
+                texts += [f"{text}{each}" for each in ("", "\n", "\nx", "\n-2", f"\n{2**53}")]
+            for each in texts:
+                etcd.put(f"{root}{key}", each)
                 found = etcd.keys(root)
                 for call in (
                     take(owner),
@@ -351,7 +373,7 @@ class TestDamage:
                     with pytest.raises(CorruptMachineStateError, match=key):
                         await call
                 assert etcd.keys(root) == found
-            etcd.put(f"{root}{key}", json.dumps(sound))
+            etcd.put(f"{root}{key}", whole)
         assert (await take(owner)).machine_id == 0
 
 
@@ -392,7 +414,7 @@ class TestCalls:
     async def test_an_own_client(self, etcd: EtcdServer, store: EtcdStore, namespace: str) -> None:
         """A generator on a lease of it."""
         async with aetcd.Client(etcd.host, etcd.port) as client:
-            machine = EtcdMachineIdDistributor(client, namespace=namespace)
+            machine = EtcdStore(client).machine_id_distributor(namespace=namespace)
             async with SnowflakeId(machine=machine) as generator:
                 assert await generator.next_id() > 0
             assert [each.instance_id for each in await store.machines(namespace=namespace)] == [""]
@@ -405,18 +427,24 @@ class TestCalls:
         leases = Leases(etcd, namespace)
         owner = machine_of(store, namespace, "a")
         await take(owner)
-        ended = [leases.of("alive/00000000")]
-
-        async def keep_alive(_: Member, lease: int) -> int:
-            etcd.call("lease/revoke", ID=lease)
-            ended.append(lease)
-            return 300
-
-        monkeypatch.setattr(Member, "keep_alive", keep_alive)
+        before = leases.of("alive/00000000")
+        leases.end("alive/00000000")  # before it is written
         await owner.guard(0, now_ms=T, mark_ms=T + 7)
-        assert len(ended) == 2
-        assert leases.of("alive/00000000") not in {0, *ended}
-        assert [each.mark_ms for each in await store.machines(namespace=namespace)] == [T + 7]
+        assert leases.of("alive/00000000") not in {0, before}
+        before = leases.of("alive/00000000")
+        shipped = Member.write_and_keep
+
+        async def ends(member: Member, *args: Any) -> tuple[Any, int]:
+            reply, seconds = await shipped(member, *args)
+            assert seconds == 300
+            leases.end("alive/00000000")  # after it
+            return reply, 0
+
+        monkeypatch.setattr(Member, "write_and_keep", ends)
+        await owner.guard(0, now_ms=T, mark_ms=T + 8)
+        assert leases.of("alive/00000000") not in {0, before}
+        assert leases.granted("alive/00000000") == 300
+        assert [each.mark_ms for each in await store.machines(namespace=namespace)] == [T + 8]
 
     @pytest.mark.asyncio
     async def test_one_instance_in_two_calls(
@@ -425,16 +453,16 @@ class TestCalls:
         """Whatever is free when each of them looks, the instance has one id in the end."""
         first = machine_of(store, namespace, "x")
         await take(first)
-        change: Any = Member.change
+        write: Any = Member.write
         async with EtcdStore.from_url(etcd.url) as other:  # in another process
 
             async def interrupted(member: Member, *args: Any, **kwargs: Any) -> Any:
-                monkeypatch.setattr(Member, "change", change)
+                monkeypatch.setattr(Member, "write", write)
                 await first.revert(0, last_ms=T)
                 assert (await take(machine_of(other, namespace, "a"))).machine_id == 0
-                return await change(member, *args, **kwargs)
+                return await write(member, *args, **kwargs)
 
-            monkeypatch.setattr(Member, "change", interrupted)  # when 1 was chosen, as 0 was held
+            monkeypatch.setattr(Member, "write", interrupted)  # when 1 was chosen, as 0 was held
             assert (await take(machine_of(store, namespace, "a"))).machine_id == 0
         assert [each.instance_id for each in await store.machines(namespace=namespace)] == ["a"]
 
@@ -448,14 +476,14 @@ class TestCalls:
         await take(owner)
         await take(machine_of(store, namespace, "b"))
         leases.end("alive/00000000")
-        change: Any = Member.change
+        write: Any = Member.write
 
         async def interrupted(member: Member, *args: Any, **kwargs: Any) -> Any:
-            monkeypatch.setattr(Member, "change", change)
+            monkeypatch.setattr(Member, "write", write)
             await owner.guard(0, now_ms=T + 1, mark_ms=T + 99)
-            return await change(member, *args, **kwargs)
+            return await write(member, *args, **kwargs)
 
-        monkeypatch.setattr(Member, "change", interrupted)
+        monkeypatch.setattr(Member, "write", interrupted)
         with pytest.raises(MachineIdOverflowError):
             await take(machine_of(store, namespace, "c"))
         await owner.guard(0, now_ms=T + 2, mark_ms=T + 99)

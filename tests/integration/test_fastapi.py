@@ -189,23 +189,23 @@ def test_the_pages_other_endpoints_work(tmp_path: Path, namespace: str) -> None:
     async def open_ids() -> AsyncGenerator[aiocosid.IdProvider]:
         async with aiocosid.connect("memory://", namespace=namespace) as ids:
             await ids.segment_chain("order")
-            await ids.snowflake("invoice")
+            await ids.snowflake("payment")
             yield ids
 
     app = FastAPI(lifespan=lifespan(open_ids))
     handle_errors(app)
-    for file in ("invoices.py", "threads.py"):
+    for file in ("payments.py", "threads.py"):
         app.include_router(names_of(tmp_path, file)["router"])
     with serve(app) as client:
-        assert client.post("/invoices").json()["id"] > 2**53
-        assert client.get("/generators").json() == ["invoice", "order"]
+        assert client.post("/payments").json()["id"] > 2**53
+        assert client.get("/generators").json() == ["order", "payment"]
         assert [client.post("/orders/sync").json()["id"] for _ in range(3)] == [1, 2, 3]
     create_app = names_of(tmp_path, "plain.py")["create_app"]
 
     with serve(create_app(open_ids)) as client:
-        assert client.get("/generators").json() == ["invoice", "order"]
+        assert client.get("/generators").json() == ["order", "payment"]
         assert client.post("/orders").json() == {"id": "2001"}
-        assert client.get("/ids/invoice").json()["name"] == "invoice"
+        assert client.get("/ids/payment").json()["name"] == "payment"
         assert client.get("/ids", follow_redirects=True).status_code == 200
         assert client.get("/health").json()["status"] == "up"
         assert client.post("/health").status_code == 405

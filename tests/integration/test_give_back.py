@@ -18,7 +18,7 @@ from aiocosid.abc import MAX_ID, Store
 from aiocosid.errors import SchemaMissingError, StoreUnavailableError
 from aiocosid.stores._give_back import GrantRun, Note, Offer
 from aiocosid.stores._sqlite import SQLITE
-from aiocosid.stores.redis import RedisIdSegmentDistributor
+from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.sqlite import SqliteStore
 from tests.contracts._stores import STORES, Backend
 from tests.script import run_python
@@ -234,10 +234,10 @@ class _Between:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def fetch_row(self, statement: str, **values: Any) -> Any:
-        if statement == SQLITE.set_floor:
+    async def fetch_rows(self, statement: str, **values: Any) -> Any:
+        if statement == SQLITE.raise_unnoted:
             await self._grant()
-        return await self._inner.fetch_row(statement, **values)
+        return await self._inner.fetch_rows(statement, **values)
 
 
 @pytest.mark.asyncio
@@ -246,8 +246,8 @@ async def test_a_floor_takes_away_the_note_of_a_table_that_was_just_made() -> No
         store, other = SqliteStore(connection), SqliteStore(connection)
         one = other.segment_distributor(name="order")
         one.allow_give_back()
-        made: Any = _Between(store._executor, lambda: one.next_max_id(10))
-        store._executor = made
+        backend: Any = store._backend
+        backend._executor = _Between(backend._executor, lambda: one.next_max_id(10))
         assert (await store.set_floor(name="order", above=7)).last_max_id == 10
         assert await one.give_back(10, 9) == 0
 
@@ -280,13 +280,15 @@ async def test_a_server_that_hides_what_it_is(
     words = ("SETUSER", namespace, "on", ">x", "~cosid:*", "+@all", "-info")
     valkey.call("ACL", *words)
     url = valkey.url_for(username=namespace, password="x")  # noqa: S106 - the test's
-    distributor = RedisIdSegmentDistributor.from_url(url, namespace=namespace, name="order")
+    store = RedisStore.from_url(url)
+    distributor = store.segment_distributor(namespace=namespace, name="order")
     caplog.set_level(logging.WARNING)
     for _ in range(2):
         async with SegmentChainId(distributor, give_back=True) as orders:
             await orders.next_id()
         assert orders.statistics().ids_given_back == 0
     assert caplog.text.count("refuses INFO") == 1
+    await store.aclose()
     valkey.call("ACL", "DELUSER", namespace)
 
 
@@ -310,21 +312,22 @@ def test_after_a_fork_nothing_from_before_goes_back(valkey: ValkeyServer, namesp
     """The child remembers how far the parent had come, and the parent's ids are not its own."""
     run_python(f"""
 import asyncio, os
-from aiocosid.stores.redis import RedisIdSegmentDistributor
+from aiocosid.stores.redis import RedisStore
 
-one = RedisIdSegmentDistributor.from_url({valkey.url!r}, namespace={namespace!r}, name="order")
+store = RedisStore.from_url({valkey.url!r})
+one = store.segment_distributor(namespace={namespace!r}, name="order")
 one.allow_give_back()
 
 async def take(n):
     await one.aopen()
     found = await one.next_max_id(n)
-    await one.aclose()
+    await store.aclose()
     return found
 
 async def back(max_id, unused):
     await one.aopen()
     found = await one.give_back(max_id, unused)
-    await one.aclose()
+    await store.aclose()
     return found
 
 assert asyncio.run(take(10)) == 10

@@ -228,7 +228,9 @@ def test_the_command_line(
     store = ("--store", f"sqlite:///{tmp_path}/ids.db")
     names = ["\x1b[31m", "a\nb", "--help", "'; --", "{a", "\N{RIGHT-TO-LEFT OVERRIDE}a", "%", "a b"]
     for name in names:
-        raised = aiocosid("set-floor", "--namespace", namespace, "--above", 7, *store, "--", name)
+        raised = aiocosid(
+            "set-floor", "--namespace", namespace, "--above", 7, "--create", *store, "--", name
+        )
         assert raised.code == 0, raised
         assert raised.out.isprintable() or raised.out[:-1].isprintable()
     shown = aiocosid("inspect", "--namespace", namespace, *store)

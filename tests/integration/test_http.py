@@ -26,7 +26,8 @@ from aiocosid.errors import (
     UnsupportedByStoreError,
     WrongLoopError,
 )
-from aiocosid.stores.http import HttpIdSegmentDistributor, HttpStore
+from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.http import HttpStore
 from tests.script import run_python
 from tests.servers import CosIdProxy, FaultProxy
 
@@ -43,14 +44,11 @@ def proxy(cosid_proxy: CosIdProxy) -> CosIdProxy:
 
 
 @asynccontextmanager
-async def counter_at(url: str, **about: Any) -> AsyncGenerator[HttpIdSegmentDistributor]:
+async def counter_at(url: str, **about: Any) -> AsyncGenerator[CounterDistributor]:
     """A counter on connections of its own."""
     about.setdefault("name", "order")
-    made = HttpIdSegmentDistributor.from_url(url, **about)
-    try:
-        yield made
-    finally:
-        await made.aclose()
+    async with HttpStore.from_url(url) as store:
+        yield store.segment_distributor(**about)
 
 
 @pytest.mark.asyncio
@@ -255,8 +253,9 @@ class TestFailures:
             FaultProxy(proxy.host, proxy.port) as way,
             httpx.AsyncClient(base_url=f"http://{way.host}:{way.port}", timeout=0.1) as client,
         ):
-            counter = HttpIdSegmentDistributor(client, name="order")
-            other = HttpIdSegmentDistributor(client, name="other", offset=FAR)
+            store = HttpStore(client)
+            counter = store.segment_distributor(name="order")
+            other = store.segment_distributor(name="other", offset=FAR)
             assert await other.next_max_id(10) == FAR + 10
             assert await counter.next_max_id(10) == 10
             way.blackhole(replies=True)
@@ -283,7 +282,9 @@ class TestFailures:
             with pytest.raises(asyncio.CancelledError):
                 await call
             way.cut()
-            await asyncio.wait(counter._link._session()._calls)
+            backend: Any = counter._backend
+            session = await backend.connection.ready()
+            await asyncio.wait(session._calls)
             way.heal()
             assert await counter.next_max_id(10) == 30
         gc.collect()
@@ -330,7 +331,7 @@ class TestFailures:
         async with httpx.AsyncClient(
             base_url=proxy.url, event_hooks={"response": [hook]}
         ) as client:
-            counter = HttpIdSegmentDistributor(client, name="order")
+            counter = HttpStore(client).segment_distributor(name="order")
             assert await counter.next_max_id(10) == 10
             for status, error in ((503, StoreUnavailableError), (400, StoreError)):
                 proxy.answer(status)
@@ -340,18 +341,19 @@ class TestFailures:
     async def test_closed_under_a_call(self, proxy: CosIdProxy) -> None:
         """The call ends at once; the next one has a connection of its own."""
         async with FaultProxy(proxy.host, proxy.port) as way:
-            counter = HttpIdSegmentDistributor.from_url(f"http://{way.host}:{way.port}", name="a")
+            store = HttpStore.from_url(f"http://{way.host}:{way.port}")
+            counter = store.segment_distributor(name="a")
             assert await counter.next_max_id(10) == 10
             seen = way.next_request(b"PATCH")
             way.blackhole(replies=True)
             call = asyncio.ensure_future(counter.next_max_id(10))
             await seen
-            await counter.aclose()
+            await store.aclose()
             with pytest.raises(StoreUnavailableError, match="closed while the call was under way"):
                 await call
             way.heal()
             assert await counter.next_max_id(10) == 30
-            await counter.aclose()
+            await store.aclose()
 
     async def test_a_generator_goes_on(self, proxy: CosIdProxy) -> None:
         """Through failures of every kind; its ids rise."""
@@ -374,9 +376,10 @@ async def test_cut_at_every_await(cosid_proxy: CosIdProxy, namespace: str) -> No
     for turns in range(36):
         for cancel in (cancel_task, cancel_scope):
             async with httpx.AsyncClient(base_url=cosid_proxy.url, **options) as client:
-                counters = {
-                    offset: HttpIdSegmentDistributor(
-                        client, namespace=namespace, name=f"from {offset}", offset=offset
+                store = HttpStore(client)
+                counters: dict[int, Any] = {
+                    offset: store.segment_distributor(
+                        namespace=namespace, name=f"from {offset}", offset=offset
                     )
                     for offset in last
                 }
@@ -390,7 +393,7 @@ async def test_cut_at_every_await(cosid_proxy: CosIdProxy, namespace: str) -> No
                     last[offset] = max_id
 
 
-async def cancel_task(counter: HttpIdSegmentDistributor, turns: int) -> None:
+async def cancel_task(counter: CounterDistributor, turns: int) -> None:
     """As asyncio does it: once, to the task."""
     task = asyncio.ensure_future(counter.next_max_id(1))
     for _ in range(turns):
@@ -402,7 +405,7 @@ async def cancel_task(counter: HttpIdSegmentDistributor, turns: int) -> None:
         assert done, "the cancellation was swallowed"
 
 
-async def cancel_scope(counter: HttpIdSegmentDistributor, turns: int) -> None:
+async def cancel_scope(counter: CounterDistributor, turns: int) -> None:
     """As anyio does it: every await in the scope is cut from then on."""
 
     async def cut() -> None:
@@ -422,33 +425,36 @@ class TestLoops:
 
     def test_closed_and_used_again(self, proxy: CosIdProxy) -> None:
         """After aclose, or on a loop whose former one is gone, it connects anew."""
-        counter = HttpIdSegmentDistributor.from_url(proxy.url, name="order")
+        store = HttpStore.from_url(proxy.url)
+        counter = store.segment_distributor(name="order")
 
         async def life() -> int:
             first = await counter.next_max_id(10)
-            await counter.aclose()
-            await counter.aclose()
+            await store.aclose()
+            await store.aclose()
             return first
 
         assert [asyncio.run(life()) for _ in range(3)] == [10, 20, 30]
 
     def test_two_live_loops(self, proxy: CosIdProxy) -> None:
         """A second loop is refused while the first one lives."""
-        counter = HttpIdSegmentDistributor.from_url(proxy.url, name="order")
+        store = HttpStore.from_url(proxy.url)
+        counter = store.segment_distributor(name="order")
         with asyncio.Runner() as one, asyncio.Runner() as other:
             assert one.run(counter.next_max_id(10)) == 10
             with pytest.raises(WrongLoopError):
                 other.run(counter.next_max_id(10))
             assert one.run(counter.next_max_id(10)) == 20
-            one.run(counter.aclose())
+            one.run(store.aclose())
             assert other.run(counter.next_max_id(10)) == 30
-            other.run(counter.aclose())
+            other.run(store.aclose())
 
     def test_your_own_client_on_two_loops(self, proxy: CosIdProxy) -> None:
         """Refused while the first one lives; after its end the errors are ours."""
         client = httpx.AsyncClient(base_url=proxy.url)
-        counter = HttpIdSegmentDistributor(client, name="order")
-        with asyncio.Runner() as other:
+        counter = HttpStore(client).segment_distributor(name="order")
+        with warnings.catch_warnings(), asyncio.Runner() as other:
+            warnings.simplefilter("ignore", ResourceWarning)  # of the user who left it to its end
             with asyncio.Runner() as one:
                 assert one.run(counter.next_max_id(10)) == 10
                 with pytest.raises(WrongLoopError):
@@ -461,8 +467,6 @@ class TestLoops:
                 other.run(counter.next_max_id(10))
             assert other.run(counter.next_max_id(10)) > 20
             other.run(client.aclose())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # of the user who left it to its end
             gc.collect()
 
     def test_a_forked_child(self, proxy: CosIdProxy) -> None:
@@ -478,7 +482,7 @@ class TestLoops:
 FORK = """
 import asyncio, ctypes, gc, json, os, sys
 import httpx
-from aiocosid.stores.http import HttpIdSegmentDistributor
+from aiocosid.stores.http import HttpStore
 
 (url,) = sys.argv[1:]
 
@@ -488,31 +492,32 @@ async def outcome(awaitable):
     except Exception as exc:
         return type(exc).__name__
 
-async def child(counter, borrowed):
+async def child(store, counter, borrowed):
     refused = [await outcome(each) for each in (
         counter.next_max_id(10), borrowed.next_max_id(10), borrowed.aopen(),
         borrowed.next_max_id(10))]
     gc.collect()
     await counter.aopen()
     granted = [await counter.next_max_id(10), await counter.next_max_id(10)]
-    await counter.aclose()
+    await store.aclose()
     return {"refused": refused, "child": granted}
 
 async def main():
     client = httpx.AsyncClient(base_url=url)
-    counter = HttpIdSegmentDistributor.from_url(url, name="order")
-    borrowed = HttpIdSegmentDistributor(client, name="order")
+    store = HttpStore.from_url(url)
+    counter = store.segment_distributor(name="order")
+    borrowed = HttpStore(client).segment_distributor(name="order")
     granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
         # The user's own client says good-bye by itself; that is none of ours.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
-        return theirs, counter, borrowed
+        return theirs, store, counter, borrowed
     _, status = os.waitpid(pid, 0)
     assert status == 0, status
     granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    await counter.aclose()
+    await store.aclose()
     await client.aclose()
     print(json.dumps(json.loads(os.read(ours, 10_000)) | {"parent": granted}))
 

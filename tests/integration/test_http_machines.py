@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from aiocosid import SnowflakeId
-from aiocosid.abc import InstanceId
+from aiocosid.abc import InstanceId, MachineIdDistributor
 from aiocosid.errors import (
     InvalidArgumentError,
     MachineIdLostError,
@@ -22,7 +22,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import COSID_MS, CachedSnowflakeId
-from aiocosid.stores.http import HttpMachineIdDistributor, HttpStore
+from aiocosid.stores.http import HttpStore
 from aiocosid.testing import MachineIdDistributorContract, MakeMachineIdDistributor
 from tests.servers import CosIdProxy
 
@@ -42,13 +42,10 @@ def proxy(cosid_proxy: CosIdProxy) -> CosIdProxy:
 @asynccontextmanager
 async def machines_at(
     proxy: CosIdProxy, instance_id: InstanceId | str | None = "a:1", **about: Any
-) -> AsyncGenerator[HttpMachineIdDistributor]:
+) -> AsyncGenerator[MachineIdDistributor]:
     """A distributor on connections of its own."""
-    made = HttpMachineIdDistributor.from_url(proxy.url, instance_id=instance_id, **about)
-    try:
-        yield made
-    finally:
-        await made.aclose()
+    async with HttpStore.from_url(proxy.url) as store:
+        yield store.machine_id_distributor(instance_id=instance_id, **about)
 
 
 @pytest.mark.asyncio
@@ -105,7 +102,7 @@ class TestWire:
 
 def test_nothing_is_borrowed(proxy: CosIdProxy) -> None:
     """The next owner would begin within the borrowed seconds: no mark tells it where they end."""
-    machine = HttpMachineIdDistributor.from_url(proxy.url)
+    machine = HttpStore.from_url(proxy.url).machine_id_distributor()
     for each in (machine, MachineIdLease(machine)):
         with pytest.raises(InvalidArgumentError, match="keeps time marks"):
             CachedSnowflakeId(each)

@@ -33,6 +33,7 @@ import pytest_asyncio
 
 from aiocosid.abc import InstanceId, MachineGrant
 from aiocosid.errors import MachineIdLostError, MachineIdOverflowError, SchemaMissingError
+from aiocosid.machine.cells import Note
 from aiocosid.stores.postgres import PostgresStore
 
 from ._machine_tables import MACHINE_COLUMNS, SetMysqlStore, SetPostgresStore
@@ -64,9 +65,8 @@ async def raw(postgres_database: str) -> AsyncIterator[Any]:
 async def store(postgres_database: str, raw: Any) -> AsyncIterator[SetPostgresStore]:
     """A store in an empty database, with a clock that is set."""
     async with SetPostgresStore.from_url(postgres_database) as store:
-        await store.create_schema()
         await raw.execute("CREATE TABLE test_clock (ms bigint); INSERT INTO test_clock VALUES (0)")
-        await store.mark_machines(namespace="dev")
+        await store.create_schema()
         yield store
 
 
@@ -286,17 +286,22 @@ class Replay:
         elif step.args["do"] == "revert":
             self.local.pop(process, None)
 
+    def note(self, row: Row) -> tuple[str, str]:
+        """The name and value of our note on a stable owner."""
+        return f"note/{row['name']}", Note(row["instance_id"], stable=True).text()
+
     async def put(self, rows: list[Row], now: int) -> None:
         """Write the table as CosId has left it, our notes on stable owners, and the clock."""
-        await self.raw.execute("TRUNCATE cosid_machine, aiocosid_machine, aiocosid_machine_bits")
+        await self.raw.execute("TRUNCATE cosid_machine")
+        await self.raw.execute("DELETE FROM aiocosid_cell WHERE name <> 'marker'")
         await self.raw.executemany(
             f"INSERT INTO cosid_machine ({', '.join(MACHINE_COLUMNS)}) "
             "VALUES ($1, $2, $3, $4, $5, $6, $7)",
             [[row[column] for column in MACHINE_COLUMNS] for row in rows],
         )
         await self.raw.executemany(
-            "INSERT INTO aiocosid_machine (name, instance_id, stable) VALUES ($1, $2, 1)",
-            [(row["name"], row["instance_id"]) for row in rows if self.is_stable(row)],
+            "INSERT INTO aiocosid_cell (name, value, written_ms) VALUES ($1, $2, 0)",
+            [self.note(row) for row in rows if self.is_stable(row)],
         )
         await self.raw.execute("UPDATE test_clock SET ms = $1", now)
 

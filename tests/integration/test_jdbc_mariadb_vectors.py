@@ -23,7 +23,7 @@ import pytest_asyncio
 
 from aiocosid import SegmentId
 from aiocosid.errors import InvalidArgumentError, SchemaMissingError
-from aiocosid.stores.mysql import MysqlIdSegmentDistributor, MysqlStore
+from aiocosid.stores.mysql import MysqlStore
 from tests.servers import MariadbServer
 
 from . import test_jdbc_machine_vectors, test_jdbc_vectors
@@ -122,7 +122,7 @@ async def test_segments(store: SetMysqlStore, raw: Any) -> None:
         fetch(raw, "DELETE FROM cosid")
     for vector in vectors("segment_new"):
         with pytest.raises(InvalidArgumentError):
-            MysqlIdSegmentDistributor.from_url("mysql:///x", **vector["args"])
+            MysqlStore.from_url("mysql:///x").segment_distributor(**vector["args"])
 
 
 async def test_tables(mariadb_database: str, raw: Any) -> None:
@@ -160,8 +160,8 @@ class MachineReplay(test_jdbc_machine_vectors.Replay):
     """One scenario about machine ids."""
 
     async def put(self, rows: list[dict[str, Any]], now: int) -> None:
-        for table in ("cosid_machine", "aiocosid_machine", "aiocosid_machine_bits"):
-            fetch(self.raw, f"DELETE FROM {table}")
+        fetch(self.raw, "DELETE FROM cosid_machine")
+        fetch(self.raw, "DELETE FROM aiocosid_cell WHERE name <> 'marker'")
         with self.raw.cursor() as cursor:
             cursor.executemany(
                 f"INSERT INTO cosid_machine ({', '.join(MACHINE_COLUMNS)}) "
@@ -169,8 +169,8 @@ class MachineReplay(test_jdbc_machine_vectors.Replay):
                 [[row[column] for column in MACHINE_COLUMNS] for row in rows],
             )
             cursor.executemany(
-                "INSERT INTO aiocosid_machine (name, instance_id, stable) VALUES (%s, %s, 1)",
-                [(row["name"], row["instance_id"]) for row in rows if self.is_stable(row)],
+                "INSERT INTO aiocosid_cell (name, value, written_ms) VALUES (%s, %s, 0)",
+                [self.note(row) for row in rows if self.is_stable(row)],
             )
         fetch(self.raw, "UPDATE test_clock SET ms = ?", now)
 
@@ -184,10 +184,10 @@ class MachineReplay(test_jdbc_machine_vectors.Replay):
 async def test_machines(store: SetMysqlStore, raw: Any) -> None:
     """The same id and rows after every step, but for the differences on purpose."""
     fetch(raw, COSIDS["INIT_COSID_MACHINE_TABLE_SQL"])
-    await store.create_schema()
     fetch(raw, "CREATE TABLE test_clock (ms bigint)")
     fetch(raw, "INSERT INTO test_clock VALUES (0)")
-    await store.mark_machines(namespace="dev")
+    await store.create_schema()
+    await store.initialize()
     for vector in vectors("machine_scenario", MACHINES):
         replay = MachineReplay(vector["args"], store, raw)
         await replay.run(vector["result"])

@@ -15,7 +15,7 @@ import pytest_asyncio
 from aiocosid.abc import MachineGrant, MachineIdDistributor
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import SnowflakeId
-from aiocosid.stores.postgres import PostgresMachineIdDistributor, PostgresStore
+from aiocosid.stores.postgres import PostgresStore
 from tests.servers import PgBouncerServer, PostgresServer
 
 from ._machine_tables import PostgresTables
@@ -58,7 +58,7 @@ async def test_lives_on_a_users_pool(pool: Any, tables: PostgresTables) -> None:
     async with AsyncExitStack() as stack:
         generators = []
         for number in range(4):
-            machine = PostgresMachineIdDistributor(pool, namespace="dev", interval=0.05)
+            machine = PostgresStore(pool).machine_id_distributor(namespace="dev", interval=0.05)
             lease = MachineIdLease(machine, bits=10)
             generators.append(await stack.enter_async_context(SnowflakeId(lease)))
             assert lease.machine_id == number
@@ -147,7 +147,7 @@ async def test_cancelled_at_each_await(pool: Any, tables: PostgresTables, late: 
     """
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, about: complaints.append(about))
-    machine = PostgresMachineIdDistributor(pool, namespace="dev", instance_id="10.0.0.1:80")
+    machine = PostgresStore(pool).machine_id_distributor(namespace="dev", instance_id="10.0.0.1:80")
 
     async def take() -> MachineGrant:
         return await machine.distribute(2, now_ms=NOW, latest_ms=FAR)

@@ -22,7 +22,7 @@ INSTANCE = "10.0.0.1:8080"
 LEAD = 0.11  # seconds; the shorter, the more ids come between two losses
 
 
-@pytest.mark.parametrize("kind", ["valkey", "postgres", "sqlite"])
+@pytest.mark.parametrize("kind", ["valkey", "postgres", "sqlite", "etcd", "zookeeper"])
 async def test_at_the_same_time(
     request: pytest.FixtureRequest, kind: str, namespace: str, tmp_path: Path
 ) -> None:
@@ -34,6 +34,8 @@ async def test_at_the_same_time(
         url = server.url
     elif kind == "postgres":
         url = request.getfixturevalue("postgres_database")
+    elif kind in {"etcd", "zookeeper"}:
+        url = request.getfixturevalue(kind).url
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         stores = [await enter(open_store(url)) for _ in range(2)]

@@ -27,11 +27,9 @@ from aiocosid.errors import (
     StoreError,
     StoreRolledBackError,
 )
-from aiocosid.stores.mysql import (
-    MysqlIdSegmentDistributor,
-    MysqlMachineIdDistributor,
-    MysqlStore,
-)
+from aiocosid.stores.mysql import MysqlStore
+from tests import sql_cells
+from tests.machine_marks import mariadb_run
 from tests.servers import HOST, MariadbServer, free_port
 from tests.servers.mariadb import GUEST, GUEST_PASSWORD
 
@@ -126,7 +124,7 @@ class TestCounter:
         ):
             await asyncio.gather(*(each.create_schema() for each in (one, other) * 5))
             counters = [each.segment_distributor(name="order") for each in (one, other)]
-            counters.append(MysqlIdSegmentDistributor(pool, name="order"))
+            counters.append(MysqlStore(pool).segment_distributor(name="order"))
             counters[1].allow_give_back()
             steps = [i % 7 + 1 for i in range(90)]
             ends = await asyncio.gather(
@@ -177,7 +175,8 @@ class TestCounter:
 
     async def test_bad_arguments(self, store: MysqlStore) -> None:
         """Refused before anything is sent: the server does not exist."""
-        counter = MysqlIdSegmentDistributor.from_url(f"mysql://{HOST}:{free_port()}/x", name="a")
+        nobody = MysqlStore.from_url(f"mysql://{HOST}:{free_port()}/x")
+        counter = nobody.segment_distributor(name="a")
         for step in (0, -1, 1.0, True, "1", None):
             with pytest.raises(InvalidArgumentError, match="at least 1"):
                 await counter.next_max_id(step)  # type: ignore[arg-type]  # on purpose
@@ -242,7 +241,7 @@ class TestSessions:
         execute("alter table cosid modify last_max_id int unsigned not null")
         options: dict[str, Any] = {"autocommit": False, "sql_mode": "''", "charset": "latin1"}
         async with pool_of(mariadb_database, cursor_cls=DictCursor, **options) as pool:
-            counter = MysqlIdSegmentDistributor(pool, name="order")
+            counter = MysqlStore(pool).segment_distributor(name="order")
             for end in (10, 20):
                 assert await counter.next_max_id(10) == end
                 assert execute("select last_max_id from cosid") == f"{end}"
@@ -263,7 +262,8 @@ class TestSessions:
         await store.mark_machines(namespace="shop")
         for init in ("SET time_zone = '-11:00'", "SET time_zone = '+13:00', sql_mode = ''"):
             async with pool_of(mariadb_database, init_command=init, client_flag=2) as pool:
-                one = MysqlMachineIdDistributor(pool, namespace="shop", instance_id=init)
+                mine = MysqlStore(pool)
+                one = mine.machine_id_distributor(namespace="shop", instance_id=init)
                 grant = await one.distribute(4, now_ms=T0, latest_ms=T0)
                 await one.guard(grant.machine_id, now_ms=T0 + 1, mark_ms=T0 + 2)
         assert [each.machine_id for each in await store.machines()] == [0, 1]
@@ -294,7 +294,7 @@ class TestSessions:
                         await store.segment_distributor(name="a").next_max_id(1)
             async with pool_of(mariadb_database) as pool:
                 for name in "ab":
-                    await MysqlIdSegmentDistributor(pool, name=name).next_max_id(1)
+                    await MysqlStore(pool).segment_distributor(name=name).next_max_id(1)
                 assert len(warnings(caplog)) == 1
                 with pytest.raises(StoreError, match="durability='refuse'"):
                     await MysqlStore(pool, durability="refuse").counters()
@@ -307,7 +307,7 @@ class TestSessions:
         """A single connection runs one query at a time, and its transactions take grants back."""
         for wrong in (mariadb_database, None):
             with pytest.raises(InvalidArgumentError, match=r"asyncmy\.Pool.*from_url") as caught:
-                MysqlIdSegmentDistributor(wrong, name="order")  # type: ignore[arg-type]  # on purpose
+                MysqlStore(wrong)  # type: ignore[arg-type]  # on purpose
             assert mariadb_database not in str(caught.value)
         async with pool_of(mariadb_database) as pool:
             store = MysqlStore(pool)
@@ -372,7 +372,7 @@ class TestRefusals:
             ("durability=warn&durability=warn", "at most once"),
             ("durability=maybe", "warn, refuse or ignore"),
             ("ssl-mode=PREFERRED", "VERIFY_IDENTITY"),
-            ("ssl-mode=DISABLED&ssl-ca=/ca.pem", "another ssl-mode"),
+            (f"ssl-mode=DISABLED&ssl-ca={__file__}", "another ssl-mode"),
             ("ssl-ca=/no/such.pem", "can be read"),
         ):
             with pytest.raises(InvalidArgumentError, match=expected):
@@ -398,13 +398,13 @@ class TestSchema:
                     await call
                 assert caught.value.table == "cosid"
             await store.create_schema()
-            for table in ("aiocosid_grant", "aiocosid_machine_marker"):
+            for table in ("aiocosid_grant", "aiocosid_cell"):
                 execute(f"drop table {table}")
             with pytest.raises(SchemaMissingError, match="'aiocosid_grant'"):
                 await noted.next_max_id(10)
             assert execute("select count(*) from cosid") == "0", "the grant is undone with it"
             assert (await store.set_floor(name="order", above=1)).last_max_id == 1
-            with pytest.raises(SchemaMissingError, match="'aiocosid_machine_marker'"):
+            with pytest.raises(SchemaMissingError, match="'aiocosid_cell'"):
                 await store.machine_markers()
 
     async def test_it_need_not_be_creatable_once_it_is_there(
@@ -432,7 +432,11 @@ class TestSchema:
         ],
     )
     async def test_somebodys_collation(
-        self, mariadb_database: str, execute: Callable[[str], str], collation: str
+        self,
+        mariadb: MariadbServer,
+        mariadb_database: str,
+        execute: Callable[[str], str],
+        collation: str,
     ) -> None:
         """Names that are one name there share a row; no id comes twice, and all goes its way."""
         charset = collation.partition("_")[0]
@@ -462,7 +466,8 @@ class TestSchema:
                 grant = await each.distribute(2, now_ms=T0, latest_ms=2 * T0)
                 assert grant.machine_id == number, "an instance is another, however it is compared"
                 await each.guard(number, now_ms=T0 + 1, mark_ms=T0 + 5)
-            execute("update aiocosid_machine_marker set identity = 'another'")
+            run = mariadb_run(mariadb, mariadb_database.rpartition("/")[2])
+            sql_cells.forget(run, "shop", everything=False)
             assert (await store.machine_markers())[0].is_quarantined
             for number, each in enumerate(made):
                 await each.reassert(number, now_ms=T0 + 2, mark_ms=T0 + 6)

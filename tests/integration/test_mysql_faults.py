@@ -18,9 +18,11 @@ import pytest_asyncio
 
 from aiocosid import _fork
 from aiocosid.errors import ForkedError, MachineIdQuarantineError, StoreUnavailableError
+from aiocosid.stores import _executor
 from aiocosid.stores import mysql as module
-from aiocosid.stores._executor import CLOSE_TIMEOUT
-from aiocosid.stores.mysql import MysqlIdSegmentDistributor, MysqlStore
+from aiocosid.stores._connection import CLOSE_TIMEOUT
+from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.mysql import MysqlStore
 from aiocosid.testing import settle
 from tests.servers import HOST, FaultProxy, MariadbServer, eventually, free_port
 from tests.servers.mariadb import GUEST, GUEST_PASSWORD
@@ -80,10 +82,9 @@ async def waiting(server: MariadbServer) -> bool:
 
 def counter_of(
     store: MysqlStore, name: str, *, offset: int = 0, noted: bool = False
-) -> MysqlIdSegmentDistributor:
+) -> CounterDistributor:
     """A counter, of either kind of grant."""
     made = store.segment_distributor(name=name, offset=offset)
-    assert isinstance(made, MysqlIdSegmentDistributor)
     if noted:
         made.allow_give_back()
     return made
@@ -160,14 +161,14 @@ class TestTornCalls:
                 near = counter_of(mine, f"near{number}", noted=noted)
                 far = counter_of(mine, f"far{number}", offset=FAR, noted=noted)
                 assert await near.next_max_id(10) == 10
-                proxy.swallow_replies(1, to=b"INSERT")
+                proxy.swallow_replies(1, to=b"UPDATE")
                 with pytest.raises(StoreUnavailableError) as caught:
                     await near.next_max_id(10)
                 assert caught.value.retryable
                 assert await near.next_max_id(10) == 30
                 back = await near.give_back(30, 15)
                 assert back == (10 if noted else 0), "not what nobody knows of"
-                proxy.swallow_replies(1, to=b"INSERT", reset=False)
+                proxy.swallow_replies(1, to=b"UPDATE", reset=False)
                 torn = asyncio.ensure_future(near.next_max_id(10))
                 acted = proxy.next_reply()
                 await acted
@@ -175,6 +176,25 @@ class TestTornCalls:
                 await asyncio.wait([torn])
                 assert await within(5, far.next_max_id(1)) == FAR + 1
                 assert await within(5, near.next_max_id(1)) == 41 - back
+
+    async def test_a_commit_whose_reply_is_lost(
+        self, store: MysqlStore, mariadb: MariadbServer, mariadb_database: str
+    ) -> None:
+        """It has been done, as a whole; the next call finds what is its own."""
+        async with proxied(mariadb, mariadb_database) as (proxy, url), both(url) as stores:
+            for number, mine in enumerate(stores):
+                node = mine.machine_id_distributor(namespace="dev", instance_id=f"node{number}")
+                proxy.swallow_replies(1, to=b"START TRANSACTION")
+                with pytest.raises(StoreUnavailableError):
+                    await node.distribute(3, now_ms=T0, latest_ms=T0)
+                grant = await node.distribute(3, now_ms=T0 + 1, latest_ms=T0 + 1)
+                assert grant.machine_id == number
+                proxy.swallow_replies(1, to=b"START TRANSACTION")
+                with pytest.raises(StoreUnavailableError):
+                    await node.guard(number, now_ms=T0 + 2, mark_ms=T0 + 9)
+                await node.guard(number, now_ms=T0 + 3, mark_ms=T0 + 4)
+                (found,) = [each for each in await store.machines() if each.machine_id == number]
+                assert (found.last_timestamp_ms, found.mark_ms) == (T0 + 3, T0 + 9)
 
     async def test_a_call_is_one_round_trip(
         self, store: MysqlStore, mariadb: MariadbServer, mariadb_database: str
@@ -187,23 +207,24 @@ class TestTornCalls:
                 counters = [counter_of(mine, "order", noted=noted) for noted in (False, True)]
                 await counters[0].next_max_id(1)
                 grant = await node.distribute(3, now_ms=T0, latest_ms=T0)
-                for call in (
-                    counters[0].next_max_id(1),
-                    counters[1].next_max_id(1),
-                    mine.set_floor(name="order", above=1),
-                    node.guard(grant.machine_id, now_ms=T0 + 1, mark_ms=T0 + 2),
-                    node.revert(grant.machine_id, last_ms=T0 + 2),
+                for call, trips in (
+                    (counters[0].next_max_id(1), 1),
+                    (counters[1].next_max_id(1), 1),
+                    (mine.set_floor(name="order", above=1), 1),
+                    (node.guard(grant.machine_id, now_ms=T0 + 1, mark_ms=T0 + 2), 1),
+                    (node.guard(grant.machine_id, now_ms=T0 + 2, mark_ms=T0 + 3), 1),
+                    (node.revert(grant.machine_id, last_ms=T0 + 3), 2),  # it reads first
                 ):
                     before = proxy.requests
                     await call
-                    assert proxy.requests == before + 1
+                    assert proxy.requests == before + trips
 
     async def test_forked_while_it_waits_for_a_connection(
         self, store: MysqlStore, mariadb_database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """In the child nothing is sent on the connection, which is the parent's."""
         async with pool_of(mariadb_database) as pool:
-            counter = MysqlIdSegmentDistributor(pool, name="order", durability="ignore")
+            counter = MysqlStore(pool, durability="ignore").segment_distributor(name="order")
             held = await pool.acquire()
             waits = asyncio.ensure_future(counter.next_max_id(10))
             await settle()
@@ -224,9 +245,10 @@ class TestTornCalls:
     ) -> None:
         """A caller without a deadline of its own gets an answer all the same, and can close."""
         async with proxied(mariadb, mariadb_database) as (proxy, url):
-            counter = MysqlIdSegmentDistributor.from_url(url, name="order")
+            mine = MysqlStore.from_url(url)
+            counter = mine.segment_distributor(name="order")
             assert await counter.next_max_id(10) == 10
-            monkeypatch.setattr(module, "_CALL_TIMEOUT", 0.2)
+            monkeypatch.setattr(_executor, "CALL_TIMEOUT", 0.2)
             proxy.blackhole(requests=True)
             for _ in range(2):  # the second does not get as far as a greeting
                 with pytest.raises(StoreUnavailableError, match="no answer"):
@@ -235,11 +257,11 @@ class TestTornCalls:
             proxy.heal()
             assert await within(5, counter.next_max_id(10)) in (20, 30)
             proxy.blackhole(requests=True, replies=True)
-            await counter.aclose()  # a farewell is not waited for
-            monkeypatch.setattr(module, "_CONNECT_TIMEOUT", 0.1)
+            await mine.aclose()  # a farewell is not waited for
+            monkeypatch.setattr(module, "CONNECT_TIMEOUT", 0.1)
             with pytest.raises(StoreUnavailableError, match="no answer"):
                 await counter.next_max_id(10)
-            await asyncio.wait_for(counter.aclose(), CLOSE_TIMEOUT + 2)
+            await asyncio.wait_for(mine.aclose(), CLOSE_TIMEOUT + 2)
 
 
 class TestOutages:
@@ -252,7 +274,6 @@ class TestOutages:
         server = mariadb_factory()
         store = MysqlStore.from_url(server.url)
         await store.create_schema()
-        await store.mark_machines(namespace="cosid")
         counter, node = store.segment_distributor(name="order"), store.machine_id_distributor()
         assert await counter.next_max_id(10) == 10
         await node.distribute(3, now_ms=T0, latest_ms=T0)
@@ -266,19 +287,21 @@ class TestOutages:
         await node.guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
 
         # What a dump holds, read in again: the tables are others.
-        (marker,) = server.rows("select * from aiocosid_machine_marker")
+        asked = "select convert(name using utf8mb4), value, written_ms from aiocosid_cell"
+        cells = server.rows(asked)
+        assert {"marker", "space/cosid", "note/cosid.00000000"} <= {each[0] for each in cells}
         was = server.execute("select unix_timestamp()")
 
         async def is_later() -> bool:
             return server.execute("select unix_timestamp()") != was
 
         await eventually(is_later)
-        server.execute("drop table aiocosid_machine_marker")
+        server.execute("drop table aiocosid_cell")
         await store.create_schema()
-        server.execute(f"insert into aiocosid_machine_marker values {marker!r}")
+        server.execute(f"insert into aiocosid_cell values {', '.join(map(repr, cells))}")
         with pytest.raises(MachineIdQuarantineError):
             await node.guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
-        await store.mark_machines(namespace="cosid", is_new=True)
+        await store.initialize()
         await node.guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
         server.stop()
         assert shutil.move(server.directory / "data", tmp_path / "data")

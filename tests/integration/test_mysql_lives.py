@@ -9,22 +9,30 @@ import asyncmy
 import pytest
 
 from aiocosid.errors import StoreError, UnsupportedRuntimeError, WrongLoopError
-from aiocosid.stores.mysql import MysqlIdSegmentDistributor, MysqlStore
+from aiocosid.stores._executor import Executor
+from aiocosid.stores._sql import SqlBackend
+from aiocosid.stores.mysql import MysqlStore
 from tests.script import run_python
 from tests.servers import MariadbServer
 
 pytestmark = [pytest.mark.integration]
 
 
-def made(url: str) -> MysqlIdSegmentDistributor:
-    """A counter from a URL, whose table is there."""
+def executor_of(store: MysqlStore) -> Executor:
+    """What runs its statements."""
+    assert isinstance(store._backend, SqlBackend)
+    return store._backend._executor
+
+
+def made(url: str) -> MysqlStore:
+    """A store from a URL, whose tables are there."""
 
     async def create_schema() -> None:
         async with MysqlStore.from_url(url) as store:
             await store.create_schema()
 
     asyncio.run(create_schema())
-    return MysqlIdSegmentDistributor.from_url(url, name="order")
+    return MysqlStore.from_url(url)
 
 
 class TestLoops:
@@ -32,12 +40,13 @@ class TestLoops:
 
     def test_one_after_the_other(self, mariadb: MariadbServer, mariadb_database: str) -> None:
         """Closed or not, in another asyncio.run it connects anew; no session is left behind."""
-        counter = made(mariadb_database)
+        store = made(mariadb_database)
+        counter = store.segment_distributor(name="order")
 
         async def life() -> int:
             first = await counter.next_max_id(10)
-            await counter.aclose()
-            await counter.aclose()
+            await store.aclose()
+            await store.aclose()
             assert await counter.next_max_id(10) == first + 10
             return first
 
@@ -54,20 +63,21 @@ class TestLoops:
 
     def test_two_live_loops(self, mariadb_database: str) -> None:
         """A second loop is refused while the first one lives; so is a pool on a foreign loop."""
-        counter = made(mariadb_database)
+        store = made(mariadb_database)
+        counter = store.segment_distributor(name="order")
         with asyncio.Runner() as one, asyncio.Runner() as other:
             assert one.run(counter.next_max_id(10)) == 10
             with pytest.raises(WrongLoopError):
                 other.run(counter.next_max_id(10))
             assert one.run(counter.next_max_id(10)) == 20
-            one.run(counter.aclose())
+            one.run(store.aclose())
             assert other.run(counter.next_max_id(10)) == 30
-            other.run(counter.aclose())
+            other.run(store.aclose())
 
             async def make() -> asyncmy.Pool:
                 return asyncmy.Pool(0, 1, host="127.0.0.1")
 
-            borrowed = MysqlIdSegmentDistributor(one.run(make()), name="order")
+            borrowed = MysqlStore(one.run(make())).segment_distributor(name="order")
             with pytest.raises(WrongLoopError):
                 other.run(borrowed.next_max_id(10))
 
@@ -106,7 +116,8 @@ async def test_tls(mariadb_factory: Callable[..., MariadbServer]) -> None:
     for options, refusal in asked.items():
         async with MysqlStore.from_url(f"{server.url}?{options}") as store:
             if refusal is None:
-                ((_, cipher),) = await store._executor.fetch_rows("SHOW STATUS LIKE 'Ssl_cipher'")
+                executor = executor_of(store)
+                ((_, cipher),) = await executor.fetch_rows("SHOW STATUS LIKE 'Ssl_cipher'")
                 assert bool(cipher) is bool(options)
             else:
                 with pytest.raises(StoreError, match=refusal) as caught:
@@ -118,7 +129,7 @@ FORK = """
 import asyncio, ctypes, gc, json, os, sys
 from urllib.parse import urlsplit
 import asyncmy, uvloop
-from aiocosid.stores.mysql import MysqlIdSegmentDistributor, MysqlStore
+from aiocosid.stores.mysql import MysqlStore
 
 url = sys.argv[1]
 new_loop = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}["LOOP"]
@@ -130,7 +141,7 @@ async def outcome(awaitable):
         return type(exc).__name__
 
 async def session(of):
-    return (await of._executor.fetch_row("SELECT CONNECTION_ID()"))[0]
+    return (await of._backend._executor.fetch_row("SELECT CONNECTION_ID()"))[0]
 
 async def child(counter, store, borrowed, before):
     refused = [await outcome(each) for each in (
@@ -141,7 +152,7 @@ async def child(counter, store, borrowed, before):
     await counter.aopen()
     granted = [await counter.next_max_id(10)]
     told["another session"] = await session(counter) != before
-    await counter.aclose()
+    await counter._backend.aclose()
     async with store:
         mine = store.segment_distributor(name="order")
         granted += [await mine.next_max_id(10), await mine.next_max_id(10)]
@@ -151,10 +162,11 @@ async def main():
     parts = urlsplit(url)
     pool = await asyncmy.create_pool(minsize=0, maxsize=1, host=parts.hostname, port=parts.port,
                                      user=parts.username, database=parts.path[1:])
-    counter = MysqlIdSegmentDistributor.from_url(url, name="order")
+    single = MysqlStore.from_url(url)
+    counter = single.segment_distributor(name="order")
     store = MysqlStore.from_url(url)
     await store.create_schema()
-    borrowed = MysqlIdSegmentDistributor(pool, name="order")
+    borrowed = MysqlStore(pool).segment_distributor(name="order")
     granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
     before = await session(counter), await session(store)
     ours, theirs = os.pipe()
@@ -167,7 +179,7 @@ async def main():
     assert status == 0, status
     granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
     same = before == (await session(counter), await session(store))
-    await counter.aclose()
+    await single.aclose()
     await store.aclose()
     pool.close()
     await pool.wait_closed()
@@ -186,9 +198,10 @@ runner.close()
 
 DEAD_LOOPS = """
 import asyncio, json, sys
-from aiocosid.stores.mysql import MysqlIdSegmentDistributor
+from aiocosid.stores.mysql import MysqlStore
 
-counter = MysqlIdSegmentDistributor.from_url(sys.argv[1], name="order")
+store = MysqlStore.from_url(sys.argv[1])
+counter = store.segment_distributor(name="order")
 granted = []
 for _ in range(3):
     loop = asyncio.new_event_loop()
@@ -198,9 +211,9 @@ for _ in range(3):
 async def sessions():
     count = "SELECT count(*) FROM information_schema.processlist WHERE db = database()"
     async with asyncio.timeout(10):
-        while (await counter._executor.fetch_row(count))[0] > 1:
+        while (await store._backend._executor.fetch_row(count))[0] > 1:
             await asyncio.sleep(0.01)
-    await counter.aclose()
+    await store.aclose()
 
 asyncio.run(sessions())
 print(json.dumps(granted))

@@ -6,18 +6,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 
 from aiocosid.errors import StoreAuthenticationError
+from aiocosid.machine.cells import Space
 from aiocosid.stores.mysql import MysqlStore
-from tests.machine_marks import mark_mariadb
+from tests import sql_cells
+from tests.machine_marks import mariadb_run, mark_mariadb
 from tests.servers import MariadbServer
 
-from .test_privileges import ON_REDIS, OVER, TABLES, TASKS, fenced, prepare
+from .test_privileges import BESIDE_JAVA, ON_REDIS, OVER, TASKS, fenced, prepare
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+TABLES = "cosid", "cosid_machine", "aiocosid_grant", "aiocosid_cell"
 
 
 def grants() -> dict[str, list[tuple[str, str]]]:
@@ -45,14 +50,18 @@ class Database:
 
     async def empty(self, task: str) -> None:
         """Nothing but what the task needs."""
-        sql = [f"delete from {table}" for table in TABLES.split(", ")]
+        sql = [f"delete from {table}" for table in TABLES]
         self.server.execute(";".join(sql), database=self.name)
         async with MysqlStore.from_url(self.server.url_for(database=self.name)) as owner:
             await prepare(task, owner)
+        if task in BESIDE_JAVA:
+            self.server.execute(BESIDE_JAVA[task], database=self.name)
         if task in OVER:
+            run = mariadb_run(self.server, self.name)
             mark_mariadb(self.server, "shop", database=self.name)
-            sql = ["update aiocosid_machine_marker set since = 1, lasts = 1"]
-            self.server.execute(sql[0], database=self.name)
+            space = sql_cells.read_space(run, "shop") or Space()
+            over = replace(space, guard_ms=1, quarantine="over", since_ms=1)
+            sql_cells.write_space(run, "shop", over)
 
     async def can(self, task: str) -> bool:
         """Do what a line is for; any other error than one about rights is one of the test."""

@@ -22,7 +22,7 @@ from aiocosid.errors import (
     StoreError,
     StoreRolledBackError,
 )
-from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresStore
+from aiocosid.stores.postgres import PostgresStore
 from tests.servers import (
     GUEST,
     GUEST_PASSWORD,
@@ -105,7 +105,7 @@ class TestCounter:
         ):
             await one.create_schema()
             counters = [each.segment_distributor(name="order") for each in (one, other)]
-            counters.append(PostgresIdSegmentDistributor(pool, name="order"))
+            counters.append(PostgresStore(pool).segment_distributor(name="order"))
             steps = [i % 7 + 1 for i in range(200)]
             calls = (counters[i % 3].next_max_id(step) for i, step in enumerate(steps))
             starts, due = ranges_of(await asyncio.gather(*calls), steps)
@@ -141,17 +141,17 @@ class TestCounter:
         """Closing one of them leaves the others theirs; the store closes them."""
         one, other = (store.segment_distributor(name=name) for name in ("one", "other"))
         assert [await each.next_max_id(1) for each in (one, other)] == [1, 1]
-        before = await store._executor.fetch_row("SELECT pg_backend_pid()")
+        before = await store._backend._executor.fetch_row("SELECT pg_backend_pid()")
         await one.aclose()
-        assert await store._executor.fetch_row("SELECT pg_backend_pid()") == before
+        assert await store._backend._executor.fetch_row("SELECT pg_backend_pid()") == before
         assert [await each.next_max_id(1) for each in (one, other)] == [2, 2]
 
     @pytest.mark.parametrize("step", [0, -1, 1.0, True, "1", None])
     async def test_a_step_below_1(self, step: Any) -> None:
         """Refused before anything is sent: the server does not exist."""
-        counter = PostgresIdSegmentDistributor.from_url(
-            f"postgresql://{HOST}:{free_port()}/x", name="order"
-        )
+        counter = PostgresStore.from_url(
+            f"postgresql://{HOST}:{free_port()}/x"
+        ).segment_distributor(name="order")
         with pytest.raises(InvalidArgumentError, match="at least 1"):
             await counter.next_max_id(step)
 
@@ -317,7 +317,7 @@ class TestRefusals:
         """A single connection runs one query at a time, and its transactions take grants back."""
         for wrong in (raw, postgres_database, None):
             with pytest.raises(InvalidArgumentError, match=r"asyncpg\.Pool.*from_url") as caught:
-                PostgresIdSegmentDistributor(wrong, name="order")  # type: ignore[arg-type]  # on purpose
+                PostgresStore(wrong).segment_distributor(name="order")  # type: ignore[arg-type]  # on purpose
             assert postgres_database not in str(caught.value)
 
     async def test_a_closed_pool(self, postgres_database: str) -> None:
@@ -361,7 +361,7 @@ class TestSchema:
         url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
         async with PostgresStore.from_url(url) as guest:
             await guest.create_schema()
-            await store._executor.fetch_rows("DROP TABLE cosid")
+            await store._backend._executor.fetch_rows("DROP TABLE cosid")
             with pytest.raises(StoreAuthenticationError, match="permission denied"):
                 await guest.create_schema()
 

@@ -14,9 +14,9 @@ import pytest_asyncio
 
 from aiocosid import _fork
 from aiocosid.errors import ForkedError, StoreUnavailableError
-from aiocosid.stores import postgres as module
-from aiocosid.stores._executor import CLOSE_TIMEOUT
-from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresStore
+from aiocosid.stores import _executor
+from aiocosid.stores._connection import CLOSE_TIMEOUT
+from aiocosid.stores.postgres import PostgresStore
 from aiocosid.testing import settle
 from tests.servers import (
     EXECUTED,
@@ -99,8 +99,8 @@ class TestTornCalls:
     ) -> None:
         """Each counter sees only its own replies, in order, and nothing hangs."""
         async with pool_of(postgres_database, statement_cache_size=cache) as pool:
-            near = PostgresIdSegmentDistributor(pool, name="near")
-            far = PostgresIdSegmentDistributor(pool, name="far", offset=FAR)
+            near = PostgresStore(pool).segment_distributor(name="near")
+            far = PostgresStore(pool).segment_distributor(name="far", offset=FAR)
             seen: list[int] = []
             for turns in range(60):
                 torn = asyncio.ensure_future(near.next_max_id(1))
@@ -183,7 +183,7 @@ class TestTornCalls:
             assert await counter.next_max_id(10) == 10
 
             async def waiting() -> int:
-                return int((await store._executor.fetch_rows(WAITING))[0][0])
+                return int((await store._backend._executor.fetch_rows(WAITING))[0][0])
 
             async def waits() -> bool:
                 return await waiting() == 1
@@ -205,7 +205,7 @@ class TestTornCalls:
     ) -> None:
         """In the child nothing is sent on the connection, which is the parent's."""
         pool = await driver.create_pool(postgres_database, min_size=0, max_size=1)
-        counter = PostgresIdSegmentDistributor(pool, name="order")
+        counter = PostgresStore(pool).segment_distributor(name="order")
         held = await pool.acquire()
         waits = asyncio.ensure_future(counter.next_max_id(10))
         await settle()
@@ -223,7 +223,7 @@ class TestTornCalls:
     ) -> None:
         """The farewell is bounded, and a second cancellation ends it at once."""
         async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
-            counter = PostgresIdSegmentDistributor(pool, name="order")
+            counter = PostgresStore(pool).segment_distributor(name="order")
             for cancellations in (1, 2):
                 assert await within(5, counter.next_max_id(1)) >= 1
                 proxy.blackhole(requests=True)
@@ -243,7 +243,7 @@ class TestTornCalls:
     ) -> None:
         """The answer is lost with it, but the pool's only connection is not."""
         async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
-            counter = PostgresIdSegmentDistributor(pool, name="order")
+            counter = PostgresStore(pool).segment_distributor(name="order")
             assert await counter.next_max_id(1) == 1
             cleaning = proxy.next_request(b"UNLISTEN")
             proxy.swallow_replies(1, to=b"UNLISTEN", reset=False)
@@ -259,7 +259,7 @@ class TestTornCalls:
     ) -> None:
         """The grant has been made; what becomes of the connection is the pool's business."""
         async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
-            counter = PostgresIdSegmentDistributor(pool, name="order")
+            counter = PostgresStore(pool).segment_distributor(name="order")
             proxy.swallow_replies(1, to=b"UNLISTEN")
             assert await within(5, counter.next_max_id(1)) == 1
             assert await within(5, counter.next_max_id(1)) == 2
@@ -300,9 +300,10 @@ class TestTornCalls:
     ) -> None:
         """A caller without a deadline of its own gets an answer all the same."""
         async with proxied(postgres, namespace) as (proxy, url):
-            counter = PostgresIdSegmentDistributor.from_url(url, name="order")
+            own = PostgresStore.from_url(url)
+            counter = own.segment_distributor(name="order")
             assert await counter.next_max_id(10) == 10
-            monkeypatch.setattr(module, "_CALL_TIMEOUT", 0.2)
+            monkeypatch.setattr(_executor, "CALL_TIMEOUT", 0.2)
             proxy.blackhole(requests=True)
             with pytest.raises(StoreUnavailableError, match="no answer"):
                 await counter.next_max_id(10)
@@ -312,7 +313,7 @@ class TestTornCalls:
             proxy.heal()
             assert await within(5, counter.next_max_id(10)) in (20, 30)
             proxy.blackhole(requests=True)
-            await asyncio.wait_for(counter.aclose(), CLOSE_TIMEOUT + 2)
+            await asyncio.wait_for(own.aclose(), CLOSE_TIMEOUT + 2)
 
 
 @pytest.mark.asyncio
@@ -408,12 +409,10 @@ class TestOutages:
             mute.blackhole(requests=True)
             host = f"{mute.host}:{mute.port}"
             for netloc in (host, f"{host},{host}"):
-                counter = PostgresIdSegmentDistributor.from_url(
-                    f"postgresql://postgres@{netloc}/postgres", name="order"
-                )
-                with pytest.raises(StoreUnavailableError, match="no answer"):
-                    await within(1.9, counter.next_max_id(1))
-                await counter.aclose()
+                async with PostgresStore.from_url(f"postgresql://postgres@{netloc}/x") as own:
+                    counter = own.segment_distributor(name="order")
+                    with pytest.raises(StoreUnavailableError, match="no answer"):
+                        await within(1.9, counter.next_max_id(1))
 
     async def test_nobody_there(self) -> None:
         """A port that refuses, a host that is none: retryable, with the system's own words."""
@@ -446,7 +445,7 @@ class TestPgBouncer:
         """With the one option that its docstring asks for."""
         url = pgbouncer.url_for(database=namespace)
         async with pool_of(url, max_size=10, statement_cache_size=0) as pool:
-            counter = PostgresIdSegmentDistributor(pool, name="order")
+            counter = PostgresStore(pool).segment_distributor(name="order")
             ends = await asyncio.gather(*(counter.next_max_id(10) for _ in range(200)))
             assert sorted(ends) == list(range(10, 2001, 10))
 

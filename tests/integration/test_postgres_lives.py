@@ -10,11 +10,12 @@ from typing import Any
 import asyncpg
 import pytest
 
+from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
     UnsupportedRuntimeError,
     WrongLoopError,
 )
-from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresStore
+from aiocosid.stores.postgres import PostgresStore
 from tests.script import run_python
 from tests.servers import (
     PostgresServer,
@@ -41,21 +42,21 @@ class TestLoops:
 
     def test_closed_and_used_again(self, postgres_database: str) -> None:
         """After aclose, also in another asyncio.run, it connects anew."""
-        counter = made(postgres_database)
+        own, counter = made(postgres_database)
 
         async def life() -> int:
             first = await counter.next_max_id(10)
-            await counter.aclose()
-            await counter.aclose()
+            await own.aclose()
+            await own.aclose()
             assert await counter.next_max_id(10) == first + 10
-            await counter.aclose()
+            await own.aclose()
             return first
 
         assert [asyncio.run(life()) for _ in range(3)] == [10, 30, 50]
 
     def test_never_closed(self, postgres_database: str, postgres: PostgresServer) -> None:
         """The connections end with their loop, politely; the next loop gets others."""
-        counter = made(postgres_database)
+        _, counter = made(postgres_database)
         assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
 
     def test_a_loop_that_ends_without_a_word(self, postgres_database: str) -> None:
@@ -65,13 +66,13 @@ class TestLoops:
 
     def test_two_live_loops(self, postgres_database: str) -> None:
         """A second loop is refused while the first one lives."""
-        counter = made(postgres_database)
+        own, counter = made(postgres_database)
         with asyncio.Runner() as one, asyncio.Runner() as other:
             assert one.run(counter.next_max_id(10)) == 10
             with pytest.raises(WrongLoopError):
                 other.run(counter.next_max_id(10))
             assert one.run(counter.next_max_id(10)) == 20
-            one.run(counter.aclose())
+            one.run(own.aclose())
             assert other.run(counter.next_max_id(10)) == 30
 
     def test_a_users_pool_on_another_loop(self, postgres_database: str) -> None:
@@ -80,7 +81,7 @@ class TestLoops:
         with asyncio.Runner() as one, asyncio.Runner() as other:
             pool_context = pool_of(postgres_database)
             pool = one.run(pool_context.__aenter__())
-            counter = PostgresIdSegmentDistributor(pool, name="order")
+            counter = PostgresStore(pool).segment_distributor(name="order")
             assert one.run(counter.next_max_id(10)) == 10
             with pytest.raises(WrongLoopError):
                 other.run(counter.next_max_id(10))
@@ -91,7 +92,8 @@ class TestLoops:
         """The driver runs on asyncio only, and the error says so."""
         import trio
 
-        counter = PostgresIdSegmentDistributor.from_url(postgres_database, name="order")
+        own = PostgresStore.from_url(postgres_database)
+        counter = own.segment_distributor(name="order")
         with pytest.raises(UnsupportedRuntimeError, match="asyncio"):
             trio.run(counter.next_max_id, 10)
 
@@ -124,10 +126,11 @@ class TestFork:
         assert run_python(code, postgres_database) == {"granted": [10, 20], "same session": True}
 
 
-def made(url: str) -> PostgresIdSegmentDistributor:
-    """A counter from a URL, whose table is there."""
+def made(url: str) -> tuple[PostgresStore, IdSegmentDistributor]:
+    """A store from a URL, and a counter on it, whose table is there."""
     asyncio.run(_create_schema(url))
-    return PostgresIdSegmentDistributor.from_url(url, name="order")
+    store = PostgresStore.from_url(url)
+    return store, store.segment_distributor(name="order")
 
 
 async def _create_schema(url: str) -> None:
@@ -138,7 +141,7 @@ async def _create_schema(url: str) -> None:
 FORK = """
 import asyncio, ctypes, gc, json, os, sys
 import asyncpg, uvloop
-from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresStore
+from aiocosid.stores.postgres import PostgresStore
 
 url = sys.argv[1]
 new_loop = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}["LOOP"]
@@ -150,9 +153,9 @@ async def outcome(awaitable):
         return type(exc).__name__
 
 async def session(of):
-    return (await of._executor.fetch_row("SELECT pg_backend_pid()"))[0]
+    return (await of._backend._executor.fetch_row("SELECT pg_backend_pid()"))[0]
 
-async def child(counter, store, borrowed, before):
+async def child(own, counter, store, borrowed, before):
     refused = [await outcome(each) for each in (
         counter.next_max_id(10), store.counters(), borrowed.next_max_id(10),
         store.segment_distributor(name="order").next_max_id(10))]
@@ -160,8 +163,8 @@ async def child(counter, store, borrowed, before):
     gc.collect()
     await counter.aopen()
     granted = [await counter.next_max_id(10)]
-    told["another session"] = await session(counter) != before
-    await counter.aclose()
+    told["another session"] = await session(own) != before
+    await own.aclose()
     async with store:
         mine = store.segment_distributor(name="order")
         granted += [await mine.next_max_id(10), await mine.next_max_id(10)]
@@ -169,23 +172,24 @@ async def child(counter, store, borrowed, before):
 
 async def main():
     pool = await asyncpg.create_pool(url, min_size=0, max_size=1)
-    counter = PostgresIdSegmentDistributor.from_url(url, name="order")
+    own = PostgresStore.from_url(url)
+    counter = own.segment_distributor(name="order")
     store = PostgresStore.from_url(url)
     await store.create_schema()
-    borrowed = PostgresIdSegmentDistributor(pool, name="order")
+    borrowed = PostgresStore(pool).segment_distributor(name="order")
     granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    before = await session(counter), await session(store)
+    before = await session(own), await session(store)
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
         # The user's own pool says good-bye by itself; that is none of ours.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
-        return theirs, counter, store, borrowed, before[0]
+        return theirs, own, counter, store, borrowed, before[0]
     _, status = os.waitpid(pid, 0)
     assert status == 0, status
     granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    same = before == (await session(counter), await session(store))
-    await counter.aclose()
+    same = before == (await session(own), await session(store))
+    await own.aclose()
     await store.aclose()
     await pool.close()
     told = json.loads(os.read(ours, 10_000))
@@ -213,13 +217,13 @@ async def main():
     await store.create_schema()
     counter = store.segment_distributor(name="order")
     granted = [await counter.next_max_id(10)]
-    session = await store._executor.fetch_row("SELECT pg_backend_pid()")
+    session = await store._backend._executor.fetch_row("SELECT pg_backend_pid()")
     if (pid := os.fork()) == 0:
         return store
     _, status = os.waitpid(pid, 0)
     assert status == 0, status
     granted.append(await counter.next_max_id(10))
-    same = session == await store._executor.fetch_row("SELECT pg_backend_pid()")
+    same = session == await store._backend._executor.fetch_row("SELECT pg_backend_pid()")
     await store.aclose()
     print(json.dumps({"granted": granted, "same session": same}))
 
@@ -233,9 +237,10 @@ else:
 
 DEAD_LOOPS = """
 import asyncio, json, sys
-from aiocosid.stores.postgres import PostgresIdSegmentDistributor
+from aiocosid.stores.postgres import PostgresStore
 
-counter = PostgresIdSegmentDistributor.from_url(sys.argv[1], name="order")
+own = PostgresStore.from_url(sys.argv[1])
+counter = own.segment_distributor(name="order")
 granted = []
 for _ in range(3):
     loop = asyncio.new_event_loop()
@@ -245,9 +250,9 @@ for _ in range(3):
 async def sessions():
     count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     async with asyncio.timeout(10):
-        while (await counter._executor.fetch_row(count))[0] > 1:
+        while (await own._backend._executor.fetch_row(count))[0] > 1:
             await asyncio.sleep(0.01)
-    await counter.aclose()
+    await own.aclose()
 
 asyncio.run(sessions())
 print(json.dumps(granted))

@@ -26,7 +26,7 @@ from aiocosid.errors import (
     UnsupportedRuntimeError,
     WrongLoopError,
 )
-from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore, _link
+from aiocosid.stores.redis import RedisStore, _link
 from aiocosid.testing import settle
 from tests.script import run_python
 from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, eventually, free_port
@@ -115,7 +115,8 @@ class TestGrants:
         """They wait for their turn; the driver's own pool would raise instead."""
         async with client_of(server, max_connections=2) as client:
             counters = [
-                RedisIdSegmentDistributor(client, namespace=namespace, name="n") for _ in range(40)
+                RedisStore(client).segment_distributor(namespace=namespace, name="n")
+                for _ in range(40)
             ]
             granted = await asyncio.gather(*(each.next_max_id(1) for each in counters))
             assert sorted(granted) == list(range(1, 41))
@@ -156,16 +157,15 @@ class TestGrants:
     async def test_single_connection_client(self, server: ValkeyServer, namespace: str) -> None:
         """Calls take turns on the one connection."""
         async with client_of(server, single_connection_client=True) as client:
-            counter = RedisIdSegmentDistributor(client, namespace=namespace, name="n")
+            counter = RedisStore(client).segment_distributor(namespace=namespace, name="n")
             granted = await asyncio.gather(*(counter.next_max_id(1) for _ in range(20)))
             assert sorted(granted) == list(range(1, 21))
 
     async def test_chain_hands_out_the_ids(self, server: ValkeyServer, namespace: str) -> None:
         """The first id is 1, and none is missing."""
-        counter = RedisIdSegmentDistributor.from_url(
-            server.url, namespace=namespace, name="n", step=10
-        )
-        async with SegmentChainId(counter) as chain:
+        store = RedisStore.from_url(server.url)
+        counter = store.segment_distributor(namespace=namespace, name="n", step=10)
+        async with store, SegmentChainId(counter) as chain:
             assert await chain.next_ids(55) == list(range(1, 56))
 
 
@@ -197,7 +197,9 @@ class TestRefusals:
         self, namespace: str, step: Any
     ) -> None:
         """There is not even a server here."""
-        counter = RedisIdSegmentDistributor.from_url(f"redis://127.0.0.1:{free_port()}", name="n")
+        counter = RedisStore.from_url(f"redis://127.0.0.1:{free_port()}").segment_distributor(
+            name="n"
+        )
         with pytest.raises(InvalidArgumentError, match="step"):
             await counter.next_max_id(step)
 
@@ -278,7 +280,7 @@ class TestRefusals:
     async def test_name_that_utf8_cannot_hold(self) -> None:
         """Half a surrogate pair would be another key on every client."""
         with pytest.raises(InvalidArgumentError, match="UTF-8"):
-            RedisIdSegmentDistributor.from_url("redis://", name="\ud800")
+            RedisStore.from_url("redis://").segment_distributor(name="\ud800")
 
     @pytest.mark.parametrize("client", [None, "redis://", object()])
     async def test_client_has_to_be_an_asynchronous_one(self, client: Any) -> None:
@@ -288,7 +290,7 @@ class TestRefusals:
         synchronous: Any = redis.Redis()
         for each in (client, synchronous):
             with pytest.raises(InvalidArgumentError, match=r"redis\.asyncio"):
-                RedisIdSegmentDistributor(each, name="n")
+                RedisStore(each).segment_distributor(name="n")
             with pytest.raises(InvalidArgumentError, match=r"redis\.asyncio"):
                 RedisStore(each)
 
@@ -348,7 +350,7 @@ class TestOutages:
     @pytest.mark.parametrize("host", ["no-such-host.invalid", "127.0.0.1"])
     async def test_server_that_was_never_there(self, host: str) -> None:
         """Whether the name or the port is wrong."""
-        counter = RedisIdSegmentDistributor.from_url(f"redis://{host}:{free_port()}", name="n")
+        counter = RedisStore.from_url(f"redis://{host}:{free_port()}").segment_distributor(name="n")
         with pytest.raises(StoreUnavailableError):
             await counter.next_max_id(1)
         await counter.aclose()
@@ -537,7 +539,7 @@ class TestLife:
     async def test_users_client_stays_open(self, valkey: ValkeyServer, namespace: str) -> None:
         """It is not ours to close, whichever way it was handed in."""
         async with client_of(valkey) as client:
-            counter = RedisIdSegmentDistributor(client, namespace=namespace, name="n")
+            counter = RedisStore(client).segment_distributor(namespace=namespace, name="n")
             await counter.aopen()
             await counter.next_max_id(1)
             (connection,) = client.connection_pool._available_connections
@@ -564,33 +566,34 @@ class TestLife:
             assert proxy.connections == 2
 
     @pytest.mark.asyncio
-    async def test_distributor_closes_what_it_opened(
-        self, valkey: ValkeyServer, namespace: str
-    ) -> None:
-        """One made from a URL has connections of its own."""
+    async def test_store_closes_what_it_opened(self, valkey: ValkeyServer, namespace: str) -> None:
+        """One made from a URL has connections of its own, from its first call on."""
         async with FaultProxy(valkey.host, valkey.port) as proxy:
             url = f"redis://{proxy.host}:{proxy.port}"
-            counter = RedisIdSegmentDistributor.from_url(url, namespace=namespace, name="n")
+            store = RedisStore.from_url(url)
+            counter = store.segment_distributor(namespace=namespace, name="n")
             assert proxy.connections == 0
             for expected in (1, 2):
                 assert await counter.next_max_id(1) == expected
-                await counter.aclose()
+                await store.aclose()
                 await all_closed(proxy)
 
     def test_second_run(self, valkey: ValkeyServer, namespace: str) -> None:
         """A distributor made from a URL outlives the loop, closed in between or not."""
-        counter = RedisIdSegmentDistributor.from_url(valkey.url, namespace=namespace, name="n")
+        store = RedisStore.from_url(valkey.url)
+        counter = store.segment_distributor(namespace=namespace, name="n")
 
         async def use(*, close: bool = True) -> int:
             max_id = await counter.next_max_id(1)
             if close:
-                await counter.aclose()
+                await store.aclose()
             return max_id
 
         assert [asyncio.run(use()), asyncio.run(use())] == [1, 2]
         code = (
-            "import asyncio, sys; from aiocosid.stores.redis import RedisIdSegmentDistributor\n"
-            "c = RedisIdSegmentDistributor.from_url(sys.argv[1], namespace=sys.argv[2], name='n')\n"
+            "import asyncio, sys; from aiocosid.stores.redis import RedisStore\n"
+            "s = RedisStore.from_url(sys.argv[1])\n"
+            "c = s.segment_distributor(namespace=sys.argv[2], name='n')\n"
             "print([asyncio.run(c.next_max_id(1)) for _ in range(3)])"
         )
         assert run_python(code, valkey.url, namespace) == [3, 4, 5]
@@ -599,10 +602,10 @@ class TestLife:
         """A connection of a loop that is gone fails once, as an outage, and is dropped."""
         code = (
             "import asyncio, sys; from aiocosid import StoreUnavailableError\n"
-            "from aiocosid.stores.redis import RedisIdSegmentDistributor\n"
+            "from aiocosid.stores.redis import RedisStore\n"
             "from redis.asyncio import Redis\n"
-            "c = RedisIdSegmentDistributor(Redis.from_url(sys.argv[1]), namespace=sys.argv[2],"
-            " name='n')\n"
+            "s = RedisStore(Redis.from_url(sys.argv[1]))\n"
+            "c = s.segment_distributor(namespace=sys.argv[2], name='n')\n"
             "async def attempt():\n"
             "    try: return await c.next_max_id(1)\n"
             "    except StoreUnavailableError: return await c.next_max_id(1)\n"
@@ -615,22 +618,23 @@ class TestLife:
         """The drivers need asyncio, and the error says so at once."""
         import trio
 
-        counter = RedisIdSegmentDistributor.from_url("redis://", name="n")
+        counter = RedisStore.from_url("redis://").segment_distributor(name="n")
         for attempt in (counter.aopen, lambda: counter.next_max_id(1)):
             with pytest.raises(UnsupportedRuntimeError, match="asyncio"):
                 trio.run(attempt)
 
     def test_loop_that_lives_beside_another(self, valkey: ValkeyServer, namespace: str) -> None:
         """Connections are not shared between two; the first one has to close them."""
-        counter = RedisIdSegmentDistributor.from_url(valkey.url, namespace=namespace, name="n")
+        store = RedisStore.from_url(valkey.url)
+        counter = store.segment_distributor(namespace=namespace, name="n")
         with asyncio.Runner() as first, asyncio.Runner() as second:
             assert first.run(counter.next_max_id(1)) == 1
-            for attempt in (lambda: counter.next_max_id(1), counter.aclose):
+            for attempt in (lambda: counter.next_max_id(1), store.aclose):
                 with pytest.raises(WrongLoopError):
                     second.run(attempt())
-            first.run(counter.aclose())
+            first.run(store.aclose())
             assert second.run(counter.next_max_id(1)) == 2
-            second.run(counter.aclose())
+            second.run(store.aclose())
 
     @pytest.mark.asyncio
     async def test_call_under_way_during_a_fork(
@@ -659,7 +663,7 @@ class TestLife:
         """In the child nothing is sent: the connections are the parent's."""
         async with FaultProxy(valkey.host, valkey.port) as proxy:
             client: Redis = Redis(host=proxy.host, port=proxy.port, max_connections=1)
-            counter = RedisIdSegmentDistributor(client, namespace=namespace, name="n")
+            counter = RedisStore(client).segment_distributor(namespace=namespace, name="n")
             proxy.blackhole(replies=True)
             answered = proxy.next_reply()
             first = asyncio.ensure_future(counter.next_max_id(1))

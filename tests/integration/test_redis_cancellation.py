@@ -17,7 +17,7 @@ from redis.asyncio.sentinel import Sentinel
 
 from aiocosid import SegmentChainId
 from aiocosid.errors import StoreUnavailableError
-from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
+from aiocosid.stores.redis import RedisStore
 from tests.servers import FaultProxy, ValkeyCluster, ValkeySentinel, ValkeyServer, eventually
 
 pytestmark = [pytest.mark.integration]
@@ -229,7 +229,7 @@ class TestLostReplies:
         """A user's client with the driver's own retries: applied twice, granted once."""
         async with closing(Redis(host=proxy.host, port=proxy.port)) as client:
             counters = [
-                RedisIdSegmentDistributor(client, namespace=namespace, name="n", offset=offset)
+                RedisStore(client).segment_distributor(namespace=namespace, name="n", offset=offset)
                 for _ in range(2)
             ]
             await counters[0].next_max_id(10)
@@ -243,9 +243,10 @@ class TestLostReplies:
     ) -> None:
         """Its own timeout comes before the driver's; every id stays unique and in order."""
         url = f"redis://{proxy.host}:{proxy.port}"
-        counter = RedisIdSegmentDistributor.from_url(url, namespace=namespace, name="n", step=10)
+        store = RedisStore.from_url(url)
+        counter = store.segment_distributor(namespace=namespace, name="n", step=10)
         ids = []
-        async with SegmentChainId(counter, wait_timeout=5, fetch_timeout=0.2) as chain:
+        async with store, SegmentChainId(counter, wait_timeout=5, fetch_timeout=0.2) as chain:
             ids += await chain.next_ids(5)
             silent = proxy.next_reply()
             proxy.blackhole(replies=True)
@@ -292,7 +293,7 @@ class TestLostReplies:
                 await asyncio.Event().wait()
             await asyncio.Event().wait()
 
-        call = asyncio.ensure_future(store._link.call(swallow, may_last=True))
+        call = asyncio.ensure_future(store._backend.link.call(swallow, may_last=True))
         await begun.wait()
         await store.aclose()
         with pytest.raises(StoreUnavailableError, match="closed"):

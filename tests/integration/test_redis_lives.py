@@ -47,7 +47,7 @@ FORK = """
 import asyncio, ctypes, gc, json, os, sys
 import uvloop
 from redis.asyncio import Redis
-from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
+from aiocosid.stores.redis import RedisStore
 
 url, namespace = sys.argv[1:]
 new_loop = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}["LOOP"]
@@ -60,7 +60,7 @@ async def outcome(awaitable):
         return type(exc).__name__
 
 async def connection(of):
-    return await of._link.call(lambda client: client.client_id())
+    return await of._backend.link.call(lambda client: client.client_id())
 
 async def child(counter, store, borrowed, before):
     refused = [await outcome(each) for each in (
@@ -71,7 +71,7 @@ async def child(counter, store, borrowed, before):
     await counter.aopen()
     granted = [await counter.next_max_id(10)]
     told["another connection"] = await connection(counter) != before
-    await counter.aclose()
+    await counter._backend.aclose()
     async with store:
         mine = store.segment_distributor(**named)
         granted += [await mine.next_max_id(10), await mine.next_max_id(10)]
@@ -79,9 +79,10 @@ async def child(counter, store, borrowed, before):
 
 async def main():
     client = Redis.from_url(url)
-    counter = RedisIdSegmentDistributor.from_url(url, **named)
+    own = RedisStore.from_url(url)
+    counter = own.segment_distributor(**named)
     store = RedisStore.from_url(url)
-    borrowed = RedisIdSegmentDistributor(client, **named)
+    borrowed = RedisStore(client).segment_distributor(**named)
     granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
     before = await connection(counter), await connection(store)
     ours, theirs = os.pipe()
@@ -94,7 +95,7 @@ async def main():
     assert status == 0, status
     granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
     same = before == (await connection(counter), await connection(store))
-    for each in (counter, store, client):
+    for each in (own, store, client):
         await each.aclose()
     told = json.loads(os.read(ours, 10_000))
     print(json.dumps(told | {"parent": granted, "same connections": same}))
@@ -125,7 +126,7 @@ async def connection(of):
             return client.client_id()
         return client.execute_command(
             "CLIENT ID", target_nodes=client.get_node_from_key(key))
-    return await of._link.call(ask)
+    return await of._backend.link.call(ask)
 
 async def main():
     store = RedisStore.from_url(url)

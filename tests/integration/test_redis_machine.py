@@ -7,6 +7,7 @@ import multiprocessing
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -25,7 +26,9 @@ from aiocosid.errors import (
     StoreAuthenticationError,
     StoreUnavailableError,
 )
-from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore, _link
+from aiocosid.machine.cells import Need, Note, Space
+from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.stores.redis import RedisStore, _link
 from tests.machine_marks import mark_machines
 from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, free_port
 
@@ -34,9 +37,7 @@ pytestmark = [pytest.mark.integration]
 T = 1_700_000_000_000  # some time in the past, in ms
 FAR = 2**62  # no floor is too late
 BOTH = ["valkey", "redis_server"]
-ALL = (
-    *("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "bits", "marker", "claim"),
-)
+ALL = ("itc_idx", "adder", "revert", "note", "seen", "space")
 
 
 @pytest.fixture(params=BOTH)
@@ -74,8 +75,25 @@ class Keys:
         return self.hash("revert")
 
     @property
+    def notes(self) -> dict[str, Note]:
+        return {number: Note.read(text) for number, text in self.hash("note").items()}
+
+    @property
     def marks(self) -> dict[str, str]:
-        return self.hash("mark")
+        found = self.notes.items()
+        return {number: str(note.mark_ms) for number, note in found if note.mark_ms >= 0}
+
+    @property
+    def stables(self) -> dict[str, str]:
+        return {number: note.instance for number, note in self.notes.items() if note.stable}
+
+    def note(self, number: str, **about: Any) -> None:
+        """Change a note, or write one."""
+        self.set("note", number, replace(self.notes.get(number, Note()), **about).text())
+
+    def forget_the_width(self) -> None:
+        space = Space.read(str(self.server.call("GET", self("space"))))
+        self.server.call("SET", self("space"), replace(space, bits=0).text())
 
     @property
     def adder(self) -> str | None:
@@ -126,7 +144,7 @@ class Instances:
 
     def __call__(
         self, text: str, *, stable: bool = False, safe_guard: float = inf
-    ) -> RedisMachineIdDistributor:
+    ) -> CellMachineIdDistributor:
         return self.store.machine_id_distributor(
             namespace=self.namespace,
             instance_id=InstanceId(text, stable=stable),
@@ -157,7 +175,7 @@ class TestOrder:
         assert await instances.take("b", now=T + 1) == MachineGrant(1, -1)
         assert keys.entries == {"a": f"0|{T}", "b": f"1|{T + 1}"}
         assert (keys.adder, keys.pool, keys.marks) == ("1", {}, {})
-        lives = [keys.server.call("TTL", keys(name)) for name in ("itc_idx", "adder", "token")]
+        lives = [keys.server.call("TTL", keys(name)) for name in ("itc_idx", "adder", "note")]
         assert lives == [-1, -1, -1]
 
     async def test_own_comes_first_and_its_stamp_never_falls(
@@ -193,7 +211,7 @@ class TestOrder:
         with pytest.raises(MachineIdOverflowError):
             await instances.take("c", 1)
         assert keys.pool == {"2": str(T)}
-        keys.server.call("DEL", keys("bits"))
+        keys.forget_the_width()
         assert (await instances.take("c", 2)).machine_id == 2
 
     @pytest.mark.parametrize("stable", [False, True])
@@ -225,7 +243,7 @@ class TestOrder:
         for field, stamp in (("2", T + 5), ("0", T + 50), ("1", T + 10)):
             keys.set("revert", field, stamp)
         keys.server.call("SET", keys("adder"), 2)
-        keys.set("mark", "2", T + 60)
+        keys.note("2", mark_ms=T + 60)
         assert await instances.take("a", 2, latest=T + 20) == MachineGrant(1, T + 10)
         assert await instances.take("b", 2, latest=T + 20) == MachineGrant(3, -1)
         # Only too late ones: the one that has to wait least.
@@ -249,7 +267,7 @@ class TestOrder:
         assert await instances.take("b", latest=T) == MachineGrant(0, T + 61_000)
         assert await instances.take("a", latest=T, now=T) == MachineGrant(1, T + 50_000)
         assert keys.pool == {}
-        assert {**keys.dump(), "token": "", "seen": ""} == {**before, "token": "", "seen": ""}
+        assert {**keys.dump(), "note": "", "seen": ""} == {**before, "note": "", "seen": ""}
 
     async def test_own_too_late_of_a_stable_instance_is_kept(
         self, instances: Instances, keys: Keys
@@ -322,7 +340,7 @@ class TestExpiry:
         """CosId asks whether the taker is stable; ours notes who said so of itself."""
         await instances.take("a", stable=True)
         await instances.take("b")
-        assert keys.hash("stable") == {"0": "a"}
+        assert keys.stables == {"0": "a"}
         keys.fall_silent()
         # A stable one takes what is not a stable one's.
         assert await instances.take("c", safe_guard=300, stable=True) == MachineGrant(1, T)
@@ -330,7 +348,7 @@ class TestExpiry:
             await instances.take("d", safe_guard=300)
         # It is not stable any more, and says so.
         assert await instances.take("a") == MachineGrant(0, T)
-        assert keys.hash("stable") == {"1": "c"}
+        assert keys.stables == {"1": "c"}
         keys.fall_silent()
         assert await instances.take("d", safe_guard=300) == MachineGrant(0, T)
 
@@ -486,8 +504,8 @@ class TestRevert:
         """The instance is back and at work when the request of its former life arrives."""
         async with FaultProxy(server.host, server.port) as proxy:
             slow = Redis(host=proxy.host, port=proxy.port, retry=Retry(NoBackoff(), 0))
-            former = RedisMachineIdDistributor(
-                slow, namespace=keys.namespace, instance_id=InstanceId("a", stable=stable)
+            former = RedisStore(slow).machine_id_distributor(
+                namespace=keys.namespace, instance_id=InstanceId("a", stable=stable)
             )
             await former.distribute(1, now_ms=T, latest_ms=FAR)
             await former.guard(0, now_ms=T, mark_ms=T + 9)
@@ -496,7 +514,7 @@ class TestRevert:
             arrived = proxy.next_request()
             late = asyncio.create_task(former.revert(0, last_ms=T + 1))
             await arrived
-            former._link = instances.store._link  # the same object, on another connection
+            former._backend = instances.store._backend  # the same object, on another connection
             assert await former.distribute(1, now_ms=T, latest_ms=FAR) == MachineGrant(0, T + 12)
             await former.guard(0, now_ms=T + 13, mark_ms=T + 5)
             before = keys.dump()
@@ -519,35 +537,62 @@ class TestDamage:
                 ("itc_idx", "a", text)
                 for text in ("0|1e+14", "0|1.5", f"0|{2**53}", " 0|1", "0|1\n")
             ),
-            *(("itc_idx", "x", text) for text in ("nostate", "0|-1")),
-            *(("revert", "0", text) for text in ("", "x", "-1", "1.5", str(2**53))),
-            *(("revert", text, "1") for text in ("x", "-1", "")),
-            *(("mark", "0", text) for text in ("", "x", "-5", "1e3")),
+            *(("note", "0", text) for text in ("", "x", "[]", "{}", Space().text())),
+            *(("note", text, Note().text()) for text in ("x", "-1", "")),
+            *(("seen", "0", text) for text in ("", "x", "-5", "1e3", str(2**53))),
         ],
     )
-    async def test_value(
+    async def test_own_entry_and_ours(
         self, instances: Instances, keys: Keys, suffix: str, field: str, value: str
     ) -> None:
         """Key and field are said."""
-        if (suffix, field) != ("itc_idx", "a") and suffix != "revert":
-            keys.set("revert", "0", T)
+        keys.set("revert", "0", T)
         keys.server.call("SET", keys("adder"), 0)
         keys.set(suffix, field, value)
         before = keys.dump()
-        with pytest.raises(CorruptMachineStateError) as caught:
-            await instances.take("a")
-        assert caught.value.place == f"{keys(suffix)}[{field}]" or not field
-        assert repr(value if field else "") in str(caught.value) or suffix == "revert"
-        with pytest.raises(CorruptMachineStateError):
-            await instances.store.machines(namespace=keys.namespace)
-        if (suffix, field) == ("itc_idx", "a"):
-            for call in (
-                instances("a").guard(0, now_ms=T, mark_ms=T),
-                instances("a").revert(0, last_ms=T),
-            ):
-                with pytest.raises(CorruptMachineStateError):
-                    await call
+        for call in (
+            instances.take("a"),
+            instances("a").guard(0, now_ms=T, mark_ms=T),
+            instances("a").revert(0, last_ms=T),
+        ):
+            with pytest.raises(CorruptMachineStateError) as caught:
+                await call
+            assert caught.value.place == f"{keys(suffix)}[{field}]" or not field
+        if suffix != "itc_idx":
+            with pytest.raises(CorruptMachineStateError):
+                await instances.store.machines(namespace=keys.namespace)
         assert keys.dump() == before
+
+    @pytest.mark.parametrize(
+        ("suffix", "field", "value"),
+        [
+            *(("itc_idx", "java", text) for text in ("", "nostate", "nil|5", "-1|5", "1e3|5")),
+            *(("itc_idx", "java", text) for text in ("1", "1|", "1|x", "1|1e+14", "1|-1")),
+            *(("revert", "1", text) for text in ("", "x", "-1", "1.5", str(2**53))),
+            *(("revert", text, "1") for text in ("x", "-1", "1.5")),
+        ],
+    )
+    async def test_entry_of_another_one(
+        self, instances: Instances, keys: Keys, suffix: str, field: str, value: str
+    ) -> None:
+        """It is passed over, and its machine id, if that can be read, is nobody's to take."""
+        keys.server.call("SET", keys("adder"), 1)
+        keys.set("revert", "0", T)
+        keys.set(suffix, field, value)
+        is_known = (field if suffix == "revert" else value).partition("|")[0] == "1"
+        for text in ("a", "b"):
+            grant = await instances.take(text, 2)
+            await instances(text).guard(grant.machine_id, now_ms=T, mark_ms=T)
+        taken = [keys.entries[text].partition("|")[0] for text in ("a", "b")]
+        assert taken == ["0", "2"]
+        assert keys.hash(suffix)[field] == value
+        snapshot = await instances.store._backend.read(keys.namespace, Need())
+        assert bool(snapshot.damages) is not is_known
+        if is_known:
+            assert snapshot.seats[1].is_damaged
+        else:
+            assert snapshot.damages[0].place == f"{keys(suffix)}[{field}]"
+            assert snapshot.damages[0].found == repr(value)
 
     @pytest.mark.parametrize("value", ["", "x", "1.5", "-2", str(2**53)])
     async def test_adder(self, instances: Instances, keys: Keys, value: str) -> None:
@@ -575,19 +620,22 @@ class TestDamage:
             assert caught.value.place == keys(suffix)
         assert keys.dump() == before
 
-    @pytest.mark.parametrize("value", ["", "0", "32", "1e1", " 1"])
-    async def test_damaged_width(self, instances: Instances, keys: Keys, value: str) -> None:
+    @pytest.mark.parametrize(
+        "value", ["", "0", "{}", Note().text(), Space().text().replace('"bits":0', '"bits":32')]
+    )
+    async def test_damaged_space(self, instances: Instances, keys: Keys, value: str) -> None:
         """It is named, not guessed, and nothing is written."""
-        keys.server.call("SET", keys("bits"), value)
+        keys.server.call("SET", keys("space"), value)
         store = instances.store
         for call in (
             instances.take("a"),
             store.machine_bits(namespace=keys.namespace),
             store.set_machine_bits(namespace=keys.namespace, bits=1),
+            store.mark_machines(namespace=keys.namespace),
         ):
-            with pytest.raises(CorruptMachineStateError, match="1 to 31") as caught:
+            with pytest.raises(CorruptMachineStateError) as caught:
                 await call
-            assert caught.value.place == keys("bits")
+            assert caught.value.place == keys("space")
         assert keys.entries == {}
 
     async def test_adder_as_cosid_begins(self, instances: Instances, keys: Keys) -> None:
@@ -606,7 +654,7 @@ class TestDamage:
         self, arguments: dict[str, Any]
     ) -> None:
         """There is not even a server here."""
-        machine = RedisMachineIdDistributor.from_url(f"redis://127.0.0.1:{free_port()}")
+        machine = RedisStore.from_url(f"redis://127.0.0.1:{free_port()}").machine_id_distributor()
         with pytest.raises(InvalidArgumentError):
             await machine.distribute(**{"bits": 1, "now_ms": T, "latest_ms": T, **arguments})
         for call in (
@@ -654,7 +702,7 @@ class TestStore:
         await instances("a", stable=True).guard(0, now_ms=T, mark_ms=T + 9)
         revert = instances.store.revert_machine
         await revert(namespace=keys.namespace, machine_id=0)
-        assert (keys.entries, keys.pool, keys.hash("stable")) == ({}, {"0": str(T + 1009)}, {})
+        assert (keys.entries, keys.pool, keys.stables) == ({}, {"0": str(T + 1009)}, {})
         with pytest.raises(InvalidArgumentError, match="somebody holds"):
             await revert(namespace=keys.namespace, machine_id=0)
         with pytest.raises(InvalidArgumentError):
@@ -770,11 +818,12 @@ class TestClients:
     ) -> None:
         """And goes on with new connections."""
         mark_machines(server, namespace)
-        machine = RedisMachineIdDistributor.from_url(server.url, namespace=namespace)
+        store = RedisStore.from_url(server.url)
+        machine = store.machine_id_distributor(namespace=namespace)
         for floor in (-1, T):
             grant = await machine.distribute(1, now_ms=T, latest_ms=FAR)
             assert grant == MachineGrant(0, floor)
-            await machine.aclose()
+            await store.aclose()
 
     async def test_default_instance_is_unique(self, store: RedisStore, namespace: str) -> None:
         """Two of them never share an id."""
@@ -788,7 +837,7 @@ class TestClients:
         """The synchronous client would block the loop at the first call."""
         wrong: Any = object()
         with pytest.raises(InvalidArgumentError, match=r"redis\.asyncio"):
-            RedisMachineIdDistributor(wrong)
+            RedisStore(wrong)
 
 
 @pytest.mark.asyncio
@@ -797,7 +846,7 @@ class TestOutages:
 
     async def test_no_server(self) -> None:
         """Worth a second attempt."""
-        machine = RedisMachineIdDistributor.from_url(f"redis://127.0.0.1:{free_port()}")
+        machine = RedisStore.from_url(f"redis://127.0.0.1:{free_port()}").machine_id_distributor()
         for call in (
             machine.distribute(1, now_ms=T, latest_ms=T),
             machine.guard(0, now_ms=T, mark_ms=T),
@@ -827,8 +876,8 @@ class TestOutages:
             Redis(host=proxy.host, port=proxy.port, **options) as client,
         ):
             await direct.ping()
-            machine = RedisMachineIdDistributor(
-                client, namespace=keys.namespace, instance_id="a", safe_guard=inf
+            machine = RedisStore(client).machine_id_distributor(
+                namespace=keys.namespace, instance_id="a", safe_guard=inf
             )
 
             async def lossy(call: Any) -> Any:
@@ -991,16 +1040,22 @@ class TestManyAtOnce:
                 await machine.revert(machine_id, last_ms=now)
 
         await asyncio.gather(*(work(number) for number in range(4)))
-        assert [each.instance_id for each in await store.machines(namespace=namespace)] == [""] * 4
+        listed = [each.instance_id for each in await store.machines(namespace=namespace)]
+        assert 1 <= len(listed) <= 4
+        assert set(listed) == {""}
 
 
 def test_processes(server: ValkeyServer, namespace: str) -> None:
-    """Fifty at once from five processes, on a store without a key: 0 to 49."""
+    """Fifty at once from five processes, on a store without a key: nobody shares one.
+
+    Who meets others chooses among the next free ones, so that a few may be left out.
+    """
     mark_machines(server, namespace)
     with multiprocessing.get_context("spawn").Pool(5) as processes:
         found = processes.starmap(take_ten, [(server.url, namespace)] * 5, chunksize=1)
     taken = sorted(each for process in found for each in process)
-    assert taken == list(range(50))
+    assert len(set(taken)) == 50
+    assert set(taken) <= set(range(64))
 
 
 def take_ten(url: str, namespace: str) -> list[int]:

@@ -17,7 +17,8 @@ from aiocosid.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore
+from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.stores.redis import RedisStore
 from tests.machine_marks import mark_machines
 from tests.script import run_python
 from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, wait_until
@@ -29,7 +30,7 @@ FAR = 2**62  # no floor is too late
 FAILOVER = 30.0  # seconds
 
 
-def machine_of(store: RedisStore, namespace: str, text: str) -> RedisMachineIdDistributor:
+def machine_of(store: RedisStore, namespace: str, text: str) -> CellMachineIdDistributor:
     return store.machine_id_distributor(namespace=namespace, instance_id=text)
 
 
@@ -150,7 +151,7 @@ async def caught_up(master: ValkeyServer, replica: ValkeyServer) -> None:
     await asyncio.to_thread(wait_until, has_it, "the replica has caught up", deadline=FAILOVER)
 
 
-async def keeps_guarding(machine: RedisMachineIdDistributor) -> None:
+async def keeps_guarding(machine: CellMachineIdDistributor) -> None:
     """A sign of life that is tried until the server is back."""
     async with asyncio.timeout(FAILOVER):
         while True:
@@ -199,7 +200,7 @@ async def test_replica_has_the_same(request: pytest.FixtureRequest, factory: str
         for text in ("a", "b"):
             await take(store, "ns", text)
     await caught_up(master, replica)
-    for suffix in ("itc_idx", "adder", "revert", "mark", "stable", "token", "seen", "marker"):
+    for suffix in ("itc_idx", "adder", "revert", "note", "seen", "space"):
         digests = [
             each.call("DEBUG", "DIGEST-VALUE", f"cosid:{{ns}}:{suffix}")
             for each in (master, replica)
@@ -232,7 +233,8 @@ def test_forked_child(valkey: ValkeyServer, namespace: str) -> None:
 FORK = """
 import asyncio, json, os, sys
 from redis.asyncio import Redis
-from aiocosid.stores.redis import RedisMachineIdDistributor
+from aiocosid.stores.redis import RedisStore
+from aiocosid.machine.distributor import CellMachineIdDistributor
 
 url, namespace = sys.argv[1:]
 T = 1_700_000_000_000
@@ -252,14 +254,15 @@ async def child(unique, named, borrowed):
     for name, machine in (("unique", unique), ("named", named)):
         await machine.aopen()
         told[name] = await take(machine)
-        await machine.aclose()
+        await machine._backend.aclose()
     return told
 
 async def main():
     client = Redis.from_url(url)
-    unique = RedisMachineIdDistributor.from_url(url, namespace=namespace)
-    named = RedisMachineIdDistributor.from_url(url, namespace=namespace, instance_id="host:80")
-    borrowed = RedisMachineIdDistributor(client, namespace=namespace)
+    stores = [RedisStore.from_url(url) for _ in range(2)]
+    unique = stores[0].machine_id_distributor(namespace=namespace)
+    named = stores[1].machine_id_distributor(namespace=namespace, instance_id="host:80")
+    borrowed = RedisStore(client).machine_id_distributor(namespace=namespace)
     assert [await take(unique), await take(named)] == [0, 1]
     ours, theirs = os.pipe()
     pid = os.fork()
@@ -273,7 +276,7 @@ async def main():
     os.waitpid(pid, 0)
     told = {"unique": await outcome(unique.guard(0, now_ms=T, mark_ms=T)),
             "named": await outcome(named.guard(1, now_ms=T, mark_ms=T))}
-    for each in (unique, named, client):
+    for each in (*stores, client):
         await each.aclose()
     print(json.dumps({"child": json.loads(os.read(ours, 10_000)), "parent": told}))
 

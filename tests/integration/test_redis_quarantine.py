@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -19,14 +20,17 @@ from aiocosid.errors import (
     MachineBitsMismatchError,
     MachineIdLostError,
     MachineIdQuarantineError,
-    MachineIdUnavailableError,
     StoreAuthenticationError,
+    StoreNotInitializedError,
     StoreUnavailableError,
 )
 from aiocosid.machine import MachineIdLease
+from aiocosid.machine._rules import Taken
+from aiocosid.machine.cells import ENDLESS_MS, Note, Space
+from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.snowflake import SnowflakeId
-from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore
-from aiocosid.stores.redis._machine import _Taken
+from aiocosid.stores.redis import RedisStore
+from aiocosid.stores.redis._backend import COMMIT
 from tests.machine_marks import identity, mark_machines
 from tests.servers import FaultProxy, ValkeyServer, wait_until
 
@@ -52,26 +56,53 @@ def hash_of(server: ValkeyServer, suffix: str) -> dict[str, str]:
 
 def make(
     store: RedisStore, text: str, *, safe_guard: float = 300.0, stable: bool = False
-) -> RedisMachineIdDistributor:
+) -> CellMachineIdDistributor:
     who = InstanceId(text, stable=stable)
     return store.machine_id_distributor(namespace=NS, instance_id=who, safe_guard=safe_guard)
 
 
-async def take(machine: RedisMachineIdDistributor, *, now: int = T) -> MachineGrant:
+async def take(machine: CellMachineIdDistributor, *, now: int = T) -> MachineGrant:
     return await machine.distribute(3, now_ms=now, latest_ms=FAR)
 
 
-def hand_out(machine: RedisMachineIdDistributor, number: int, *, now: int) -> None:
+def hand_out(machine: CellMachineIdDistributor, number: int, *, now: int) -> None:
     """As a server does that has forgotten it since."""
-    machine._token, machine._taken = f"{number:x}{now:x}".encode(), _Taken(number, now, 3)
+    token = f"{number:x}{now:x}"
+    machine._token, machine._taken = token, Taken(number, now, 3, token)
 
 
-async def keep(machine: RedisMachineIdDistributor, number: int, mark: int = -1) -> None:
+def notes(server: ValkeyServer) -> dict[str, Note]:
+    return {number: Note.read(text) for number, text in hash_of(server, "note").items()}
+
+
+def marks(server: ValkeyServer) -> dict[str, str]:
+    found = notes(server).items()
+    return {number: str(note.mark_ms) for number, note in found if note.mark_ms >= 0}
+
+
+def claims(server: ValkeyServer) -> set[str]:
+    """Which machine ids were asserted in the quarantine that runs."""
+    quarantine = space(server).quarantine
+    return {number for number, note in notes(server).items() if note.claimed == quarantine != ""}
+
+
+def space(server: ValkeyServer, namespace: str = NS) -> Space:
+    return Space.read(str(server.call("GET", key("space", namespace))))
+
+
+def alter(server: ValkeyServer, namespace: str = NS, **about: Any) -> None:
+    """Change the namespace's cell behind everybody's back."""
+    altered = replace(space(server, namespace), **about)
+    server.call("SET", key("space", namespace), altered.text())
+
+
+async def keep(machine: CellMachineIdDistributor, number: int, mark: int = -1) -> None:
     await machine.reassert(number, now_ms=T, mark_ms=mark)
 
 
 def pass_time(server: ValkeyServer, seconds: float, namespace: str = NS) -> None:
-    server.call("HINCRBY", key("marker", namespace), "since", -int(seconds * 1000))
+    since_ms = space(server, namespace).since_ms - int(seconds * 1000)
+    alter(server, namespace, since_ms=since_ms)
 
 
 async def is_quarantined(store: RedisStore, text: str = "newcomer") -> bool:
@@ -115,9 +146,8 @@ async def test_emptied_while_two_leases_live(server: ValkeyServer) -> None:
                 held = [each.machine_id for each in leases]
                 server.call("FLUSHALL")
                 newcomer = SnowflakeId(patient_lease(store, start_timeout=0.3), layout=LAYOUT)
-                with pytest.raises(MachineIdUnavailableError) as caught:
+                with pytest.raises(StoreNotInitializedError, match="has been emptied"):
                     await newcomer.__aenter__()
-                assert isinstance(caught.value.__cause__, MachineIdQuarantineError)
                 await until(lambda: len(hash_of(server, "itc_idx")) == 2)
                 await asyncio.gather(*(each.more() for each in consumers))
                 assert [each.machine_id for each in leases] == held
@@ -182,7 +212,7 @@ async def test_failed_over_to_a_replica_that_lags_and_back(
         assert (await take(owner)).machine_id == 1
         two.call("REPLICAOF", "NO", "ONE")
         assert await is_quarantined(second)
-        owner._link = second._link
+        owner._backend = second._backend
         await keep(owner, 1)
         assert hash_of(two, "itc_idx")["owner"].startswith("1|")
         pass_time(two, 305)
@@ -210,33 +240,35 @@ async def test_what_it_was_restored_with_counts_for_nothing(server: ValkeyServer
         # Now "new" holds 1, which "old" had, and has no 0 any more.
         new_claim = make(store, "new", stable=True)
         hand_out(new_claim, 1, now=T + 5)
-        server.call("HSET", key("marker"), "identity", "another one")
+        alter(server, identity="another one")
         await keep(new_claim, 1, mark=T + 70)
         entries = {
             text: each.partition("|")[0] for text, each in hash_of(server, "itc_idx").items()
         }
         assert entries == {"new": "1", "third": "2"}
         assert hash_of(server, "revert") == {"0": str(T)}
-        assert hash_of(server, "stable") == {"1": "new"}
-        assert hash_of(server, "mark") == {"1": str(T + 70)}
+        assert {n: each.instance for n, each in notes(server).items() if each.stable} == {
+            "1": "new"
+        }
+        assert marks(server) == {"1": str(T + 70)}
         with pytest.raises(MachineIdLostError, match="runs twice"):
             await keep(new, 0)  # an earlier life of the same instance
         await keep(old, 1)  # it took it earlier, and is alive
         with pytest.raises(MachineIdLostError, match="old holds it"):
             await keep(new_claim, 1)
-        assert hash_of(server, "claim").keys() == {"1"}
-        server.call("HSET", key("marker"), "identity", "another one")
+        assert claims(server) == {"1"}
+        alter(server, identity="another one")
         await keep(third, 2)
         await keep(new_claim, 1)  # "old" has not said so in this one
         await keep(old, 1)
-        assert hash_of(server, "claim").keys() == {"1", "2"}
+        assert claims(server) == {"1", "2"}
         await old.revert(1, last_ms=T)
         await keep(new_claim, 1)
         pass_time(server, 305)
         await keep(new_claim, 1)
-        assert not server.call("EXISTS", key("claim")) or not await is_quarantined(store)
+        assert not space(server).quarantine or not await is_quarantined(store)
         assert {(await take(make(store, text))).machine_id for text in "wx"} == {0, 3}
-        assert server.call("EXISTS", key("claim")) == 0
+        assert space(server).quarantine == ""
 
 
 async def test_what_an_earlier_life_asserted_counts_for_nothing(server: ValkeyServer) -> None:
@@ -247,7 +279,7 @@ async def test_what_an_earlier_life_asserted_counts_for_nothing(server: ValkeySe
         hand_out(late, 1, now=T + 1)
         hand_out(heir, 0, now=T + 2)
         mark_machines(server, NS)
-        server.call("HSET", key("marker"), "identity", "another one")
+        alter(server, identity="another one")
         await keep(early, 0)
         await keep(late, 1)
         await keep(heir, 0)
@@ -263,7 +295,7 @@ async def test_a_clock_that_was_ahead(server: ValkeyServer) -> None:
         owner = make(store, "a")
         mark_machines(server, NS)
         await take(owner)
-        server.call("HSET", key("marker"), "identity", "another one")
+        alter(server, identity="another one")
         for is_asserted in (False, True):
             assert await is_quarantined(store)
             pass_time(server, -200)  # such a step may be taken back soon
@@ -296,7 +328,7 @@ async def test_beside_cosid(server: ValkeyServer) -> None:
         await keep(owners["d"], 3)
         assert server.call("GET", key("adder")) == "3"
         # And one that took in a quarantine what a note of ours is still there of.
-        server.call("HSET", key("token"), "2", "ab")
+        server.call("HSET", key("note"), "2", Note("late", token="ab").text())  # noqa: S106 - of a call
         server.call("HSET", key("itc_idx"), "late", f"2|{2**45}")
         with pytest.raises(MachineIdLostError, match="late holds it"):
             await keep(owners["c"], 2)
@@ -313,26 +345,26 @@ async def test_the_marker(server: ValkeyServer) -> None:
         mark = store.mark_machines
         assert await store.machine_markers(namespace=NS) == []
         assert await mark(namespace=NS) == MachineMarker(namespace=NS, is_new=True)
-        assert hash_of(server, "marker") == {"identity": identity(server)}
+        assert space(server) == Space(identity(server))
         for _ in range(2):
             assert await mark(namespace=NS) == MachineMarker(namespace=NS)
         assert await store.machine_markers() == [MachineMarker(namespace=NS)]
-        server.call("HSET", key("marker"), "identity", "another one")
+        alter(server, identity="another one")
         for _ in range(2):
             marker = await mark(namespace=NS)
             assert (marker.is_new, 290 < marker.seconds_left <= 305) == (False, True)
-        server.call("HSET", key("marker"), "identity", "another one")
+        alter(server, identity="another one")
         for safe_guard in (40, 300):  # one that runs is not prolonged
             assert 40 < (await mark(namespace=NS, safe_guard=safe_guard)).seconds_left <= 45
-        server.call("HSET", key("marker"), "identity", "another one")
+        alter(server, identity="another one")
         assert (await mark(namespace=NS)).is_quarantined
         assert await is_quarantined(store)
         with pytest.raises(MachineIdQuarantineError):
             await store.set_machine_bits(namespace=NS, bits=4)
         assert await mark(namespace=NS, is_new=True) == MachineMarker(namespace=NS, is_new=True)
-        assert hash_of(server, "marker") == {"identity": identity(server)}
+        assert space(server) == Space(identity(server))
         assert not await is_quarantined(store)
-        server.call("DEL", key("marker"))
+        server.call("DEL", key("space"))
         with pytest.raises(MachineIdQuarantineError) as caught:
             await take(make(store, "a", safe_guard=inf))
         assert caught.value.seconds_left == inf
@@ -347,22 +379,23 @@ async def test_the_marker(server: ValkeyServer) -> None:
 
 async def test_the_longest_safe_guard(server: ValkeyServer) -> None:
     """It is written with an id that is handed out, if longer; what Lua cannot count has no end."""
-    leases = ((300.0, "300000"), (200.0, "300000"), (300.5, "300500"), (1e15, ""), (1e300, ""))
+    endless = ((1e15, ENDLESS_MS), (1e300, ENDLESS_MS))
+    leases = ((300.0, 300_000), (200.0, 300_000), (300.5, 300_500), *endless)
     async with store_on(server) as store:
         await store.mark_machines(namespace=NS)
         await store.set_machine_bits(namespace=NS, bits=3)
-        before = hash_of(server, "marker")
+        before = space(server)
         for number, (safe_guard, due) in enumerate(leases):
             one = make(store, f"i{number}", safe_guard=safe_guard)
             with pytest.raises(MachineIdLostError):
                 await one.guard(number, now_ms=T, mark_ms=T)
             with pytest.raises(MachineBitsMismatchError):
                 await one.distribute(4, now_ms=T, latest_ms=FAR)
-            assert hash_of(server, "marker") == before
+            assert space(server) == before
             assert (await take(one)).machine_id == number
-            before = hash_of(server, "marker")
-            assert before == {"identity": identity(server), "guard": due}
-        server.call("HSET", key("marker"), "identity", "another one")
+            before = space(server)
+            assert before == Space(identity(server), bits=3, guard_ms=due)
+        alter(server, identity="another one")
         assert await is_quarantined(store)
         assert (await store.machine_markers())[0].seconds_left == inf
 
@@ -373,34 +406,50 @@ async def test_a_damaged_marker(server: ValkeyServer) -> None:
         owner = make(store, "a")
         await store.mark_machines(namespace=NS)
         await take(owner)
-        for suffix, field, value in (
-            *(("marker", "since", value) for value in ("x", "-1", "")),
-            ("marker", "guard", "1e3"),
-            *(("claim", "0", value) for value in ("x", "1|ab", "|ab|a", "-1|ab|a")),
-            ("claim", "x", "1|ab|a"),
+        whole, note = space(server).text(), hash_of(server, "note")["0"]
+        for command, place, value in (
+            *(
+                (("SET", key("space")), key("space"), whole.replace(before, after))
+                for before, after in (
+                    ('"since_ms":0', '"since_ms":"x"'),
+                    ('"since_ms":0', '"since_ms":-2'),
+                    ('"since_ms":0', '"since_ms":1.5'),
+                    ('"since_ms":0,', ""),
+                    ('"guard_ms":300000', '"guard_ms":1e3'),
+                    ("{", "[" * 2000),
+                )
+            ),
+            *(
+                (("HSET", key("note"), "0"), key("note") + "[0]", note.replace(before, after))
+                for before, after in (('"turn":1', '"turn":"1"'), ('"born_ms":0', '"born_ms":null'))
+            ),
+            (("HSET", "aiocosid:marker", "store"), "aiocosid:marker[store]", "x"),
+            (("HSET", "aiocosid:marker", f"count:{NS}"), f"aiocosid:marker[count:{NS}]", "1"),
         ):
-            mark_machines(server, NS)
-            server.call("HSET", key("marker"), "since", T * 2)
-            server.call("HSET", key("marker"), "guard", 1)
-            server.call("HSET", key(suffix), field, value)
-            calls = [keep(owner, 0)]
-            if suffix == "marker":
-                calls += [take(make(store, "b")), store.mark_machines(namespace=NS)]  # type: ignore[list-item]
-                calls += [store.machine_markers()]  # type: ignore[list-item]
+            server.call(*command, value)
+            owner._snapshot = None  # of a process that was started since
+            calls: list[Any] = [
+                keep(owner, 0),
+                take(make(store, "b")),
+                store.mark_machines(namespace=NS),
+            ]
+            calls += [store.machine_markers()]
             before = server.call("DEBUG", "DIGEST")
             for call in calls:
                 with pytest.raises(CorruptMachineStateError) as caught:
                     await call
-                assert caught.value.place == f"{key(suffix)}[{field}]"
+                assert caught.value.place == place
             assert server.call("DEBUG", "DIGEST") == before
-            server.call("DEL", key(suffix))
+            server.call("DEL", "aiocosid:marker")
+            server.call("SET", key("space"), whole)
+            server.call("HSET", key("note"), "0", note)
 
 
 async def test_a_server_that_hides_who_it_is(server: ValkeyServer) -> None:
     """Without a right to INFO nothing is handed out or guarded; the error says what to allow."""
     mark_machines(server, NS)
-    rights = "evalsha eval type time get set del hget hset hdel hexists hgetall"
-    allowed = [f"+{each}" for each in rights.split()]
+    rights = "evalsha eval type time get set hget hmget hset hdel hgetall"
+    allowed = [f"+{each}" for each in rights.split()] + ["~aiocosid:marker"]
     server.call("ACL", "SETUSER", "app", "on", ">secret", "~cosid:*", *allowed)
     url = f"redis://app:secret@{server.host}:{server.port}"
     async with RedisStore.from_url(url) as store:
@@ -408,11 +457,11 @@ async def test_a_server_that_hides_who_it_is(server: ValkeyServer) -> None:
         for hidden in (lambda: take(machine), lambda: keep(machine, 0), lambda: mark(store)):
             with pytest.raises(StoreAuthenticationError, match=r"\+info"):
                 await hidden()
-        assert server.call("KEYS", "*") == [key("marker")]
+        assert server.call("KEYS", "*") == [key("space")]
         server.call("ACL", "SETUSER", "app", "+info")
         await take(machine)
         await keep(machine, 0)
-        server.call("HSET", key("marker"), "identity", "another one")
+        alter(server, identity="another one")
         await keep(machine, 0)
         assert await is_quarantined(store)
         pass_time(server, 305)
@@ -438,11 +487,12 @@ async def test_lost_replies(server: ValkeyServer) -> None:
         await keep(machine, 0)
         server.call("FLUSHALL")
         for _ in range(2):
-            proxy.swallow_replies(to=b"EVALSHA")
+            machine._snapshot = None  # what it would go on from is gone
+            proxy.swallow_replies(to=COMMIT.digest)
             with pytest.raises(StoreUnavailableError):
                 await keep(machine, 0, mark=T + 9)
-            since = hash_of(server, "marker")["since"]
+            since = space(server).since_ms
             await keep(machine, 0, mark=T + 9)
-            assert hash_of(server, "marker")["since"] == since
+            assert space(server).since_ms == since
         assert hash_of(server, "itc_idx") == {"a": f"0|{T}"}
-        assert hash_of(server, "mark") == {"0": str(T + 9)}
+        assert marks(server) == {"0": str(T + 9)}

@@ -13,7 +13,7 @@ from redis.asyncio import Redis, RedisCluster
 from aiocosid import open_store
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, StoreError, StoreUnavailableError
-from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
+from aiocosid.stores.redis import RedisStore
 from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, eventually
 
 from ._snowflakes import until
@@ -52,8 +52,8 @@ async def test_a_replica_confirms_each_grant(
     sent = calls_of(master, "wait")
     for offset, noted in ((0, False), (5, False), (5, True)):
         name = f"{offset}{noted}"
-        distributor = RedisIdSegmentDistributor(
-            client, namespace=namespace, name=name, offset=offset, replicas=1, replica_timeout=1
+        distributor = RedisStore(client, replicas=1, replica_timeout=1).segment_distributor(
+            namespace=namespace, name=name, offset=offset
         )
         if noted:
             distributor.allow_give_back()
@@ -69,7 +69,7 @@ async def test_without_it_nothing_is_waited_for(
     both: tuple[ValkeyServer, ValkeyServer], client: Redis, namespace: str
 ) -> None:
     sent = calls_of(both[0], "wait")
-    distributor = RedisIdSegmentDistributor(client, namespace=namespace, name="n")
+    distributor = RedisStore(client).segment_distributor(namespace=namespace, name="n")
     await distributor.next_max_id(10)
     assert calls_of(both[0], "wait") == sent
 
@@ -108,8 +108,8 @@ async def test_wait_is_sent_on_the_connection_of_the_grant(
         await each.send_command("PING")
         await each.read_response()
         await pool.release(each)
-    distributor = RedisIdSegmentDistributor(
-        client, namespace=namespace, name="n", replicas=1, replica_timeout=0.05
+    distributor = RedisStore(client, replicas=1, replica_timeout=0.05).segment_distributor(
+        namespace=namespace, name="n"
     )
     replica.pause()
     try:
@@ -141,7 +141,16 @@ async def test_a_slot_that_is_on_its_way_and_one_that_has_moved(
     """It is asked where it is, with the rights of the page: the grant is made, and burnt."""
     key = f"cosid:{{{namespace}.n}}.adder"
     for node in valkey_cluster.nodes:
-        rights = "+incrby", "+wait", "+asking", "+command", "+cluster|slots"
+        rights = [
+            "+evalsha",
+            "+eval",
+            "+get",
+            "+incrby",
+            "+wait",
+            "+asking",
+            "+command",
+            "+cluster|slots",
+        ]
         node.call("ACL", "SETUSER", namespace, "reset", "on", ">x", f"~{key}", *rights)
     before = valkey_cluster.owner(key)
     after = next(each for each in valkey_cluster.masters if each is not before)
@@ -174,7 +183,7 @@ async def test_a_client_of_one_node_of_a_cluster(
     owner = valkey_cluster.owner(key)
     other = next(each for each in valkey_cluster.masters if each is not owner)
     client: Redis = Redis.from_url(other.url)
-    distributor = RedisIdSegmentDistributor(client, namespace=namespace, name="n", replicas=1)
+    distributor = RedisStore(client, replicas=1).segment_distributor(namespace=namespace, name="n")
     with pytest.raises(StoreError, match=r"redis\+cluster://"):
         await distributor.next_max_id(10)
     await client.aclose()
@@ -229,7 +238,7 @@ async def test_arguments(valkey: ValkeyServer, namespace: str) -> None:
     client = Redis.from_url(valkey.url)
     for each in wrong:
         with pytest.raises(InvalidArgumentError, match=next(iter(each))):
-            RedisIdSegmentDistributor(client, namespace=namespace, name="n", **each)
+            RedisStore(client, **each)
         ((name, value),) = each.items()
         with pytest.raises(InvalidArgumentError, match=name):
             open_store(f"{valkey.url}?{name}={value}")
@@ -242,8 +251,8 @@ async def test_demoted_while_a_replica_is_waited_for(
     """What Sentinel does to a master that is back: to be tried again, elsewhere."""
     server = valkey_factory()
     client: Redis = Redis.from_url(server.url)
-    distributor = RedisIdSegmentDistributor(
-        client, namespace=namespace, name="n", replicas=1, replica_timeout=0.9
+    distributor = RedisStore(client, replicas=1, replica_timeout=0.9).segment_distributor(
+        namespace=namespace, name="n"
     )
     call = asyncio.create_task(distributor.next_max_id(10))
     await until(lambda: "blocked_clients:1" in str(server.call("INFO", "clients")))

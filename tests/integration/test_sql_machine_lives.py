@@ -31,22 +31,23 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
     else:
         server: PostgresServer = request.getfixturevalue("postgres")
         tables = PostgresTables(server, request.getfixturevalue("postgres_database"))
-    asyncio.run(tables.prepare("cosid"))
+    asyncio.run(tables.prepare())
     return tables
 
 
 def test_fifty_instances_in_ten_processes(tables: Tables) -> None:
-    """All at once, from nothing: fifty different ids, and none was skipped."""
+    """All at once, from nothing: fifty different ids of sixty-four, each in its row."""
     with ThreadPoolExecutor(10) as pool:
         told = [pool.submit(run_python, MANY, tables.url, f"{number}") for number in range(10)]
     ids = [each for process in told for each in process.result()]
-    assert sorted(ids) == list(range(50))
-    assert sorted(row["machine_id"] for row in tables.rows()) == list(range(50))
+    assert len(set(ids)) == 50
+    assert set(ids) <= set(range(64))
+    assert sorted(row["machine_id"] for row in tables.rows()) == sorted(ids)
 
 
 @pytest.mark.stress
 @pytest.mark.parametrize("stable", ["", "stable"])
-@pytest.mark.parametrize("step", ["look", "take", "insert", "guard", "revert"])
+@pytest.mark.parametrize("step", ["look", "take", "insert", "guard", "look again", "revert"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_at_any_step(tables: Tables, step: str, when: str, stable: str) -> None:
     """A kill -9 beside any statement loses nothing for ever.
@@ -59,10 +60,11 @@ def test_killed_at_any_step(tables: Tables, step: str, when: str, stable: str) -
     killed = subprocess.run([sys.executable, "-c", VICTIM, *arguments], check=False, timeout=60)
     assert killed.returncode == -9
     held = [row["machine_id"] for row in tables.rows() if row["instance_id"] == "victim"]
-    holds = {"look": (0, 0), "take": (0, 1), "insert": (0, 1), "guard": (1, 1)}
+    holds = {"look": (0, 0), "take": (0, 1), "insert": (0, 1)}
+    holds |= {"guard": (1, 1), "look again": (1, 1)}
     assert len(held) == holds.get(step, (1, bool(stable)))[when == "after"]
     tables.execute("update cosid_machine set last_timestamp = 1")
-    tables.execute("update aiocosid_machine set seen = 1")
+    tables.execute("update aiocosid_cell set written_ms = 1 where name like 'note/%'")
     kept = held if stable else []
     others = asyncio.run(_take_all(tables.url, 4 - len(kept)))
     assert sorted(others + kept) == [0, 1, 2, 3]
@@ -157,13 +159,16 @@ async def main():
     async with open_store(url) as store:
         who = InstanceId("victim", stable=bool(stable))
         one = store.machine_id_distributor(namespace="dev", instance_id=who)
-        due = getattr(one.machine_dialect, step)
+        # Each call looks and commits, but for a renewal, which goes on from what was read.
+        due = {{"look": 1, "take": 2, "insert": 2, "guard": 3, "look again": 4, "revert": 5}}[step]
         if step == "insert":
             other = store.machine_id_distributor(namespace="dev", instance_id="second")
             await other.distribute(2, now_ms=NOW, latest_ms=NOW)
 
-        async def kill(statement):
-            if statement == due:
+        async def kill(_):
+            nonlocal due
+            due -= 1
+            if due == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         Tapped.on(one, **{{when: kill}})

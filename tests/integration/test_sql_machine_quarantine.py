@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,13 +24,16 @@ from aiocosid.errors import (
     MachineIdLostError,
     MachineIdQuarantineError,
     SchemaMissingError,
+    StoreNotInitializedError,
     StoreUnavailableError,
 )
-from aiocosid.stores._postgres_markers import IDENTITY
-from aiocosid.stores._sql_machines import SqlMachineIdDistributor
+from aiocosid.machine.cells import Note, Space
+from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.stores._postgres import IDENTITY
 from aiocosid.stores.mysql import MysqlStore
-from aiocosid.stores.postgres import PostgresMachineIdDistributor, PostgresStore
+from aiocosid.stores.postgres import PostgresStore
 from aiocosid.stores.sqlite import SqliteStore
+from tests import sql_cells
 from tests.servers import GUEST, GUEST_PASSWORD, PostgresPair, PostgresServer, eventually
 
 from ._machine_tables import T0, MariadbTables, PostgresTables, SqliteTables, Tables, Tapped, who
@@ -66,19 +70,19 @@ async def store(tables: Tables) -> AsyncIterator[Store]:
         yield store
 
 
-def of(store: Store, number: int, safe_guard: float = 300) -> SqlMachineIdDistributor:
+def of(store: Store, number: int, safe_guard: float = 300) -> CellMachineIdDistributor:
     """Another object of an instance."""
     return store.machine_id_distributor(
         namespace="dev", instance_id=who(number), safe_guard=safe_guard
     )
 
 
-async def take(one: SqlMachineIdDistributor, now: int = T0) -> int:
+async def take(one: CellMachineIdDistributor, now: int = T0) -> int:
     """Distribute one of four."""
     return (await one.distribute(2, now_ms=now, latest_ms=FAR)).machine_id
 
 
-async def reassert(one: SqlMachineIdDistributor, machine_id: int = 0, now: int = T0) -> str:
+async def reassert(one: CellMachineIdDistributor, machine_id: int = 0, now: int = T0) -> str:
     """Assert an id; tell how that ended."""
     try:
         await one.reassert(machine_id, now_ms=now, mark_ms=now + 60)
@@ -97,7 +101,25 @@ async def refused(awaitable: Awaitable[object]) -> float:
 
 def forget(tables: Tables) -> None:
     """Become another store."""
-    tables.execute("update aiocosid_machine_marker set identity = 'another'")
+    sql_cells.forget(tables.execute, "dev", everything=False)
+
+
+def note_of(tables: Tables, machine_id: int) -> Note:
+    """Our note, which is there."""
+    found = tables.read_note(machine_id)
+    assert found is not None
+    return found
+
+
+def erase(tables: Tables) -> None:
+    """Lose who holds which machine id, and that there was anybody."""
+    tables.execute("delete from cosid_machine")
+    tables.execute("delete from aiocosid_cell where name like '%dev%' and name <> 'space/dev'")
+
+
+def is_read(statement: str) -> bool:
+    """Whether it looks at the cells of a namespace; else it commits."""
+    return "'machine'" in statement
 
 
 class TestOnBoth:
@@ -144,8 +166,8 @@ class TestOnBoth:
             if is_there:
                 tables.put_row(0, "", 0)
 
-            async def lose(statement: str, one: SqlMachineIdDistributor = one) -> None:
-                if statement == one.machine_dialect.look:
+            async def lose(statement: str, one: CellMachineIdDistributor = one) -> None:
+                if is_read(statement):
                     forget(tables)
 
             Tapped.on(one, after=lose)
@@ -157,19 +179,20 @@ class TestOnBoth:
         self, store: Store, tables: Tables
     ) -> None:
         """However often somebody marks the store as new between the look and the taking."""
-        for is_there in (False, True):
+        for is_there in (True, False):
             one, looks = of(store, 7 + is_there, 600), 0
             if is_there:
-                tables.put_row(1, "", 0)
+                tables.put_row(0, "", 0)
 
-            async def lower(statement: str, one: SqlMachineIdDistributor = one) -> None:
+            async def lower(statement: str, one: CellMachineIdDistributor = one) -> None:
                 nonlocal looks
-                if statement == one.machine_dialect.look and looks < 2:
+                if is_read(statement) and looks < 2:
                     looks += 1
                     await store.mark_machines(namespace="dev", is_new=True, safe_guard=40)
 
             Tapped.on(one, after=lower)
-            assert (await take(one), looks) == (int(is_there), 2)
+            assert tables.holder(await take(one)) == one.instance_id.text
+            assert looks == 2
             forget(tables)
             assert (await store.machine_markers(namespace="dev"))[0].seconds_left == 605
             assert await refused(take(of(store, 0))) == 605
@@ -180,26 +203,24 @@ class TestOnBoth:
         owner = of(store, 0)
         await take(owner)
         for holder in (who(5).text, ""):
-            tables.execute(
-                f"update cosid_machine set instance_id = '{holder}', distribute_time = 1"
-            )
-            tables.execute(f"update aiocosid_machine set instance_id = '{holder}'")
+            tables.execute(f"update cosid_machine set instance_id = '{holder}'")
+            tables.write_note(0, replace(note_of(tables, 0), instance=holder), T0)
+            tables.set_clock(T0 + 1)
             forget(tables)
             assert await reassert(owner) == "kept"
             assert (tables.holder(0), tables.note(0)) == (who(0).text, T0 + 60)
 
     async def test_an_id_of_cosid(self, store: Store, tables: Tables) -> None:
-        """It does not yield; so ours does, unless it has been silent for long enough."""
+        """It does not yield, however long it was silent; so ours does."""
         owner = of(store, 0)
         await take(owner)
-        for stamp, outcome in ((T0 - FULL + 1, "'java' holds it"), (T0 - FULL, "kept")):
-            tables.execute("delete from cosid_machine")
-            tables.execute("delete from aiocosid_machine")
+        for stamp in (T0, T0 - FULL - 1):
+            erase(tables)
             tables.put_row(0, "java", stamp)
             forget(tables)
             before = tables.rows()
-            assert await reassert(owner) == outcome
-            assert (tables.rows() == before) == (outcome != "kept")
+            assert await reassert(owner) == "java holds it"
+            assert tables.rows() == before
 
     async def test_what_an_owner_held_when_the_store_was_saved(
         self, store: Store, tables: Tables
@@ -209,7 +230,8 @@ class TestOnBoth:
         assert [await take(owner), await take(other)] == [0, 1]
         tables.execute("update cosid_machine set instance_id = 'x' where machine_id = 0")
         tables.execute(f"update cosid_machine set instance_id = '{who(0).text}', namespace = 'dev'")
-        tables.execute("update aiocosid_machine set seen = 0, stable = 1")
+        for number in (0, 1):
+            tables.write_note(number, replace(note_of(tables, number), stable=True), 0)
         forget(tables)
         assert await reassert(owner) == "kept"
         assert [tables.holder(0), tables.holder(1)] == [who(0).text, ""]
@@ -228,13 +250,13 @@ class TestOnBoth:
         owners = [of(store, number) for number in range(16)]
         for number, owner in enumerate(owners):
             await take(owner, T0 + number * 7 % 16)
-            tables.execute("delete from cosid_machine")
+            erase(tables)
         forget(tables)
         told: list[str] = []
         for _ in range(2):
             told = await asyncio.gather(*(reassert(owner) for owner in owners))
             assert told[0] == "kept"
-        assert told[1:] == [f"'{who(0).text}' holds it"] * 15
+        assert told[1:] == [f"{who(0).text} holds it"] * 15
         assert [row["instance_id"] for row in tables.rows()] == [who(0).text]
 
     async def test_two_lives_of_one_instance_with_an_id_each(
@@ -244,29 +266,34 @@ class TestOnBoth:
         for order in ("old", "new"), ("new", "old"):
             await store.mark_machines(namespace="dev", is_new=True)
             lives = {"old": of(store, 0), "new": of(store, 0)}
-            tables.execute("delete from cosid_machine")
+            erase(tables)
             assert await take(lives["old"]) == 0
             tables.execute("update cosid_machine set instance_id = 'x', machine_id = 0")
             assert await take(lives["new"], T0 + 1) == 1
-            tables.execute("delete from cosid_machine")
+            erase(tables)
             forget(tables)
             ids = {"old": 0, "new": 1}
             told = {name: await reassert(lives[name], ids[name]) for name in order}
             assert told["new"] == "kept"
             assert (told["old"] == "kept") == (order[0] == "old")
-            assert await reassert(lives["old"]) == "nobody holds it"
+            assert "again to the same instance" in await reassert(lives["old"])
             assert await reassert(lives["new"], 1) == "kept"
 
     async def test_it_ends_before_the_asserting(self, store: Store, tables: Tables) -> None:
         """Somebody else may have been handed the id by then."""
         owner = of(store, 0)
         await take(owner)
-        tables.execute("delete from cosid_machine")
+        erase(tables)
         forget(tables)
+        await refused(take(of(store, 1)))
+        has_looked = False
 
         async def end(statement: str) -> None:
-            if statement == owner.machine_dialect.reassert:
-                tables.execute("update aiocosid_machine_marker set since = 0")
+            nonlocal has_looked
+            space = sql_cells.read_space(tables.execute, "dev") or Space()
+            if has_looked:
+                sql_cells.write_space(tables.execute, "dev", replace(space, quarantine=""))
+            has_looked = is_read(statement)
 
         Tapped.on(owner, before=end)
         assert await reassert(owner) == "nobody holds it"
@@ -286,7 +313,7 @@ class TestOnBoth:
         await store.mark_machines(namespace="ok")
         assert await store.mark_machines(namespace="ok") == MachineMarker(namespace="ok")
         await store.set_machine_bits(namespace="dev", bits=2)
-        tables.execute("update aiocosid_machine_marker set identity = 'x' where namespace = 'dev'")
+        forget(tables)
         ours, left = MachineMarker(namespace="ok"), FULL / 1000
         due = [MachineMarker(namespace="dev", seconds_left=left), ours]
         assert await store.machine_markers() == due
@@ -303,6 +330,12 @@ class TestOnBoth:
         assert await take(of(store, 0)) == 0
 
 
+def changed(fact: str, value: str | int, *, of: str = "space/dev") -> str:
+    """The statement that changes one fact of a cell, on PostgreSQL."""
+    new = f"jsonb_build_object('{fact}', {value if isinstance(value, int) else repr(value)})"
+    return f"update aiocosid_cell set value = value::jsonb || {new} where name = '{of}'"
+
+
 class TestPostgres:
     """Which server, which database, which table; and who waits for whom."""
 
@@ -314,7 +347,6 @@ class TestPostgres:
         pair = pair_factory(synchronous=synchronous)
         async with PostgresStore.from_url(pair.url) as store:
             await store.create_schema()
-            await store.mark_machines(namespace="dev")
             owners = [of(store, number) for number in range(2)]
             assert await take(owners[0]) == 0
             pair.primary.restart()
@@ -340,13 +372,13 @@ class TestPostgres:
         """The same rows in another table."""
         tables = PostgresTables(postgres, postgres_database)
         await tables.prepare()
-        tables.execute("create table dump as select * from aiocosid_machine_marker")
-        tables.execute("drop table aiocosid_machine_marker")
+        tables.execute("create table dump as select * from aiocosid_cell")
+        tables.execute("drop table aiocosid_cell")
         async with PostgresStore.from_url(tables.url) as store:
-            with pytest.raises(SchemaMissingError, match=r"aiocosid_machine_marker.*aiocosid init"):
+            with pytest.raises(SchemaMissingError, match=r"aiocosid_cell.*aiocosid init"):
                 await take(of(store, 0))
             await store.create_schema()
-            tables.execute("insert into aiocosid_machine_marker select * from dump")
+            tables.execute("insert into aiocosid_cell select * from dump")
             await refused(take(of(store, 0)))
 
     async def test_rights_of_an_ordinary_user(
@@ -355,8 +387,8 @@ class TestPostgres:
         """It needs none to know which server it is."""
         tables = PostgresTables(postgres, postgres_database)
         await tables.prepare()
-        names = "cosid_machine, aiocosid_machine, aiocosid_machine_bits, aiocosid_machine_marker"
-        tables.execute(f"grant select, insert, update on {names} to {GUEST}")
+        tables.execute(f"grant select, insert, update on cosid_machine to {GUEST}")
+        tables.execute(f"grant select, insert, update, delete on aiocosid_cell to {GUEST}")
         url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=tables.database)
         async with PostgresStore.from_url(url) as store:
             owner = of(store, 0)
@@ -372,21 +404,19 @@ class TestPostgres:
         tables = PostgresTables(postgres, postgres_database)
         await tables.prepare()
         async with driver.create_pool(postgres_database, min_size=16, max_size=16) as pool:
-            made = [
-                PostgresMachineIdDistributor(pool, namespace="dev", instance_id=who(number))
-                for number in range(16)
-            ]
+            store = PostgresStore(pool)
+            made = [of(store, number) for number in range(16)]
             ids = [(await one.distribute(4, now_ms=T0, latest_ms=FAR)).machine_id for one in made]
             tables.execute(
-                "delete from cosid_machine; delete from aiocosid_machine_marker;"
-                "create table written (since bigint);"
+                "delete from cosid_machine; delete from aiocosid_cell;"
+                "create table written (value text);"
                 "create function note() returns trigger language plpgsql as"
-                " 'begin insert into written values (new.since); return null; end';"
-                "create trigger noted after insert or update on aiocosid_machine_marker"
-                " for each row execute function note();"
+                " 'begin insert into written values (new.value); return null; end';"
+                "create trigger noted after insert or update on aiocosid_cell"
+                " for each row when (new.name = 'space/dev') execute function note();"
             )
             strangers = [
-                PostgresMachineIdDistributor(pool, namespace="dev", instance_id=f"new {number}")
+                store.machine_id_distributor(namespace="dev", instance_id=f"new {number}")
                 for number in range(16)
             ]
             told = await asyncio.gather(
@@ -395,8 +425,9 @@ class TestPostgres:
                 return_exceptions=True,
             )
         assert told[:16] == ["kept"] * 16
-        assert {type(each) for each in told[16:]} == {MachineIdQuarantineError}
-        assert len(tables.execute("select * from written")) == 1
+        assert {type(each) for each in told[16:]} == {StoreNotInitializedError}
+        written = [Space.read(row[0]) for row in tables.execute("select * from written")]
+        assert len({(each.quarantine, each.since_ms) for each in written}) == 1
         assert {row["instance_id"] for row in tables.rows()} == {who(n).text for n in range(16)}
 
     @pytest.mark.parametrize("is_there", [False, True])
@@ -408,8 +439,9 @@ class TestPostgres:
         await tables.prepare()
         if is_there:
             tables.put_row(0, "", 0)
-        begins = "update aiocosid_machine_marker set identity = 'another'"
+        begins = changed("identity", "another")
         async with PostgresStore.from_url(tables.url) as store:
+            await store.mark_machines(namespace="dev")
             await refused(await self._meanwhile(tables, begins, take(of(store, 0))))
         assert [row["instance_id"] for row in tables.rows()] == [""] * is_there
 
@@ -422,10 +454,10 @@ class TestPostgres:
         async with PostgresStore.from_url(tables.url) as store:
             owner = of(store, 0)
             await take(owner)
-            tables.execute("delete from cosid_machine")
+            erase(tables)
             forget(tables)
             await refused(take(of(store, 1)))
-            ends = "update aiocosid_machine_marker set since = 0"
+            ends = changed("quarantine", "")
             assert await (await self._meanwhile(tables, ends, reassert(owner))) == "nobody holds it"
         assert tables.rows() == []
 
@@ -440,7 +472,7 @@ class TestPostgres:
             await of(store, 0).guard(0, now_ms=T0, mark_ms=T0 + 60)
             guards = (
                 f"update cosid_machine set last_timestamp = {T0 + 50};"
-                f"update aiocosid_machine set mark = {T0 + 110}"
+                f"{changed('mark_ms', T0 + 110, of='note/dev.00000000')}"
             )
             again = of(store, 0).distribute(2, now_ms=T0, latest_ms=T0 + 59)
             assert (await (await self._meanwhile(tables, guards, again))).machine_id == 1
@@ -455,13 +487,13 @@ class TestPostgres:
         async with PostgresStore.from_url(tables.url) as store:
             owner = of(store, 0)
             await take(owner)
-            shorter = "update aiocosid_machine_marker set lasts = 1"
+            shorter = changed("guard_ms", 1)
             tables.execute(shorter)
             guarding = owner.guard(0, now_ms=T0 + 1, mark_ms=T0)
             locked = "select 1 from cosid_machine for update nowait"
             await (await self._meanwhile(tables, shorter, guarding, also=locked))
-        lasts = tables.execute("select lasts from aiocosid_machine_marker where namespace = 'dev'")
-        assert (int(lasts[0][0]), tables.stamp(0)) == (FULL, T0 + 1)
+        space = sql_cells.read_space(tables.execute, "dev") or Space()
+        assert (space.guard_ms, tables.stamp(0)) == (300_000, T0 + 1)
 
     async def _meanwhile(
         self, tables: Tables, change: str, call: Coroutine[Any, Any, T], *, also: str = ""
@@ -496,7 +528,7 @@ class TestPostgres:
             assert timeline == "00000001"
             asked = f"select oid from pg_database where datname = '{namespace}'"
             assert database == postgres.execute(asked)
-            assert [[table]] == tables.execute("select 'aiocosid_machine_marker'::regclass::oid")
+            assert [[table]] == tables.execute("select 'aiocosid_cell'::regclass::oid")
         finally:
             postgres.drop_database(namespace)
 
@@ -509,7 +541,7 @@ class TestSqlite:
         return tmp_path / "ids.db"
 
     @pytest_asyncio.fixture
-    async def owner(self, path: Path) -> AsyncIterator[SqlMachineIdDistributor]:
+    async def owner(self, path: Path) -> AsyncIterator[CellMachineIdDistributor]:
         """Who holds 0 in a file that nobody has marked."""
         async with SqliteStore.from_url(f"sqlite:///{path}") as store:
             owner = of(store, 0)
@@ -525,7 +557,7 @@ class TestSqlite:
         return target
 
     async def test_a_copy_is_another_store(
-        self, path: Path, owner: SqlMachineIdDistributor
+        self, path: Path, owner: CellMachineIdDistributor
     ) -> None:
         """Also for a namespace that is new; the file that was copied is what it was."""
         copied = self.copy(path)
@@ -543,19 +575,18 @@ class TestSqlite:
         await owner.guard(0, now_ms=T0, mark_ms=T0)
 
     async def test_a_file_that_was_moved_is_the_same(
-        self, path: Path, owner: SqlMachineIdDistributor
+        self, path: Path, owner: CellMachineIdDistributor
     ) -> None:
-        await owner.aclose()
-        await owner._tables.executor.aclose()
+        await owner._backend.aclose()  # type: ignore[attr-defined]
         moved = path.with_name("moved.db")
         os.rename(path, moved)  # noqa: PTH104
         async with SqliteStore.from_url(f"sqlite:///{moved}") as store:
             assert await take(of(store, 1)) == 1
-            await store._executor.fetch_rows("VACUUM")
+            await store._backend._executor.fetch_rows("VACUUM")
             assert await take(of(store, 2)) == 2
 
     async def test_one_is_put_in_its_place(
-        self, path: Path, owner: SqlMachineIdDistributor
+        self, path: Path, owner: CellMachineIdDistributor
     ) -> None:
         """While its owner lives, who says so."""
         copied = self.copy(path)
@@ -576,13 +607,13 @@ class TestSqlite:
             assert await take(of(store, 1)) == 1
         await owner.guard(0, now_ms=T0, mark_ms=T0)
 
-    async def test_a_file_of_an_earlier_version(
-        self, path: Path, owner: SqlMachineIdDistributor
+    async def test_a_file_without_our_table(
+        self, path: Path, owner: CellMachineIdDistributor
     ) -> None:
-        """It had no markers: nobody knows whether it is the old one, until it is marked."""
+        """As CosId makes it: nobody knows whether somebody holds an id, until it is marked."""
         for namespace in ("dev", "marked"):
             with closing(sqlite3.connect(path)) as database, database:
-                database.execute("drop table aiocosid_machine_marker")
+                database.execute("drop table aiocosid_cell")
             async with SqliteStore.from_url(f"sqlite:///{path}") as store:
                 if namespace == "dev":
                     await refused(take(of(store, 1)))

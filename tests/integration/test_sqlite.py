@@ -21,7 +21,7 @@ import pytest_asyncio
 
 import aiocosid
 from aiocosid import _fork
-from aiocosid.abc import MAX_ID, Counter
+from aiocosid.abc import MAX_ID, Counter, IdSegmentDistributor
 from aiocosid.errors import (
     CorruptCounterError,
     ForkedError,
@@ -35,7 +35,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
     UnsupportedRuntimeError,
 )
-from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
+from aiocosid.stores.sqlite import SqliteStore
 from tests.servers import eventually
 
 from ._machine_tables import Tapped
@@ -107,12 +107,14 @@ class TestCounter:
 
     async def test_the_file_survives_a_power_cut(self, url: str, path: Path) -> None:
         """Every commit is synced: WAL, with at least FULL."""
-        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
-        executor: Any = counter._executor
+        own = SqliteStore.from_url(url)
+        counter = own.segment_distributor(name="order")
+        assert await counter.next_max_id(10) == 10
+        executor: Any = own._backend._executor
         assert await executor.fetch_rows("PRAGMA journal_mode") == [("wal",)]
         assert await executor.fetch_rows("PRAGMA synchronous") == [(3,)]
         assert await executor.fetch_rows("PRAGMA busy_timeout") == [(1500,)]
-        await counter.aclose()
+        await own.aclose()
 
     @pytest.mark.parametrize("turns", range(1, 12))
     async def test_closed_while_it_opens(self, store: SqliteStore, path: Path, turns: int) -> None:
@@ -454,19 +456,21 @@ async def test_a_fork_while_the_statement_ran(
     url: str, monkeypatch: pytest.MonkeyPatch, *, fails: bool
 ) -> None:
     """In the child its range, or its error, is the parent's."""
-    counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+    own = SqliteStore.from_url(url)
+    counter = own.segment_distributor(name="order")
 
     async def fork(_: str) -> None:
         patch.setattr(_fork, "generation", _fork.generation + 1)
         if fails:
             raise StoreUnavailableError("sqlite", "it was busy")
 
-    inner, counter._executor = counter._executor, Tapped(counter._executor, after=fork)
+    backend: Any = own._backend
+    inner, backend._executor = backend._executor, Tapped(backend._executor, after=fork)
     with monkeypatch.context() as patch, pytest.raises(ForkedError):
         await counter.next_max_id(10)
-    counter._executor = inner
+    backend._executor = inner
     assert await counter.next_max_id(10) == 20
-    await counter.aclose()
+    await own.aclose()
 
 
 @pytest.mark.asyncio
@@ -477,10 +481,10 @@ class TestUsersConnection:
         self, connection: aiosqlite.Connection, path: Path
     ) -> None:
         """A grant is committed at once, although the connection would begin a transaction."""
-        counter = SqliteIdSegmentDistributor(connection, name="order", step=10)
+        counter = SqliteStore(connection).segment_distributor(name="order", step=10)
         assert await counter.next_max_id(10) == 10
         assert rows(path) == [("cosid.order", 10)]
-        await counter.aclose()
+        await SqliteStore(connection).aclose()
         assert not connection.in_transaction
         assert connection.isolation_level == ""
         assert await SqliteStore(connection).counters() != []
@@ -496,7 +500,7 @@ class TestUsersConnection:
         self, connection: aiosqlite.Connection, path: Path
     ) -> None:
         """A rollback would take the grant back: nothing is granted, and the transaction lives."""
-        counter = SqliteIdSegmentDistributor(connection, name="order")
+        counter = SqliteStore(connection).segment_distributor(name="order")
         assert await counter.next_max_id(10) == 10
         await connection.execute("CREATE TABLE t (n)")
         await connection.execute("INSERT INTO t VALUES (1)")
@@ -510,7 +514,7 @@ class TestUsersConnection:
         self, connection: aiosqlite.Connection
     ) -> None:
         """It is looked for where the statement runs, not where the call was made."""
-        counter = SqliteIdSegmentDistributor(connection, name="order")
+        counter = SqliteStore(connection).segment_distributor(name="order")
         assert await counter.next_max_id(10) == 10
         begin = asyncio.ensure_future(connection.execute("BEGIN"))
         await asyncio.sleep(0)
@@ -525,7 +529,7 @@ class TestUsersConnection:
     async def test_with_autocommit(self, path: Path) -> None:
         """Python's newer way to have no transactions is as good as the older one."""
         async with aiosqlite.connect(path, autocommit=True) as connection:
-            counter = SqliteIdSegmentDistributor(connection, name="order")
+            counter = SqliteStore(connection).segment_distributor(name="order")
             assert await counter.next_max_id(10) == 10
             assert rows(path) == [("cosid.order", 10)]
 
@@ -534,21 +538,21 @@ class TestUsersConnection:
         """That is no passing matter, and retrying would not help."""
         async with aiosqlite.connect(path, autocommit=False) as connection:
             with pytest.raises(StoreError, match="transaction") as caught:
-                await SqliteIdSegmentDistributor(connection, name="order").next_max_id(10)
+                await SqliteStore(connection).segment_distributor(name="order").next_max_id(10)
             assert not caught.value.retryable
 
     async def test_not_under_trio(self, connection: aiosqlite.Connection) -> None:
         """Its worker answers to asyncio's loops only, and the error says so."""
         import trio
 
-        counter = SqliteIdSegmentDistributor(connection, name="order")
+        counter = SqliteStore(connection).segment_distributor(name="order")
         with pytest.raises(UnsupportedRuntimeError, match="asyncio"):
             await asyncio.to_thread(trio.run, counter.next_max_id, 10)
 
     async def test_a_closed_connection(self, path: Path) -> None:
         """Closed, or never opened: named, not hung on."""
         connection = aiosqlite.connect(path)
-        counter = SqliteIdSegmentDistributor(connection, name="order")
+        counter = SqliteStore(connection).segment_distributor(name="order")
         with pytest.raises(StoreError, match="never opened"):
             await counter.next_max_id(10)
         async with connection:
@@ -560,7 +564,7 @@ class TestUsersConnection:
         """A URL or path goes to from_url."""
         for wrong in (str(path), path, None):
             with pytest.raises(InvalidArgumentError, match="from_url"):
-                SqliteIdSegmentDistributor(wrong, name="order")  # type: ignore[arg-type]  # on purpose
+                SqliteStore(wrong).segment_distributor(name="order")  # type: ignore[arg-type]  # on purpose
 
 
 def test_an_old_sqlite(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -570,8 +574,8 @@ def test_an_old_sqlite(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         SqliteStore.from_url(url)
 
 
-def _from_url(url: str) -> SqliteIdSegmentDistributor:
-    return SqliteIdSegmentDistributor.from_url(url, name="order")
+def _from_url(url: str) -> IdSegmentDistributor:
+    return SqliteStore.from_url(url).segment_distributor(name="order")
 
 
 async def _ended_down_to(threads: int) -> None:

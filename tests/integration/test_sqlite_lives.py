@@ -18,7 +18,7 @@ from aiocosid.errors import (
     WrongLoopError,
 )
 from aiocosid.stores import _sqlite_door
-from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
+from aiocosid.stores.sqlite import SqliteStore
 from tests.script import run_python
 from tests.servers import wait_until
 
@@ -53,53 +53,58 @@ class TestLoops:
 
     def test_closed_and_used_again(self, url: str) -> None:
         """After aclose, also in another asyncio.run, it opens the file anew."""
-        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        own = SqliteStore.from_url(url)
+        counter = own.segment_distributor(name="order")
 
         async def life() -> int:
             first = await counter.next_max_id(10)
-            await counter.aclose()
-            await counter.aclose()
+            await own.aclose()
+            await own.aclose()
             assert await counter.next_max_id(10) == first + 10
-            await counter.aclose()
+            await own.aclose()
             return first
 
         assert [asyncio.run(life()) for _ in range(3)] == [10, 30, 50]
 
     def test_never_closed(self, url: str) -> None:
         """The connection ends with its loop; the next loop gets another one."""
-        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        own = SqliteStore.from_url(url)
+        counter = own.segment_distributor(name="order")
         assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
 
     def test_a_loop_that_ends_without_a_word(self, url: str) -> None:
         """A loop closed by hand leaves its connection to the next one; the last closes it."""
-        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        own = SqliteStore.from_url(url)
+        counter = own.segment_distributor(name="order")
         before = set(threading.enumerate())  # some of which may be about to end
         for due in (10, 20, 30):
             loop = asyncio.new_event_loop()
             assert loop.run_until_complete(asyncio.wait_for(counter.next_max_id(10), 5)) == due
             loop.close()
         assert len(set(threading.enumerate()) - before) == 1
-        asyncio.run(counter.aclose())
+        asyncio.run(own.aclose())
         wait_until(lambda: set(threading.enumerate()) <= before, "the connection is closed")
 
     def test_two_live_loops(self, url: str) -> None:
         """A second loop is refused while the first one lives."""
-        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        own = SqliteStore.from_url(url)
+        counter = own.segment_distributor(name="order")
         with asyncio.Runner() as one, asyncio.Runner() as other:
             assert one.run(counter.next_max_id(10)) == 10
             with pytest.raises(WrongLoopError):
                 other.run(counter.next_max_id(10))
             with pytest.raises(WrongLoopError):
-                other.run(counter.aclose())
+                other.run(own.aclose())
             assert one.run(counter.next_max_id(10)) == 20
-            one.run(counter.aclose())
+            one.run(own.aclose())
             assert other.run(counter.next_max_id(10)) == 30
 
     def test_not_under_trio(self, url: str) -> None:
         """The driver runs on asyncio only, and the error says so."""
         import trio
 
-        counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+        own = SqliteStore.from_url(url)
+        counter = own.segment_distributor(name="order")
         with pytest.raises(aiocosid.UnsupportedRuntimeError, match="asyncio"):
             trio.run(counter.next_max_id, 10)
 
@@ -165,8 +170,8 @@ class TestProcesses:
         """Not even on a loop that was never told to end."""
         code = (
             "import asyncio, sys\n"
-            "from aiocosid.stores.sqlite import SqliteIdSegmentDistributor\n"
-            "counter = SqliteIdSegmentDistributor.from_url(sys.argv[1], name='order')\n"
+            "from aiocosid.stores.sqlite import SqliteStore\n"
+            "counter = SqliteStore.from_url(sys.argv[1]).segment_distributor(name='order')\n"
             "loop = asyncio.new_event_loop()\n"
             "print(loop.run_until_complete(counter.next_max_id(10)))\n"
         )
@@ -187,10 +192,11 @@ def fetch_many(url: str, count: int, barrier: Any) -> list[int]:
 
 PARENT_FIRST = """
 import asyncio, json, os, sys, warnings
-from aiocosid.stores.sqlite import SqliteIdSegmentDistributor
+from aiocosid.stores.sqlite import SqliteStore
 
 warnings.simplefilter("ignore", DeprecationWarning)
-counter = SqliteIdSegmentDistributor.from_url(sys.argv[1], name="order")
+own = SqliteStore.from_url(sys.argv[1])
+counter = own.segment_distributor(name="order")
 (taken, take), (closed, close), (told, tell) = os.pipe(), os.pipe(), os.pipe()
 
 async def child():
@@ -203,7 +209,7 @@ async def child():
 async def grants():
     await counter.aopen()
     granted = [await counter.next_max_id(10), await counter.next_max_id(10)]
-    await counter.aclose()
+    await own.aclose()
     return granted
 
 with asyncio.Runner() as runner:
@@ -214,7 +220,7 @@ with asyncio.Runner() as runner:
         finally:
             os._exit(0)
     os.read(taken, 1)
-    runner.run(counter.aclose())
+    runner.run(own.aclose())
     os.write(close, b"1")
     os.waitpid(pid, 0)
     print(json.dumps({"child": json.loads(os.read(told, 99)), "parent": runner.run(grants())}))
@@ -239,15 +245,17 @@ print(json.dumps(status == 0 and counts == (0, 0)))
 FORK_IN_STATEMENT = """
 import asyncio, json, os, subprocess, sys, threading, time, warnings
 from aiocosid.stores import _sqlite_door
-from aiocosid.stores.sqlite import SqliteIdSegmentDistributor
+from aiocosid.stores.sqlite import SqliteStore
 
 warnings.simplefilter("ignore", DeprecationWarning)
+_sqlite_door.BUSY_TIMEOUT = 15.0  # the parent's call lasts longer than the fork, however busy
 url, seconds = sys.argv[1], float(sys.argv[2])
 HOLD = (
     "import sqlite3, sys; held = sqlite3.connect(sys.argv[1], isolation_level=None); "
     "held.execute('BEGIN IMMEDIATE'); print(flush=True); sys.stdin.read()"
 )
-counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+own = SqliteStore.from_url(url)
+counter = own.segment_distributor(name="order")
 told, tell = os.pipe()
 
 async def child():
@@ -281,7 +289,7 @@ async def main():
     os.write(go, b"1")
     await asyncio.to_thread(os.waitpid, pid, 0)
     granted.append(await counter.next_max_id(10))
-    await counter.aclose()
+    await own.aclose()
     return granted
 
 wait, go = os.pipe()
@@ -296,7 +304,7 @@ print(json.dumps({"child": json.loads(os.read(told, 99)), "parent": granted}))
 FORK = """
 import asyncio, gc, json, os, sys, warnings
 import aiosqlite
-from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteStore
+from aiocosid.stores.sqlite import SqliteStore
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: a fork beside threads
 url = sys.argv[1]
@@ -307,7 +315,7 @@ async def outcome(awaitable):
     except Exception as exc:
         return type(exc).__name__
 
-async def child(counter, store, borrowed):
+async def child(own, counter, store, borrowed):
     refused = [await outcome(each) for each in (
         counter.next_max_id(10), store.counters(), borrowed.next_max_id(10),
         store.segment_distributor(name="order").next_max_id(10))]
@@ -315,7 +323,7 @@ async def child(counter, store, borrowed):
     gc.collect()
     await counter.aopen()
     granted = [await counter.next_max_id(10)]
-    await counter.aclose()
+    await own.aclose()
     async with store:
         mine = store.segment_distributor(name="order")
         granted += [await mine.next_max_id(10), await mine.next_max_id(10)]
@@ -323,20 +331,21 @@ async def child(counter, store, borrowed):
 
 async def main():
     connection = await aiosqlite.connect(url.removeprefix("sqlite:///"))
-    counter = SqliteIdSegmentDistributor.from_url(url, name="order")
+    own = SqliteStore.from_url(url)
+    counter = own.segment_distributor(name="order")
     store = SqliteStore.from_url(url)
-    borrowed = SqliteIdSegmentDistributor(connection, name="order")
+    borrowed = SqliteStore(connection).segment_distributor(name="order")
     granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
     await store.counters()
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
-        return theirs, counter, store, borrowed
+        return theirs, own, counter, store, borrowed
     _, status = await asyncio.to_thread(os.waitpid, pid, 0)
     assert status == 0, status
     granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
     await store.counters()
-    await counter.aclose()
+    await own.aclose()
     await store.aclose()
     await connection.close()
     print(json.dumps(json.loads(os.read(ours, 10_000)) | {"parent": granted}))

@@ -41,7 +41,7 @@ class TestContract:
             server: ValkeyServer = request.getfixturevalue("valkey")
             urls = [f"{server.url.removesuffix('/0')}/{number}" for number in (4, 5, 6)]
             self.stores = [RedisStore.from_url(url) for url in urls]
-        async with StripedStore(self.stores, owns_stores=True) as striped:
+        async with StripedStore(self.stores, store_timeout=10, owns_stores=True) as striped:
             yield striped.segment_distributor
 
     async def set_back(self, distributor: IdSegmentDistributor, to: int) -> None:
@@ -49,14 +49,14 @@ class TestContract:
         name = f"{distributor.namespaced_name}~striped"
         for store in self.stores:
             if isinstance(store, MemoryStore):
-                store._counters[name] %= 100
+                store._backend._counters[name] %= 100
                 continue
             key = f"cosid:{{{name}}}.adder"
 
             async def back(client: Any, key: str = key) -> None:
                 await client.set(key, int(await client.get(key)) % 100)
 
-            await store._link.call(back)
+            await store._backend.link.call(back)
 
     async def test_many_at_once(self, make_distributor: MakeDistributor) -> None:
         """Through objects at home everywhere: no id twice, none at or below the offset."""

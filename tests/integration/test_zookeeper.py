@@ -25,7 +25,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
     WrongLoopError,
 )
-from aiocosid.stores.zookeeper import ZookeeperIdSegmentDistributor, ZookeeperStore
+from aiocosid.stores.zookeeper import ZookeeperStore
 from tests.script import run_python
 from tests.servers import FaultProxy, ZookeeperServer, eventually
 
@@ -71,7 +71,7 @@ class TestNodes:
     """What lies there, before and after."""
 
     async def test_golden_bytes(self, zookeeper: ZookeeperServer, namespace: str) -> None:
-        """Eight bytes, the highest first; an empty node is 0; what is no counter stays as it is."""
+        """Eight bytes, the highest first; what is none, as an emptied node, stays as it is."""
         server = zookeeper.behind
         async with ZookeeperStore.from_url(zookeeper.url) as store:
 
@@ -84,10 +84,10 @@ class TestNodes:
                 return max_id, server.get(path)[0]
 
             assert await after("new", None, 100) == (100, bytes(7) + b"\x64")
-            assert await after("empty", b"", 100) == (100, bytes(7) + b"\x64")
             assert await after("java", bytes(6) + b"\x01\x00", 10) == (266, bytes(6) + b"\x01\x0a")
             assert await after("a/b", None, 1) == (1, bytes(7) + b"\x01")
-            for name, data in {"int": bytes(4), "minus": b"\xff" * 8, "text": b"12345678x"}.items():
+            damaged = {"empty": b"", "int": bytes(4), "minus": b"\xff" * 8, "text": b"12345678x"}
+            for name, data in damaged.items():
                 with pytest.raises(CorruptCounterError, match=name):
                     await after(name, data, 1)
                 assert server.get(f"/cosid/{namespace}.{name}")[0] == data
@@ -97,7 +97,7 @@ class TestNodes:
             listed = await store.counters(namespace=namespace)
             assert {each.namespaced_name: each.last_max_id for each in listed} == {
                 f"{namespace}.{name}": last
-                for name, last in {"new": 100, "empty": 100, "java": 266, "a/b": 1}.items()
+                for name, last in {"new": 100, "java": 266, "a/b": 1}.items()
             }
 
     async def test_beside_curator(self, zookeeper: ZookeeperServer, namespace: str) -> None:
@@ -121,7 +121,7 @@ class TestNodes:
         client.start_async()
         try:
             with pytest.raises(StoreError, match="chroot"):
-                await ZookeeperIdSegmentDistributor(client, name="a").next_max_id(5)
+                await ZookeeperStore(client).segment_distributor(name="a").next_max_id(5)
         finally:
             client.stop()
             client.close()
@@ -173,7 +173,9 @@ class TestFaults:
         async with through(proxy) as store:
             counter = store.segment_distributor(namespace=namespace, name="order")
             assert await counter.next_max_id(10) == 10
-            proxy.swallow_replies(to=struct.pack(">ii", SET, len(path)) + path.encode())
+            # In a transaction: the type, that it is not the last one, and no error so far.
+            header = struct.pack(">i?ii", SET, False, -1, len(path))
+            proxy.swallow_replies(to=header + path.encode())
             with pytest.raises(StoreUnavailableError, match="ConnectionLoss"):
                 await counter.next_max_id(10)
             assert (proxy.swallowed, value(zookeeper, path)) == (1, 20)
@@ -200,7 +202,7 @@ class TestFaults:
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait((task,))
-            queued = list(store._link._wire.client._queue)  # type: ignore[attr-defined]  # an OwnedLink
+            queued = list(store._backend._link._wire.client._queue)  # type: ignore[union-attr]  # it is open
             assert queued == []
             await proxy.accept()
             assert await eventually(lambda: counter.next_max_id(10), StoreUnavailableError) == 20
@@ -214,7 +216,7 @@ class TestFaults:
     ) -> None:
         """It is told in time; closing takes no longer than it may; then all goes on."""
         monkeypatch.setattr("aiocosid.stores.zookeeper._wire.REPLY_TIMEOUT", 0.1)
-        monkeypatch.setattr("aiocosid.stores.zookeeper._wire.CLOSE_TIMEOUT", 0.1)
+        monkeypatch.setattr("aiocosid.stores._connection.CLOSE_TIMEOUT", 0.1)
         store = through(proxy)
         counter = store.segment_distributor(namespace=namespace, name="order")
         assert await eventually(lambda: counter.next_max_id(10), StoreUnavailableError) == 10
@@ -248,7 +250,7 @@ class TestFaults:
 
 
 async def is_suspended(store: ZookeeperStore) -> bool:
-    return not store._link._wire.client.connected  # type: ignore[attr-defined]  # of either kind
+    return not store._backend._link._wire.client.connected  # type: ignore[union-attr]  # it is open
 
 
 class TestSessions:
@@ -260,14 +262,15 @@ class TestSessions:
         client = KazooClient(zookeeper.hosts)
         one = ZookeeperStore(client)
         assert repr(one) == f"<ZookeeperStore {zookeeper.hosts}>"
-        other = ZookeeperIdSegmentDistributor(client, namespace=namespace, name="order")
-        assert one._link._wire is other._link._wire  # type: ignore[attr-defined]  # BorrowedLinks
+        second = ZookeeperStore(client)
+        other = second.segment_distributor(namespace=namespace, name="order")
+        assert one._backend._link._wire is second._backend._link._wire
         client.start()
         try:
             async with one:
                 mine = one.segment_distributor(namespace=namespace, name="order")
                 assert [await each.next_max_id(5) for each in (mine, other)] == [5, 10]
-            await other.aclose()
+            await second.aclose()
             assert client.connected
             assert await other.next_max_id(5) == 15
         finally:
@@ -281,15 +284,14 @@ class TestSessions:
 
     def test_loops(self, zookeeper: ZookeeperServer, namespace: str) -> None:
         """A session from a URL goes on with the next loop, and is not shared by two that live."""
-        counter = ZookeeperIdSegmentDistributor.from_url(
-            zookeeper.url, namespace=namespace, name="order"
-        )
+        store = ZookeeperStore.from_url(zookeeper.url)
+        counter = store.segment_distributor(namespace=namespace, name="order")
 
         async def another() -> str:
             assert await counter.next_max_id(5) == 15
             with pytest.raises(WrongLoopError):
                 await asyncio.to_thread(asyncio.run, counter.next_max_id(5))
-            await counter.aclose()
+            await store.aclose()
             return "closed"
 
         assert asyncio.run(counter.next_max_id(5)) == 5
@@ -317,7 +319,7 @@ class TestSessions:
 FORK = """
 import asyncio, json, os, sys, warnings
 from kazoo.client import KazooClient
-from aiocosid.stores.zookeeper import ZookeeperIdSegmentDistributor, ZookeeperStore
+from aiocosid.stores.zookeeper import ZookeeperStore
 
 url, namespace = sys.argv[1:]
 named = {"namespace": namespace, "name": "order"}
@@ -330,12 +332,12 @@ async def outcome(awaitable):
     except Exception as exc:
         return type(exc).__name__
 
-async def child(counter, store, borrowed):
+async def child(one, counter, store, borrowed):
     refused = [await outcome(each) for each in (
         counter.next_max_id(10), store.counters(), borrowed.next_max_id(10), borrowed.aopen())]
     await counter.aopen()
     granted = [await counter.next_max_id(10)]
-    await counter.aclose()
+    await one.aclose()
     async with store:
         granted.append(await store.segment_distributor(**named).next_max_id(10))
     return {"refused": refused, "child": granted}
@@ -343,20 +345,21 @@ async def child(counter, store, borrowed):
 async def main():
     client = KazooClient(url.removeprefix("zookeeper://"))
     client.start()
-    counter = ZookeeperIdSegmentDistributor.from_url(url, **named)
+    one, users = ZookeeperStore.from_url(url), ZookeeperStore(client)
+    counter, borrowed = (each.segment_distributor(**named) for each in (one, users))
     store = ZookeeperStore.from_url(url)
-    borrowed = ZookeeperIdSegmentDistributor(client, **named)
+    session = lambda: [each._backend.session for each in (one, users)]
     granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    sessions = counter._link.session, borrowed._link.session
+    sessions = session()
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
-        return theirs, counter, store, borrowed
+        return theirs, one, counter, store, borrowed
     _, status = os.waitpid(pid, 0)
     assert status == 0, status
     granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    same = sessions == (counter._link.session, borrowed._link.session)
-    await counter.aclose()
+    same = sessions == session()
+    await one.aclose()
     client.stop()
     client.close()
     told = json.loads(os.read(ours, 10_000))
@@ -372,15 +375,14 @@ runner.close()
 
 PROCESSES = """
 import asyncio, json, subprocess, sys
-from aiocosid.stores.zookeeper import ZookeeperIdSegmentDistributor
+from aiocosid.stores.zookeeper import ZookeeperStore
 
 url, namespace, *nested = sys.argv[1:]
 
 async def main():
-    counter = ZookeeperIdSegmentDistributor.from_url(url, namespace=namespace, name="order")
-    ends = [await counter.next_max_id(10) for _ in range(50)]
-    await counter.aclose()
-    return ends
+    async with ZookeeperStore.from_url(url) as store:
+        counter = store.segment_distributor(namespace=namespace, name="order")
+        return [await counter.next_max_id(10) for _ in range(50)]
 
 if nested:
     print(json.dumps(asyncio.run(main())))

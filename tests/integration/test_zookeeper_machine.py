@@ -29,8 +29,10 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.machine import MachineIdLease
+from aiocosid.machine.cells import Need
+from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.snowflake import SnowflakeId
-from aiocosid.stores.zookeeper import ZookeeperMachineIdDistributor, ZookeeperStore
+from aiocosid.stores.zookeeper import ZookeeperStore
 from tests.machine_marks import mark_zookeeper
 from tests.servers import FaultProxy, ZookeeperServer, eventually
 
@@ -230,30 +232,62 @@ async def test_damaged_nodes(
     root, server = f"/cosid/{namespace}", zookeeper.behind
     one = store.machine_id_distributor(namespace=namespace, instance_id="a")
     for path, data in {
-        f"{root}/__itc_idx/a": b"1|x",
-        f"{root}/__revert/3": b"3",
-        f"{root}/__counter": b"1",
-        f"/aiocosid/{namespace}/notes/0": b"{}",
+        f"{root}/__itc_idx/a": [b"1|x", b"", b"2147483648|1"],
+        f"{root}/__counter": [b"1", b"", b"\xff" * 4],
+        f"/aiocosid/{namespace}/notes/00000000": [b"{}", b"", b"\xff"],
+        f"/aiocosid/counts/{namespace}": [b"{}"],
     }.items():
-        server.create(path, data, makepath=True)
-        with pytest.raises(CorruptMachineStateError, match=path):
-            await one.distribute(3, now_ms=1, latest_ms=LATE)
-        server.delete(path)
+        for each in data:
+            server.create(path, each, makepath=True)
+            with pytest.raises(CorruptMachineStateError, match=path):
+                await one.distribute(3, now_ms=1, latest_ms=LATE)
+            server.delete(path)
     assert texts(zookeeper, f"{root}/__itc_idx") == {}
     assert (await one.distribute(3, now_ms=1, latest_ms=LATE)).machine_id == 0
+
+
+async def test_what_others_have_damaged(
+    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
+) -> None:
+    """It is nobody else's fault: it counts as held, and is left alone."""
+    root, server = f"/cosid/{namespace}", zookeeper.behind
+    one, other, late = (
+        store.machine_id_distributor(namespace=namespace, instance_id=text) for text in "abc"
+    )
+    assert (await one.distribute(2, now_ms=1, latest_ms=LATE)).machine_id == 0
+    server.set(f"{root}/__itc_idx/a", b"nil|1700000000000")
+    server.create(f"{root}/__itc_idx/java", b"")
+    server.create(f"{root}/__revert/1", b"1")
+    server.set(f"{root}/__counter", struct.pack(">i", 3))
+    times = {"now_ms": SYSTEM_CLOCK.now_ms(), "latest_ms": LATE}
+    assert (await other.distribute(2, **times)).machine_id == 3
+    with pytest.raises(MachineIdOverflowError):
+        await late.distribute(2, **times)
+    found = await store._backend.read(namespace, Need(is_complete=True))
+    assert [(each.place, each.found, each.instance) for each in found.damages] == [
+        (f"{root}/__itc_idx/a", "b'nil|1700000000000'", "a"),
+        (f"{root}/__itc_idx/java", "b''", "java"),
+    ]
+    assert found.seats[1].is_damaged
+    assert texts(zookeeper, f"{root}/__revert") == {"1": "1"}
+    assert texts(zookeeper, f"{root}/__itc_idx")["a"] == "nil|1700000000000"
 
 
 async def test_nodes_that_somebody_has_removed(
     zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
 ) -> None:
-    """They are made again."""
+    """CosId's folders are made again; without our notes nobody knows who holds what."""
     one = store.machine_id_distributor(namespace=namespace, instance_id="a")
     assert (await one.distribute(3, now_ms=1, latest_ms=LATE)).machine_id == 0
-    for path in (f"/cosid/{namespace}/__revert", f"/aiocosid/{namespace}/notes"):
-        zookeeper.behind.delete(path, recursive=True)
+    zookeeper.behind.delete(f"/cosid/{namespace}/__revert", recursive=True)
     await one.revert(0, last_ms=-1)
     assert (await one.distribute(3, now_ms=1, latest_ms=LATE)).machine_id == 0
     await one.guard(0, now_ms=1, mark_ms=-1)
+    zookeeper.behind.delete(f"/aiocosid/{namespace}/notes", recursive=True)
+    with pytest.raises(MachineIdQuarantineError):
+        await one.distribute(3, now_ms=1, latest_ms=LATE)
+    await one.reassert(0, now_ms=1, mark_ms=-1)
+    assert texts(zookeeper, f"/aiocosid/{namespace}/notes").keys() == {"00000000"}
 
 
 async def test_a_lost_reply(zookeeper: ZookeeperServer, namespace: str) -> None:
@@ -273,7 +307,7 @@ async def test_a_lost_reply(zookeeper: ZookeeperServer, namespace: str) -> None:
             await one.distribute(3, now_ms=1, latest_ms=LATE)
         assert proxy.swallowed == 1
 
-        async def ask(each: ZookeeperMachineIdDistributor) -> int:
+        async def ask(each: CellMachineIdDistributor) -> int:
             return (await each.distribute(3, now_ms=1, latest_ms=LATE)).machine_id
 
         assert await eventually(lambda: ask(other), StoreUnavailableError) == 1

@@ -6,6 +6,7 @@ from .cluster import ValkeyCluster
 from .cosid_proxy import CosIdProxy
 from .etcd import EtcdEnsemble, EtcdServer
 from .mariadb import MariadbServer
+from .nats import NatsCluster, NatsServer
 from .pgbouncer import PgBouncerServer
 from .postgres import EXECUTED, GUEST, GUEST_PASSWORD, PostgresServer
 from .proxy import FaultProxy
@@ -27,6 +28,8 @@ __all__ = (
     "EtcdServer",
     "FaultProxy",
     "MariadbServer",
+    "NatsCluster",
+    "NatsServer",
     "PgBouncerServer",
     "PostgresPair",
     "PostgresServer",

@@ -1,41 +1,44 @@
-"""The statements of SQLite and PostgreSQL answer alike, whatever is asked of them."""
+"""The statements of SQLite, PostgreSQL and MariaDB answer alike, whatever is asked of them."""
 
 # ruff: noqa: S608 - what is put in is ours
 
 from __future__ import annotations
 
 import random
-import sqlite3
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from aiocosid import CosIdError
 from aiocosid.abc import Counter, IdSegmentDistributor, InstanceId, Store
-from tests.integration._machine_tables import T0, PostgresTables, SqliteTables, Tables
-from tests.servers import PostgresServer
+from tests import sql_cells
+from tests.integration._machine_tables import (
+    T0,
+    MariadbTables,
+    PostgresTables,
+    SqliteTables,
+    Tables,
+)
+from tests.servers import MariadbServer, PostgresServer
 
 pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.asyncio]
 
-SECONDS = 30.0
+SECONDS = 45.0
 LENGTH = 25  # calls in a sequence
 BITS = 2
 
-Write = Callable[[str], Awaitable[object]]
-
 
 class Side:
-    """One of the two databases."""
+    """One of the databases."""
 
-    def __init__(self, store: Store, write: Write) -> None:
+    def __init__(self, store: Store, tables: Tables) -> None:
         self.store = store
-        self.write = write
+        self.tables = tables
         self.made: dict[tuple[str, str], Any] = {}
 
     def machines(self, namespace: str, who: str) -> Any:
@@ -50,8 +53,8 @@ class Side:
 
     def held(self, namespace: str, who: str, otherwise: int) -> int:
         """The id that an instance was handed last: only for that it can assert anything."""
-        claim = self.machines(namespace, who)._claim
-        return otherwise if claim is None else int(claim.machine_id)
+        taken = self.machines(namespace, who)._taken
+        return otherwise if taken is None else int(taken.machine_id)
 
     def segments(self, namespace: str, who: str) -> IdSegmentDistributor:
         if (namespace, f"segments {who}") not in self.made:
@@ -60,6 +63,17 @@ class Side:
             self.made[namespace, f"segments {who}"] = made
         found: IdSegmentDistributor = self.made[namespace, f"segments {who}"]
         return found
+
+    async def forget(self, namespace: str) -> None:
+        """Become another store."""
+        sql_cells.forget(self.tables.run, namespace, everything=False)
+
+    async def java(self, namespace: str, machine_id: int, stamp: int) -> None:
+        """Have a node of CosId's hold an id."""
+        self.tables.execute(
+            f"UPDATE cosid_machine SET instance_id = 'java', last_timestamp = {stamp} "
+            f"WHERE namespace = '{namespace}' AND machine_id = {machine_id};"
+        )
 
     async def state(self, namespace: str) -> object:
         """All that there is of a namespace."""
@@ -80,11 +94,6 @@ def _call(rng: random.Random, ns: str, now: int) -> tuple[str, Callable[[Side], 
     bits = BITS if rng.random() < 0.9 else 3
     is_new, floor = rng.random() < 0.3, rng.choice((0, 4, 20))
     signs = {"now_ms": stamp, "mark_ms": later}
-    forget = f"UPDATE aiocosid_machine_marker SET identity = 'other' WHERE namespace = '{ns}'"
-    java = (
-        f"UPDATE cosid_machine SET instance_id = 'java', last_timestamp = {stamp} "
-        f"WHERE namespace = '{ns}' AND machine_id = {machine_id}"
-    )
     calls: dict[str, tuple[int, Callable[[Side], Awaitable[object]]]] = {
         "distribute": (
             6,
@@ -99,8 +108,8 @@ def _call(rng: random.Random, ns: str, now: int) -> tuple[str, Callable[[Side], 
         "free": (3, lambda at: at.store.revert_machine(namespace=ns, machine_id=machine_id)),
         "width": (1, lambda at: at.store.set_machine_bits(namespace=ns, bits=bits)),
         "mark": (2, lambda at: at.store.mark_machines(namespace=ns, is_new=is_new)),
-        "forget": (2, lambda at: at.write(forget)),
-        "java": (1, lambda at: at.write(java)),
+        "forget": (2, lambda at: at.forget(ns)),
+        "java": (1, lambda at: at.java(ns, machine_id, stamp)),
         "grant": (4, lambda at: at.segments(ns, who).next_max_id(n)),
         "give back": (4, lambda at: at.segments(ns, who).give_back(now % 40, n)),
         "floor": (1, lambda at: at.store.set_floor(namespace=ns, name="order", above=floor)),
@@ -121,7 +130,7 @@ async def outcome(call: Awaitable[object]) -> object:
         return type(error).__name__, getattr(error, "seconds_left", None)
     if isinstance(found, Counter):
         return found.last_max_id
-    return None if isinstance(found, str | list | sqlite3.Cursor) else found
+    return found
 
 
 async def _double(at: Side, ns: str, now: int, one: str, other: str) -> None:
@@ -130,67 +139,61 @@ async def _double(at: Side, ns: str, now: int, one: str, other: str) -> None:
         grant = await at.machines(ns, who).distribute(BITS, now_ms=stamp, latest_ms=now * 2)
         if who == one:
             await at.store.revert_machine(namespace=ns, machine_id=grant.machine_id)
-    await at.write(f"UPDATE aiocosid_machine_marker SET identity = '' WHERE namespace = '{ns}'")
+    await at.forget(ns)
 
 
-async def _sequence(seed: int, sides: list[Side], clock: Callable[[int], Awaitable[None]]) -> None:
+def _clock(sides: list[Side], ms: int) -> None:
+    for side in sides:
+        side.tables.set_clock(ms)
+
+
+async def _sequence(seed: int, sides: list[Side]) -> None:
     rng, ns, now = random.Random(seed), f"n{seed}", T0 + seed * 100_000  # noqa: S311
     top = 0
-    for side in sides:  # a new file is marked for all namespaces, a new database for none
-        await side.store.mark_machines(namespace=ns)
     if rng.random() < 0.5:
         pair = rng.sample(("a", "b", "c"), 2)
-        await clock(now)
+        _clock(sides, now)
         for side in sides:
             await _double(side, ns, now, *pair)
     for number in range(LENGTH):
         now += rng.choice((0, 1, 700, 2500, 9000))
-        await clock(now)
+        _clock(sides, now)
         what, call = _call(rng, ns, now)
         if what.startswith("give back"):
             who, unused = what.split()[2], rng.choice((1, 3))
             at_top = top - rng.choice((0, 0, 0, 1))
             call = partial(_give_back, ns=ns, who=who, max_id=at_top, unused=unused)
-        ours, theirs = [await outcome(call(side)) for side in sides]
-        assert ours == theirs, f"seed {seed}, call {number}: {what}"
+        ours, *theirs = [await outcome(call(side)) for side in sides]
+        assert [ours] * len(theirs) == theirs, f"seed {seed}, call {number}: {what}"
         top = ours if what.startswith("grant") and isinstance(ours, int) else top
         if number % 5 == 0 or number == LENGTH - 1:
-            ours, theirs = [await side.state(ns) for side in sides]
-            assert ours == theirs, f"seed {seed}, after call {number}: {what}"
+            state, *others = [await side.state(ns) for side in sides]
+            assert [state] * len(others) == others, f"seed {seed}, after call {number}: {what}"
 
 
-async def test_both_answer_alike(
-    postgres: PostgresServer, postgres_database: str, tmp_path: Path
+async def test_all_answer_alike(
+    postgres: PostgresServer,
+    postgres_database: str,
+    mariadb: MariadbServer,
+    mariadb_database: str,
+    tmp_path: Path,
 ) -> None:
     """As many random sequences as there is time for, through the distributors' public calls."""
-    sqlite_side: Tables = SqliteTables(tmp_path / "ids.db")
-    postgres_side: Tables = PostgresTables(postgres, postgres_database)
+    databases: list[Tables] = [
+        SqliteTables(tmp_path / "ids.db"),
+        PostgresTables(postgres, postgres_database),
+        MariadbTables(mariadb, mariadb_database),
+    ]
     async with AsyncExitStack() as stack:
-        for tables in (sqlite_side, postgres_side):
+        sides: list[Side] = []
+        for tables in databases:
             await tables.prepare()
-        stores = [
-            await stack.enter_async_context(each.set_store.from_url(each.url))
-            for each in (sqlite_side, postgres_side)
-        ]
-        file = stack.enter_context(
-            closing(sqlite3.connect(tmp_path / "ids.db", isolation_level=None, timeout=30))
-        )
-        connection: Any = await asyncpg.connect(postgres_database)  # type: ignore[no-untyped-call]  # asyncpg's
-        stack.push_async_callback(connection.close)
-
-        async def write_file(sql: str) -> object:
-            return file.execute(sql)
-
-        async def clock(ms: int) -> None:
-            sql = f"UPDATE test_clock SET ms = {ms}"
-            file.execute(sql)
-            await connection.execute(sql)
-
-        sides = [Side(stores[0], write_file), Side(stores[1], connection.execute)]
+            store = await stack.enter_async_context(tables.set_store.from_url(tables.url))
+            sides.append(Side(store, tables))
         end, seed = time.monotonic() + SECONDS, 0
         while time.monotonic() < end:
-            await _sequence(seed, sides, clock)
+            await _sequence(seed, sides)
             for side in sides:
                 side.made.clear()
             seed += 1
-        assert seed > 20
+        assert seed > 10

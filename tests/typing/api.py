@@ -72,14 +72,10 @@ from aiocosid.snowflake import (
     SnowflakeStatistics,
     sharded,
 )
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryMachineIdDistributor
-from aiocosid.stores.postgres import PostgresIdSegmentDistributor, PostgresMachineIdDistributor
-from aiocosid.stores.redis import (
-    RedisIdSegmentDistributor,
-    RedisMachineIdDistributor,
-    RedisStore,
-)
-from aiocosid.stores.sqlite import SqliteIdSegmentDistributor, SqliteMachineIdDistributor
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.stores.postgres import PostgresStore
+from aiocosid.stores.redis import RedisStore
+from aiocosid.stores.sqlite import SqliteStore
 from aiocosid.stores.striped import StripedStore
 from aiocosid.sync import SyncIdGenerator
 from aiocosid.testing import (
@@ -164,13 +160,13 @@ async def by_hand(client: Redis, cluster: RedisCluster, pool: asyncpg.Pool) -> N
     """Distributors on the user's own clients, and by URL."""
     distributors: list[IdSegmentDistributor] = [
         OwnDistributor(name="order"),
-        MemoryIdSegmentDistributor(name="order"),
-        RedisIdSegmentDistributor(client, namespace="shop", name="order", offset=5, step=1000),
-        RedisIdSegmentDistributor(cluster, name="order"),
-        RedisIdSegmentDistributor.from_url("redis://localhost", name="order"),
-        PostgresIdSegmentDistributor(pool, name="order"),
-        PostgresIdSegmentDistributor.from_url("postgresql://localhost/shop", name="order"),
-        SqliteIdSegmentDistributor.from_url("sqlite:///ids.db", name="order"),
+        MemoryStore().segment_distributor(name="order"),
+        RedisStore(client).segment_distributor(namespace="shop", name="order", offset=5, step=1000),
+        RedisStore(cluster).segment_distributor(name="order"),
+        RedisStore.from_url("redis://localhost").segment_distributor(name="order"),
+        PostgresStore(pool).segment_distributor(name="order"),
+        PostgresStore.from_url("postgresql://localhost/shop").segment_distributor(name="order"),
+        SqliteStore.from_url("sqlite:///ids.db").segment_distributor(name="order"),
     ]
     for distributor in distributors:
         assert_type(await distributor.next_max_id(10), int)
@@ -178,7 +174,7 @@ async def by_hand(client: Redis, cluster: RedisCluster, pool: asyncpg.Pool) -> N
 
 async def generators(clock: Clock) -> None:
     """What every generator offers, in every way to open one."""
-    distributor = MemoryIdSegmentDistributor(name="order")
+    distributor = MemoryStore().segment_distributor(name="order")
     async with SegmentChainId(
         distributor,
         safe_distance=2,
@@ -210,13 +206,13 @@ async def machines(client: Redis, cluster: RedisCluster, pool: asyncpg.Pool) -> 
     assert_type(host_port_instance_id("10.0.0.1", 8080), InstanceId)
     distributors: list[MachineIdDistributor] = [
         OwnMachineIdDistributor(instance_id=stable),
-        MemoryMachineIdDistributor(namespace="shop", instance_id="web-1"),
-        RedisMachineIdDistributor(client, instance_id=stable, safe_guard=120, interval=10),
-        RedisMachineIdDistributor(cluster),
-        RedisMachineIdDistributor.from_url("redis://localhost"),
-        PostgresMachineIdDistributor(pool),
-        PostgresMachineIdDistributor.from_url("postgresql://localhost/shop"),
-        SqliteMachineIdDistributor.from_url("sqlite:///ids.db"),
+        MemoryStore().machine_id_distributor(namespace="shop", instance_id="web-1"),
+        RedisStore(client).machine_id_distributor(instance_id=stable, safe_guard=120, interval=10),
+        RedisStore(cluster).machine_id_distributor(),
+        RedisStore.from_url("redis://localhost").machine_id_distributor(),
+        PostgresStore(pool).machine_id_distributor(),
+        PostgresStore.from_url("postgresql://localhost/shop").machine_id_distributor(),
+        SqliteStore.from_url("sqlite:///ids.db").machine_id_distributor(),
         ManualMachineIdDistributor(7, worker=1, worker_bits=2, state_dir="state"),
         StatefulSetMachineIdDistributor(hostname="web-3"),
     ]
@@ -233,7 +229,10 @@ async def machines(client: Redis, cluster: RedisCluster, pool: asyncpg.Pool) -> 
 async def snowflakes(clock: Clock) -> None:
     """Generators that share a lease, and what they tell."""
     lease = MachineIdLease(
-        MemoryMachineIdDistributor(), bits=COSID_MS.machine_bits, on_lost="raise", clock=clock
+        MemoryStore().machine_id_distributor(),
+        bits=COSID_MS.machine_bits,
+        on_lost="raise",
+        clock=clock,
     )
     async with (
         lease,
@@ -247,13 +246,15 @@ async def snowflakes(clock: Clock) -> None:
         assert_type(ids.statistics().machine, MachineIdStatistics)
         assert_type(lease.statistics().machine_id, int | None)
         assert_type(lease.statistics().last_error, Exception | None)
-    generator: IdGenerator = SnowflakeId(MemoryMachineIdDistributor(), layout=LAYOUTS["leaf"])
+    generator: IdGenerator = SnowflakeId(
+        MemoryStore().machine_id_distributor(), layout=LAYOUTS["leaf"]
+    )
     async with anyio.create_task_group() as group:
         await group.start(generator.run)
         await generator.aclose()
 
     text: CosIdText = CosIdFriendlyText(zone="UTC", pad=True)
-    async with CosIdGenerator(MemoryMachineIdDistributor(), text=text) as texts:
+    async with CosIdGenerator(MemoryStore().machine_id_distributor(), text=text) as texts:
         assert_type(texts, CosIdGenerator)
         assert_type(await texts.next_id(), str)
         assert_type(await texts.next_ids(2), list[str])

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from aiocosid.abc import Store
+
 from ._source import PACKAGE, Function, Import, Module, dotted, imports, load, room_of
 
 MODULES = load()
@@ -22,6 +24,7 @@ KNOWN = set(MODULES)
 LEAVES = {
     "errors",
     "events",
+    "_checks",
     "_clock",
     "_dates",
     "_default",
@@ -60,7 +63,8 @@ MAY_IMPORT = {
     "__main__": {"cli"},
     "errors": set[str](),
     "events": {"errors"},
-    "abc": {"errors", "events"},
+    "_checks": {"errors"},
+    "abc": {"_checks", "errors", "events"},
     "_clock": {"abc", "errors"},
     "_dates": {"errors"},
     "_default": {"abc", "errors"},
@@ -84,7 +88,7 @@ MAY_IMPORT = {
     "segment": GROUND,
     "snowflake": GROUND | {"machine"},
     "machine": GROUND,
-    "stores": GROUND,
+    "stores": GROUND | {"machine"},
     "compat": GROUND | {"machine", "stores"},
     "_provider_options": {"events"},
     "provider": ROOMS | {"_provider_options"},
@@ -104,20 +108,23 @@ DEFERRED = {
 # Rooms that show a user how to do it: they get by with what a user may import.
 OUTSIDERS = {"integrations", "server", "cli"}
 
+# Rooms that import of another room only what it names in modules without an underscore.
+NEIGHBOURS = {"compat"}
+
 PURE = (
-    "_dates.py",
+    *("_checks.py", "_dates.py"),
     "segment/_segment.py",
     "segment/_groups.py",
     "segment/_chain.py",
     "segment/_pace.py",
-    *("compat/_table.py", "compat/_url.py", "compat/tddl/_table.py", "compat/tinyid/_table.py"),
+    *("compat/_stamps.py", "compat/_table.py", "compat/_url.py", "compat/tddl/_table.py"),
     "segment/_double_buffer.py",
     "_waiters.py",
     "snowflake/_calendar.py",
     "snowflake/_clearance.py",
     "snowflake/_cosid_state.py",
     "snowflake/_friendly.py",
-    "machine/_state.py",
+    *("machine/_rules.py", "machine/_state.py", "machine/cells.py"),
     "snowflake/_layout.py",
     "snowflake/_layouts.py",
     "snowflake/_ring.py",
@@ -126,6 +133,7 @@ PURE = (
     "snowflake/_standing.py",
     "converter/",
     "sharding/",
+    *("stores/_url.py", "stores/_url_specs.py"),
     *("settings/_places.py", "settings/_secrets.py", "settings/_warnings.py"),
 )
 IMPURE_IMPORTS = {
@@ -136,8 +144,11 @@ IMPURE_IMPORTS = {
 CLOCKS = {"current_time", "now", "time", "today", "utcnow"}  # loop.time() among them
 TIMERS = {"call_at", "call_later", "sleep", "sleep_until"}
 KEEPS_TIME = {"_clock", "testing"}
+MAKES_A_USER_WAIT = {"cli/_session.py"}  # by real seconds, as nothing else does
 
-MAX_MODULE_LINES = 400
+# A cohesive module of 500 lines is better than two that call each other.
+MAX_MODULE_LINES = 700
+LONGER = {"machine/_rules.py": 800}  # every rule about machine ids, which are read as one
 MAX_FUNCTION_LINES = 25  # for nine in ten
 MAX_PUBLIC_METHODS = 12
 
@@ -145,7 +156,7 @@ DRIVERS = (
     *("aiosqlite", "asyncmy", "asyncpg", "cryptography", "django", "fastapi", "hiredis"),
     "opentelemetry",
     *("prometheus_client", "pydantic", "redis", "rich", "sqlalchemy", "sqlite3", "typer"),
-    *("aetcd", "grpc", "kazoo"),
+    *("aetcd", "grpc", "kazoo", "nats"),
 )
 
 
@@ -164,6 +175,13 @@ def misplaced_imports(module: Module, known: set[str]) -> Iterator[str]:
             yield f"{module.name} imports {found.module}"
         elif module.room in OUTSIDERS and "._" in found.module:
             yield f"{module.name} imports {found.module}, which is private"
+        elif module.room in NEIGHBOURS and is_inside(found.module):
+            yield f"{module.name} imports {found.module}, which is private to its room"
+
+
+def is_inside(module: str) -> bool:
+    """Tell whether a module is private to a room; a room may itself be private to the package."""
+    return any(part.startswith("_") for part in module.split(".")[2:])
 
 
 def impurities(module: Module) -> Iterator[str]:
@@ -171,7 +189,15 @@ def impurities(module: Module) -> Iterator[str]:
     for found in imports(module, KNOWN):
         if not found.for_types and found.module.split(".")[0] in IMPURE_IMPORTS:
             yield f"{module.name} imports {found.module}"
-    for node in ast.walk(module.tree):
+    for top in module.tree.body:
+        if isinstance(top, ast.ClassDef) and any(dotted(b) == "Protocol" for b in top.bases):
+            continue  # what others have to be able to do
+        yield from waits(module, top)
+
+
+def waits(module: Module, tree: ast.AST) -> Iterator[str]:
+    """Name where a piece of a module waits."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
             yield f"{module.name}:{node.lineno} {type(node).__name__}"
 
@@ -186,7 +212,7 @@ def clock_reads(module: Module) -> Iterator[str]:
             continue
         called = dotted(node.func)
         owner, _, name = called.rpartition(".")
-        if owner.endswith("clock"):
+        if owner.lower().endswith("clock"):
             continue  # the seam itself
         zero = [ast.dump(argument) for argument in node.args] == [ast.dump(ast.Constant(0))]
         if name in CLOCKS or (name in TIMERS and not zero):
@@ -223,6 +249,12 @@ def public_methods(node: ast.ClassDef) -> list[str]:
     ]
 
 
+def own_methods(node: ast.ClassDef) -> list[str]:
+    """Name a class's public methods, of a store without those that its contract demands."""
+    is_store = any(dotted(base) == "Store" for base in node.bases)
+    return [name for name in public_methods(node) if not (is_store and hasattr(Store, name))]
+
+
 def test_a_room_imports_only_what_it_may() -> None:
     assert [line for m in MODULES.values() for line in misplaced_imports(m, KNOWN)] == []
 
@@ -243,12 +275,13 @@ def test_pure_modules_are_pure() -> None:
 
 def test_only_the_clock_reads_a_clock_or_sleeps() -> None:
     others = [m for m in MODULES.values() if m.room not in KEEPS_TIME]
+    others = [m for m in others if m.path not in MAKES_A_USER_WAIT]
     assert [line for m in others for line in clock_reads(m)] == []
 
 
 def test_modules_stay_small() -> None:
     lines = {m.path: len(m.source.splitlines()) for m in MODULES.values()}
-    assert {path: n for path, n in lines.items() if n > MAX_MODULE_LINES} == {}
+    assert {p: n for p, n in lines.items() if n > LONGER.get(p, MAX_MODULE_LINES)} == {}
 
 
 def test_nine_in_ten_functions_stay_small() -> None:
@@ -259,7 +292,7 @@ def test_nine_in_ten_functions_stay_small() -> None:
 
 def test_classes_stay_small() -> None:
     classes = {
-        f"{m.path}:{node.lineno} {node.name}": public_methods(node)
+        f"{m.path}:{node.lineno} {node.name}": own_methods(node)
         for m in MODULES.values()
         for node in ast.walk(m.tree)
         if isinstance(node, ast.ClassDef)
@@ -301,6 +334,9 @@ def planted(path: str, source: str) -> Module:
         ("provider.py", "def f():\n    from .cli import main"),
         ("abc.py", "if TYPE_CHECKING:\n    from .testing import ManualClock"),
         ("cli/x.py", "from ..segment._chain import IdSegmentChain"),
+        ("compat/x.py", "from ..stores._watermark import HighWater"),
+        ("compat/leaf/_x.py", "from ...abc._ids import check_text"),
+        ("compat/x.py", "if TYPE_CHECKING:\n    from ..stores._executor import Row"),
         ("nowhere/x.py", ""),
     ],
 )
@@ -314,6 +350,11 @@ def test_a_misplaced_import_is_seen(path: str, source: str) -> None:
         ("abc.py", "if TYPE_CHECKING:\n    from .segment import IdSegment"),
         ("cli/x.py", "from .. import connect"),
         ("cli/x.py", "from ._table import draw"),
+        (
+            "compat/leaf/_x.py",
+            "from .._table import CounterTable\nfrom ..._checks import check_text",
+        ),
+        ("compat/x.py", "from ..stores.sql import SqlExecutor"),
         ("provider.py", "def f():\n    from .stores import memory"),
         ("segment/_x.py", "import anyio\nfrom ..errors import ClosedError\nfrom ._chain import X"),
     ],
@@ -343,6 +384,7 @@ def test_an_impurity_is_seen(source: str) -> None:
         ("asyncio.get_running_loop().time()", True),
         ("anyio.sleep(0)", False),
         ("self._clock.sleep(1)", False),
+        ("SYSTEM_CLOCK.sleep(1)", False),
         ("clock.now_ms()", False),
     ],
 )

@@ -434,7 +434,7 @@ async def test_groups_that_went_backwards() -> None:
     async with provider as ids:
         orders = await ids.grouped("order", group_by=day, step=10)
         assert await orders.next_ids(95)
-        store._counters.clear()
+        store._backend._counters.clear()
         for _ in range(20):  # it does not climb over what was seen
             with pytest.raises(StoreRolledBackError):
                 await orders.next_ids(95)
@@ -445,7 +445,7 @@ async def test_groups_that_went_backwards() -> None:
         await ids.grouped("order", group_by=day, step=10)
         assert await orders.next_id() == 1001
         await orders.aclose()
-        store._counters.clear()
+        store._backend._counters.clear()
         orders = await ids.grouped("order", group_by=day, step=10)
         with pytest.raises(StoreRolledBackError):
             await orders.next_id()

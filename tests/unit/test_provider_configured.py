@@ -24,7 +24,8 @@ from aiocosid.errors import (
 from aiocosid.generators import CounterId, IntegerIdGenerator, Uuid7Id
 from aiocosid.provider import ConfiguredProvider, configure
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, settle
 
 from .segment._kit import Ear, tasks
@@ -329,7 +330,7 @@ async def test_closed_while_a_generators_own_life_ends() -> None:
     assert outcomes == {True, False}
 
 
-class Owned(MemoryIdSegmentDistributor):
+class Owned(CounterDistributor):
     """A distributor that has something of its own to close."""
 
     closed = 0
@@ -345,7 +346,7 @@ async def test_what_generators_own_is_closed_with_them() -> None:
     made: list[Owned] = []
 
     def own(**about: Any) -> Owned:
-        made.append(Owned(**about))
+        made.append(Owned(MemoryStore()._backend, **about))
         return made[-1]
 
     store = Wrapping()

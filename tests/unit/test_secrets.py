@@ -227,7 +227,7 @@ async def test_redis(
     before = everything.errors
     await try_all(valkey_password.url, everything)
     assert everything.errors == before
-    token = valkey_password.call("HGET", "cosid:{secrets}:token", "0")
+    token = json.loads(str(valkey_password.call("HGET", "cosid:{secrets}:note", "0")))["token"]
     everything.check(str(token))
     assert len(everything.said) > 100
 
@@ -312,7 +312,10 @@ async def test_postgresql(
             login = f"postgresql://{namespace}:{password}@{proxy.host}:{proxy.port}/{namespace}"
             await try_all(login, everything)
             assert everything.errors == before
-            token = postgres.execute("SELECT max(token) FROM aiocosid_machine", database=namespace)
+            note = postgres.execute(
+                "SELECT max(value) FROM aiocosid_cell WHERE name LIKE 'note/%'", database=namespace
+            )
+            token = json.loads(note)["token"]
             proxy.swallow_replies()
             await try_all(login, everything)
         assert everything.errors > before

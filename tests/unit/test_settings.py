@@ -143,7 +143,7 @@ def test_everything_wrong_is_told_at_once(write: Write) -> None:
     by_place = {each.split(": ")[1]: each for each in found}
     for place, words in {
         "store": "without the option 'sockettimeout'",
-        "safe_distance": "is no key here; known are close_timeout, generators",
+        "safe_distance": "is no key here; known are close_timeout, create, generators",
         "generators.order.step": "is '10'; it has to be a valid integer",
         "generators.order.safe-distance": "did you mean safe_distance?",
         "generators.bill.kind": "is 'chian'; it has to be one of 'segment', 'chain'",

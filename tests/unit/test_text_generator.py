@@ -20,13 +20,12 @@ from aiocosid.converter import (
 )
 from aiocosid.errors import ForkedError, InvalidArgumentError, InvalidIdError
 from aiocosid.segment import SegmentChainId
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores.memory import MemoryStore
 
 
 def chain(store: MemoryStore | None = None, step: int = 1000, offset: int = 0) -> SegmentChainId:
-    distributor = MemoryIdSegmentDistributor(
-        name="order", offset=offset, step=step, memory=store or MemoryStore()
-    )
+    store = store or MemoryStore()
+    distributor = store.segment_distributor(name="order", offset=offset, step=step)
     return SegmentChainId(distributor)
 
 

@@ -15,9 +15,9 @@ from aiocosid import sync
 from aiocosid.converter import Radix62IdConverter
 from aiocosid.generators import CounterId, IntegerIdGenerator, Uuid7Id
 from aiocosid.machine import ManualMachineIdDistributor
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
-from aiocosid.stores.postgres import PostgresMachineIdDistributor, PostgresStore
-from aiocosid.stores.redis import RedisMachineIdDistributor, RedisStore
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.stores.postgres import PostgresStore
+from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.sqlite import SqliteStore
 
 COPIES: tuple[Callable[[Any], object], ...] = (copy.copy, copy.deepcopy, pickle.dumps)
@@ -34,20 +34,22 @@ class Holder:
 async def test_a_generator_or_what_holds_a_connection_is_not_copied() -> None:
     store = MemoryStore()
     machine = store.machine_id_distributor(namespace="copies")
-    chain = aiocosid.SegmentChainId(MemoryIdSegmentDistributor(name="order"))
+    chain = aiocosid.SegmentChainId(MemoryStore().segment_distributor(name="order"))
     ids = sync.connect("memory://", namespace="copies")
     everything: tuple[object, ...] = (
         store,
         machine,
         chain,
-        aiocosid.SegmentId(MemoryIdSegmentDistributor(name="order")),
+        aiocosid.SegmentId(MemoryStore().segment_distributor(name="order")),
         aiocosid.SnowflakeId(machine),
         aiocosid.connect("memory://"),
         CounterId(),
         Uuid7Id(),
         ManualMachineIdDistributor(1),
-        RedisMachineIdDistributor.from_url("redis://localhost", namespace="copies"),
-        PostgresMachineIdDistributor.from_url("postgresql://localhost/x", namespace="copies"),
+        RedisStore.from_url("redis://localhost").machine_id_distributor(namespace="copies"),
+        PostgresStore.from_url("postgresql://localhost/x").machine_id_distributor(
+            namespace="copies"
+        ),
         ids,
         ids.segment_chain("order"),
         ids.segment_chain("order")._session,
@@ -62,11 +64,11 @@ async def test_a_generator_or_what_holds_a_connection_is_not_copied() -> None:
 
 
 def test_what_is_around_one_or_on_a_connection_is_not_copied_with_it() -> None:
-    chain = aiocosid.SegmentChainId(MemoryIdSegmentDistributor(name="order"))
+    chain = aiocosid.SegmentChainId(MemoryStore().segment_distributor(name="order"))
     for each in (
         aiocosid.StringIdGenerator(chain, Radix62IdConverter()),
         IntegerIdGenerator(chain),
-        MemoryIdSegmentDistributor(name="order"),
+        MemoryStore().segment_distributor(name="order"),
         SqliteStore.from_url("sqlite:///ids.db"),
         RedisStore.from_url("redis://localhost").segment_distributor(name="order"),
         PostgresStore.from_url("postgresql://localhost/x"),

@@ -1,16 +1,27 @@
-"""The driver, aetcd on grpc, and how its channels are made.
+"""The driver, aetcd on grpc: how its channels are made, and its errors ours.
 
 Its messages are made when it is imported: no type checker knows them.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
 from ... import _fork
-from ...errors import ForkedError, MissingExtraError
+from ..._loop import is_stray_cancellation
+from ...errors import (
+    CosIdError,
+    ForkedError,
+    MissingExtraError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+)
 
 try:
     grpc: Any = import_module("grpc")
@@ -20,17 +31,23 @@ except ModuleNotFoundError as _exc:
     raise MissingExtraError("etcd", extra="etcd") from _exc
 
 if TYPE_CHECKING:
-    from ._url import Target
+    from collections.abc import Callable, Generator
 
-__all__ = (
-    "close_channel",
-    "ensure_unforked",
-    "exceptions",
-    "grpc",
-    "note_channel",
-    "open_channel",
-    "rpc",
-)
+    from .._url import StoreUrl
+
+Message: TypeAlias = Any
+"""A request or a reply, a channel, a client: whatever is the driver's."""
+
+STORE: Final = "etcd"
+
+_OUTAGES: Final = {
+    *("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "RESOURCE_EXHAUSTED"),
+    "OUT_OF_RANGE",  # compacted between two pages of a listing
+    *("UNKNOWN", "INTERNAL"),  # what etcd has no code for: its own "context deadline exceeded"
+}
+_REFUSALS: Final = {"UNAUTHENTICATED", "PERMISSION_DENIED"}
+_OF_LOGIN: Final = ("user name is empty", "authentication")
+_UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
 
 LARGEST: Final = 64 << 20  # bytes of a reply
 
@@ -77,29 +94,82 @@ def ensure_unforked() -> None:
         raise ForkedError("the connection to etcd", remedy=remedy)
 
 
-def open_channel(target: Target, host: str) -> Any:  # noqa: ANN401 - the driver's
-    """Return a channel to one member; nothing is sent yet.  Needs a running loop."""
-    if not target.tls:
-        channel = grpc.aio.insecure_channel(host, options=_OPTIONS)
-    else:
-        credentials = grpc.ssl_channel_credentials(
-            target.files.get("ssl_ca_certs"),
-            target.files.get("ssl_keyfile"),
-            target.files.get("ssl_certfile"),
-        )
-        channel = grpc.aio.secure_channel(host, credentials, options=_OPTIONS)
-    note_channel(channel)
-    return channel
+def channel_opener(url: StoreUrl) -> Callable[[int], Message]:
+    """Read the files that a URL names; return what makes a channel to one member.
+
+    It sends nothing yet, and needs a running loop.
+    """
+    make = grpc.aio.insecure_channel
+    if url.tls:
+        files = (url.options[f"ssl_{name}"] for name in ("ca_certs", "keyfile", "certfile"))
+        contents = [Path(file).read_bytes() if file else None for file in files]
+        credentials = grpc.ssl_channel_credentials(*contents)
+        make = partial(grpc.aio.secure_channel, credentials=credentials)
+
+    def open_channel(place: int) -> Message:
+        channel = make(str(url.hosts[place]), options=_OPTIONS)
+        note_channel(channel)
+        return channel
+
+    return open_channel
 
 
-def note_channel(channel: Any) -> None:  # noqa: ANN401 - the driver's
+def note_channel(channel: Message) -> None:
     """Remember a channel until it is gone, for those who are forked until then."""
     _channels.open.add(channel)
 
 
-async def close_channel(channel: Any, grace: float | None = None) -> None:  # noqa: ANN401 - the driver's
-    """Close a channel; calls on it end within ``grace`` seconds, None for at once."""
+async def close_channel(channel: Message) -> None:
+    """Close a channel; calls on it end at once."""
     try:
-        await channel.close(grace)
+        await channel.close()
     finally:
         _channels.open.discard(channel)
+
+
+@contextmanager
+def as_store_error() -> Generator[None]:
+    """Raise our error from the driver's; what is neither's goes through."""
+    try:
+        yield
+    except CosIdError:
+        raise
+    except BaseException as exc:
+        error = _meaning(exc)
+        if error is None:
+            raise
+        raise error from exc
+
+
+def _meaning(exc: BaseException) -> StoreError | None:
+    is_clients = isinstance(exc, exceptions.ClientError)  # of a user's client that connects
+    call = exc.__cause__ if is_clients else exc
+    if isinstance(call, grpc.aio.AioRpcError):
+        return _of_call(call)
+    if isinstance(exc, grpc.aio.UsageError) or is_stray_cancellation(exc):
+        return StoreUnavailableError(STORE, "closed while the call was under way")
+    if is_clients:
+        return StoreUnavailableError(STORE, str(exc) or type(exc).__name__)
+    if isinstance(exc, TimeoutError):
+        return StoreUnavailableError(STORE, "no connection in time")
+    return None
+
+
+def _of_call(exc: Message) -> StoreError:
+    code, text = exc.code().name, exc.details() or exc.code().name
+    if _UNTRUSTED in text:
+        remedy = "give the file of its authority as ssl_ca_certs"
+        return StoreError(STORE, f"the server's certificate is not trusted ({text}); {remedy}")
+    if code in _OUTAGES:
+        return StoreUnavailableError(STORE, text)
+    if code in _REFUSALS or any(word in text for word in _OF_LOGIN):
+        return StoreAuthenticationError(STORE, text)
+    return StoreError(STORE, f"{code}: {text}")
+
+
+def has_bad_token(exc: Message) -> bool:
+    """Tell whether the call was refused because the login has ended; it was not carried out."""
+    if not isinstance(exc, grpc.aio.AioRpcError):
+        return False
+    text = exc.details() or ""
+    return "invalid auth token" in text or "revision of auth store is old" in text

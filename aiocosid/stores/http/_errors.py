@@ -25,24 +25,9 @@ except ModuleNotFoundError as _exc:
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = (
-    "LOST",
-    "OVERFLOW",
-    "STORE",
-    "UNKNOWN",
-    "Answer",
-    "as_object",
-    "refusal",
-    "translated",
-    "unexpected",
-    "value_of",
-)
+__all__ = ("OK", "STORE", "Answer", "as_object", "as_store_error", "httpx")
 
 STORE: Final = "cosid proxy"
-
-OVERFLOW: Final = "M-01"
-UNKNOWN: Final = "M-02"
-LOST: Final = "M-03"
 
 OK: Final = range(200, 300)
 MOVED: Final = range(300, 400)
@@ -74,31 +59,45 @@ class Answer:
     body: bytes
 
     @property
-    def is_ok(self) -> bool:
-        """Whether the call was done."""
-        return self.status in OK
+    def value(self) -> Any:  # noqa: ANN401 - whatever came
+        """What the body says; None if it is no JSON."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
 
     @property
     def code(self) -> str:
-        """The ``code`` of CosId's error, or nothing."""
-        found = self._error().get("code")
-        return found if isinstance(found, str) else ""
+        """The ``code`` of CosId's error; nothing if there is none, or if the call was done."""
+        found = as_object(self.value).get("code")
+        return found if isinstance(found, str) and self.status not in OK else ""
 
-    @property
-    def message(self) -> str:
-        """What CosId's error says, or nothing: ``msg``, and behind it ``errors``."""
-        error = self._error()
-        said: list[Any] = [error.get("msg")]
+    def refusal(self) -> StoreError:
+        """Return the error for a call that was not done, of the kind that the status stands for."""
+        said = [f"HTTP {self.status}, {self.code}" if self.code else f"HTTP {self.status}"]
+        said += filter(None, [self._message()])
+        if self.status in MOVED:
+            said.append("it redirects; give the URL that it leads to")
+        kind = StoreError
+        if self.status in FORBIDDEN:
+            kind = StoreAuthenticationError
+        elif self.status in LATER or self.status >= SERVER_FAILS:
+            kind = StoreUnavailableError
+        return kind(STORE, ": ".join(said))
+
+    def _message(self) -> str:
+        """Return what CosId's error says, or nothing: ``msg``, and behind it ``errors``."""
+        error = as_object(self.value)
+        texts: list[Any] = [error.get("msg")]
         if isinstance(error.get("errors"), list):
-            fields = cast("list[Any]", error["errors"])
-            said += [f"{told.get('field')} {told.get('msg')}" for told in map(as_object, fields)]
-        return "; ".join(text for text in said if isinstance(text, str))[:MOST_SHOWN]
+            fields = map(as_object, cast("list[Any]", error["errors"]))
+            texts += [f"{each.get('field')} {each.get('msg')}" for each in fields]
+        return "; ".join(text for text in texts if isinstance(text, str))[:MOST_SHOWN]
 
-    def _error(self) -> dict[str, Any]:
-        try:
-            return as_object(json.loads(self.body))
-        except (ValueError, RecursionError):
-            return {}
+    def unexpected(self, expected: str) -> StoreError:
+        """Return the error for a body that is not what CosId's proxy answers."""
+        shown = repr(self.body[:MOST_SHOWN].decode(errors="replace"))
+        return StoreError(STORE, f"it answered {shown}, not {expected}; is it a CosId proxy?")
 
 
 def as_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - what JSON holds
@@ -106,40 +105,8 @@ def as_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - what JSON holds
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def refusal(answer: Answer) -> StoreError:
-    """Return the error for an answer that is not OK, and for which there is none of its own."""
-    status, said = answer.status, answer.message
-    text = f"HTTP {status}" + (f", {answer.code}" if answer.code else "")
-    text += f": {said}" if said else ""
-    if status in FORBIDDEN:
-        return StoreAuthenticationError(STORE, text)
-    if status in LATER or status >= SERVER_FAILS:
-        return StoreUnavailableError(STORE, text)
-    if status in MOVED:
-        return StoreError(STORE, f"{text}: it redirects; give the URL that it leads to")
-    return StoreError(STORE, text)
-
-
-def value_of(answer: Answer, expected: str) -> Any:  # noqa: ANN401 - whatever came
-    """Return what the body of an answer that is OK says.
-
-    Raises:
-        StoreError: it is no JSON.
-    """
-    try:
-        return json.loads(answer.body)
-    except (ValueError, RecursionError):
-        raise unexpected(answer, expected) from None
-
-
-def unexpected(answer: Answer, expected: str) -> StoreError:
-    """Return the error for a body that is not what CosId's proxy answers."""
-    shown = repr(answer.body[:MOST_SHOWN].decode(errors="replace"))
-    return StoreError(STORE, f"it answered {shown}, not {expected}; is it a CosId proxy?")
-
-
 @contextmanager
-def translated() -> Generator[None]:
+def as_store_error() -> Generator[None]:
     """Raise our error from the driver's; what is neither's goes through."""
     try:
         yield
@@ -148,7 +115,7 @@ def translated() -> Generator[None]:
     except _DRIVER as exc:
         raise _meaning(exc) from exc
     except RuntimeError as exc:
-        found = next((told for said, told in _OF_RUNTIME.items() if said in str(exc)), None)
+        found = next((text for said, text in _OF_RUNTIME.items() if said in str(exc)), None)
         if found is None:
             raise
         raise StoreUnavailableError(STORE, found) from exc
@@ -160,7 +127,7 @@ def _meaning(exc: Exception) -> StoreError:
         remedy = "pass an httpx.AsyncClient whose verify= knows its authority"
         return StoreError(STORE, f"the server's certificate is not trusted ({text}); {remedy}")
     if isinstance(exc, httpx.HTTPStatusError):  # raised by a hook of the user's client
-        return refusal(Answer(exc.response.status_code, b""))
+        return Answer(exc.response.status_code, b"").refusal()
     if isinstance(exc, _BAD_REQUESTS):
         return StoreError(STORE, text)
     return StoreUnavailableError(STORE, text)

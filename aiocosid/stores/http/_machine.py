@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Self, TypeGuard
+from math import isinf
+from typing import TYPE_CHECKING, Final, TypeGuard
 
-from ... import _fork
 from ..._instance_id import as_instance_id
-from ..._uncopied import Uncopied
-from ...abc import (
-    DEFAULT_GUARD_INTERVAL,
-    DEFAULT_NAMESPACE,
-    DEFAULT_SAFE_GUARD,
-    InstanceId,
-    MachineGrant,
-    MachineIdDistributor,
-)
+from ...abc import MachineGrant
 from ...abc._ids import MAX_ID
 from ...abc._machine import check_machine_bits
-from ...errors import ForkedError, MachineIdLostError, MachineIdOverflowError, StoreError
-from ._duration import iso_duration
-from ._errors import LOST, OVERFLOW, STORE, UNKNOWN, as_object, refusal, unexpected, value_of
-from ._link import BorrowedLink, Link, OwnedLink
-from ._url import path_of
+from ...errors import MachineIdLostError, MachineIdOverflowError, StoreError
+from ...machine.distributor import CellMachineIdDistributor
+from ._backend import path_of
+from ._errors import STORE, as_object
 
 if TYPE_CHECKING:
-    import httpx
-
+    from ._backend import HttpBackend
     from ._errors import Answer
 
-__all__ = ("HttpMachineIdDistributor",)
+__all__ = ("HttpMachineIdDistributor", "iso_duration")
 
-GONE: Final = {UNKNOWN, LOST}
+OVERFLOW: Final = "M-01"
+UNKNOWN: Final = "M-02"
+LOST: Final = "M-03"
+
+FOREVER: Final = "PT2562047788015H12M55.807S"
+"""CosId's ``FOREVER_SAFE_GUARD_DURATION``: 2^63-1 milliseconds."""
+
+MOST_MS: Final = 2**63 - 1
 
 
-class HttpMachineIdDistributor(Uncopied, MachineIdDistributor):
-    """The machine ids of one namespace, from a CosId proxy.
+def iso_duration(seconds: float) -> str:
+    """Return a time of at least 0 s as Java's ``Duration`` writes it: ``PT5M`` for 300 s."""
+    if isinf(seconds) or (ms := round(seconds * 1000)) >= MOST_MS:
+        return FOREVER
+    hours, left = divmod(ms, 3_600_000)
+    minutes, left = divmod(left, 60_000)
+    parts = (f"{hours}H", f"{minutes}M", f"{left / 1000:.3f}".rstrip("0").rstrip(".") + "S")
+    return "PT" + ("".join(part for part in parts if part[0] != "0" or "." in part) or "0S")
+
+
+class HttpMachineIdDistributor(CellMachineIdDistributor):
+    """The machine ids of one namespace, from a CosId proxy: no cells, but its own rules.
 
     The protocol knows an instance, its id and the time of the server, and nothing else.  So it is
     time alone that protects, as between CosId's own processes:
@@ -50,81 +57,16 @@ class HttpMachineIdDistributor(Uncopied, MachineIdDistributor):
       can is the server's business.
     """
 
-    __slots__ = (
-        *("_bits", "_born", "_is_unique", "_link", "_machine_id", "_owns_link", "_path"),
-        "_has_left",
-    )
+    __slots__ = ("_bits", "_has_left", "_machine_id")
 
-    store = STORE
     keeps_marks = False
 
-    def __init__(
-        self,
-        client: httpx.AsyncClient | Link,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> None:
-        """Describe who asks; nothing is sent yet.
+    _backend: HttpBackend
 
-        Args:
-            client: as for `HttpIdSegmentDistributor`.
-            namespace: the namespace of the machine ids.
-            instance_id: who asks; by default an instance that nobody else is.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range, or the client is another thing.
-        """
-        super().__init__(
-            namespace=namespace,
-            instance_id=as_instance_id(instance_id),
-            safe_guard=safe_guard,
-            interval=interval,
-        )
-        self._is_unique = instance_id is None
-        self._link = client if isinstance(client, Link) else BorrowedLink(client)
-        self._owns_link = False
-        self._path = f"/machines{path_of(namespace)}"
-        self._born = _fork.generation
+    def _forget(self) -> None:
         self._bits = 0  # of the last call that was handed an id
         self._machine_id = -1  # by that call, unless it was given back
         self._has_left = False  # the server was told to give back what our name has
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> Self:
-        """Describe who asks on connections of its own, opened on first use, closed by `aclose`.
-
-        Args:
-            url: as for `HttpStore.from_url`.
-            namespace: the namespace of the machine ids.
-            instance_id: who asks; by default an instance that nobody else is.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or an argument outside its range.
-        """
-        made = cls(
-            OwnedLink(url),
-            namespace=namespace,
-            instance_id=instance_id,
-            safe_guard=safe_guard,
-            interval=interval,
-        )
-        made._owns_link = True
-        return made
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:  # noqa: ARG002 - the server has a clock of its own, and the last word
         """Take a machine id; see `aiocosid.abc.MachineIdDistributor.distribute`.
@@ -161,10 +103,7 @@ class HttpMachineIdDistributor(Uncopied, MachineIdDistributor):
 
     async def _is_lost(self) -> bool:
         """Give a sign of life; tell whether what the server remembers of us is another's."""
-        answer = await self._ask("PATCH", {**self._who(), **self._how_long()})
-        if not answer.is_ok and answer.code not in GONE:
-            raise refusal(answer)
-        return answer.code == LOST
+        return (await self._ask("PATCH", UNKNOWN, LOST)).code == LOST
 
     async def _be_forgotten(self, grant: MachineGrant) -> None:
         """Have what the server remembers of us be of no account any more."""
@@ -176,13 +115,15 @@ class HttpMachineIdDistributor(Uncopied, MachineIdDistributor):
             await self._give_back()
 
     async def _distribute(self, bits: int) -> MachineGrant:
-        about = {"machineBit": str(bits), **self._who(), **self._how_long()}
-        answer = await self._ask("POST", about)
-        if answer.code == OVERFLOW and not answer.is_ok:
-            raise MachineIdOverflowError(self.namespace, size=1 << bits)
-        if not answer.is_ok:
-            raise refusal(answer)
-        return _grant(answer, size=1 << bits)
+        size = 1 << bits
+        answer = await self._ask("POST", OVERFLOW, machineBit=str(bits))
+        if answer.code == OVERFLOW:
+            raise MachineIdOverflowError(self.namespace, size=size)
+        told = as_object(answer.value)
+        machine_id, last_ms = told.get("machineId"), told.get("lastTimeStamp")
+        if not _is_integer(machine_id, 0, size - 1) or not _is_integer(last_ms, -1, MAX_ID):
+            raise answer.unexpected(f"a machine id below {size} with its time")
+        return MachineGrant(machine_id, last_ms)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:  # noqa: ARG002
         """Give a sign of life; see `aiocosid.abc.MachineIdDistributor.guard`.
@@ -197,8 +138,7 @@ class HttpMachineIdDistributor(Uncopied, MachineIdDistributor):
             StoreError: the proxy refuses, or what answers is none.
             ForkedError: the connections are the parent's.
         """
-        answer = await self._guard(machine_id)
-        if answer.code == UNKNOWN:
+        if (await self._guard(machine_id)).code == UNKNOWN:
             reason = "the proxy knows of no id of this instance, as after its own restart"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
 
@@ -211,8 +151,7 @@ class HttpMachineIdDistributor(Uncopied, MachineIdDistributor):
         Raises:
             CosIdError: as for `guard`.
         """
-        answer = await self._guard(machine_id)
-        if answer.code == UNKNOWN:
+        if (await self._guard(machine_id)).code == UNKNOWN:
             grant = await self._distribute(self._bits)
             if grant.machine_id != machine_id:
                 reason = f"the proxy has handed this instance {grant.machine_id} instead"
@@ -223,13 +162,11 @@ class HttpMachineIdDistributor(Uncopied, MachineIdDistributor):
         if machine_id != self._machine_id:  # the server would not look at it
             reason = "this object was not handed it"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
-        answer = await self._ask("PATCH", {**self._who(), **self._how_long()})
-        if answer.is_ok or answer.code == UNKNOWN:
-            return answer
+        answer = await self._ask("PATCH", UNKNOWN, LOST)
         if answer.code == LOST:
             reason = "the proxy says so: somebody else may hold it"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
-        raise refusal(answer)
+        return answer
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:  # noqa: ARG002 - has no place
         """Give the id back; see `aiocosid.abc.MachineIdDistributor.revert`.
@@ -257,53 +194,23 @@ class HttpMachineIdDistributor(Uncopied, MachineIdDistributor):
 
     async def _give_back(self) -> None:
         self._has_left = True
-        answer = await self._ask("DELETE", self._who())
-        if not answer.is_ok and answer.code not in GONE:
-            raise refusal(answer)
+        await self._ask("DELETE", UNKNOWN, LOST)
 
-    def _who(self) -> dict[str, str]:
-        stable = "true" if self.instance_id.stable else "false"
-        return {"instanceId": self.instance_id.text, "stable": stable}
-
-    def _how_long(self) -> dict[str, str]:
-        return {"safeGuardDuration": iso_duration(self.safe_guard)}
-
-    async def _ask(self, method: str, about: dict[str, str]) -> Answer:
-        if self._born != _fork.generation:
-            raise ForkedError(repr(self))
-        return await self._link.ask(method, self._path, about)
-
-    async def aopen(self) -> None:
-        """Get ready in this process; in a forked child with new connections, as a new instance.
-
-        Raises:
-            ForkedError: the client was passed in, and is the parent's.
-        """
-        self._link.aopen()
-        if self._born != _fork.generation:
-            # The parent lives on under the old name.
-            self._born, self._machine_id = _fork.generation, -1
-            if self._is_unique:
-                self.instance_id = as_instance_id(None)
-
-    async def aclose(self) -> None:
-        """Close connections made from a URL; a client that was passed in stays open."""
-        if self._owns_link:
-            await self._link.aclose()
+    async def _ask(self, method: str, *codes: str, **query: str) -> Answer:
+        """Ask who we are about; errors with one of these codes are the caller's."""
+        self._ensure_own()
+        query["instanceId"] = self.instance_id.text
+        query["stable"] = "true" if self.instance_id.stable else "false"
+        if method != "DELETE":
+            query["safeGuardDuration"] = iso_duration(self.safe_guard)
+        return await self._backend.ask(
+            method, f"/machines{path_of(self.namespace)}", query, codes=codes
+        )
 
 
 def _remembered(grant: MachineGrant) -> StoreError:
     found = f"it remembers machine id {grant.machine_id} as ours, and somebody else may hold it"
     return StoreError(STORE, f"{found}: restart the proxy")
-
-
-def _grant(answer: Answer, *, size: int) -> MachineGrant:
-    expected = f"a machine id below {size} with its time"
-    told = as_object(value_of(answer, expected))
-    machine_id, last_ms = told.get("machineId"), told.get("lastTimeStamp")
-    if not _is_integer(machine_id, 0, size - 1) or not _is_integer(last_ms, -1, MAX_ID):
-        raise unexpected(answer, expected)
-    return MachineGrant(machine_id, last_ms)
 
 
 def _is_integer(value: object, at_least: int, at_most: int) -> TypeGuard[int]:

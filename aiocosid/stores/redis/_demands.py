@@ -12,17 +12,19 @@ from ._errors import STORE
 if TYPE_CHECKING:
     from .._durability import Durability
 
-__all__ = ("MAX_REPLICAS", "REPLICA_TIMEOUT", "Confirmed", "Demands", "weaknesses_of")
+__all__ = ("DEMANDS", "MAX_REPLICAS", "REPLICA_TIMEOUT", "Confirmed", "Demands", "weaknesses_of")
 
 REPLICA_TIMEOUT: Final = 0.5  # seconds; below the driver's 1.5 s for a reply
 MAX_REPLICAS: Final = 1000
+
+DEMANDS: Final = ("replicas", "replica_timeout", "durability")  # options of a URL
 
 _REFUSALS: Final = {"NoPermissionError", "ResponseError"}
 
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What a store or distributor was told.
+    """What a store was told to ask of its server.
 
     Attributes:
         replicas: how many have to confirm each grant; 0 asks none.
@@ -73,13 +75,10 @@ class Confirmed:
         for each in (reply, heard):
             if isinstance(each, Exception):
                 raise each
-        asked = self._demands
-        if heard < asked.replicas:
-            raise StoreUnavailableError(
-                STORE,
-                f"{heard} of {asked.replicas} replicas confirmed a grant within "
-                f"{asked.replica_timeout:g} s; its range is a gap",
-            )
+        asked, seconds = self._demands.replicas, self._demands.replica_timeout
+        if heard < asked:
+            few = f"{heard} of {asked} replicas confirmed a grant within {seconds:g} s"
+            raise StoreUnavailableError(STORE, f"{few}; its range is a gap")
         return reply
 
     @property
@@ -93,20 +92,18 @@ class Confirmed:
         asked: Any = None,  # noqa: ANN401 - the driver's
     ) -> tuple[Any, Any]:
         wait = "WAIT", self._demands.replicas, max(1, int(self._demands.replica_timeout * 1000))
-        if not self._is_cluster:
-            pipeline = self._client.pipeline(transaction=False)
-            pipeline.execute_command(*command, **options)
-            pipeline.execute_command(*wait)
-            reply, heard = await pipeline.execute(raise_on_error=False)
-            return reply, heard
-        node = asked or self._client.get_node_from_key(self._key)
-        pipeline = self._client.pipeline()
+        where: dict[str, Any] = {}
+        how: dict[str, Any] = {"raise_on_error": False}
+        if self._is_cluster:
+            where["target_nodes"] = asked or self._client.get_node_from_key(self._key)
+            how["allow_redirections"] = False
+        pipeline = self._client.pipeline(transaction=False)
         if asked is not None:
-            pipeline.execute_command("ASKING", target_nodes=node)
-        pipeline.execute_command(*command, target_nodes=node, **options)
-        pipeline.execute_command(*wait, target_nodes=node)
-        replies = await pipeline.execute(raise_on_error=False, allow_redirections=False)
-        return replies[-2], replies[-1]
+            pipeline.execute_command("ASKING", **where)
+        pipeline.execute_command(*command, **where, **options)
+        pipeline.execute_command(*wait, **where)
+        *_, reply, heard = await pipeline.execute(**how)
+        return reply, heard
 
 
 def _is_a(reply: object, *names: str) -> bool:
@@ -115,25 +112,37 @@ def _is_a(reply: object, *names: str) -> bool:
 
 async def weaknesses_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 - the driver's
     """Say by which settings the server of a key may forget it; none if it does not tell."""
-    options: dict[str, Any] = {}
-    if hasattr(client, "nodes_manager"):
-        options["target_nodes"] = client.get_node_from_key(key)
     try:
-        told = await client.execute_command("INFO", **options)
+        info = await _info_of(client, key)
     except Exception as exc:
         if type(exc).__name__ not in _REFUSALS:
             raise
         return []
     found: list[str] = []
-    policy = str(told.get("maxmemory_policy", ""))
-    if policy.startswith("allkeys") and told.get("maxmemory"):
-        found.append(
-            f"maxmemory-policy is {policy}: counters may be evicted, and their ids come again; "
-            "set it to noeviction"
-        )
-    if told.get("aof_enabled") == 0:
+    if str(info.get("maxmemory_policy", "")).startswith("allkeys") and info.get("maxmemory"):
+        found += _eviction(info, "counters may be evicted, and their ids come again")
+    if info.get("aof_enabled") == 0:
         found.append(
             "appendonly is no: a crash takes back what was granted since the last snapshot, and "
             "those ids come again; set it to yes"
         )
     return found
+
+
+async def evictions_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 - the driver's
+    """Say whether the server may evict the counter of a second, which expires, if it tells."""
+    info = await _info_of(client, key, "memory")
+    if str(info.get("maxmemory_policy") or "noeviction") == "noeviction":
+        return []
+    return _eviction(info, "the counter of a second may be evicted, and its sequences come again")
+
+
+async def _info_of(client: Any, key: bytes, *sections: str) -> Any:  # noqa: ANN401 - the driver's
+    where: dict[str, Any] = {}
+    if hasattr(client, "nodes_manager"):
+        where["target_nodes"] = client.get_node_from_key(key)
+    return await client.execute_command("INFO", *sections, **where)
+
+
+def _eviction(info: Any, weakness: str) -> list[str]:  # noqa: ANN401 - the driver's
+    return [f"maxmemory-policy is {info['maxmemory_policy']}: {weakness}; set it to noeviction"]

@@ -23,7 +23,7 @@ from ...errors import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-__all__ = ("STORE", "translated")
+__all__ = ("STORE", "as_store_error")
 
 STORE: Final = "redis"
 
@@ -48,11 +48,10 @@ _OUTAGES: Final = (
     # Sentences of the cluster client, which has no class for them.
     *("cannot be connected", "slots are not covered", "could not agree"),
 )
-_NO_CLUSTER: Final = "Cluster mode is not enabled"
 
 
 @contextmanager
-def translated(namespaced_name: str = "", key: str = "") -> Generator[None]:
+def as_store_error(namespaced_name: str = "", key: str = "") -> Generator[None]:
     """Raise our error from the driver's; what is neither's goes through."""
     try:
         yield
@@ -69,12 +68,16 @@ def _meaning(exc: Exception, namespaced_name: str, key: str) -> CosIdError | Non
     text = _sentence(exc)
     if not _names(exc) & _DRIVER:
         return _slip(exc, text)
-    return (
-        _of_counter(text, namespaced_name, key)
-        or _refusal(exc)
-        or _outage(exc, text)
-        or StoreError(STORE, text)
-    )
+    if "would overflow" in text:
+        return IdOverflowError(namespaced_name, limit=MAX_ID)
+    if "not an integer" in text:
+        return CorruptCounterError(STORE, counter=key, found="a text that is no 64-bit integer")
+    if "WRONGTYPE" in text:
+        return CorruptCounterError(STORE, counter=key, found="a value of another type")
+    if (refusal := _refusal(exc)) is not None:
+        return refusal
+    is_outage = _names(exc) & _UNAVAILABLE or any(word in text for word in _OUTAGES)
+    return StoreUnavailableError(STORE, text) if is_outage else StoreError(STORE, text)
 
 
 def _slip(exc: Exception, text: str) -> StoreError | None:
@@ -83,16 +86,6 @@ def _slip(exc: Exception, text: str) -> StoreError | None:
         return StoreUnavailableError(STORE, f"a connection of another event loop: {text}")
     if isinstance(exc, AttributeError) and "NoneType" in text:
         return StoreUnavailableError(STORE, f"a connection was closed under the call: {text}")
-    return None
-
-
-def _of_counter(text: str, namespaced_name: str, key: str) -> CosIdError | None:
-    if "would overflow" in text:
-        return IdOverflowError(namespaced_name, limit=MAX_ID)
-    if "not an integer" in text:
-        return CorruptCounterError(STORE, counter=key, found="a text that is no 64-bit integer")
-    if "WRONGTYPE" in text:
-        return CorruptCounterError(STORE, counter=key, found="a value of another type")
     return None
 
 
@@ -105,26 +98,20 @@ def _refusal(exc: Exception) -> StoreError | None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             remedy = "give the file of its authority as ssl_ca_certs"
             return StoreError(STORE, f"the server's certificate is not trusted ({text}); {remedy}")
-    if "MovedError" in _names(exc) or str(exc).startswith("MOVED "):
+    if "MovedError" in _names(exc) or str(exc).startswith(("MOVED ", "CROSSSLOT")):
         remedy = "use redis+cluster:// or a RedisCluster client"
         return StoreError(STORE, f"the server is part of a cluster; {remedy}")
-    if _NO_CLUSTER in str(exc):
+    if "Cluster mode is not enabled" in str(exc):
         return StoreError(STORE, "the server is no part of a cluster; use redis://")
     return None
 
 
-def _outage(exc: Exception, text: str) -> StoreError | None:
-    if _names(exc) & _UNAVAILABLE or any(word in text for word in _OUTAGES):
-        return StoreUnavailableError(STORE, text)
-    return None
-
-
 def _causes(exc: BaseException) -> Iterator[BaseException]:
-    seen = 0
     cause: BaseException | None = exc
-    while cause is not None and seen < 10:  # noqa: PLR2004 - a ring of causes would never end
+    for _ in range(10):  # a ring of causes would never end
+        if cause is None:
+            return
         yield cause
-        seen += 1
         cause = cause.__cause__ or cause.__context__
 
 

@@ -1,14 +1,24 @@
-"""Grants sequences of a second from counters on Redis or Valkey."""
+"""Grants sequences of a second from counters on Redis or Valkey.
+
+The script has two keys.  The counter of the second is a string, the last sequence granted of it,
+which the published script of Java nodes counts in the same way.  The fence is a hash of ours, which
+never expires: ``server`` is whose counters these are, ``opens`` the first second of which anything
+is granted, ``seen`` the highest TIME so far, in s, ``reach`` the most of tolerance + margin that
+anybody has named, and ``granted:<second>`` how far ours were granted a second that may still be
+asked for.
+
+Its arguments are the second, the size, the highest sequence, and in seconds the tolerance, the
+margin and the counter's ttl.  It answers ``{status, first, last, now, opens}``: granted, of this
+second only; spent, the counter was not touched; skewed, for TIME and the second differ by more than
+the tolerance; fenced, for the second lies below ``opens``, and its counter may have been lost.  Or
+``{-1, why}`` where the server does not tell who it is, and nothing was written.
+"""
 
 from __future__ import annotations
 
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from ...abc import (
-    DEFAULT_MAX_SEQUENCE,
-    DEFAULT_NAMESPACE,
-    DEFAULT_TOLERANCE,
     SecondFenced,
     SecondSpent,
     SequenceDistributor,
@@ -18,24 +28,17 @@ from ...abc import (
 from ...abc._ids import check_integer, check_text
 from ...errors import ClockSkewError, InvalidArgumentError, StoreIdentityHiddenError
 from .._durability import DurabilityCheck
-from ._demands import REPLICA_TIMEOUT, Confirmed, Demands
-from ._errors import STORE, translated
-from ._link import BorrowedLink, Link, OwnedLink
-from ._machine_scripts import text_of
-from ._scripts import Script
+from ._demands import evictions_of
+from ._errors import STORE
+from ._link import Grants, script_of, text_of
 
 if TYPE_CHECKING:
-    from .._durability import Durability
-    from ._link import RedisClient
+    from ._link import Link
 
 __all__ = ("DEFAULT_MARGIN", "DEFAULT_TTL", "RedisSequenceDistributor")
 
-DEFAULT_TTL: Final = 600
-"""Seconds that a counter is kept, as in the published script."""
-
-DEFAULT_MARGIN: Final = 1
-"""Seconds by which the clocks of two servers may differ."""
-
+DEFAULT_TTL: Final = 600  # seconds that a counter is kept, as in the published script
+DEFAULT_MARGIN: Final = 1  # seconds by which the clocks of two servers may differ
 MAX_MARGIN: Final = 3600
 MAX_TTL: Final = 86_400
 SPARE_TTL: Final = 60  # seconds that a counter outlives the last moment at which it can be asked
@@ -43,7 +46,7 @@ SPARE_TTL: Final = 60  # seconds that a counter outlives the last moment at whic
 SECOND: Final = "<second>"
 FENCE: Final = "fence"
 
-GRANT: Final = Script(files(__package__ or "").joinpath("sequence_grant.lua").read_bytes())
+GRANT: Final = script_of("server", "sequence_grant")
 
 GRANTED, SPENT, SKEWED, FENCED = 0, 1, 2, 3
 
@@ -51,112 +54,36 @@ GRANTED, SPENT, SKEWED, FENCED = 0, 1, 2, 3
 class RedisSequenceDistributor(SequenceDistributor):
     """Counters on Redis or Valkey, one for each second: the last sequence granted of it.
 
-    Runs on asyncio.  A server that was restarted, emptied or failed over may have lost counters; a
-    fence, in a hash of its own, keeps it from granting anything of the seconds concerned.  Which
-    server it is it has to tell by ``INFO``, inside of the script.
+    Made by `RedisStore.sequence_distributor`.  Runs on asyncio.  A server that was restarted,
+    emptied or failed over, or whose databases were swapped, may have lost counters; a fence, in a
+    hash of its own, keeps it from granting anything of the seconds concerned.  Which server it is
+    it has to tell by ``INFO``, inside of the script.
     """
 
-    __slots__ = ("_check_policy", "_link", "_owns_link", "_prefix", "_settings", "_suffix")
+    __slots__ = ("_grants", "_link", "_prefix", "_settings", "_suffix")
 
     store = STORE
 
     def __init__(
         self,
-        client: RedisClient | Link,
+        link: Link,
         *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        key: str | None = None,
-        max_sequence: int = DEFAULT_MAX_SEQUENCE,
-        tolerance: int = DEFAULT_TOLERANCE,
-        margin: int = DEFAULT_MARGIN,
-        ttl: int = DEFAULT_TTL,
-        replicas: int = 0,
-        replica_timeout: float = REPLICA_TIMEOUT,
-        durability: Durability = "warn",
+        key: str | None,
+        margin: int,
+        ttl: int,
+        **options: Any,  # noqa: ANN401 - of any distributor of sequences
     ) -> None:
-        """Describe the counters; nothing is sent yet.
-
-        Args:
-            client: your own ``redis.asyncio.Redis``, ``RedisCluster``, or what
-                ``Sentinel.master_for`` returns; valkey-py's will do as well.  It stays yours to
-                close, and its timeouts and retries apply.
-            namespace: groups the names of one system.
-            name: the name; sequences are unique under it.
-            key: the counters' keys, with ``<second>`` where the unix second stands, as
-                ``order<second>`` on servers that Java nodes share.  The fence has the word
-                ``fence`` there.  On a cluster it has to have a hash tag.  By default
-                ``aiocosid:{<namespace>.<name>}:<second>``.
-            max_sequence: the highest sequence; the same on all nodes.
-            tolerance: seconds by which a host's clock may differ from the server's, 1 to 3600; the
-                same on all nodes.
-            margin: seconds by which the clocks of two servers may differ that follow each other as
-                master, 0 to 3600; the same on all nodes.
-            ttl: seconds that a counter is kept, at least ``2 * tolerance + 60``.
-            replicas: how many replicas have to confirm each grant (``WAIT``), 0 to 1000.  Fewer in
-                time make it a `StoreUnavailableError`, and its sequences a gap.
-            replica_timeout: seconds that they have; less than the client's own for a reply.
-            durability: what to do about a server that may evict counters: ``"warn"`` in the log,
-                once, ``"refuse"`` to grant anything, or ``"ignore"``.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range, or the client is not an
-                asynchronous one.
-        """
-        super().__init__(
-            namespace=namespace, name=name, max_sequence=max_sequence, tolerance=tolerance
-        )
+        """Describe the counters; see `RedisStore.sequence_distributor`."""
+        super().__init__(**options)
         check_integer("margin", margin, at_least=0, at_most=MAX_MARGIN)
-        check_integer("ttl", ttl, at_least=2 * tolerance + SPARE_TTL, at_most=MAX_TTL)
-        self._settings = max_sequence, tolerance, margin, ttl
+        check_integer("ttl", ttl, at_least=2 * self.tolerance + SPARE_TTL, at_most=MAX_TTL)
+        self._settings = self.max_sequence, self.tolerance, margin, ttl
         self._prefix, self._suffix = _parts(key, self.namespaced_name)
-        demands = Demands(replicas, replica_timeout, durability)
-        self._link = client if isinstance(client, Link) else BorrowedLink(client, demands)
-        self._owns_link = False
+        self._link = link
         # A look of its own: what a counter without an end has to fear is another thing.
-        self._check_policy = DurabilityCheck(self._link.demands.durability)
-        self._check_key(client)
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        key: str | None = None,
-        max_sequence: int = DEFAULT_MAX_SEQUENCE,
-        tolerance: int = DEFAULT_TOLERANCE,
-        margin: int = DEFAULT_MARGIN,
-        ttl: int = DEFAULT_TTL,
-    ) -> Self:
-        """Describe counters on connections of its own, opened on first use, closed by `aclose`.
-
-        Args:
-            url: as for `RedisStore.from_url`.
-            namespace: as for the class itself, and so the others.
-            name: the name.
-            key: the counters' keys.
-            max_sequence: the highest sequence.
-            tolerance: seconds.
-            margin: seconds.
-            ttl: seconds.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or an argument outside its range.
-        """
-        made = cls(
-            OwnedLink(url),
-            namespace=namespace,
-            name=name,
-            key=key,
-            max_sequence=max_sequence,
-            tolerance=tolerance,
-            margin=margin,
-            ttl=ttl,
-        )
-        made._owns_link = True
-        return made
+        self._grants = Grants(DurabilityCheck(link.demands.durability), evictions_of)
+        if link.is_cluster:
+            self._check_key()
 
     async def grant(self, second: int, size: int) -> SequenceReply:
         """Take sequences; see `aiocosid.abc.SequenceDistributor.grant`.
@@ -175,18 +102,13 @@ class RedisSequenceDistributor(SequenceDistributor):
         """
         self._check(second, size)
         keys = self._key(second), self._key(FENCE)
-
-        async def ask(client: Any) -> list[Any]:  # noqa: ANN401 - the driver's
-            self._check_key(client)
-            if self._check_policy.is_due:
-                self._check_policy.judge(STORE, await _policy_of(client, keys[0]))
-            if self._link.demands.replicas:
-                client = Confirmed(client, keys[0], self._link.demands)
-            reply: list[Any] = await GRANT.run_on(client, keys, second, size, *self._settings)
-            return reply
-
-        with translated(self.namespaced_name, keys[0].decode()):
-            status, *facts = await self._link.call(ask)
+        status, *facts = await self._link.run(
+            GRANT,
+            keys,
+            *(second, size, *self._settings),
+            counter=self.namespaced_name,
+            grants=self._grants,
+        )
         if status < GRANTED:
             raise StoreIdentityHiddenError(STORE, text_of(facts[0]))
         first, last, now, opens = facts
@@ -199,16 +121,12 @@ class RedisSequenceDistributor(SequenceDistributor):
     def _key(self, second: int | str) -> bytes:
         return f"{self._prefix}{second}{self._suffix}".encode()
 
-    def _check_key(self, client: object) -> None:
-        """Raise if a cluster keeps counter and fence in two slots."""
-        if not hasattr(client, "nodes_manager"):
-            return
-        tags = {_hash_tag(f"{self._prefix}{each}{self._suffix}") for each in (1, 2, FENCE)}
-        if len(tags) > 1 or None in tags:
+    def _check_key(self) -> None:
+        """Raise if a cluster would keep counter and fence in two slots."""
+        tags = {_hash_tag(self._key(each)) for each in (1, 2, FENCE)}
+        if len(tags) > 1 or b"" in tags:
             expected = f"with a hash tag on a cluster, as '{{order}}:{SECOND}'"
-            raise InvalidArgumentError(
-                "key", f"{self._prefix}{SECOND}{self._suffix}", expected=expected
-            )
+            raise InvalidArgumentError("key", text_of(self._key(SECOND)), expected=expected)
 
     async def aopen(self) -> None:
         """Get ready in this process; in a forked child with new connections.
@@ -217,11 +135,6 @@ class RedisSequenceDistributor(SequenceDistributor):
             ForkedError: the client was passed in, and is the parent's.
         """
         self._link.aopen()
-
-    async def aclose(self) -> None:
-        """Close connections made from a URL; a client that was passed in stays open."""
-        if self._owns_link:
-            await self._link.aclose()
 
 
 def _parts(key: object, namespaced_name: str) -> tuple[str, str]:
@@ -235,21 +148,7 @@ def _parts(key: object, namespaced_name: str) -> tuple[str, str]:
     return prefix, suffix
 
 
-def _hash_tag(key: str) -> str | None:
-    """Return what a cluster takes the slot of, if it is not the whole key."""
-    _, _, behind = key.partition("{")
-    tag, brace, _ = behind.partition("}")
-    return tag if tag and brace else None
-
-
-async def _policy_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 - the driver's
-    """Say whether the server may evict a counter, if it tells."""
-    options: dict[str, Any] = {}
-    if hasattr(client, "nodes_manager"):
-        options["target_nodes"] = client.get_node_from_key(key)
-    told = await client.execute_command("INFO", "memory", **options)
-    policy = str(told.get("maxmemory_policy") or "noeviction")
-    if policy == "noeviction":
-        return []
-    weakness = "the counter of a second may be evicted, and its sequences come again"
-    return [f"maxmemory-policy is {policy}: {weakness}; set it to noeviction"]
+def _hash_tag(key: bytes) -> bytes:
+    """Return what a cluster takes the slot of; nothing, if that is the whole key."""
+    tag, brace, _ = key.partition(b"{")[2].partition(b"}")
+    return tag if brace else b""

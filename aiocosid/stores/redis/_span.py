@@ -1,48 +1,63 @@
 """The span of one counter: a range of ids, leased from a durable store, that a server hands out.
 
-It lies in one hash of ours, ``aiocosid:{<namespace>.<name>}:span``; the scripts are the ``.lua``
-files of this package, and what all have in common is in ``span_common.lua``.
+A span is good only on the server that opened it, and while that server is the same life of the same
+history: run_id alone comes back with a demoted and promoted master, master_replid alone with a
+restart.
+
+It lies in one hash of ours, ``aiocosid:{<namespace>.<name>}:span``, with these fields, each with an
+``@`` and the root's name behind it: spans of two roots must not be mixed, and those of one root
+under two names do no harm.
+
+* ``server``: who opened it; ``cursor`` and ``last``: the last id handed out, and the last one.
+* ``claim``: who leases the next span just now, as nonce, server, when, and a count of claims, which
+  stays in ``claims``; ``by``: who took it down; ``until``: when it ends, in ms by TIME.
+* ``note``: nonce of the last grant, of one who may give it back; ``top``: the cursor after it;
+  ``base``: where that one's grants began.
+
+Numbers are text, up to 2^63-1: as a Lua number they would lose what is above 2^53.  The first
+argument of each script is the root's name, and each answers ``{'hidden', why}`` where the server
+does not tell who it is; nothing was written then.  Behind it
+
+* take has: step, the highest max id that the caller has seen, nonce, how long a claim lasts in ms,
+  the nonce to note the grant with and that of the grant before, or ''.  It answers ``taken``, the
+  max id, and where a run of the caller's noted grants began; ``claimed``, why, and the claim: the
+  span is ``missing``, of another ``server``, ``damaged``, ``behind`` the caller, or has too little
+  ``left``; or ``opening``, and the ms for which somebody else is about to, at most.
+* open has: claim, cursor (the caller's own segment is taken already), last, nonce to note that
+  segment with, where the span begins.  It answers ``opened``, cursor and last of the span before
+  it, or ``late``.
+* give_back has: where the cursor has to be, where it is to be, nonce of the grant, how many ids
+  that is.  It answers ``returned`` or ``kept``.
+* release has the nonce of the claim.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ...errors import StoreIdentityHiddenError
 from .._give_back import Note
-from ._errors import STORE, translated
-from ._machine_scripts import text_of
-from ._scripts import UNDECODED, Script
+from ._errors import STORE
+from ._link import UNDECODED, Script, script_of, text_of
 
 if TYPE_CHECKING:
-    from ._segment import RedisIdSegmentDistributor
+    from ._link import Link
 
 __all__ = ("CLAIM_MS", "UNNOTED", "Claimed", "Opening", "Span", "Taken")
 
+# How long nobody else leases a span; who is slower loses the claim, and the rest of their span.
+# More than a root takes that is just fast enough: a generator gives a call up after 2 s.  Others
+# wait for as long as they wait for Redis, and then take segments from the root.
 CLAIM_MS: Final = 2500
-"""How long nobody else leases a span; who is slower loses the claim, and the rest of their span.
-
-More than a root takes that is just fast enough: a generator gives a call up after 2 s.  Others wait
-for as long as they wait for Redis, and then take segments from the root.
-"""
-
 
 UNNOTED: Final = Note("", "")
 
-
-def _script(name: str) -> Script:
-    folder = files(__package__ or "")
-    texts = [folder.joinpath(f"span_{each}.lua").read_bytes() for each in ("common", name)]
-    return Script(b"".join(texts))
-
-
-LOOK: Final = _script("look")
-TAKE: Final = _script("take")
-OPEN: Final = _script("open")
-RELEASE: Final = _script("release")
-GIVE_BACK: Final = _script("give_back")
+LOOK: Final = script_of("server", "span_common", "span_look")
+TAKE: Final = script_of("server", "span_common", "span_take")
+OPEN: Final = script_of("server", "span_common", "span_open")
+RELEASE: Final = script_of("server", "span_common", "span_release")
+GIVE_BACK: Final = script_of("server", "span_common", "span_give_back")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +98,26 @@ class Opening:
 
 
 class Span:
-    """The span of a counter, on a distributor's connections.
+    """The span of a counter, on a store's connections.
 
     Each call raises `StoreIdentityHiddenError` where the server does not tell who it is, and else
-    what the distributor's own raise.  Cancelled, it may have taken effect.
+    what the store's own raise.  Cancelled, it may have taken effect.
     """
 
     __slots__ = ("_key", "_link", "_name", "_root")
 
-    def __init__(self, cache: RedisIdSegmentDistributor, root: str) -> None:
+    def __init__(self, link: Link, name: str, root: str) -> None:
         """Describe it; nothing is sent yet.
 
         Args:
-            cache: whose connections and name are used.
+            link: the connections.
+            name: the counter's ``{namespace}.{name}``.
             root: the name of the store that leases it.
         """
-        self._link = cache._link
-        self._name = cache.namespaced_name
+        self._link = link
+        self._name = name
         self._root = root.encode(errors="backslashreplace")
-        self._key = f"aiocosid:{{{self._name}}}:span".encode()
+        self._key = f"aiocosid:{{{name}}}:span".encode()
 
     async def look(self) -> None:
         """Make sure that the server tells who it is, and allows a span; nothing stays."""
@@ -111,8 +127,8 @@ class Span:
         self, step: int, floor: int, nonce: bytes, note: Note = UNNOTED
     ) -> Taken | Claimed | Opening:
         """Take a segment, or claim the right to open a span, in the caller's name ``nonce``."""
-        about = note.nonce.encode(), note.previous.encode()
-        found, *facts = await self._ask(TAKE, step, floor, nonce, CLAIM_MS, *about)
+        nonces = note.nonce.encode(), note.previous.encode()
+        found, *facts = await self._ask(TAKE, step, floor, nonce, CLAIM_MS, *nonces)
         if found == "taken":
             return Taken(int(facts[0]), int(facts[1]) if facts[1] else None)
         if found == "claimed":
@@ -148,18 +164,16 @@ class Span:
 
     async def void(self) -> None:
         """Forget the spans, of whatever root, and whoever is about to open one."""
-        with translated(self._name, self._key.decode()):
-            await self._link.call(
-                lambda client: client.execute_command("DEL", self._key, **UNDECODED)
-            )
+        await self._link.call(
+            lambda client: client.execute_command("DEL", self._key, **UNDECODED),
+            counter=self._name,
+            key=self._key,
+        )
 
     async def _ask(self, script: Script, *arguments: bytes | int) -> list[str]:
-        async def run(client: Any) -> list[str]:  # noqa: ANN401 - the driver's
-            reply = await script.run_on(client, (self._key,), self._root, *arguments)
-            return [text_of(each) for each in reply]
-
-        with translated(self._name, self._key.decode()):
-            reply = await self._link.call(run)
+        given = self._root, *arguments
+        answer = await self._link.run(script, (self._key,), *given, counter=self._name)
+        reply = [text_of(each) for each in answer]
         if reply[0] == "hidden":
             raise StoreIdentityHiddenError(STORE, reply[1])
         return reply

@@ -1,8 +1,4 @@
 -- Take back the last ids that were handed out, of one who noted that and has not used them.
---
--- ARGV  2 where the cursor has to be   3 where it is to be, at least 1   4 nonce of the grant
---       5 how many ids that is
--- Reply {'returned'} or {'kept'}; then nothing was written
 local kept = redis.call('HMGET', span, SERVER, CURSOR, NOTE, TOP, BASE)
 local server, cursor, note, top, base = unpack(kept)
 if server ~= here or cursor ~= ARGV[2] or note ~= ARGV[4] or top ~= ARGV[2] then return {'kept'} end

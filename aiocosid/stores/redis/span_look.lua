@@ -1,8 +1,5 @@
 -- Look whether the server tells who it is, and allows what the other scripts do; nothing stays.
---
--- Reply {'seen'}
 local LOOK = 'look' .. root
-redis.call('TIME')
 redis.call('HGET', span, LOOK)
 redis.call('HMGET', span, LOOK)
 redis.call('HDEL', span, LOOK)

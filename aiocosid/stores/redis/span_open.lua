@@ -1,9 +1,5 @@
 -- Open a span that was leased under a claim, once: the claim is used up, so that a call which is
 -- sent again, or comes late, does nothing.
---
--- ARGV  2 claim, as it was replied   3 cursor: the caller's own segment is taken already   4 last
---       5 nonce to note that segment with, '' not to   6 where the span begins
--- Reply {'opened', cursor, last of the span before it, each '' if it is none} or {'late'}
 local claim, by, cursor, last = unpack(redis.call('HMGET', span, CLAIM, BY, CURSOR, LAST))
 if claim ~= ARGV[2] or by ~= here then return {'late'} end
 redis.call('HDEL', span, CLAIM, BY, UNTIL, NOTE, TOP, BASE)

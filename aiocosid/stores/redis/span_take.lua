@@ -1,12 +1,4 @@
 -- Take a segment from the span, or the right to open the next one.
---
--- ARGV  2 step   3 the highest max id that the caller has seen, 0 for none   4 nonce
---       5 how long a claim lasts, in ms
---       6 nonce to note the grant with, '' not to   7 the nonce of the caller's grant before
--- Reply {'taken', max id, where a run of the caller's noted grants began, '' if not noted}
---       or {'claimed', why, claim}: the caller has to open a span, because the present one is
---          'missing', of another 'server', 'damaged', 'behind' the caller, or has too little 'left'
---       or {'opening', ms}: somebody else is about to, for so long at most
 local note, previous = ARGV[6] or '', ARGV[7] or ''
 local step, floor, nonce, lasts = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local kept = redis.call('HMGET', span, SERVER, CURSOR, LAST, CLAIM, BY, UNTIL, CLAIMS)
@@ -41,13 +33,11 @@ else
   end
 end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local left = (tonumber(ends or '') or 0) - now
+local left = (tonumber(ends or '') or 0) - now_ms
 -- More than `lasts` is left only if the clock was set back.
 if claim and by == here and left > 0 and left <= lasts then
   if is_of(claim, nonce) then return {'claimed', why, claim} end  -- sent again
-  return {'opening', string.format('%.0f', left)}
+  return {'opening', text(left)}
 end
 -- Never the same twice, also for one nonce: else a late copy of this call would claim again, and a
 -- late copy of the opening then begin a span anew that was handed out.  The count tells claims of
@@ -56,6 +46,5 @@ end
 if not (whole(claims) and #claims < 16) then redis.call('HSET', span, CLAIMS, 0) end
 local count = redis.call('HINCRBY', span, CLAIMS, 1)
 local made = string.format('%s %s %s.%s %.0f', nonce, here, time[1], time[2], count)
-local till = string.format('%.0f', now + lasts)
-redis.call('HSET', span, CLAIM, made, BY, here, UNTIL, till)
+redis.call('HSET', span, CLAIM, made, BY, here, UNTIL, text(now_ms + lasts))
 return {'claimed', why, made}

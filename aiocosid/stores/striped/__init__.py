@@ -6,9 +6,8 @@ tickets.  So none has to know of another, and no id can come from two.
 
 from __future__ import annotations
 
-from ._distributor import StripedIdSegmentDistributor as StripedIdSegmentDistributor
 from ._statistics import StripedStatistics as StripedStatistics
 from ._statistics import StripeStatistics as StripeStatistics
 from ._store import StripedStore as StripedStore
 
-__all__ = ("StripeStatistics", "StripedIdSegmentDistributor", "StripedStatistics", "StripedStore")
+__all__ = ("StripeStatistics", "StripedStatistics", "StripedStore")

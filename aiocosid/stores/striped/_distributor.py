@@ -6,14 +6,12 @@ import logging
 import random
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from ..._clock import SYSTEM_CLOCK
 from ..._strangers import asked
-from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor, Store
-from ...abc._ids import check_integer, check_seconds
+from ...abc._ids import check_integer
 from ...errors import (
     CosIdError,
     IdOverflowError,
@@ -22,29 +20,27 @@ from ...errors import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
-from .._arguments import check_step
-from .._watermark import HighWater
-from ._health import Health
-from ._place import FEWEST_STORES, MOST_STORES, UNIT, Place, highest_id
+from .._backend import Granted
+from .._over import Closings
+from .._watermark import WatchedDistributor
+from ._place import UNIT, highest_id
 from ._statistics import StripedStatistics
 from ._stripe import MisplacedError, Stripe, UnopenedError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from ...abc import Clock
+    from .._give_back import Note
+    from ._store import StripedStore
 
-__all__ = ("STORE_TIMEOUT", "StripedIdSegmentDistributor", "check_stores")
-
-# Three of these are below the 2 s after which a generator gives a call up by default.
-STORE_TIMEOUT: Final = 0.6  # seconds
+__all__ = ("StripedIdSegmentDistributor",)
 
 T = TypeVar("T")
 
 _logger = logging.getLogger("aiocosid")
 
 
-class StripedIdSegmentDistributor(IdSegmentDistributor):
+class StripedIdSegmentDistributor(WatchedDistributor):
     """A counter in several independent stores, of which any one is enough.
 
     Of ``n`` stores the one at place ``i`` has the ids ``i + 1``, ``i + 1 + n``, ``i + 1 + 2n`` and
@@ -63,66 +59,37 @@ class StripedIdSegmentDistributor(IdSegmentDistributor):
     A store whose counter went backwards is not asked any more by this object; only the object that
     has seen the higher value can tell.  So each store has to be durable by itself.
 
-    Attributes:
-        store_timeout: seconds that one store has to answer.
+    A cancelled call, or one that has asked several stores, may have taken effect in each of them:
+    gaps.  `IdOverflowError` is told when every store's counter would pass 2^63-1, at 92 million
+    billion ids; `StoreUnavailableError` when no store answers, with the last one's error as the
+    cause; another `StoreError` when a second attempt would not mend it, or a store is not the one
+    that it was at this place; `StoreRolledBackError` when the counters of all stores went
+    backwards; and what a store raises that is no matter of its server.
     """
 
-    __slots__ = ("_clock", "_closings", "_home", "_order", "_stripes", "_water", "store_timeout")
+    __slots__ = ("_closings", "_home", "_order", "_store", "_stripes")
 
     store = "striped"
 
-    def __init__(
-        self,
-        stores: Sequence[Store],
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-        store_timeout: float = STORE_TIMEOUT,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        """Describe a counter in several stores, which stay yours to close; nothing is sent yet.
-
-        Args:
-            stores: two to nine, none of which knows of another's data, always in the same order and
-                of the same number: each counter remembers its place and their number, and another
-                one is refused.  They have to offer `Store.set_floor`.
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where new counters start: all ids are above it.
-            step: ids per segment.
-            store_timeout: seconds that one store has to answer, before the next is asked.
-            clock: time; the system's by default.
+    def __init__(self, store: StripedStore, **described: Any) -> None:  # noqa: ANN401 - a contract's
+        """Describe a counter in several stores; nothing is sent yet.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or a store is striped itself.
         """
-        check_stores(stores)
-        check_seconds("store_timeout", store_timeout)
-        super().__init__(namespace=namespace, name=name, offset=offset, step=step)
-        width = len(stores)
-        check_integer("offset", offset, at_least=0, at_most=highest_id(width))
+        super().__init__(**described)
+        check_integer("offset", self.offset, at_least=0, at_most=highest_id(len(store.places)))
+        self._store, self._closings = store, Closings(store._closings)
         self._stripes = tuple(
-            Stripe(
-                store,
-                Place(number, width),
-                Health(clock),
-                namespace=namespace,
-                name=name,
-                offset=offset,
-            )
-            for number, store in enumerate(stores)
+            Stripe(each, self, place, health)
+            for each, place, health in zip(store._stores, store.places, store.health, strict=True)
         )
-        for stripe in self._stripes:
-            if stripe.counter.stride != 1:
-                expected = "stores that grant any range without holes"
-                raise InvalidArgumentError("stores", stores, expected=expected)
+        if any(each.counter.stride != 1 for each in self._stripes):
+            expected = "stores that grant any range without holes"
+            raise InvalidArgumentError("stores", store._stores, expected=expected)
         # Drawn for each object: those whose home fails spread over the others.
-        self._order = random.sample(self._stripes, width)
+        self._order = random.sample(self._stripes, len(self._stripes))
         self._home = self._stripes.index(self._order[0])
-        self._clock, self.store_timeout = clock, store_timeout
-        self._water, self._closings = HighWater(), Closings()
 
     @property
     def stride(self) -> int:  # type: ignore[override]  # how many stores there are
@@ -136,25 +103,9 @@ class StripedIdSegmentDistributor(IdSegmentDistributor):
         known = [limit // UNIT for limit in limits if limit is not None]
         return min(known) if known else None
 
-    async def next_max_id(self, step: int) -> int:
-        """Take a segment from some store; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
-
-        The ids are ``range(result - (step - 1) * stride, result + 1, stride)``.  A cancelled call,
-        or one that has asked several stores, may have taken effect in each of them: gaps.
-
-        Raises:
-            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was sent.
-            IdOverflowError: every store's counter would pass 2^63-1, at 92 million billion ids.
-            StoreUnavailableError: no store answers; the last one's error is the cause.
-            StoreError: no store answers, and a second attempt would not mend it; or a store is not
-                the one that it was at this place.
-            StoreRolledBackError: the counters of all stores went backwards.
-            ForkedError: a store, or its connections, are the parent's.
-            CosIdError: what a store raises that is no matter of its server.
-        """
-        check_step(step)
-        self._water.ensure_own(repr(self))
-        go_on = self._closings.watch()
+    async def _grant(self, step: int, note: Note | None) -> Granted:  # noqa: ARG002 - none is kept
+        """Take a segment from some store."""
+        go_on = self._closings.watch(self.store)
         await self._bind()
         sent = self._water.sent() or 0
         errors: list[CosIdError] = []
@@ -164,8 +115,7 @@ class StripedIdSegmentDistributor(IdSegmentDistributor):
                 stripe, partial(stripe.grant, step, above=sent, go_on=go_on)
             )
             if not isinstance(answer, CosIdError):
-                self._water.raise_to(answer)
-                return answer
+                return Granted(answer)
             errors.append(answer)
         raise self._nobody(errors)
 
@@ -217,8 +167,9 @@ class StripedIdSegmentDistributor(IdSegmentDistributor):
         Raises:
             CosIdError: it is no failure of the store.
         """
+        store = self._store
         answer = await asked(
-            call, store=stripe.counter.store, clock=self._clock, within=self.store_timeout
+            call, store=stripe.counter.store, clock=store.clock, within=store.store_timeout
         )
         self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
         if isinstance(answer, CosIdError) and not isinstance(answer, UnopenedError):
@@ -250,10 +201,6 @@ class StripedIdSegmentDistributor(IdSegmentDistributor):
         nobody.__cause__ = errors[-1]
         return nobody
 
-    def resume_above(self, reached: int) -> None:
-        """Grant nothing at or below ``reached``, whichever store is asked."""
-        self._water.raise_to(reached)
-
     def statistics(self) -> StripedStatistics:
         """Return what went through this object so far."""
         stores = tuple(stripe.statistics() for stripe in self._stripes)
@@ -267,11 +214,11 @@ class StripedIdSegmentDistributor(IdSegmentDistributor):
         """
         for stripe in self._stripes:
             await stripe.counter.aopen()
-        self._water.adopt()
+        await super().aopen()
 
     async def aclose(self) -> None:
         """Release what the stores' distributors have opened themselves; the stores stay open."""
-        self._closings.count += 1
+        self._closings.note()
         async with AsyncExitStack() as stack:
             for stripe in self._stripes:
                 stack.push_async_callback(stripe.counter.aclose)
@@ -279,38 +226,3 @@ class StripedIdSegmentDistributor(IdSegmentDistributor):
     def __repr__(self) -> str:
         """Name the counter, the step and how many stores there are."""
         return f"<{type(self).__name__} {self.namespaced_name} step={self.step} x{self.stride}>"
-
-
-class Closings:
-    """How often something was closed; the distributors of one store share it.
-
-    Attributes:
-        count: that.
-    """
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def watch(self) -> Callable[[], None]:
-        """Return what raises once it was closed: going on would open what nobody closes."""
-        before = self.count
-
-        def go_on() -> None:
-            if self.count != before:
-                store = StripedIdSegmentDistributor.store
-                raise StoreUnavailableError(store, "closed while the call was under way")
-
-        return go_on
-
-
-def check_stores(stores: Any) -> None:  # noqa: ANN401 - whatever was given
-    """Raise `InvalidArgumentError` unless they are two to nine different stores."""
-    listed: list[Any] = list(stores) if type(stores) in {list, tuple} else []
-    are_stores = all(isinstance(each, Store) for each in listed)
-    if not are_stores or not FEWEST_STORES <= len(listed) <= MOST_STORES:
-        expected = f"a list of {FEWEST_STORES} to {MOST_STORES} stores"
-        raise InvalidArgumentError("stores", stores, expected=expected)
-    if len({id(each) for each in listed}) < len(listed):
-        raise InvalidArgumentError("stores", stores, expected="each of them another one")

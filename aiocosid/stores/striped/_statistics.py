@@ -13,7 +13,7 @@ __all__ = ("StripeStatistics", "StripedStatistics")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeStatistics:
-    """One of the stores of a `StripedIdSegmentDistributor`.
+    """One of the stores of a `StripedStore`'s distributor.
 
     Attributes:
         store: which kind it is.
@@ -38,7 +38,7 @@ class StripeStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripedStatistics:
-    """A picture of a `StripedIdSegmentDistributor` at one moment; it counts what went through it.
+    """A picture of a `StripedStore`'s distributor at one moment; it counts what went through it.
 
     Attributes:
         stores: one for each, in their order.

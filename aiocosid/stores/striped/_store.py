@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import parse_qsl
 
 from ..._clock import SYSTEM_CLOCK
-from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Counter, Store
+from ...abc import DEFAULT_NAMESPACE, Counter, Store
 from ...abc._ids import check_integer, check_seconds
-from ...errors import UnsupportedByStoreError
-from ._distributor import STORE_TIMEOUT, Closings, StripedIdSegmentDistributor, check_stores
+from ...errors import CounterMissingError, InvalidArgumentError, UnsupportedByStoreError
+from .._over import StoreOverStores
+from ._distributor import StripedIdSegmentDistributor
 from ._health import Health
-from ._place import SUFFIX, Place, highest_id
-from ._url import read_url
+from ._place import FEWEST_STORES, MOST_STORES, SUFFIX, Place, highest_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...abc import Clock
 
-__all__ = ("StripedStore",)
+__all__ = ("StripedStore", "read_url")
+
+# Three of these are below the 2 s after which a generator gives a call up by default.
+STORE_TIMEOUT: Final = 0.6  # seconds
+
+EXPECTED: Final = "striped:?store=URL&store=URL, percent-encoded; store_timeout=SECONDS may follow"
 
 
-class StripedStore(Store):
+class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
     """Counters that lie in several independent stores, of which any one is enough.
 
     It hands out no machine ids: they need one store that decides.
+
+    Attributes:
+        store_timeout: seconds that one store has to answer.
+        places: of each store.
+        health: of each store; what one distributor finds out, all know.
+        clock: time.
     """
 
-    __slots__ = ("_clock", "_closings", "_health", "_owns_stores", "_stores", "store_timeout")
+    __slots__ = ("clock", "health", "places", "store_timeout")
+
+    _counter = StripedIdSegmentDistributor
 
     def __init__(
         self,
@@ -41,20 +54,22 @@ class StripedStore(Store):
         """Put stores side by side; nothing is sent yet.
 
         Args:
-            stores: as for `StripedIdSegmentDistributor`.
-            store_timeout: likewise.
+            stores: two to nine, none of which knows of another's data, always in the same order and
+                of the same number: each counter remembers its place and their number, and another
+                one is refused.  They have to offer `Store.set_floor`.
+            store_timeout: seconds that one store has to answer, before the next is asked.
             owns_stores: whether `aclose` closes them.
-            clock: as for `StripedIdSegmentDistributor`.
+            clock: time; the system's by default.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        check_stores(stores)
+        _check_stores(stores)
         check_seconds("store_timeout", store_timeout)
-        self._stores = tuple(stores)
-        self._health = [Health(clock) for _ in stores]
-        self.store_timeout, self._owns_stores = store_timeout, owns_stores
-        self._clock, self._closings = clock, Closings()
+        super().__init__(stores, owns_stores=owns_stores)
+        self.places = [Place(number, len(stores)) for number in range(len(stores))]
+        self.health = [Health(clock) for _ in stores]
+        self.store_timeout, self.clock = store_timeout, clock
 
     @classmethod
     def from_url(cls, url: str, *, open_store: Callable[[str], Store]) -> Self:
@@ -77,33 +92,6 @@ class StripedStore(Store):
         """Name the stores, without credentials."""
         return f"<{type(self).__name__} {' '.join(repr(store) for store in self._stores)}>"
 
-    def segment_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> StripedIdSegmentDistributor:
-        """Return a distributor on all stores' connections; nothing is sent yet.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-        """
-        made = StripedIdSegmentDistributor(
-            self._stores,
-            namespace=namespace,
-            name=name,
-            offset=offset,
-            step=step,
-            store_timeout=self.store_timeout,
-            clock=self._clock,
-        )
-        made._closings = self._closings
-        for stripe, health in zip(made._stripes, self._health, strict=True):
-            stripe.health = health  # what one finds out, all know
-        return made
-
     async def create_schema(self) -> None:
         """Create what each store needs.
 
@@ -120,17 +108,21 @@ class StripedStore(Store):
             StoreError: a store refuses or cannot be reached: another one cannot answer for it.
         """
         found: dict[str, int] = {}
-        for number, store in enumerate(self._stores):
-            place = Place(number, len(self._stores))
+        for store, place in zip(self._stores, self.places, strict=True):
             for counter in await store.counters(namespace=namespace):
-                name, is_ours = _outer(counter.namespaced_name)
-                if is_ours and Place.noted_in(counter.last_max_id) == (place, False):
-                    last = place.last_id(counter.last_max_id)
-                    found[name] = max(found.get(name, 0), last)
+                name, value = counter.namespaced_name, counter.last_max_id
+                if name.endswith(SUFFIX) and Place.noted_in(value) == (place, False):
+                    name = name.removesuffix(SUFFIX)
+                    found[name] = max(found.get(name, 0), place.last_id(value))
         return [Counter(namespaced_name=name, last_max_id=found[name]) for name in sorted(found)]
 
     async def set_floor(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        above: int,
+        create: bool = True,
     ) -> Counter:
         """Raise a counter in each store that is lower, or has none yet; it costs an id in each.
 
@@ -139,10 +131,15 @@ class StripedStore(Store):
 
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
+            CounterMissingError: no store has such a counter, and ``create`` is False.
             StoreError: a store refuses, cannot be reached, or has another place.
         """
-        check_integer("above", above, at_least=0, at_most=highest_id(len(self._stores)))
+        check_integer("above", above, at_least=0, at_most=highest_id(len(self.places)))
         counter = self.segment_distributor(namespace=namespace, name=name)
+        if not create:
+            known = {each.namespaced_name for each in await self.counters(namespace=namespace)}
+            if counter.namespaced_name not in known:
+                raise CounterMissingError("striped", counter=counter.namespaced_name)
         highest = above
         for stripe in counter._stripes:  # all, before any can grant
             await stripe.bind()
@@ -150,30 +147,38 @@ class StripedStore(Store):
             highest = max(highest, await stripe.raise_to(above))
         return Counter(namespaced_name=counter.namespaced_name, last_max_id=highest)
 
-    async def aopen(self) -> None:
-        """Get ready in this process; in a forked child with new connections.
-
-        Raises:
-            ForkedError: a client was passed in, and is the parent's.
-        """
-        for store in self._stores:
-            await store.aopen()
-
-    async def aclose(self) -> None:
-        """Close the stores if they were given to it, as ``connect(url)`` does.
-
-        Calls under way end with `StoreUnavailableError`.
-        """
-        if self._owns_stores:
-            self._closings.count += 1
-            async with AsyncExitStack() as stack:
-                for store in self._stores:
-                    stack.push_async_callback(store.aclose)
-
     def _has_no_machine_ids(self) -> UnsupportedByStoreError:
         reason = "it hands out no machine ids, which need one store that decides: take one of them"
         return UnsupportedByStoreError(StripedIdSegmentDistributor.store, reason)
 
 
-def _outer(name: str) -> tuple[str, bool]:
-    return name.removesuffix(SUFFIX), name.endswith(SUFFIX)
+def _check_stores(stores: Any) -> None:  # noqa: ANN401 - whatever was given
+    """Raise `InvalidArgumentError` unless they are two to nine different stores."""
+    listed: list[Any] = list(stores) if type(stores) in {list, tuple} else []
+    are_stores = all(isinstance(each, Store) for each in listed)
+    if not are_stores or not FEWEST_STORES <= len(listed) <= MOST_STORES:
+        expected = f"a list of {FEWEST_STORES} to {MOST_STORES} stores"
+        raise InvalidArgumentError("stores", stores, expected=expected)
+    if len({id(each) for each in listed}) < len(listed):
+        raise InvalidArgumentError("stores", stores, expected="each of them another one")
+
+
+def read_url(url: str) -> tuple[list[str], float]:
+    """Return the stores' URLs in their order, and the seconds that one has to answer.
+
+    Raises:
+        InvalidArgumentError: it is malformed; it is not shown, as it may hold passwords.
+    """
+    scheme, _, query = url.partition(":")
+    given = parse_qsl(query.removeprefix("?").replace("+", "%2B"), keep_blank_values=True)
+    stores = [text for name, text in given if name == "store"]
+    timeouts = [text for name, text in given if name == "store_timeout"]
+    is_known = len(stores) + len(timeouts) == len(given) and len(timeouts) <= 1
+    if scheme.lower() != "striped" or not query.startswith("?") or not stores or not is_known:
+        raise InvalidArgumentError("url", "striped:...", expected=EXPECTED)
+    if not timeouts:
+        return stores, STORE_TIMEOUT
+    try:
+        return stores, float(timeouts[0])
+    except ValueError:
+        raise InvalidArgumentError("store_timeout", timeouts[0], expected="a number") from None

@@ -49,15 +49,18 @@ class Stripe:
     )
 
     def __init__(
-        self, store: Store, place: Place, health: Health, *, namespace: str, name: str, offset: int
+        self, store: Store, whole: IdSegmentDistributor, place: Place, health: Health
     ) -> None:
-        """Describe it; nothing is sent yet."""
+        """Describe its part of a whole counter; nothing is sent yet."""
         self.counter: IdSegmentDistributor = store.segment_distributor(
-            namespace=namespace, name=f"{name}{SUFFIX}", offset=place.first(offset), step=UNIT
+            namespace=whole.namespace,
+            name=f"{whole.name}{SUFFIX}",
+            offset=place.first(whole.offset),
+            step=UNIT,
         )
         self.health = health
         self.ended: StoreRolledBackError | None = None
-        self._store, self._place, self._name = store, place, name
+        self._store, self._place, self._name = store, place, whole.name
         self.is_new = False
         self._seen = -1  # the highest value of the counter; below 0 if it was never seen
         self._segments = self._raises = 0

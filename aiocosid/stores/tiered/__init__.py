@@ -7,8 +7,7 @@ which it did; after a restart, a fail-over or a loss of data a new one is leased
 
 from __future__ import annotations
 
-from ._distributor import TieredIdSegmentDistributor as TieredIdSegmentDistributor
 from ._statistics import TieredStatistics as TieredStatistics
 from ._store import TieredStore as TieredStore
 
-__all__ = ("TieredIdSegmentDistributor", "TieredStatistics", "TieredStore")
+__all__ = ("TieredStatistics", "TieredStore")

@@ -15,10 +15,9 @@ class Outage:
 
     Attributes:
         has_answered: whether it ever did, so that it is set up as it has to be.
-        closings: how often the stores were closed.
     """
 
-    __slots__ = ("_again_at", "_clock", "_pause", "_since", "closings", "has_answered")
+    __slots__ = ("_again_at", "_clock", "_pause", "_since", "has_answered")
 
     def __init__(self, clock: Clock, pause: float) -> None:
         """Begin with a cache that is there.
@@ -28,7 +27,6 @@ class Outage:
             pause: seconds for which it is not asked after a failure.
         """
         self.has_answered = False
-        self.closings = 0
         self._clock = clock
         self._pause = pause
         self._since: float | None = None

@@ -17,11 +17,10 @@ from weakref import WeakKeyDictionary
 
 from ...abc._ids import check_text
 from ...errors import InvalidArgumentError
-from .._memory_segments import MemorySegments
+from ..memory import MemoryBackend
 
 if TYPE_CHECKING:
-    from ...abc import IdSegmentDistributor
-    from ..memory import MemoryStore
+    from ...abc import Store
 
 __all__ = ("name_of_root", "name_of_url")
 
@@ -33,10 +32,10 @@ VARIABLES: Final = (
 )
 DIGITS: Final = 16
 
-_memories: WeakKeyDictionary[MemoryStore, str] = WeakKeyDictionary()
+_memories: WeakKeyDictionary[MemoryBackend, str] = WeakKeyDictionary()
 
 
-def name_of_root(root: IdSegmentDistributor, given: str | None) -> str:
+def name_of_root(store: Store, given: str | None) -> str:
     """Return the name that was given, or one that no other root has.
 
     Raises:
@@ -45,11 +44,13 @@ def name_of_root(root: IdSegmentDistributor, given: str | None) -> str:
     if given is not None:
         check_text("root_name", given)
         return given
+    root = store.segment_distributor(name="root")
     kind, _, path = root.store.partition(" ")
     if kind == "sqlite" and path:
         return f"{socket.gethostname()} {path}"
-    if isinstance(root, MemorySegments):
-        return _memories.setdefault(root._store, f"memory {secrets.token_hex(8)}")
+    backend = getattr(root, "_backend", None)
+    if isinstance(backend, MemoryBackend):
+        return _memories.setdefault(backend, f"memory {secrets.token_hex(8)}")
     expected = (
         f"a text that tells this {kind} root from all others whose spans lie on the same Redis, "
         "the same in every process, as 'db1/shop'"

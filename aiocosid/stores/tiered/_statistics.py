@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, fields
+from typing import Final
 
-__all__ = ("Tally", "TieredStatistics")
+__all__ = ("SPANS", "Tally", "TieredStatistics")
+
+SPANS: Final = {
+    "missing": "spans_missing",
+    "server": "spans_of_another_server",
+    "damaged": "spans_damaged",
+    "behind": "spans_behind",
+    "left": "spans_used_up",
+}
+"""What was wrong with the span before, as Redis says it, and what is counted then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieredStatistics:
-    """A picture of a `TieredIdSegmentDistributor` at one moment; it counts what went through it.
+    """A picture of a `TieredStore`'s distributor at one moment; it counts what went through it.
 
     Attributes:
         is_cache_up: whether the cache answered when it was asked last.
@@ -41,38 +52,10 @@ class TieredStatistics:
     ids_abandoned: int
 
 
-@dataclass(slots=True)
-class Tally:
-    """The same, being counted."""
-
-    cache_failures: int = 0
-    segments_from_cache: int = 0
-    segments_from_root: int = 0
-    root_trips: int = 0
-    missing: int = 0
-    server: int = 0
-    damaged: int = 0
-    behind: int = 0
-    left: int = 0
-    ids_abandoned: int = 0
-
-    def leased(self, why: str) -> None:
-        """Count a span, by what was wrong with the one before."""
-        setattr(self, why, getattr(self, why) + 1)
+class Tally(Counter[str]):
+    """The same, being counted by its name."""
 
     def picture(self, *, is_cache_up: bool) -> TieredStatistics:
         """Return what was counted so far."""
-        return TieredStatistics(
-            is_cache_up=is_cache_up,
-            cache_failures=self.cache_failures,
-            segments_from_cache=self.segments_from_cache,
-            segments_from_root=self.segments_from_root,
-            root_trips=self.root_trips,
-            spans=self.missing + self.server + self.damaged + self.behind + self.left,
-            spans_missing=self.missing,
-            spans_of_another_server=self.server,
-            spans_damaged=self.damaged,
-            spans_behind=self.behind,
-            spans_used_up=self.left,
-            ids_abandoned=self.ids_abandoned,
-        )
+        names = [field.name for field in fields(TieredStatistics) if field.name != "is_cache_up"]
+        return TieredStatistics(is_cache_up=is_cache_up, **{name: self[name] for name in names})

@@ -2,52 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..._clock import SYSTEM_CLOCK
-from ...abc import (
-    DEFAULT_NAMESPACE,
-    DEFAULT_STEP,
-    Store,
-)
+from ...abc import DEFAULT_GUARD_INTERVAL, DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD, Store
 from ...abc._ids import check_integer, check_seconds
 from ...errors import InvalidArgumentError
+from ...events import Instruments
 from .._arguments import check_above
+from .._over import StoreOverStores
 from ..redis import RedisStore
 from ..redis._span import Span
-from ._distributor import CACHE_TIMEOUT, MAX_SPAN, PAUSE, SPAN, TieredIdSegmentDistributor
-from ._machines import TieredMachineStore
+from ._distributor import TieredIdSegmentDistributor
 from ._outage import Outage
 from ._root_name import name_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...abc import Clock, Counter
+    from ...abc import Clock, Counter, InstanceId, Machine, MachineIdDistributor, MachineMarker
     from ...events import Instrument
 
 __all__ = ("TieredStore",)
 
+SPAN: Final = 1_000_000  # ids
+MAX_SPAN: Final = 2**40  # ids; 8 million of them until the last id
+# Twice this and a trip to the root are below the 2 s after which a generator gives a call up.
+CACHE_TIMEOUT: Final = 0.75  # seconds
+PAUSE: Final = 1.0  # seconds
 
-class TieredStore(TieredMachineStore):
+
+class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
     """Counters of a durable store, handed out by Redis or Valkey span by span.
 
     Machine ids, tables and the counters' values are the root's.
+
+    Attributes:
+        root: the store that counts.
+        cache: where spans are handed out.
+        span: ids per span.
+        cache_timeout: seconds that the cache has to answer.
+        clock: time.
+        instrument: hears of spans and outages.
+        outage: whether the cache answers; what one distributor finds out, all know.
     """
 
     __slots__ = (
-        *(
-            "_cache",
-            "_clock",
-            "_instrument",
-            "_outage",
-            "_owns_stores",
-            "_pause",
-            "_root",
-            "_root_name",
-        ),
-        *("cache_timeout", "span"),
+        *("_root_name", "cache", "cache_timeout", "clock", "instrument", "outage", "root", "span"),
     )
+
+    _counter = TieredIdSegmentDistributor
 
     def __init__(
         self,
@@ -66,60 +70,40 @@ class TieredStore(TieredMachineStore):
 
         Args:
             root: the store that counts, and loses no writes; not Redis.
-            cache: where spans are handed out.
-            span: as for `TieredIdSegmentDistributor`, of each counter.
-            cache_timeout: likewise.
-            pause: likewise.
-            root_name: likewise; of a server whose URL is given in ``tiered:`` or in settings all of
+            cache: where spans are handed out, under the root's name.
+            span: ids per span of each counter, from its step to 2^40: one trip to the root each,
+                and what is lost at most when Redis forgets.  A request for more goes to the root.
+            cache_timeout: seconds after which the root is asked instead.
+            pause: seconds for which Redis is not asked after it did not answer.
+            root_name: tells roots apart whose counters have equal names on one Redis; the same in
+                all processes, and never one name for two databases: their ids would come twice.
+                Not needed for a SQLite file that was opened by its URL, whose name is that of host
+                and path; of a server whose URL is given in ``tiered:`` or in settings it is all of
                 the URL but passwords.
             owns_stores: whether `aclose` closes both.
-            instrument: as for `TieredIdSegmentDistributor`.
-            clock: likewise.
+            instrument: receives the events ``SpanLeased``, ``CacheLost`` and ``CacheFound``.
+            clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range.
+            InvalidArgumentError: an argument is outside its range, or ``root_name`` is missing.
         """
         _check_both(root, cache)
         check_integer("span", span, at_least=1, at_most=MAX_SPAN)
         check_seconds("cache_timeout", cache_timeout)
         check_seconds("pause", pause, or_zero=True)
-        root_name = name_of_root(root.segment_distributor(name="root"), root_name)
-        self.span, self.cache_timeout, self._pause = span, cache_timeout, pause
-        self._root, self._cache, self._root_name = root, cache, root_name
-        self._owns_stores = owns_stores
-        self._instrument, self._clock, self._outage = instrument, clock, Outage(clock, pause)
+        super().__init__((root, cache), owns_stores=owns_stores)
+        self.root, self.cache, self._root_name = root, cache, name_of_root(root, root_name)
+        self.span, self.cache_timeout, self.clock = span, cache_timeout, clock
+        self.outage = Outage(clock, pause)
+        self.instrument = Instruments(*(() if instrument is None else (instrument,)))
 
     def __repr__(self) -> str:
         """Name both stores, without credentials."""
-        return f"<{type(self).__name__} {self._cache!r} on {self._root!r}>"
+        return f"<{type(self).__name__} {self.cache!r} on {self.root!r}>"
 
-    def segment_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> TieredIdSegmentDistributor:
-        """Return a distributor on both stores' connections; nothing is sent yet.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range, or ``step`` above the span.
-        """
-        made = TieredIdSegmentDistributor(
-            self._root.segment_distributor(
-                namespace=namespace, name=name, offset=offset, step=step
-            ),
-            self._cache.segment_distributor(namespace=namespace, name=name),
-            span=self.span,
-            cache_timeout=self.cache_timeout,
-            pause=self._pause,
-            root_name=self._root_name,
-            instrument=self._instrument,
-            clock=self._clock,
-        )
-        made._outage = self._outage  # what one finds out, all know
-        return made
+    def _span_of(self, name: str) -> Span:
+        """Return the span of a counter by its ``{namespace}.{name}``."""
+        return Span(self.cache._backend.link, name, self._root_name)
 
     async def create_schema(self) -> None:
         """Create what the root needs; Redis needs nothing.
@@ -127,7 +111,7 @@ class TieredStore(TieredMachineStore):
         Raises:
             StoreError: the root refuses or cannot be reached.
         """
-        await self._root.create_schema()
+        await self.root.create_schema()
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the root's counters; each is the last id of the span that was leased last.
@@ -135,10 +119,15 @@ class TieredStore(TieredMachineStore):
         Raises:
             StoreError: the root refuses or cannot be reached.
         """
-        return await self._root.counters(namespace=namespace)
+        return await self.root.counters(namespace=namespace)
 
     async def set_floor(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        above: int,
+        create: bool = True,
     ) -> Counter:
         """Raise the root's counter to ``above`` if it is lower or missing, and end the span.
 
@@ -147,35 +136,105 @@ class TieredStore(TieredMachineStore):
 
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
+            CounterMissingError: there is no such counter, and ``create`` is False.
             StoreError: the root or Redis refuses or cannot be reached.
             ForkedError: connections are the parent's.
         """
         check_above(above)
-        cache = self._cache.segment_distributor(namespace=namespace, name=name)
-        raised = await self._root.set_floor(namespace=namespace, name=name, above=above)
-        await Span(cache, "").void()
+        raised = await self.root.set_floor(
+            namespace=namespace, name=name, above=above, create=create
+        )
+        await self._span_of(raised.namespaced_name).void()
         return raised
 
-    async def aopen(self) -> None:
-        """Get ready in this process; in a forked child with new connections.
+    def machine_id_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> MachineIdDistributor:
+        """Return the root's.
 
         Raises:
-            ForkedError: a client was passed in, and is the parent's.
+            InvalidArgumentError: an argument is outside its range.
         """
-        await self._root.aopen()
-        await self._cache.aopen()
+        return self.root.machine_id_distributor(
+            namespace=namespace, instance_id=instance_id, safe_guard=safe_guard, interval=interval
+        )
 
-    async def aclose(self) -> None:
-        """Close both stores if they were given to it, as ``connect(url)`` does.
+    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
+        """Return the root's machine ids.
 
-        Calls under way end with `StoreUnavailableError`.
+        Raises:
+            CosIdError: as the root's.
         """
-        if self._owns_stores:
-            self._outage.closings += 1
-            try:
-                await self._root.aclose()
-            finally:
-                await self._cache.aclose()
+        return await self.root.machines(namespace=namespace)
+
+    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+        """Take a machine id from its owner, in the root.
+
+        Raises:
+            CosIdError: as the root's.
+        """
+        await self.root.revert_machine(namespace=namespace, machine_id=machine_id)
+
+    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
+        """Return the width of a namespace's machine ids in the root.
+
+        Raises:
+            CosIdError: as the root's.
+        """
+        return await self.root.machine_bits(namespace=namespace)
+
+    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
+        """Change the width of a namespace's machine ids in the root.
+
+        Raises:
+            CosIdError: as the root's.
+        """
+        await self.root.set_machine_bits(namespace=namespace, bits=bits)
+
+    async def is_initialized(self) -> bool:
+        """Tell whether the root has a marker of its own.
+
+        Raises:
+            CosIdError: as the root's.
+        """
+        return await self.root.is_initialized()
+
+    async def initialize(self) -> None:
+        """Write the root's marker, so that every namespace may start.
+
+        Raises:
+            CosIdError: as the root's.
+        """
+        await self.root.initialize()
+
+    async def mark_machines(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        is_new: bool = False,
+        safe_guard: float | None = None,
+    ) -> MachineMarker:
+        """Mark the root as one that has forgotten nothing; see `aiocosid.abc.Store`.
+
+        Raises:
+            CosIdError: as the root's.
+        """
+        return await self.root.mark_machines(
+            namespace=namespace, is_new=is_new, safe_guard=safe_guard
+        )
+
+    async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
+        """Return the root's markers.
+
+        Raises:
+            CosIdError: as the root's.
+        """
+        return await self.root.machine_markers(namespace=namespace)
 
 
 def _check_both(root: object, cache: object) -> None:

@@ -7,12 +7,6 @@ machine ids.  What CosId knows nothing of lies below ``/aiocosid``.
 
 from __future__ import annotations
 
-from ._machine import ZookeeperMachineIdDistributor as ZookeeperMachineIdDistributor
-from ._segment import ZookeeperIdSegmentDistributor as ZookeeperIdSegmentDistributor
 from ._store import ZookeeperStore as ZookeeperStore
 
-__all__ = (
-    "ZookeeperIdSegmentDistributor",
-    "ZookeeperMachineIdDistributor",
-    "ZookeeperStore",
-)
+__all__ = ("ZookeeperStore",)

@@ -1,300 +1,281 @@
-"""Hands out machine ids from ZooKeeper, beside CosId's own processes."""
+"""The cells of one namespace of machine ids: from nodes to a snapshot, and back in one step.
+
+CosId's are ``__counter``, ``__itc_idx`` and ``__revert`` below ``/cosid/<namespace>``.  Ours are
+``space`` and ``notes`` below ``/aiocosid/<namespace>``, and the store's: ``marker`` and ``counts``.
+"""
 
 from __future__ import annotations
 
-import secrets
-from typing import TYPE_CHECKING, Any, Final, Self
+import re
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from ... import _fork
-from ..._instance_id import as_instance_id
-from ..._uncopied import Uncopied
-from ...abc import (
-    DEFAULT_GUARD_INTERVAL,
-    DEFAULT_NAMESPACE,
-    DEFAULT_SAFE_GUARD,
-    InstanceId,
-    MachineGrant,
-    MachineIdDistributor,
-)
-from ...abc._ids import check_integer
-from ...abc._machine import check_machine_bits
-from ...errors import ForkedError, MachineIdLostError
-from .._arguments import MAX_MS
-from ._errors import STORE
-from ._link import OwnedLink, as_link
-from ._machine_keep import NEVER, NOTHING, Lost, Sign, Taken, Written, give_back, keep
-from ._machine_nodes import MachineNodes
-from ._machine_take import Asked, take
-from ._machine_texts import MAX_MACHINE_ID, guard_ms
+from ...errors import CorruptMachineStateError
+from ...machine._rules import RELEASE_STAMP_MARGIN
+from ...machine.cells import MAX_MS, Count, Damage, Marker, Note, Owner, Seat, Snapshot, Space
+from ...machine.distributor import MAX_MACHINE_ID
+from ._paths import COSID, OURS, name_of, node_of, own_node_of, path_of
+from .tree import ANY, Node, create, delete, expect, write
 
 if TYPE_CHECKING:
-    from ._nodes import Nodes
+    from collections.abc import Iterator
 
-__all__ = ("ZookeeperMachineIdDistributor",)
+    from ...machine.cells import Changes, Need
+    from .tree import Change, Nodes
 
-TOKEN_BYTES: Final = 8
+__all__ = ("ENTRIES", "Cells")
+
+CLOCK: Final = f"{OURS}/clock"  # written to be told the server's time
+MARKER: Final = f"{OURS}/marker"
+ENTRIES: Final = "__itc_idx"
+
+ADDER_WIDTH: Final = 4  # bytes, of a Java ``int``, the highest first
+SHOWN: Final = 100  # characters of what is damaged
+
+ABSENT: Final = Node(b"", -1, 0, 0, -1, 0, 0)
+
+_STATE: Final = re.compile(rb"([0-9]{1,10})\|([0-9]{1,16})")
+_NUMBER: Final = re.compile("0|[1-9][0-9]{0,9}|0[0-9]{7}")
+
+C = TypeVar("C", Marker, Space, Count, Note)
 
 
-class ZookeeperMachineIdDistributor(Uncopied, MachineIdDistributor):
-    """The machine ids of one namespace on ZooKeeper, in CosId's own nodes.
+class Cells:
+    """Where everything of one namespace lies, and the nodes as they were read.
 
-    ``/cosid/<namespace>/__counter``, ``/__itc_idx`` and ``/__revert`` are CosId's; below
-    ``/aiocosid/<namespace>`` lie ``marker``, ``notes`` and ``clock``, of which CosId knows nothing.
-
-    Runs on asyncio.  Each call reads, and then writes in one transaction, which fails if anything
-    that counts has changed since; then it begins anew.
-
-    The nodes are no ephemeral ones: an id expires when it was silent for the safe guard, by the
-    clock of ZooKeeper's leader.  A session that is interrupted silences the lease all the same, at
-    once, until a sign of life that was sent after that has succeeded.
-
-    ZooKeeper keeps what it has confirmed when its leader fails.  It forgets if its data is removed,
-    or put back from a copy.  The first is seen by the marker, which names the transaction that
-    made the namespace's node.  The second is seen by whoever holds an id, with its next sign of
-    life: what it was told to be written is not there.  Then nobody is handed an id until all whom
-    the server may have forgotten are heard of or silent, as `aiocosid.abc.MachineIdDistributor`
-    says; but whom the copy has handed an id before that keeps it, for the former owner is silent,
-    and he is not.  A namespace has to be marked by ``aiocosid init`` before the first is taken.
+    Attributes:
+        entries: the path of CosId's, below it a node for each instance that holds an id.
+        adder: CosId's, how many ids were new once.
+        pool: CosId's, below it a node for each id that was given back.
+        space: ours, about the namespace.
+        notes: ours, below it a node for each id that one of us was handed.
+        count: ours, how many these are.
+        nodes: by path; None for what was not there.
+        damages: entries that cannot be read.
     """
 
-    __slots__ = (
-        "_at",
-        "_born",
-        "_is_unique",
-        "_link",
-        "_owns_link",
-        "_taken",
-        "_token",
-        "_written",
-    )
+    def __init__(self, label: str, namespace: str) -> None:
+        self._label, self._namespace = label, namespace
+        theirs, own_name = f"{COSID}/{path_of(namespace)}", own_node_of(namespace)
+        self.entries = f"{theirs}/{ENTRIES}"
+        self.adder = f"{theirs}/__counter"
+        self.pool = f"{theirs}/__revert"
+        self.space = f"{OURS}/{own_name}/space"
+        self.notes = f"{OURS}/{own_name}/notes"
+        self.count = f"{OURS}/counts/{own_name}"
+        self.nodes: dict[str, Node | None] = {}
+        self.damages: list[Damage] = []
 
-    store = STORE
+    def note(self, machine_id: int) -> str:
+        """Return the path of our note on an id."""
+        return f"{self.notes}/{machine_id:08}"
 
-    def __init__(
-        self,
-        client: Any,  # noqa: ANN401 - the driver has no types
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> None:
-        """Describe who asks; nothing is sent yet.
+    def owned(self, machine_id: int, instance: str) -> str:
+        """Return the path under which an instance holds an id; without one, of the pool."""
+        if not instance:
+            return f"{self.pool}/{machine_id}"
+        nested = f"{self.entries}/{instance}"  # where CosId has an instance with a slash
+        is_there = _state(self.node(nested))[:1] == (machine_id,)
+        return nested if is_there else f"{self.entries}/{node_of(instance)}"
 
-        Args:
-            client: as for `ZookeeperIdSegmentDistributor`.
-            namespace: the namespace of the machine ids.
-            instance_id: who asks; by default an instance that nobody else is.  What no node can be
-                called is escaped in its node's name, as in a URL; so is a slash, of which CosId
-                would make two nodes.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
+    def node(self, path: str) -> Node:
+        """Return a node as it was read; `ABSENT` if it was not there."""
+        return self.nodes.get(path) or ABSENT
 
-        Raises:
-            InvalidArgumentError: an argument is outside its range, or the client is none of
-                kazoo's.
-        """
-        super().__init__(
-            namespace=namespace,
-            instance_id=as_instance_id(instance_id),
-            safe_guard=safe_guard,
-            interval=interval,
-        )
-        self._is_unique = instance_id is None
-        self._at = MachineNodes(namespace)
-        self._link = as_link(client)
-        self._owns_link = False
-        self._born = _fork.generation
-        self._let_go()
+    # From nodes to a snapshot.
 
-    def _let_go(self) -> None:
-        self._token = ""  # of the last call that was handed an id
-        self._taken = NOTHING  # by that call, unless it was given back
-        self._written = NEVER  # when the server has noted that last
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> Self:
-        """Describe who asks in a session of its own, begun on first use and ended by `aclose`.
-
-        Args:
-            url: as for `ZookeeperStore.from_url`.
-            namespace: the namespace of the machine ids.
-            instance_id: who asks; by default an instance that nobody else is.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
+    async def read(self, nodes: Nodes, need: Need) -> Snapshot:
+        """Read the namespace; what is torn is found out by a commit.
 
         Raises:
-            InvalidArgumentError: the URL is malformed, or an argument outside its range.
+            CorruptMachineStateError: a cell of ours, or CosId's adder, is damaged.
         """
-        made = cls(
-            OwnedLink(url),
-            namespace=namespace,
-            instance_id=instance_id,
-            safe_guard=safe_guard,
-            interval=interval,
-        )
-        made._owns_link = True
-        return made
-
-    @property
-    def session(self) -> int:
-        """Another number each time that the session is interrupted, from that very moment."""
-        return self._link.session
-
-    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
-        """Take a machine id; see `aiocosid.abc.MachineIdDistributor.distribute`.
-
-        Raises:
-            MachineBitsMismatchError: the namespace has another width; nothing was written.
-            MachineIdOverflowError: all are held.
-            MachineIdQuarantineError: the server may have forgotten who holds which.
-            InvalidArgumentError: an argument is outside its range; nothing was sent.
-            CorruptMachineStateError: a node is damaged; nothing was written.
-            StoreUnavailableError: the server cannot be reached, is silent, or without a leader.
-            StoreAuthenticationError: the server rejects the user, the password or the rights.
-            ForkedError: the session is the parent's.
-            WrongLoopError: the session is in use on another event loop.
-        """
-        check_machine_bits(bits)
-        check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
-        check_integer("latest_ms", latest_ms, at_least=-1)
-        self._ensure_own()
-        asked = Asked(
-            who=self.instance_id,
-            bits=bits,
+        is_sample = need.is_complete and need.sample > 0
+        own = [f"{self.entries}/{node_of(need.instance)}"] if need.instance else []
+        # What every hand-out writes: the count before what it is held against, the adder last.
+        shared = self.count, self.notes, self.pool, self.entries, self.adder
+        paths = [OURS, MARKER, self.space, *shared, *own]
+        while (looked := await nodes.look(CLOCK, *paths)) is None:
+            await nodes.ensure(CLOCK)
+        now_ms, found = looked
+        self.nodes = dict(zip(paths, found, strict=True))
+        numbers = {number for number, _ in self._owners(own)}
+        numbers |= {need.machine_id} if need.machine_id is not None else set()
+        noted = pooled = numbers
+        if need.is_complete:
+            pooled = _numbers(await nodes.children(self.pool))
+        if is_sample:
+            new, more = self._last_new() + 1, max(1, need.sample - len(pooled))
+            numbers |= {*sorted(pooled)[: need.sample], *range(new, new + more)}
+            pooled &= numbers
+        elif need.is_complete or (numbers and not need.instance):  # entries have other names
+            entries = await nodes.walk(self.entries)
+            self.nodes |= entries
+            own += entries
+            noted = numbers | _numbers(await nodes.children(self.notes))
+        paths = [*map(self.note, noted), *(self.owned(each, "") for each in pooled)]
+        paths += shared if is_sample else ()  # once more, so that few come in between
+        self.nodes |= zip(paths, await nodes.get(*paths), strict=True)
+        is_used_up = is_sample and not pooled and self._last_new() + 1 not in numbers
+        are_taken = pooled and all(self.node(self.owned(each, "")) is ABSENT for each in pooled)
+        if is_used_up or (need.is_complete and are_taken):
+            return await self.read(nodes, need)  # by others, meanwhile
+        self.damages.clear()
+        owners: defaultdict[int, list[Owner]] = defaultdict(list)
+        for number, owner in self._owners(own):
+            owners[number].append(owner)
+        cells = self.node(self.entries).children + self.node(self.pool).children
+        return Snapshot(
+            self._namespace,
+            f"{self.node(OURS).born:x}",
             now_ms=now_ms,
-            latest_ms=latest_ms,
-            guard_ms=guard_ms(self.safe_guard),
-            token=secrets.token_hex(TOKEN_BYTES),
+            marker=self._cell(Marker, MARKER),
+            space=self._cell(Space, self.space),
+            count=self._cell(Count, self.count),
+            seats={
+                number: self._seat(number, owners[number])
+                for number in sorted({*owners, *numbers, *noted, *pooled})
+            },
+            last_new=self._last_new(),
+            is_complete=need.is_complete and not is_sample,
+            damages=tuple(self.damages),
+            raw=self,
+            is_doubtful=self._is_doubtful(),
+            store=self._label,
+            cells=cells if is_sample else -1,
+            notes=self.node(self.notes).children,
         )
 
-        async def attempt(nodes: Nodes) -> tuple[MachineGrant, Written] | None:
-            return await take(nodes, self._at, asked)
+    def _is_doubtful(self) -> bool:
+        """Tell whether CosId's nodes were removed, or made anew, since ours were written."""
+        space, marker, entries = map(self.node, (self.space, MARKER, self.entries))
+        if entries is ABSENT:
+            return space.changed > marker.changed
+        return space is not ABSENT and entries.born > max(space.changed, marker.changed)
 
-        grant, written = await self._link.until_done(attempt)
-        self._token, self._taken = asked.token, Taken(grant.machine_id, now_ms, bits)
-        self._written = written
-        return grant
+    def _last_new(self) -> int:
+        """Return the last number that was new; -1 if none was."""
+        node = self.node(self.adder)
+        count = int.from_bytes(node.data, "big", signed=True)
+        if node is not ABSENT and (len(node.data) != ADDER_WIDTH or count < 0):
+            raise self._damaged(self.adder, "a number of machine ids in 4 bytes")
+        return count - 1
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Give a sign of life; see `aiocosid.abc.MachineIdDistributor.guard`.
+    def _cell(self, kind: type[C], path: str) -> C | None:
+        """Read a cell of ours, if it is there."""
+        node = self.node(path)
+        try:
+            return kind.read(node.data.decode()) if node is not ABSENT else None
+        except ValueError:
+            raise self._damaged(path, f"the {kind.__name__} of this library") from None
 
-        Raises:
-            MachineIdLostError: somebody else holds the id, or nobody, or the same instance in
-                another process; nothing was written.
-            MachineIdQuarantineError: the server may have forgotten that somebody else has it.
-            InvalidArgumentError: an argument is outside its range; nothing was sent.
-            CorruptMachineStateError: a node is damaged; nothing was written.
-            StoreUnavailableError: the server cannot be reached, is silent, or without a leader.
-            StoreAuthenticationError: the server rejects the user, the password or the rights.
-            ForkedError: the session is the parent's.
-            WrongLoopError: the session is in use on another event loop.
+    def _damaged(self, path: str, expected: str) -> CorruptMachineStateError:
+        found = repr(self.node(path).data)[:SHOWN]
+        return CorruptMachineStateError(self._label, place=path, found=found, expected=expected)
+
+    def _owners(self, paths: list[str]) -> Iterator[tuple[int, Owner]]:
+        """Give who holds which machine id by these entries; note what cannot be read."""
+        for path in sorted({*paths}):
+            node, name = self.node(path), path.removeprefix(f"{self.entries}/")
+            instance = name if "/" in name else name_of(name)
+            if state := _state(node):
+                yield state[0], Owner(instance, state[1])
+            elif node is not ABSENT and (node.data or not node.children):
+                # Else CosId's, above that of an instance with a slash.
+                self.damages.append(Damage(path, repr(node.data)[:SHOWN], instance))
+
+    def _seat(self, number: int, owners: list[Owner]) -> Seat:
+        path, pooled = self.note(number), self.node(self.owned(number, ""))
+        state = _state(pooled)
+        is_damaged = pooled is not ABSENT and state[:1] != (number,)
+        returned = [Owner("", state[1])] if state and not is_damaged else []
+        note, seen_ms = self._cell(Note, path), self.node(path).changed_ms
+        return Seat((*owners, *returned), note, seen_ms, is_damaged)
+
+    # And back.
+
+    async def commit(self, nodes: Nodes, snapshot: Snapshot, changes: Changes) -> bool:
+        """Write all, or nothing, if nothing has changed; then bring the snapshot up to date.
+
+        A node that was removed and made anew has the version 0 again.  So one that is removed is
+        written before, which tells who it was.  If it was another one than was read, its owner may
+        have issued ids until just now, and the next owner has to begin above that.
         """
-        await self._guard(machine_id, now_ms, mark_ms, NOTHING)
+        wanted = self._wanted(snapshot, changes)
+        if self.nodes.get(self.entries, ...) is None and (changes.space or changes.seats):
+            await nodes.ensure(self.entries, self.pool, self.notes)
+        compared = ((path, self.nodes[path]) for path in (MARKER, self.space) if path not in wanted)
+        sent = [expect(path, node) for path, node in compared if node is not None]
+        for path, data in wanted.items():
+            sent += _changed(path, data, self.nodes.get(path))
+        results = await nodes.commit(*sent)
+        if results is None:
+            return False
+        fixed = MARKER, self.space, self.count, self.adder
+        kept = {path: self.nodes.get(path) for path in (*fixed, *wanted)}
+        is_other = False
+        for (what, path, data, _), result in zip(sent, results, strict=True):
+            if what == "set_data":
+                kept[path] = node = Node.of((data, result))
+                is_other |= self.node(path).born not in {0, node.born}
+            elif what == "delete":
+                kept[path] = None
+        now_ms = max(node.changed_ms for node in kept.values() if node is not None)
+        if is_other:
+            after = self._states(changes.seats, now_ms + RELEASE_STAMP_MARGIN)
+            await nodes.commit(*(("set_data", path, data, ANY) for path, data in after.items()))
+            return False
+        self.nodes = kept
+        for number, seat in changes.seats.items():
+            seen_ms = self.node(self.note(number)).changed_ms
+            changes.seats[number] = replace(seat, seen_ms=seen_ms)
+        snapshot.apply(changes)
+        snapshot.now_ms = max(snapshot.now_ms, now_ms)
+        snapshot.is_doubtful &= changes.space is None
+        return True
 
-    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Do so for an id that is surely ours; see `aiocosid.abc.MachineIdDistributor.reassert`.
+    def _wanted(self, snapshot: Snapshot, changes: Changes) -> dict[str, bytes | None]:
+        """Return what the nodes are to hold, by their paths; None for those to be removed."""
+        before = {number: snapshot.seats.get(number, Seat()) for number in changes.seats}
+        wanted: dict[str, bytes | None] = dict.fromkeys(self._states(before))
+        wanted |= self._states(changes.seats)
+        notes = {self.note(number): seat.note for number, seat in changes.seats.items()}
+        ours = {MARKER: changes.marker, self.space: changes.space, self.count: changes.count}
+        for path, cell in (*ours.items(), *notes.items()):
+            if cell is not None:
+                wanted[path] = cell.text().encode()
+        if changes.last_new is not None:
+            count = min(changes.last_new + 1, MAX_MACHINE_ID)
+            wanted[self.adder] = count.to_bytes(ADDER_WIDTH, "big")
+        return wanted
 
-        Raises:
-            CosIdError: as for `guard`; the quarantine only if this object was not handed the id, or
-                gave it back.
-        """
-        taken = self._taken if self._taken.machine_id == machine_id else NOTHING
-        await self._guard(machine_id, now_ms, mark_ms, taken)
+    def _states(self, seats: dict[int, Seat], above_ms: int = 0) -> dict[str, bytes]:
+        """Return CosId's nodes of machine ids, by their paths."""
+        return {
+            self.owned(number, each.instance): b"%d|%d" % (number, max(each.stamp_ms, above_ms))
+            for number, seat in seats.items()
+            for each in seat.owners
+        }
 
-    async def _guard(self, machine_id: int, now_ms: int, mark_ms: int, taken: Taken) -> None:
-        check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
-        check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
-        check_integer("mark_ms", mark_ms, at_least=-1, at_most=MAX_MS)
-        self._ensure_own()
-        sign = Sign(
-            who=self.instance_id,
-            machine_id=machine_id,
-            now_ms=now_ms,
-            mark_ms=mark_ms,
-            token=self._token,
-            guard_ms=guard_ms(self.safe_guard),
-            taken=taken,
-            written=self._written,
-        )
 
-        async def attempt(nodes: Nodes) -> Written | Lost | None:
-            return await keep(nodes, self._at, sign)
+def _numbers(names: list[str]) -> set[int]:
+    found = {int(name) for name in names if _NUMBER.fullmatch(name)}
+    return {number for number in found if number <= MAX_MACHINE_ID}
 
-        done: Written | Lost = await self._link.until_done(attempt)
-        if isinstance(done, Lost):
-            raise MachineIdLostError(self.namespace, machine_id, reason=self._loss(done.holder))
-        if sign.token == self._token:
-            # One that was put back counts on from where it was; a late answer is an old one.
-            is_next = self._written == sign.written
-            self._written = done if is_next else max(self._written, done)
 
-    def _loss(self, holder: str) -> str:
-        if not holder:
-            return "nobody holds it any more"
-        if holder == self.instance_id.text:
-            return f"it was handed out again to the same instance {holder}, which runs twice"
-        return f"{holder} holds it"
+def _state(node: Node) -> tuple[int, ...]:
+    """Read CosId's ``machine_id|last_timestamp_ms``; nothing if it is something else."""
+    match = _STATE.fullmatch(node.data)
+    state = (int(match[1]), int(match[2])) if match else (MAX_MACHINE_ID + 1, 0)
+    return state if state[0] <= MAX_MACHINE_ID and state[1] <= MAX_MS else ()
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        """Give the id back; see `aiocosid.abc.MachineIdDistributor.revert`.
 
-        Raises:
-            InvalidArgumentError: an argument is outside its range; nothing was sent.
-            CorruptMachineStateError: a node is damaged; nothing was written.
-            StoreUnavailableError: the server cannot be reached, is silent, or without a leader.
-            StoreAuthenticationError: the server rejects the user, the password or the rights.
-            ForkedError: the session is the parent's.
-            WrongLoopError: the session is in use on another event loop.
-        """
-        check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
-        check_integer("last_ms", last_ms, at_least=-1, at_most=MAX_MS)
-        self._ensure_own()
-        if self._taken.machine_id == machine_id:
-            self._taken = NOTHING
-        token = self._token
-
-        async def attempt(nodes: Nodes) -> bool | None:
-            return await give_back(
-                nodes,
-                self._at,
-                instance=self.instance_id.text,
-                machine_id=machine_id,
-                last_ms=last_ms,
-                is_stable=self.instance_id.stable,
-                token=token,
-            )
-
-        await self._link.until_done(attempt)
-
-    def _ensure_own(self) -> None:
-        if self._born != _fork.generation:
-            raise ForkedError(repr(self))
-
-    async def aopen(self) -> None:
-        """Get ready in this process; in a forked child with a new session, as a new instance.
-
-        Raises:
-            ForkedError: the client was passed in, and is the parent's.
-        """
-        self._link.aopen()
-        if self._born != _fork.generation:
-            # The parent lives on under the old name.  One that was given stays, and whoever of the
-            # two takes the id last has it.
-            self._born = _fork.generation
-            self._let_go()
-            if self._is_unique:
-                self.instance_id = as_instance_id(None)
-
-    async def aclose(self) -> None:
-        """End a session begun from a URL; a client that was passed in goes on."""
-        if self._owns_link:
-            await self._link.aclose()
+def _changed(path: str, data: bytes | None, node: Node | None) -> list[Change]:
+    """Return how a node comes to hold that; a new one is written at once, to be told its time."""
+    if node is None:
+        return [] if data is None else [create(path, data), ("set_data", path, data, 0)]
+    if data is None:
+        written = replace(node, version=node.version + 1)
+        return [write(path, node.data, node), delete(path, written)]
+    return [expect(path, node) if data == node.data else write(path, data, node)]

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-__all__ = ("COSID", "OURS", "name_of", "node_of", "path_of", "text_of")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("COSID", "OURS", "STORES_OWN", "name_of", "node_of", "own_node_of", "path_of", "text_of")
 
 COSID: Final = "/cosid"
 """The root of all that is CosId's."""
 
 OURS: Final = "/aiocosid"
 """The root of what CosId knows nothing of."""
+
+STORES_OWN: Final = frozenset(("clock", "counts", "leaf", "marker", "twitter"))
+"""Nodes below `OURS` that are no namespace's."""
 
 # What a server refuses in a path: no Java process can have made it.
 _REFUSED: Final = re.compile(
@@ -58,7 +64,13 @@ def node_of(text: str) -> str:
     return _REFUSED.sub(_escaped, text)
 
 
-def name_of(node: str) -> str:
+def own_node_of(namespace: str) -> str:
+    """Return the name of a namespace's node below `OURS`."""
+    name = node_of(namespace)
+    return f"%{ord(name[0]):02X}{name[1:]}" if name in STORES_OWN else name
+
+
+def name_of(node: str, node_of: Callable[[str], str] = node_of) -> str:
     """Return the text whose node it is; one that another system wrote stays as it is."""
     text = unquote(node, errors="replace")
     return text if node_of(text) == node else node

@@ -1,43 +1,194 @@
-"""One ZooKeeper deployment with all its counters."""
+"""Counters and machine ids on one ZooKeeper deployment."""
+
+# ruff: noqa: ARG002 - nothing is given back here, so no grant is noted
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Counter
-from ...errors import CorruptCounterError
-from .._arguments import check_above
-from ._link import Link, OwnedLink, as_link
-from ._machine_store import ZookeeperMachineStore
-from ._paths import COSID, text_of
-from ._segment import LOCKER, ZookeeperIdSegmentDistributor, raise_counter, value_of
+from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, Counter
+from ...errors import (
+    CorruptCounterError,
+    CounterMissingError,
+    IdOverflowError,
+    InvalidArgumentError,
+)
+from .._backend import Backend, Granted
+from .._store import BackendStore
+from ._machine import ENTRIES, Cells
+from ._paths import COSID, OURS, STORES_OWN, name_of, own_node_of, path_of, text_of
+from .tree import Link, OwnedLink, as_link, write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from ._nodes import Node, Nodes
+    from ...machine.cells import Changes, Need, Snapshot
+    from .._give_back import Note
+    from .._store import CounterDistributor
+    from .tree import Nodes
 
-__all__ = ("ZookeeperStore",)
+__all__ = ("ZookeeperBackend", "ZookeeperStore")
+
+NONE: Final = -1  # instead of a counter's value: it is missing, and stays so
+WIDTH: Final = 8  # bytes, of a Java ``long``, the highest first
+LOCKER: Final = "-locker"  # what Curator appends for its mutex
 
 
-class ZookeeperStore(ZookeeperMachineStore):
-    """Many counters on one server or ensemble, below CosId's node ``/cosid``.
+class ZookeeperBackend(Backend):
+    """CosId's nodes below ``/cosid``, and ours below ``/aiocosid``.
 
-    There is nothing to create: a counter comes to be when it is first used.
+    A range is reserved as Curator's ``DistributedAtomicLong`` does it: the node is read, and
+    written if its version is still the same, else all over again.  Curator turns to a mutex below
+    ``...-locker`` when many are in its way.  It only spares it attempts: what it writes under the
+    mutex has a version as well.  So we need none.
+
+    The nodes of machine ids are no ephemeral ones: an id expires when it was silent for the safe
+    guard, by the clock of ZooKeeper's leader.  A session that is interrupted silences a lease all
+    the same, at once, until a sign of life that was sent after that has succeeded.
+
+    ZooKeeper keeps what it has confirmed when its leader fails.  It forgets if its data is removed,
+    or put back from a copy.  The second is seen by whoever holds an id, with its next sign of life:
+    what it was told to be written is not there.
     """
 
-    __slots__ = ("_link",)
+    __slots__ = ("_link", "_written")
+
+    def __init__(self, link: Link) -> None:
+        super().__init__(link.label)
+        self._link = link
+        self._written: dict[tuple[str, int], int] = {}  # transactions, by namespace and id
+
+    @property
+    def session(self) -> int:
+        """Another number each time that the session is interrupted, from that very moment."""
+        return self._link.session
+
+    async def aopen(self) -> None:
+        self._link.aopen()
+
+    async def aclose(self) -> None:
+        await self._link.aclose()
+
+    # Counters.
+
+    async def add(
+        self, name: str, by: int, *, first: int | None, note: Note | None = None
+    ) -> Granted:
+        def added(before: int | None) -> int:
+            if before is None and first is None:
+                raise CounterMissingError(self.label, counter=name)
+            max_id = (first or 0) if before is None else before + by
+            if max_id > MAX_ID:
+                raise IdOverflowError(name, limit=MAX_ID)
+            return max_id
+
+        return Granted(await self._change(name, added))
+
+    async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
+        def raised(before: int | None) -> int:
+            return NONE if before is None and not create else max(before or 0, above)
+
+        max_id = await self._change(name, raised)
+        return None if max_id == NONE else Counter(namespaced_name=name, last_max_id=max_id)
+
+    async def _change(self, name: str, change: Callable[[int | None], int]) -> int:
+        """Write what ``change`` makes of a counter, None for a missing one, and return it."""
+        path = f"{COSID}/{path_of(name)}"
+
+        async def attempt(nodes: Nodes) -> int | None:
+            (node,) = await nodes.get(path)
+            # One without data, above others, is none: a name with a slash has made it.
+            is_none = node is None or (not node.data and node.children)
+            before = None if node is None or is_none else self._value(path, node.data)
+            after = change(before)
+            if after in {NONE, before}:
+                return after
+            is_done = await nodes.commit(write(path, after.to_bytes(WIDTH, "big"), node))
+            return None if is_done is None else after
+
+        return await self._link.until_done(attempt)
+
+    def _value(self, path: str, data: bytes) -> int:
+        value = int.from_bytes(data, "big", signed=True)
+        if len(data) != WIDTH or value < 0:
+            found = f"{len(data)} bytes" if len(data) != WIDTH else str(value)
+            raise CorruptCounterError(self.label, counter=path, found=found)
+        return value
+
+    async def counters(self, prefix: str) -> Sequence[Counter]:
+        def is_no_counter(name: str) -> bool:
+            return name.startswith("__") or name.endswith(LOCKER)
+
+        found = await self._link.call(lambda nodes: nodes.walk(COSID, skip=is_no_counter))
+        values = {
+            text_of(path.removeprefix(f"{COSID}/")): int.from_bytes(node.data, "big", signed=True)
+            for path, node in found.items()
+            if len(node.data) == WIDTH
+        }
+        return [
+            Counter(namespaced_name=name, last_max_id=value)
+            for name, value in values.items()
+            if value >= 0 and name.startswith(prefix)
+        ]
+
+    # Cells.
+
+    async def read(self, namespace: str, need: Need) -> Snapshot:
+        cells = Cells(self.label, namespace)
+        found = await self._link.call(lambda nodes: cells.read(nodes, need))
+        for (of, number), written in self._written.items():
+            if of == namespace and (found.is_complete or number in found.seats):
+                # What the server has confirmed is not there: it was put back to an older state.
+                found.is_doubtful |= cells.node(cells.note(number)).changed < written
+        return found
+
+    async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
+        cells, namespace, is_doubtful = snapshot.raw, snapshot.namespace, snapshot.is_doubtful
+        if not await self._link.call(lambda nodes: cells.commit(nodes, snapshot, changes)):
+            return False
+        for of, number in tuple(self._written):
+            if of == namespace and (is_doubtful or number in changes.seats):
+                del self._written[of, number]
+        if changes.signed is not None:
+            note = cells.node(cells.note(changes.signed))
+            self._written[namespace, changes.signed] = note.changed
+        return True
+
+    async def namespaces(self) -> Sequence[str]:
+        async def find(nodes: Nodes) -> set[str]:
+            found = await nodes.walk(COSID, skip=lambda name: name.startswith("__"))
+            paths = [path for path, node in found.items() if node.children]
+            used = await nodes.get(*(f"{path}/{ENTRIES}" for path in paths))
+            theirs = zip(paths, used, strict=True)
+            ours = {*await nodes.children(OURS)} - STORES_OWN
+            return {
+                *(text_of(path.removeprefix(f"{COSID}/")) for path, node in theirs if node),
+                *(name_of(name, own_node_of) for name in ours),
+            }
+
+        return list(await self._link.call(find))
+
+
+class ZookeeperStore(BackendStore[ZookeeperBackend]):
+    """Many counters, and machine ids, on one server or ensemble, below CosId's node ``/cosid``.
+
+    There is nothing to create: a counter comes to be when it is first used.  Before the first
+    machine id is taken the store has to be initialised, once (``aiocosid init``).  Runs on asyncio.
+    """
+
+    __slots__ = ()
 
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - the driver has no types
-        """Work on your own client, which stays yours to start and to stop; nothing is sent yet.
+        """Work on your own client; nothing is sent yet.
 
         Args:
-            client: as for `ZookeeperIdSegmentDistributor`.
+            client: your own ``kazoo.client.KazooClient``, which you have started.  It stays yours
+                to stop; its chroot, credentials and default ACL apply.
 
         Raises:
             InvalidArgumentError: it is no client of kazoo's.
         """
-        self._link: Link = as_link(client)
+        self._backend = ZookeeperBackend(as_link(client))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -52,13 +203,7 @@ class ZookeeperStore(ZookeeperMachineStore):
         Raises:
             InvalidArgumentError: the URL is malformed.
         """
-        made = cls.__new__(cls)
-        made._link = OwnedLink(url)
-        return made
-
-    def __repr__(self) -> str:
-        """Name the servers, without credentials."""
-        return f"<{type(self).__name__} {self._link}>"
+        return cls(OwnedLink(url))
 
     def segment_distributor(
         self,
@@ -67,81 +212,19 @@ class ZookeeperStore(ZookeeperMachineStore):
         name: str,
         offset: int = 0,
         step: int = DEFAULT_STEP,
-    ) -> ZookeeperIdSegmentDistributor:
+    ) -> CounterDistributor:
         """Return a distributor in this store's session; nothing is sent yet.
 
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return ZookeeperIdSegmentDistributor(
-            self._link, namespace=namespace, name=name, offset=offset, step=step
-        )
-
-    async def create_schema(self) -> None:
-        """Do nothing: there are no tables.  `mark_machines` is what machine ids need."""
-
-    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
-        """Return the counters, ordered by name; looks at every node below ``/cosid``.
-
-        Nodes that hold something else are left out.
+        Args:
+            namespace: the counter's namespace.
+            name: the counter's name.  A slash begins a node of its own, as for CosId.
+            offset: where a new counter starts; the first id is ``offset + 1``.
+            step: ids per segment, at least 1.
 
         Raises:
-            StoreError: the server refuses or cannot be reached.
-            ForkedError: the session is the parent's.
+            InvalidArgumentError: an argument is outside its range, or the name ends in ``-locker``.
         """
-
-        async def read(nodes: Nodes) -> dict[str, Node]:
-            return await nodes.walk(COSID, skip=_is_no_counter)
-
-        found = {
-            text_of(path.removeprefix(f"{COSID}/")): last_max_id
-            for path, node in (await self._link.call(read)).items()
-            if (last_max_id := _counted(path, node)) is not None
-        }
-        prefix = "" if namespace is None else f"{namespace}."
-        return [
-            Counter(namespaced_name=name, last_max_id=found[name])
-            for name in sorted(found)
-            if name.startswith(prefix)
-        ]
-
-    async def set_floor(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int
-    ) -> Counter:
-        """Raise a counter to ``above`` if it is lower or missing.
-
-        A cancelled call may have taken effect; it is safe to repeat.
-
-        Raises:
-            InvalidArgumentError: ``above`` is outside its range.
-            CorruptCounterError: the node holds something else; nothing was written.
-            StoreError: the server refuses or cannot be reached.
-            ForkedError: the session is the parent's.
-        """
-        check_above(above)
-        counter = self.segment_distributor(namespace=namespace, name=name)
-        value = await raise_counter(self._link, counter, above)
-        return Counter(namespaced_name=counter.namespaced_name, last_max_id=value)
-
-    async def aopen(self) -> None:
-        """Get ready in this process; in a forked child with a new session.
-
-        Raises:
-            ForkedError: the client was passed in, and is the parent's.
-        """
-        self._link.aopen()
-
-    async def aclose(self) -> None:
-        """End a session begun from a URL; a client that was passed in goes on."""
-        await self._link.aclose()
-
-
-def _is_no_counter(name: str) -> bool:
-    return name.startswith("__") or name.endswith(LOCKER)
-
-
-def _counted(path: str, node: Node) -> int | None:
-    try:
-        return value_of(path, node.data) if node.data else None
-    except CorruptCounterError:
-        return None
+        if str(name).endswith(LOCKER):
+            expected = f"a text that does not end in {LOCKER!r}: Curator keeps a lock there"
+            raise InvalidArgumentError("name", name, expected=expected)
+        return super().segment_distributor(namespace=namespace, name=name, offset=offset, step=step)

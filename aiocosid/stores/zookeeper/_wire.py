@@ -1,33 +1,70 @@
-"""The bridge from an event loop to the driver, which lives in threads of its own."""
+"""The bridge from an event loop to the driver, which has no types, and threads of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
 import contextlib
-import threading
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from ... import _fork
-from ...errors import ForkedError, StoreAuthenticationError, StoreError, StoreUnavailableError
-from ._errors import STORE
+from ...errors import (
+    ForkedError,
+    MissingExtraError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+)
+
+try:
+    from kazoo import client as _client  # type: ignore[import-untyped]
+    from kazoo import exceptions as _exceptions
+except ModuleNotFoundError as _exc:
+    raise MissingExtraError("kazoo", extra="zookeeper") from _exc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
-__all__ = ("REPLY_TIMEOUT", "Wire", "wire_of")
+__all__ = ("REPLY_TIMEOUT", "STORE", "KazooClient", "Wire", "as_store_error", "wire_of")
+
+KazooClient: Any = _client.KazooClient
+BadVersionError: type[Exception] = _exceptions.BadVersionError
+NoAuthError: type[Exception] = _exceptions.NoAuthError
+NoNodeError: type[Exception] = _exceptions.NoNodeError
+NodeExistsError: type[Exception] = _exceptions.NodeExistsError
+
+STORE: Final = "zookeeper"
+
+_REFUSALS: Final = {"AuthFailedError", "NoAuthError", "InvalidACLError"}
+_OUTAGES: Final = {
+    *("ConnectionLoss", "ConnectionClosedError", "SessionExpiredError", "SessionMovedError"),
+    *("OperationTimeoutError", "NotReadOnlyCallError", "ReconfigInProcessError"),
+    *("NewConfigNoQuorumError", "ThrottledOpError", "RequestTimeoutError"),
+}
 
 # Below the 2 s after which a generator gives a call up by default, so that it hears the reason.
 REPLY_TIMEOUT: Final = 1.5  # seconds for a session, and for each reply
-CLOSE_TIMEOUT: Final = 2.0  # seconds that a farewell may take
 
 READ_SHARE: Final = 1.5  # the driver waits for two thirds of a session's time
 CONNECTED: Final = "CONNECTED"  # of KazooState
 
 _sessions = count(1)
+
+
+@contextlib.contextmanager
+def as_store_error() -> Generator[None]:
+    """Raise our error from the driver's; what is neither's goes through."""
+    try:
+        yield
+    except _exceptions.KazooException as exc:
+        name = type(exc).__name__
+        text = f"{name}: {exc}" if str(exc) else name
+        if name in _REFUSALS:
+            raise StoreAuthenticationError(STORE, f"the user may not do this ({text})") from exc
+        raise (StoreUnavailableError if name in _OUTAGES else StoreError)(STORE, text) from exc
 
 
 class Wire:
@@ -49,7 +86,7 @@ class Wire:
         self.client = client
         self.session = next(_sessions)
         self._is_own = is_own
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: set[asyncio.Future[Any]] = set()
         self._pending: set[asyncio.Future[Any]] = set()
         self.session_timeout: float = client._session_timeout / 1000
         if is_own:
@@ -76,7 +113,7 @@ class Wire:
                 # What is written here has a version, so that an old reading does no harm.
                 self.client.last_zxid = 0
         for future in tuple(self._waiting):
-            _tell(future, None, None)
+            _tell(future)
 
     async def ask(self, *requests: Callable[[Any], Any]) -> list[Any]:
         """Send requests, one behind the other, and return an answer or the driver's error for each.
@@ -104,14 +141,13 @@ class Wire:
         _ensure_own(generation)  # the answers were, or will be, the parent's
         if any(answer.cancelled() for answer in answers):
             raise StoreUnavailableError(STORE, f"no answer within {REPLY_TIMEOUT:g} s")
-        return [answer.exception() or answer.result() for answer in answers]
+        return [answer.result() for answer in answers]
 
     def _send(self, request: Callable[[Any], Any]) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        def came(result: Any) -> None:  # noqa: ANN401 - the driver's, in a thread of its own
-            error = result.exception
-            _tell(answer, None if error else result.value, error)
+        def came(reply: Any) -> None:  # noqa: ANN401 - the driver's, in a thread of its own
+            _tell(answer, reply.exception or reply.value)
 
         self._pending.add(answer)
         request(self.client).rawlink(came)
@@ -119,45 +155,40 @@ class Wire:
 
     async def _connected(self) -> None:
         with anyio.move_on_after(REPLY_TIMEOUT):
-            while not self.client.connected:
-                changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._waiting.append(changed)
+            while True:
+                changed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                self._waiting.add(changed)  # before it looks: else a change came in between
                 try:
+                    if self.client.connected:
+                        return
                     if self.client.client_state == "AUTH_FAILED":
                         break
-                    if not self.client.connected:  # else it came in between
-                        await changed
+                    await changed
                 finally:
-                    self._waiting.remove(changed)
-            else:
-                return
-        raise self._no_session()
-
-    def _no_session(self) -> StoreError:
+                    self._waiting.discard(changed)
         state = self.client.client_state
         if state == "AUTH_FAILED":
-            return StoreAuthenticationError(STORE, "the server rejects the user or the password")
+            raise StoreAuthenticationError(STORE, "the server rejects the user or the password")
         hosts = ",".join(f"{host}:{port}" for host, port in self.client.hosts)
         why = f"no session with {hosts} within {REPLY_TIMEOUT:g} s"
         if state == "CLOSED" and not self._is_own:
             why += "; the client was not started, or was stopped"
-        return StoreUnavailableError(STORE, why)
-
-    def start(self) -> None:
-        """Have the driver connect, in its own threads; returns before it has."""
-        self.client.start_async()
+        raise StoreUnavailableError(STORE, why)
 
     async def aclose(self) -> None:
-        """Say good-bye and end the driver's threads; bounded, also in a cancelled scope."""
+        """Say good-bye and end the driver's threads; who does not wait for that leaves it to it."""
         for answer in tuple(self._pending):
-            _tell(answer, None, StoreUnavailableError(STORE, "closed while the call was under way"))
-        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-            await _in_a_thread(self._stop)
+            _tell(answer, StoreUnavailableError(STORE, "closed while the call was under way"))
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        # Not in the loop's pool of threads: a loop that ends waits for those.
+        self.client.handler.spawn(self._stop, done)
+        await done
 
-    def _stop(self) -> None:
+    def _stop(self, done: asyncio.Future[Any]) -> None:
         with contextlib.suppress(Exception):  # a writer that is stuck; its thread is a daemon
             self.client.stop()
             self.client.close()
+        _tell(done)
 
     def forget(self) -> None:
         """Have the driver not wait for its threads at the end of a forked child, which has none.
@@ -178,35 +209,12 @@ def _ensure_own(generation: int) -> None:
         raise ForkedError("the call")
 
 
-def _tell(future: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
+def _tell(future: asyncio.Future[Any], value: object = None) -> None:
     """Resolve a future of whatever loop, from whatever thread."""
 
     def tell() -> None:
-        if future.done():
-            return
-        if error is None:
+        if not future.done():
             future.set_result(value)
-        else:
-            future.set_exception(error)
 
     with contextlib.suppress(RuntimeError):  # its loop has ended
         future.get_loop().call_soon_threadsafe(tell)
-
-
-async def _in_a_thread(work: Callable[[], object]) -> None:
-    """Run what may block in a thread of its own, which nobody has to wait for.
-
-    Not in the loop's pool of threads: a loop that ends waits for those.
-    """
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def run() -> None:
-        try:
-            work()
-        except Exception as exc:  # noqa: BLE001 - for whoever waits
-            _tell(done, None, exc)
-        else:
-            _tell(done, None, None)
-
-    threading.Thread(target=run, name="aiocosid zookeeper", daemon=True).start()
-    await done

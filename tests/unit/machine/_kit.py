@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,10 @@ import anyio
 
 from aiocosid.abc import InstanceId, MachineGrant, MachineIdDistributor
 from aiocosid.errors import StoreUnavailableError
+from aiocosid.machine import _rules
+from aiocosid.machine._rules import Asker
+from aiocosid.machine.cells import Need
+from aiocosid.machine.distributor import transact
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
@@ -93,9 +98,22 @@ class Link(MachineIdDistributor):
         if self.returns is None:
             await self.inner.revert(machine_id, last_ms=last_ms)
         else:  # as it was sent
-            token, revert = self.inner._token, self.inner._pool.revert
-            who = self.inner.instance_id
-            late = partial(revert, who, machine_id, last_ms=last_ms, token=token)
+            who, token = self.inner.instance_id, self.inner._token
+            give_back = partial(
+                _rules.give_back, machine_id=machine_id, last_ms=last_ms, token=token
+            )
+
+            def late() -> None:
+                """Arrive at a store that answers without a suspension."""
+                sent = transact(
+                    self.store_._backend,
+                    self.namespace,
+                    Need(),
+                    lambda found, _: give_back(found, Asker(who.text, who.stable)),
+                )
+                with suppress(StopIteration):
+                    sent.send(None)
+
             self.returns.append(late)
 
     def _pass(self, call: str) -> None:

@@ -16,7 +16,7 @@ from aiocosid.errors import CosIdError, ForkedError
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import COSID_MS, CachedSnowflakeId, SnowflakeId, SnowflakeLayout
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.stores.sqlite import SqliteMachineIdDistributor
+from aiocosid.stores.sqlite import SqliteStore
 from aiocosid.testing import ManualClock, settle
 
 pytestmark = [
@@ -50,7 +50,7 @@ def in_child(work: Callable[[], Awaitable[Any]]) -> Any:
 async def test_the_parents_lease_gives_the_child_nothing(tmp_path: Path) -> None:
     """Not even the ids of the piece in hand; reopened there, it takes a machine id of its own."""
     url = f"sqlite:///{tmp_path}/ids.db"
-    distributor = SqliteMachineIdDistributor.from_url(url)
+    distributor = SqliteStore.from_url(url).machine_id_distributor()
     async with SnowflakeId(distributor, name="a") as gen:
         mine = await gen.next_id()
 
@@ -82,7 +82,7 @@ async def test_a_child_leaves_the_parents_sleeps_alone(tmp_path: Path) -> None:
     What is cancelled on a loop that does not run there is tried again in every turn of the child's.
     """
     url = f"sqlite:///{tmp_path}/ids.db"
-    lease = MachineIdLease(SqliteMachineIdDistributor.from_url(url))
+    lease = MachineIdLease(SqliteStore.from_url(url).machine_id_distributor())
     async with CachedSnowflakeId(lease) as gen:
         await settle()
         sleeps = tuple(lease._timers or ())
@@ -100,7 +100,7 @@ async def test_a_child_leaves_the_parents_sleeps_alone(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_workers_forked_before_it_was_opened_get_ids_of_their_own(tmp_path: Path) -> None:
     """As gunicorn does with a preloaded application."""
-    distributor = SqliteMachineIdDistributor.from_url(f"sqlite:///{tmp_path}/ids.db")
+    distributor = SqliteStore.from_url(f"sqlite:///{tmp_path}/ids.db").machine_id_distributor()
     gen = SnowflakeId(distributor)
 
     async def child() -> int:
@@ -113,7 +113,7 @@ async def test_workers_forked_before_it_was_opened_get_ids_of_their_own(tmp_path
 @pytest.mark.asyncio
 async def test_the_child_does_not_wake_the_parents_tasks(tmp_path: Path) -> None:
     """Their cancel scopes would be told again at each turn of the loop, by tasks that never run."""
-    distributor = SqliteMachineIdDistributor.from_url(f"sqlite:///{tmp_path}/ids.db")
+    distributor = SqliteStore.from_url(f"sqlite:///{tmp_path}/ids.db").machine_id_distributor()
     lease = MachineIdLease(distributor)
     async with lease:
         await asyncio.sleep(0.01)

@@ -39,7 +39,7 @@ async def test_who_runs_keeps_its_id_and_who_comes_waits(clock: ManualClock) -> 
             await clock.advance(6)
             assert isinstance(hurried.error, MachineIdUnavailableError)
             assert isinstance(hurried.error.__cause__, MachineIdQuarantineError)
-            assert "--i-am-new" in str(hurried.error)
+            assert "aiocosid init --store URL" in str(hurried.error)
             left = late.statistics().quarantine_left
             assert 230 < left < 305 - 6
             await clock.advance(left - 1)
@@ -89,8 +89,8 @@ async def test_of_two_owners_the_later_yields_at_once(clock: ManualClock) -> Non
         # As if an earlier loss had handed it to both.
         second.machine_id = 0
         inner = other.inner
-        assert inner._claim is not None
-        inner._claim = replace(inner._claim, machine_id=0)
+        assert inner._taken is not None
+        inner._taken = replace(inner._taken, machine_id=0)
         store.forget_machines()
         for lease in (first, second):
             lease.hurry()

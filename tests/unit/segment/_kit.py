@@ -12,13 +12,14 @@ from anyio.abc import TaskGroup
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.events import Event
 from aiocosid.segment import SegmentChainId, SegmentId
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.memory import MemoryStore
 
 Generator = SegmentChainId | SegmentId
 E = TypeVar("E", bound=Event)
 
 
-def counter(*, step: int = 10, offset: int = 0) -> MemoryIdSegmentDistributor:
+def counter(*, step: int = 10, offset: int = 0) -> CounterDistributor:
     """A new counter in a store of its own."""
     return MemoryStore().segment_distributor(name="order", offset=offset, step=step)
 

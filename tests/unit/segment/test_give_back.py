@@ -42,7 +42,7 @@ class Slow(WrappedDistributor):
 
 
 def at(store: MemoryStore) -> int:
-    return store._counters["cosid.order"]
+    return store._backend._counters["cosid.order"]
 
 
 @pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
@@ -72,7 +72,7 @@ async def test_it_is_off_by_default_and_said_as_true_or_false() -> None:
     async with connect(store) as ids:
         await (await ids.segment_chain("order", step=10)).next_id()
     assert at(store) > 1
-    assert not store._notes, "a grant was noted for nobody"
+    assert not store._backend._notes, "a grant was noted for nobody"
     wrong: object = "yes"
     with pytest.raises(InvalidArgumentError, match="True or False"):
         SegmentId(counter(), give_back=wrong)  # type: ignore[arg-type]  # a user's mistake
@@ -101,7 +101,7 @@ async def test_a_provider_and_groups_pass_it_on() -> None:
     day = GroupBy.key(lambda: "a")
     async with GroupedSegmentId(store, name="order", group_by=day, give_back=True) as bills:
         assert await bills.next_ids(3) == [1, 2, 3]
-    assert store._counters["cosid.order@a"] == 3
+    assert store._backend._counters["cosid.order@a"] == 3
 
 
 async def test_a_provider_waits_for_it() -> None:

@@ -7,7 +7,6 @@ import copy
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +27,7 @@ from aiocosid.errors import (
 )
 from aiocosid.events import IdsDiscarded, SegmentFetched
 from aiocosid.segment import GroupBy, GroupedSegmentId, _open_groups
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
     GatedDistributor,
@@ -447,7 +446,7 @@ async def test_a_counter_that_went_backwards_ends_its_group(clock: ManualClock) 
     async with orders:
         await orders.next_ids(30)
     memory = stores.memory
-    memory._counters[f"cosid.order@{FRIDAY}"] = 5
+    memory._backend._counters[f"cosid.order@{FRIDAY}"] = 5
     with pytest.raises(StoreRolledBackError):
         await orders.__aenter__()
     await memory.set_floor(name=f"order@{FRIDAY}", above=100)
@@ -472,7 +471,7 @@ async def test_what_was_seen_outlives_a_loop_that_died(clock: ManualClock) -> No
             loop.close()
 
     await asyncio.to_thread(in_a_loop)
-    store._counters.clear()
+    store._backend._counters.clear()
     with pytest.raises(StoreRolledBackError):
         await orders.__aenter__()
 
@@ -480,8 +479,7 @@ async def test_what_was_seen_outlives_a_loop_that_died(clock: ManualClock) -> No
 async def test_distributors_of_ones_own(clock: ManualClock) -> None:
     """A class of distributors does, or a partial of one; its connections are closed at the end."""
     memory = MemoryStore()
-    make = partial(MemoryIdSegmentDistributor, memory=memory)
-    async with grouped(make, clock, namespace="shop", offset=100) as orders:
+    async with grouped(memory.segment_distributor, clock, namespace="shop", offset=100) as orders:
         assert await orders.next_id() == 101
     assert [c.namespaced_name for c in await memory.counters()] == [f"shop.order@{FRIDAY}"]
 

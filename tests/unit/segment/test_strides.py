@@ -8,7 +8,7 @@ import pytest
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, StoreRolledBackError, WouldBlock
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
-from aiocosid.stores.memory import MemoryIdSegmentDistributor
+from aiocosid.stores._store import CounterDistributor
 from aiocosid.testing import ManualClock
 
 from ._kit import OneDistributor, counter
@@ -21,7 +21,7 @@ class Residue(IdSegmentDistributor):
 
     def __init__(self, *, step: int = 10, limit: int | None = None, at_once: bool = False) -> None:
         super().__init__(name="order", step=step)
-        self.inner: MemoryIdSegmentDistributor = counter(step=step)
+        self.inner: CounterDistributor = counter(step=step)
         self.step_limit = limit
         self.stride = 0  # as long as nobody has asked
         self.steps: list[int] = []
@@ -112,11 +112,11 @@ async def test_groups_have_it_as_well() -> None:
 
 def test_it_cannot_be_the_root_of_spans() -> None:
     """A span is handed out without holes."""
-    from aiocosid.stores.redis import RedisIdSegmentDistributor
-    from aiocosid.stores.tiered import TieredIdSegmentDistributor
+    from aiocosid.stores.redis import RedisStore
+    from aiocosid.stores.tiered import TieredStore
 
-    cache = RedisIdSegmentDistributor.from_url("redis://localhost", name="order")
+    cache = RedisStore.from_url("redis://localhost")
     for root in (Residue(), Residue(limit=20)):
         root.stride = root.stride if root.step_limit is None else 1
         with pytest.raises(InvalidArgumentError, match="without holes"):
-            TieredIdSegmentDistributor(root, cache, root_name="here")
+            TieredStore(OneDistributor(root), cache, root_name="here").segment_distributor(name="a")

@@ -21,7 +21,8 @@ import pytest
 from aiocosid.errors import InvalidArgumentError, StoreRolledBackError
 from aiocosid.segment import FOREVER, IdSegment, SegmentChainId, SegmentId
 from aiocosid.segment._chain import IdSegmentChain
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, WrappedDistributor, settle
 
 from ._kit import Generator
@@ -72,7 +73,7 @@ def test_a_segment(vector: Any) -> None:
     """Offset, expiry and whether there are ids, of any max id and step."""
     if "error" in vector:
         with pytest.raises(InvalidArgumentError, match="ttl"):
-            SegmentId(MemoryIdSegmentDistributor(name="x"), ttl=vector["args"]["ttl"])
+            SegmentId(MemoryStore().segment_distributor(name="x"), ttl=vector["args"]["ttl"])
         return
     due = vector["result"]
     segment = segment_of(due)
@@ -131,9 +132,9 @@ def test_a_counters_name(vector: Any) -> None:
     args = vector["args"]
     if not args["name"]:
         with pytest.raises(InvalidArgumentError):
-            MemoryIdSegmentDistributor(**args)
+            MemoryStore().segment_distributor(**args)
         return
-    assert MemoryIdSegmentDistributor(**args).namespaced_name == vector["result"]
+    assert MemoryStore().segment_distributor(**args).namespaced_name == vector["result"]
 
 
 @pytest.mark.asyncio
@@ -162,13 +163,13 @@ async def test_a_bad_step(vector: Any) -> None:
 # Generators.
 
 
-class Scripted(MemoryIdSegmentDistributor):
+class Scripted(CounterDistributor):
     """Answers a script first, and then counts on from a start of its own, as Java's double did."""
 
     __slots__ = ("script", "steps", "value")
 
     def __init__(self, *, step: int, script: list[int], then: int = 1000) -> None:
-        super().__init__(name="x", step=step, memory=MemoryStore())
+        super().__init__(MemoryStore()._backend, name="x", step=step)
         self.script = [*script]
         self.value = then
         self.steps: list[int] = []

@@ -23,11 +23,12 @@ from aiocosid.errors import (
     WouldBlock,
 )
 from aiocosid.machine import MachineIdLease
+from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.provider._configured import ConfiguredProvider
 from aiocosid.snowflake import ShardedId
 from aiocosid.snowflake._batch_size import BatchSize
 from aiocosid.snowflake._lane import Lane
-from aiocosid.stores.memory import MemoryMachineIdDistributor, MemoryStore
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
 
 from ..machine.test_lease_fork import in_child
@@ -41,7 +42,7 @@ START = 1_700_000_000
 BELOW_LANES = 458_751
 
 
-class Cut(MemoryMachineIdDistributor):
+class Cut(CellMachineIdDistributor):
     """Its store can be unplugged."""
 
     is_cut = False
@@ -60,7 +61,7 @@ class Cut(MemoryMachineIdDistributor):
 def lanes(clock: ManualClock, count: int, **times: float) -> Sequence[Cut]:
     """Where so many instances get a lane number each."""
     store = MemoryStore(clock=clock)
-    return [Cut(memory=store, instance_id=f"{each}", **times) for each in range(count)]  # type: ignore[arg-type]
+    return [Cut(store._backend, instance_id=f"{each}", **times) for each in range(count)]  # type: ignore[arg-type]
 
 
 async def make_busy(clock: ManualClock, gen: ShardedId) -> None:

@@ -59,8 +59,8 @@ class Flaky(MemoryStore):
     async def set_floor(self, **asked: Any) -> Counter:
         def act() -> Counter:
             key = f"{asked['namespace']}.{asked['name']}"
-            self._counters[key] = max(self._counters.get(key, 0), asked["above"])
-            return Counter(namespaced_name=key, last_max_id=self._counters[key])
+            self._backend._counters[key] = max(self._backend._counters.get(key, 0), asked["above"])
+            return Counter(namespaced_name=key, last_max_id=self._backend._counters[key])
 
         return await self._call(act)
 

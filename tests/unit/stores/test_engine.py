@@ -21,14 +21,15 @@ from aiocosid.errors import (
     StoreError,
     StoreUnavailableError,
 )
+from aiocosid.machine.cells import Changes, Note, Owner, Seat, Snapshot, Space
 from aiocosid.stores._engine import OwnEngineExecutor
-from aiocosid.stores._engine_errors import is_stale, translated
-from aiocosid.stores._engine_store import _named
+from aiocosid.stores._engine_store import _marked
 from aiocosid.stores._engine_url import engine_of
-from aiocosid.stores._executor import OutOfRangeError
+from aiocosid.stores._executor import PARAMETER
 from aiocosid.stores._postgres import POSTGRES
-from aiocosid.stores._postgres_machines import POSTGRES_MACHINES
-from aiocosid.stores.sqlalchemy import SqlAlchemyIdSegmentDistributor, SqlAlchemyStore
+from aiocosid.stores._sql_cells import Commit, Raw, Step
+from aiocosid.stores._sql_errors import OutOfRangeError, as_store_error, is_stale
+from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 
 SECRET = "s3cret"  # noqa: S105 - nobody has it
 
@@ -96,7 +97,7 @@ def test_engines_that_will_not_do() -> None:
     with pytest.raises(InvalidArgumentError, match="durability"):
         SqlAlchemyStore.from_url("sqlite+aiosqlite:///ids.db?durability=maybe")
     with pytest.raises(InvalidArgumentError, match="step"):
-        SqlAlchemyIdSegmentDistributor(engine, name="order", step=0)
+        SqlAlchemyStore(engine).segment_distributor(name="order", step=0)
 
 
 def test_timeouts_of_a_url_count() -> None:
@@ -108,10 +109,14 @@ def test_timeouts_of_a_url_count() -> None:
 
 def test_notation() -> None:
     """Casts, remainders and dollars come out as they went in, whatever the driver's notation."""
-    statements = [POSTGRES.next_max_id, POSTGRES.create_table, POSTGRES.give_back]
-    statements += [POSTGRES_MACHINES.reassert, POSTGRES_MACHINES.look]
+    statements = [POSTGRES.add, POSTGRES.create_counters, POSTGRES.give_back]
+    statements += [POSTGRES.create_cells, POSTGRES.read]
+    seat = Seat((Owner("a", 1),), Note("a"))
+    changes = Changes("a", space=Space(), seats={0: seat}, own={"a": 0})
+    step = Step(Snapshot("dev", "x", raw=Raw()), changes)
+    statements.append(POSTGRES.commit(Commit(POSTGRES.words, "x", step)))
     for statement in statements:
-        (named,) = _named(statement)
+        named = _marked(statement)
         dollars = postgresql.asyncpg.dialect()  # type: ignore[no-untyped-call]
         compiled = text(named).compile(dialect=dollars)
         # Numbered in the order in which they come: by name again they are what they were.
@@ -119,11 +124,8 @@ def test_notation() -> None:
         found = str(compiled)
         for place in sorted(numbers, key=len, reverse=True):
             found = found.replace(place, f"<{numbers[place]}>")
-        expected = statement
-        for number in range(12, 0, -1):
-            expected = expected.replace(f"${number}", f"<v{number}>")
-        assert found == expected
-    percent = text(_named("SELECT $1::bigint % 2")[0]).compile(dialect=mysql.asyncmy.dialect())
+        assert found == PARAMETER.sub(r"<\1>", statement)
+    percent = text(_marked("SELECT :v1::bigint % 2")).compile(dialect=mysql.asyncmy.dialect())
     assert str(percent) == "SELECT %s::bigint %% 2"
 
 
@@ -170,7 +172,7 @@ MEANINGS = [
 def test_meanings() -> None:
     """Retryable is what passes by itself; what is told is the driver's own sentence."""
     for raised, meaning in MEANINGS:
-        error = translated("here", raised)
+        error = as_store_error("here", raised)
         assert type(error) is (meaning or StoreUnavailableError), raised
         assert error.reason
         assert SECRET not in str(error)
@@ -186,7 +188,7 @@ def test_tables_that_are_missing() -> None:
         wrapped(pymysql.ProgrammingError(1146, "Table 'shop.leaf_alloc' doesn't exist")),
         no_table,
     ):
-        error = translated("here", raised)
+        error = as_store_error("here", raised)
         assert isinstance(error, SchemaMissingError), raised
         assert error.table == "leaf_alloc"
 

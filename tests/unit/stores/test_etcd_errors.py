@@ -11,15 +11,14 @@ from aiocosid.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from aiocosid.stores.etcd._driver import exceptions, grpc
-from aiocosid.stores.etcd._errors import translated
+from aiocosid.stores.etcd._driver import as_store_error, exceptions, grpc
 
 StatusCode = grpc.StatusCode
 
 
 def error_of(exc: BaseException) -> BaseException:
     try:
-        with translated():
+        with as_store_error():
             raise exc  # noqa: TRY301 - as a call inside would
     except BaseException as error:  # noqa: BLE001 - to be looked at
         return error

@@ -17,8 +17,8 @@ import pytest
 from aiocosid import open_store
 from aiocosid.abc import DEFAULT_STEP, MAX_ID, Counter, IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, WouldBlock
-from aiocosid.stores import _memory_segments
-from aiocosid.stores.memory import MemoryIdSegmentDistributor, MemoryStore
+from aiocosid.stores import memory
+from aiocosid.stores.memory import MemoryStore
 from tests.script import run_python
 
 pytestmark = pytest.mark.asyncio
@@ -29,7 +29,7 @@ warnings.simplefilter("ignore", DeprecationWarning)
 from aiocosid.stores.memory import MemoryStore
 
 store = MemoryStore()
-store._lock.acquire()  # as another thread does that is at work in the moment of the fork
+store._backend._lock.acquire()  # as another thread does that is at work in the moment of the fork
 if os.fork():
     os.wait()
     sys.exit()
@@ -50,25 +50,25 @@ def restless() -> Iterator[None]:
 
 
 async def test_the_defaults_are_the_contracts() -> None:
-    """Namespace cosid, offset 0, a step of 1000, and the store that the process shares."""
-    distributor = MemoryIdSegmentDistributor(name="order")
+    """Namespace cosid, offset 0, and a step of 1000."""
+    distributor = MemoryStore().segment_distributor(name="order")
     described = (distributor.namespace, distributor.offset, distributor.step)
     assert described == ("cosid", 0, DEFAULT_STEP)
     assert distributor.store == "memory"
-    assert repr(distributor) == "<MemoryIdSegmentDistributor cosid.order step=1000>"
+    assert repr(distributor) == "<CounterDistributor cosid.order step=1000>"
 
 
 async def test_distributors_of_one_process_share_counters() -> None:
-    """Made by class, by URL or by the store of the URL: one counter for one name."""
+    """By the class or by a URL, in whatever notation: one counter for one name."""
     name = uuid.uuid4().hex
     made: list[IdSegmentDistributor] = [
-        MemoryIdSegmentDistributor(name=name),
-        MemoryIdSegmentDistributor.from_url(name=name),
-        MemoryIdSegmentDistributor.from_url("memory:", name=name),
+        MemoryStore.from_url().segment_distributor(name=name),
+        MemoryStore.from_url("memory:").segment_distributor(name=name),
+        MemoryStore.from_url("memory://").segment_distributor(name=name),
         open_store("memory://").segment_distributor(name=name),
     ]
     assert [await each.next_max_id(10) for each in made] == [10, 20, 30, 40]
-    assert await MemoryIdSegmentDistributor(name=name, memory=MemoryStore()).next_max_id(10) == 10
+    assert await MemoryStore().segment_distributor(name=name).next_max_id(10) == 10
 
 
 async def test_awaited_or_not_it_is_the_same() -> None:
@@ -192,7 +192,7 @@ async def test_a_signal_handler_that_asks_in_the_middle() -> None:
     taken: list[int] = []
 
     def ask(frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code.co_filename != _memory_segments.__file__:
+        if frame.f_code.co_filename != memory.__file__:
             return None
         if event == "line":
             with suppress(WouldBlock):
@@ -222,7 +222,7 @@ async def test_a_signal_handler_that_asks_while_ids_go_back() -> None:
 
         def ask(frame: FrameType, event: str, _: object, other: Any = other) -> Any:
             nonlocal left, refused
-            if frame.f_code.co_filename != _memory_segments.__file__:
+            if frame.f_code.co_filename != memory.__file__:
                 return None
             left -= event == "line"
             if event == "line" and left == 0:
@@ -256,18 +256,18 @@ async def test_an_eager_task_of_a_signal_handlers_gives_back_nothing_amid_a_gran
     one = store.segment_distributor(name="order", step=10)
     one.allow_give_back()
     top = await one.next_max_id(10)
-    store._busy = True
+    store._backend._busy = True
     assert await one.give_back(top, 9) == 0
-    assert store._busy
+    assert store._backend._busy
 
 
 async def test_a_floor_is_not_set_amid_a_grant() -> None:
     """It would be lost as soon as the grant goes on."""
     store = MemoryStore()
-    store._busy = True
+    store._backend._busy = True
     with pytest.raises(WouldBlock):
         await store.set_floor(name="order", above=50)
-    assert store._busy
+    assert store._backend._busy
     assert await store.counters() == []
 
 

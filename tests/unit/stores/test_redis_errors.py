@@ -17,12 +17,12 @@ from aiocosid.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from aiocosid.stores.redis._errors import translated
-from aiocosid.stores.redis._link import OwnedLink
+from aiocosid.stores.redis import RedisStore
+from aiocosid.stores.redis._errors import as_store_error
 
 
 def meaning(error: Exception) -> CosIdError:
-    with pytest.raises(CosIdError) as caught, translated("ns.n", "key"):
+    with pytest.raises(CosIdError) as caught, as_store_error("ns.n", "key"):
         raise error
     assert caught.value is error or caught.value.__cause__ is error
     return caught.value
@@ -95,7 +95,7 @@ def test_sentinel_password_in_an_old_drivers_error_goes() -> None:
 @pytest.mark.parametrize("error", [ValueError("a mistake of ours"), RuntimeError("as well")])
 def test_what_is_not_the_drivers_goes_through(error: Exception) -> None:
     """A bug stays a bug."""
-    with pytest.raises(type(error)) as caught, translated():
+    with pytest.raises(type(error)) as caught, as_store_error():
         raise error
     assert caught.value is error
     assert not isinstance(error, InvalidArgumentError)
@@ -113,13 +113,14 @@ def test_what_is_not_the_drivers_goes_through(error: Exception) -> None:
 )
 async def test_a_server_that_became_a_replica_is_left(error: Exception, leaves: bool) -> None:
     """Its connections are closed, whichever way it says so; others are kept."""
-    link = OwnedLink("redis://")
+    link = RedisStore.from_url("redis://")._backend.link
 
     async def command(_: Any) -> None:
         raise error
 
-    before = link._session()
-    with pytest.raises(type(error)):
+    before = await link._connection.ready()
+    with pytest.raises(StoreError) as caught:
         await link.call(command)
-    assert (link._session() is not before) is leaves
+    assert caught.value.__cause__ is error
+    assert (await link._connection.ready() is not before) is leaves
     await link.aclose()

@@ -17,8 +17,8 @@ from aiocosid.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from aiocosid.stores import _postgres, _sqlite
-from aiocosid.stores._executor import OutOfRangeError
+from aiocosid.stores import _postgres
+from aiocosid.stores._sql_errors import OutOfRangeError, as_store_error
 
 exceptions: Any = _exceptions  # asyncpg's annotations stop half-way
 
@@ -76,27 +76,29 @@ SQLITE = [
 @pytest.mark.parametrize(("raised", "meaning"), POSTGRES, ids=lambda each: repr(each)[:60])
 def test_postgres(raised: Exception, meaning: type[StoreError]) -> None:
     """Retryable is what passes by itself; rights, tables and ends have errors of their own."""
-    error = _postgres.translated("postgres", raised)
+    error = as_store_error("postgres", raised)
     assert type(error) is meaning
     assert error.retryable is (meaning is StoreUnavailableError)
     assert error.reason
 
 
-HOSTS = {
-    "postgresql://db/shop": ["postgresql://db/shop"],
-    "postgres://me:p,w@postgres,[::1]:5,c/x?y=a,b": [
-        "postgres://me:p,w@postgres/x?y=a,b",
-        "postgres://me:p,w@[::1]:5/x?y=a,b",
-        "postgres://me:p,w@c/x?y=a,b",
-    ],
-    "postgresql:///shop?host=/run": ["postgresql:///shop?host=/run"],
+ONE: list[dict[str, Any]] = [{}]
+PAIR: list[dict[str, Any]] = [{"host": "::1", "port": 5}, {"host": "c", "port": 5432}]
+HOSTS: dict[str, tuple[str, list[dict[str, Any]], str]] = {
+    "postgresql://db/shop": ("postgresql://db/shop", ONE, "warn"),
+    "postgres://me:p,w@[::1]:5,c/x?durability=refuse&y=a,b": (
+        *("postgres://me:p,w@[::1]:5,c/x?y=a,b", PAIR, "refuse"),
+    ),
+    "postgresql:///shop?host=/run&durability=ignore": (
+        *("postgresql:///shop?host=/run", ONE, "ignore"),
+    ),
 }
 
 
-@pytest.mark.parametrize(("url", "each"), HOSTS.items())
-def test_each_host_of_a_url(url: str, each: list[str]) -> None:
-    """All but the host stays as it is."""
-    assert _postgres.each_host(url) == each
+@pytest.mark.parametrize(("url", "told"), HOSTS.items())
+def test_each_host_of_a_url(url: str, told: tuple[str, list[dict[str, Any]], str]) -> None:
+    """Each of several is told beside the URL, of which all but our own option stays as it is."""
+    assert _postgres.dsn_of(url) == told
 
 
 @pytest.mark.parametrize(("code", "meaning"), SQLITE)
@@ -104,13 +106,13 @@ def test_sqlite(code: int, meaning: type[StoreError]) -> None:
     """Extended codes mean what the primary ones do."""
     raised = sqlite3.OperationalError("x")
     raised.sqlite_errorcode = code
-    assert type(_sqlite.translated("sqlite", raised)) is meaning
+    assert type(as_store_error("sqlite", raised)) is meaning
 
 
 def test_sqlite_without_a_code() -> None:
     """What Python's module raises by itself has none."""
     closed = sqlite3.ProgrammingError("Cannot operate on a closed database.")
-    assert type(_sqlite.translated("sqlite", closed)) is StoreError
+    assert type(as_store_error("sqlite", closed)) is StoreError
 
 
 def test_without_the_driver() -> None:

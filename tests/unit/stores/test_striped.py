@@ -29,9 +29,10 @@ from aiocosid.errors import (
     UnsupportedByStoreError,
 )
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.stores.striped import StripedIdSegmentDistributor, StripedStore
+from aiocosid.stores.striped import StripedStore
+from aiocosid.stores.striped._distributor import StripedIdSegmentDistributor
 from aiocosid.stores.striped._place import Place, highest_id
-from aiocosid.stores.striped._url import read_url
+from aiocosid.stores.striped._store import read_url
 from aiocosid.testing import ManualClock, settle
 
 from ._flaky import AWAY, Flaky
@@ -45,8 +46,9 @@ def flaky(count: int = 3) -> list[Flaky]:
 
 def at(stores: Iterable[Any], home: int = 0, **about: Any) -> StripedIdSegmentDistributor:
     """Make one whose home is known, and the others follow in their order."""
+    options = {name: about.pop(name) for name in ("clock", "store_timeout") if name in about}
     described: dict[str, Any] = {"name": "order", "step": 10, **about}
-    made = StripedIdSegmentDistributor(list(stores), **described)
+    made = StripedStore(list(stores), **options).segment_distributor(**described)
     made._order = [*made._stripes[home:], *made._stripes[:home]]
     made._home = home
     return made
@@ -109,10 +111,14 @@ class TestGrants:
         stores = [MemoryStore() for _ in range(3)]
         one = at(stores, 1, offset=7)
         assert list(await grant(one, 4)) == [14, 17, 20, 23]  # those below told the places
-        assert [store._counters for store in stores] == [{KEY: 503}, {KEY: 813}, {KEY: 423}]
+        assert [store._backend._counters for store in stores] == [
+            {KEY: 503},
+            {KEY: 813},
+            {KEY: 423},
+        ]
         assert (one.stride, one.offset, one.step) == (3, 7, 10)
         assert list(await grant(one, 2)) == [26, 29]
-        assert [store._counters[KEY] for store in stores] == [503, 1013, 423]
+        assert [store._backend._counters[KEY] for store in stores] == [503, 1013, 423]
 
     async def test_a_new_object_begins_above_all_stores(self) -> None:
         """Also at a store that is behind, whose counter is raised and not added to."""
@@ -150,7 +156,7 @@ class TestGrants:
     async def test_homes_are_spread(self) -> None:
         """Each object has its own, and others behind it in an order of its own."""
         stores = flaky()
-        made = [StripedIdSegmentDistributor(stores, name="order") for _ in range(200)]
+        made = [StripedStore(stores).segment_distributor(name="order") for _ in range(200)]
         assert {each.statistics().home for each in made} == {0, 1, 2}
         orders = {tuple(each._stripes.index(stripe) for stripe in each._order) for each in made}
         assert len(orders) == 6
@@ -301,10 +307,10 @@ class TestFailures:
         for _ in range(3):
             with pytest.raises(StoreUnavailableError, match="place 0 of 3 is new"):
                 await grant(one)
-        assert KEY not in stores[2]._counters
+        assert KEY not in stores[2]._backend._counters
         stores[2].error = None
         assert await grant(one)
-        assert [store._counters[KEY] % 100 for store in stores] == [3, 13, 23]
+        assert [store._backend._counters[KEY] % 100 for store in stores] == [3, 13, 23]
         stores[0].error = stores[2].error = AWAY
         assert await grant(at(stores)), "from now on any one is enough"
 
@@ -383,7 +389,7 @@ class TestFailures:
         with pytest.raises(ForkedError):
             await grant(one)
         for store in stores:
-            monkeypatch.setattr(store, "_born", _fork.generation)
+            monkeypatch.setattr(store._backend, "_born", _fork.generation)
         await one.aopen()
         assert (await grant(one))[0] > ids[-1]
         call = asyncio.ensure_future(grant(one))
@@ -457,7 +463,7 @@ class TestFailures:
             for _ in range(12):
                 group = rng.sample(everybody, rng.randrange(1, 4))
                 for one in group:
-                    await one._clock.advance(rng.expovariate(2.0))  # type: ignore[attr-defined]
+                    await one._store.clock.advance(rng.expovariate(2.0))  # type: ignore[attr-defined]
                 sizes = [rng.randrange(1, 9) for _ in group]
                 answers = await asyncio.gather(
                     *(grant(one, size) for one, size in zip(group, sizes, strict=True)),
@@ -481,7 +487,7 @@ class TestLosses:
         clock, stores = ManualClock(), flaky()
         one = at(stores, clock=clock)
         before = await grant(one, 1000)
-        stores[0]._counters[KEY] = 303
+        stores[0]._backend._counters[KEY] = 303
         after = await grant(one)
         assert after[0] > before[-1]
         assert "is not asked any more" in caplog.text
@@ -502,7 +508,7 @@ class TestLosses:
         one, other = at(stores, 0), at(stores, 1)
         await grant(one)
         await grant(other, 100)
-        stores[0]._counters[KEY] = 3
+        stores[0]._backend._counters[KEY] = 3
         stores[1].error = stores[2].error = AWAY
         with pytest.raises(StoreUnavailableError, match="went backwards"):
             await grant(other)
@@ -512,7 +518,7 @@ class TestLosses:
         """Whoever finds it new, and sees the others, opens it above them."""
         stores = await started()
         seen = await grant(at(stores), 100)
-        stores[2]._counters.clear()
+        stores[2]._backend._counters.clear()
         await grant(at(stores))
         stores[0].error = stores[1].error = AWAY
         assert (await grant(at(stores, 2)))[0] > seen[-1]
@@ -524,7 +530,7 @@ class TestLosses:
             left = 3
 
             async def set_floor(self, **asked: Any) -> Counter:
-                self._counters[KEY] = min(self.left, self._counters[KEY])
+                self._backend._counters[KEY] = min(self.left, self._backend._counters[KEY])
                 return Counter(namespaced_name=KEY, last_max_id=10**9)
 
         for left in (3, 10**9):
@@ -532,7 +538,7 @@ class TestLosses:
             stores = [Forgets(), *flaky(2)]
             kept = await started()
             for store, other in zip(stores, kept, strict=True):
-                store._counters.update(other._counters)
+                store._backend._counters.update(other._backend._counters)
             one = at(stores, 0)
             await grant(one)
             one.resume_above(1000)
@@ -545,7 +551,7 @@ class TestLosses:
         one = at(stores)
         await grant(one, 100)
         for store in stores:
-            store._counters[KEY] %= 100
+            store._backend._counters[KEY] %= 100
         for _ in range(2):
             with pytest.raises(StoreRolledBackError):
                 await grant(one)
@@ -554,12 +560,12 @@ class TestLosses:
         """Refused at the first call, also if one of them was never asked for an id before."""
         a, b, c = stores = flaky()
         await grant(at(stores, 0))
-        before = [store._counters[KEY] % 100 for store in stores]
+        before = [store._backend._counters[KEY] % 100 for store in stores]
         for swapped in ((b, a, c), (a, c, b), (b, c, a)):
             for offset in (0, 10**6):
                 with pytest.raises(StoreError, match=r"place \d of 3, and was asked for as place"):
                     await grant(at(swapped, offset=offset))
-        assert [store._counters[KEY] % 100 for store in stores] == before
+        assert [store._backend._counters[KEY] % 100 for store in stores] == before
 
     async def test_more_or_fewer_stores(self) -> None:
         """Refused; under another name, above all ids, they are another counter."""
@@ -574,7 +580,7 @@ class TestLosses:
     async def test_a_plain_counter_of_that_name(self) -> None:
         """It names no place; the others go on."""
         stores = await started()
-        stores[0]._counters[KEY] = 5000
+        stores[0]._backend._counters[KEY] = 5000
         one = at(stores)
         assert (await grant(one))[0] % 3 == 2
         assert "5100, which ends in no place" in str(one.statistics().stores[0].last_error)
@@ -587,7 +593,7 @@ class TestStore:
         stores = flaky()
         striped = StripedStore(stores)
         await stores[0].segment_distributor(namespace="cosid", name="plain").next_max_id(10)
-        stores[1]._counters["cosid.odd~striped"] = 5
+        stores[1]._backend._counters["cosid.odd~striped"] = 5
         ids = await grant(striped.segment_distributor(name="order"))
         other = await grant(striped.segment_distributor(namespace="other", name="order"))
         found = {each.namespaced_name: each.last_max_id for each in await striped.counters()}
@@ -602,7 +608,7 @@ class TestStore:
         striped = StripedStore(stores)
         raised = await striped.set_floor(name="order", above=1000)
         assert (raised.namespaced_name, raised.last_max_id) == ("cosid.order", 1000)
-        values = [store._counters[KEY] for store in stores]
+        values = [store._backend._counters[KEY] for store in stores]
         assert values == [Place(number, 3).floor(1000) for number in range(3)]
         again = await striped.set_floor(name="order", above=5)
         assert again.last_max_id >= 1000
@@ -610,7 +616,7 @@ class TestStore:
             assert (await grant(at(stores, home)))[0] > 1000
         with pytest.raises(StoreError, match="was asked for as place"):
             await StripedStore(stores[::-1]).set_floor(name="order", above=10**6)
-        assert max(store._counters[KEY] for store in stores) < 10**6
+        assert max(store._backend._counters[KEY] for store in stores) < 10**6
         for wrong in (-1, True, highest_id(3) + 1, "5"):
             with pytest.raises(InvalidArgumentError, match="above"):
                 await striped.set_floor(name="order", above=wrong)  # type: ignore[arg-type]
@@ -622,7 +628,7 @@ class TestStore:
         first.error, third = AWAY, Flaky()
         with pytest.raises(StoreUnavailableError):
             await StripedStore([third, first, second]).set_floor(name="order", above=1000)
-        assert Place.noted_in(third._counters[KEY]) == (Place(0, 3), True)
+        assert Place.noted_in(third._backend._counters[KEY]) == (Place(0, 3), True)
 
     async def test_its_life(self) -> None:
         """It closes what it was given to own, and nothing else; all its counters know an outage."""
@@ -651,7 +657,7 @@ class TestStore:
 class TestDescription:
     def test_what_it_says_of_itself(self) -> None:
         stores = [MemoryStore(), MemoryStore()]
-        assert repr(StripedStore(stores)).startswith("<StripedStore <aiocosid")
+        assert repr(StripedStore(stores)).startswith("<StripedStore <MemoryStore")
         one = at(stores, step=7)
         assert repr(one) == "<StripedIdSegmentDistributor cosid.order step=7 x2>"
         assert one.statistics().stores[1].place == 1
@@ -685,8 +691,6 @@ class TestDescription:
         for wrong in ([], [one], [one] * 2, [one, None], one, flaky(10), None):
             with pytest.raises(InvalidArgumentError, match="stores"):
                 StripedStore(wrong)  # type: ignore[arg-type]
-            with pytest.raises(InvalidArgumentError, match="stores"):
-                StripedIdSegmentDistributor(wrong, name="order")  # type: ignore[arg-type]
         with pytest.raises(InvalidArgumentError, match="without holes"):
             at([striped, one])
         with pytest.raises(InvalidArgumentError, match="store_timeout"):

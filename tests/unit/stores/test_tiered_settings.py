@@ -16,7 +16,7 @@ from aiocosid.events import CacheLost, Event
 from aiocosid.settings import check_settings, load_settings
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
-from aiocosid.stores.tiered import TieredIdSegmentDistributor, TieredStore
+from aiocosid.stores.tiered import TieredStore
 from aiocosid.stores.tiered._root_name import name_of_url
 
 HERE = socket.gethostname()
@@ -33,7 +33,7 @@ def test_a_url() -> None:
     named = open_store("tiered:?root=postgresql://db/shop&cache=redis://h&root_name=mine")
     assert isinstance(named, TieredStore)
     assert named._root_name == "mine"
-    assert "server localhost:6379 on <SqliteStore" in repr(open_store(quoted)).replace(
+    assert "redis localhost:6379/0 on <SqliteStore" in repr(open_store(quoted)).replace(
         "> on", " on"
     )
 
@@ -163,29 +163,25 @@ def test_settings_that_are_none() -> None:
 
 @pytest.mark.asyncio
 async def test_by_hand() -> None:
-    """Root and cache have to be what they are to be, and to have one name."""
+    """Root and cache have to be what they are to be."""
     root, cache = MemoryStore(), RedisStore.from_url("redis://localhost:1/0")
-    one, other = (cache.segment_distributor(namespace="shop", name=name) for name in "ab")
-    counter = root.segment_distributor(namespace="shop", name="a", offset=7, step=50)
-    made = TieredIdSegmentDistributor(counter, one)
-    assert (made.namespaced_name, made.offset, made.step) == ("shop.a", 7, 50)
-    wrong: tuple[tuple[object, object, dict[str, object]], ...] = (
-        (counter, other, {}),
-        (counter, counter, {}),
-        (one.namespaced_name, one, {}),
-        (counter, one, {"span": 0}),
-        (counter, one, {"span": 2**40 + 1}),
-        (counter, one, {"span": 49}),
-        (one, one, {}),
-        (made, one, {}),
-        (counter, one, {"cache_timeout": 0}),
-        (counter, one, {"pause": -1}),
+    made = TieredStore(root, cache).segment_distributor(
+        namespace="shop", name="a", offset=7, step=50
     )
-    for root_given, cache_given, options in wrong:
+    assert (made.namespaced_name, made.offset, made.step) == ("shop.a", 7, 50)
+    options: tuple[dict[str, Any], ...] = (
+        *({"span": 0}, {"span": 2**40 + 1}),
+        *({"cache_timeout": 0}, {"pause": -1}),
+    )
+    for wrong in options:
         with pytest.raises(InvalidArgumentError):
-            TieredIdSegmentDistributor(root_given, cache_given, **options)  # type: ignore[arg-type]  # on purpose
+            TieredStore(root, cache, **wrong)
     nothing: Any
-    for nothing in (None, root.segment_distributor(name="a"), TieredStore(root, cache)):
+    fast = cache.segment_distributor(namespace="shop", name="a")
+    for nothing in (
+        *(None, "shop.a", fast, made, TieredStore(root, cache)),
+        root.segment_distributor(name="a"),
+    ):
         with pytest.raises(InvalidArgumentError):
             TieredStore(nothing, cache)
         with pytest.raises(InvalidArgumentError):
@@ -207,14 +203,21 @@ class Unnamed(IdSegmentDistributor):
         raise NotImplementedError
 
 
+class OfUnnamed(MemoryStore):
+    """A store of somebody's own."""
+
+    def segment_distributor(self, **described: Any) -> Any:
+        return Unnamed(**described)
+
+
 def test_a_root_that_cannot_be_told_from_others_has_to_be_named() -> None:
     """Else two databases with counters of one name would mix their spans, and repeat ids."""
-    cache = RedisStore.from_url("redis://h").segment_distributor(name="n")
+    cache = RedisStore.from_url("redis://h")
     with pytest.raises(InvalidArgumentError, match=r"root_name is None.*this store root"):
-        TieredIdSegmentDistributor(Unnamed(name="n"), cache)
-    TieredIdSegmentDistributor(Unnamed(name="n"), cache, root_name="mine")
+        TieredStore(OfUnnamed(), cache)
+    TieredStore(OfUnnamed(), cache, root_name="mine")
     with pytest.raises(InvalidArgumentError, match="root_name"):
-        TieredIdSegmentDistributor(Unnamed(name="n"), cache, root_name="")
+        TieredStore(OfUnnamed(), cache, root_name="")
 
 
 class Heard(list[Event]):
@@ -243,7 +246,8 @@ async def test_machine_ids_are_the_root_s() -> None:
     memory = MemoryStore()
     store = TieredStore(memory, RedisStore.from_url("redis://localhost:1/0"))
     memory.forget_machines(namespace="shop")
-    assert (await store.mark_machines(namespace="shop")).is_new
+    assert (await store.mark_machines(namespace="shop")).is_quarantined
+    assert (await store.mark_machines(namespace="shop", is_new=True)).is_new
     assert not (await store.machine_markers(namespace="shop"))[0].is_quarantined
     one = store.machine_id_distributor(namespace="shop", instance_id="one")
     grant = await one.distribute(3, now_ms=1, latest_ms=2**53)

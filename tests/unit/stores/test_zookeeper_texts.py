@@ -8,11 +8,20 @@ import sys
 import pytest
 
 from aiocosid.errors import CorruptMachineStateError, InvalidArgumentError
-from aiocosid.stores.zookeeper import ZookeeperIdSegmentDistributor, ZookeeperStore
-from aiocosid.stores.zookeeper._machine_texts import Marker, Note
-from aiocosid.stores.zookeeper._nodes import Node
-from aiocosid.stores.zookeeper._paths import name_of, node_of, path_of, text_of
-from aiocosid.stores.zookeeper._url import Target
+from aiocosid.machine.cells import Note, Space
+from aiocosid.stores._url import read_url
+from aiocosid.stores._url_specs import ZOOKEEPER
+from aiocosid.stores.zookeeper import ZookeeperStore
+from aiocosid.stores.zookeeper._machine import Cells
+from aiocosid.stores.zookeeper._paths import (
+    STORES_OWN,
+    name_of,
+    node_of,
+    own_node_of,
+    path_of,
+    text_of,
+)
+from aiocosid.stores.zookeeper.tree import Node
 
 SECRET = "s3cr3t"  # noqa: S105 - to be looked for
 
@@ -25,15 +34,19 @@ ODD = (
 
 def test_urls() -> None:
     """Hosts, chroot, credentials and the one option."""
-    for url, target in {
-        "zookeeper://": Target(("localhost:2181",)),
-        "zookeeper://a,b:1": Target(("a:2181", "b:1")),
-        "ZooKeeper://[::1]:7/": Target(("[::1]:7",)),
-        "zookeeper://a/apps/ids": Target(("a:2181",), "/apps/ids"),
-        "zookeeper://u%40x:p%2F%3A@a": Target(("a:2181",), login="u@x:p/:"),
-        "zookeeper://a?session_timeout=2.5": Target(("a:2181",), session_timeout=2.5),
+    login = ("u@x", "p/:")
+    for url, (named, path, user, timeout) in {
+        "zookeeper://": ("localhost:2181", "", None, 10.0),
+        "zookeeper://a,b:1": ("a:2181,b:1", "", None, 10.0),
+        "ZooKeeper://[::1]:7/": ("[::1]:7", "", None, 10.0),
+        "zookeeper://a/apps/ids": ("a:2181", "/apps/ids", None, 10.0),
+        "zookeeper://u%40x:p%2F%3A@a": ("a:2181", "", login, 10.0),
+        "zookeeper://a?session_timeout=2.5": ("a:2181", "", None, 2.5),
     }.items():
-        assert Target.of(url) == target
+        found = read_url(url, ZOOKEEPER)
+        hosts = ",".join(map(str, found.hosts))
+        assert (hosts, found.path, found.login) == (named, path, user)
+        assert found.options == {"session_timeout": timeout}
     assert f"u:{SECRET}" not in repr(ZookeeperStore.from_url(f"zookeeper://u:{SECRET}@a/x"))
     assert repr(ZookeeperStore.from_url("zookeeper://a/x")) == "<ZookeeperStore a:2181/x>"
 
@@ -48,7 +61,7 @@ def test_bad_urls() -> None:
         *("zookeeper://a?session_timeout", f"zookeeper://a?password={SECRET}", "zookeeper://a b"),
     ):
         with pytest.raises(InvalidArgumentError) as caught:
-            Target.of(url)
+            ZookeeperStore.from_url(url)
         assert caught.value.argument == "url"
         assert SECRET not in str(caught.value)
 
@@ -71,44 +84,38 @@ def test_paths() -> None:
     assert name_of("a%ff") == "a%ff", "what another system has written stays as it is"
 
 
+def test_the_stores_own_nodes() -> None:
+    """No namespace lies where the marker does, or another system's notes."""
+    for text in (*STORES_OWN, *ODD, "xclock", "marker2", "%63lock"):
+        name = own_node_of(text)
+        assert name not in STORES_OWN
+        assert name_of(name, own_node_of) == text
+    assert Cells("", "counts").space == "/aiocosid/%63ounts/space"
+
+
 def test_damaged_notes() -> None:
     """Whatever lies there instead is told, and no guess is made."""
+    note = Note("a", token="t").text()  # noqa: S106 - no secret
+    space = Space("a", bits=2).text()
+    cells = Cells("here", "ns")
     for data in (
-        *(b"", b"{", b"[]", b"{}", b"1", b"\xff", b'{"mark":1.5}'),
-        b'{"holder":"a","mark":true,"seen":1,"stable":false,"token":""}',
-        b'{"holder":"a","mark":9007199254740992,"seen":1,"stable":false,"token":""}',
-        b'{"holder":1,"mark":1,"seen":1,"stable":false,"token":""}',
-        b'{"bits":32,"claims":{},"gaps":[],"guard":0,"identity":"","since":null}',
-        b'{"bits":"2","claims":{},"gaps":[],"guard":0,"identity":"","since":null}',
-        b'{"bits":2,"claims":{"x":[1,"",""]},"gaps":[],"guard":0,"identity":"","since":null}',
-        b'{"bits":2,"claims":{"1":[1,""]},"gaps":[],"guard":0,"identity":"","since":null}',
-        b'{"bits":2,"claims":{},"gaps":[1],"guard":0,"identity":"","since":null}',
-        b'{"bits":2,"claims":[],"gaps":[],"guard":0,"identity":"","since":null}',
+        *("", "{", "[]", "{}", "1", '{"mark":1.5}', "[" * 100_000, "\ud800"),
+        *(note.replace("false", "0"), note.replace('"a"', "1"), note.replace("-1", "-2")),
+        *(note.replace("-1", "9007199254740992"), note.replace("-1", "true")),
+        *(space.replace("2", "32"), space.replace("2", '"2"'), space.replace("2", "2.0")),
     ):
-        node = Node(data, 0, 1, 1, 1, 0, 0)
-        for kind in (Note, Marker):
+        cells.nodes["/x"] = Node(data.encode(errors="surrogatepass"), 0, 1, 1, 1, 0, 0)
+        for kind in (Note, Space):
             with pytest.raises(CorruptMachineStateError, match="/x holds"):
-                kind.of("/x", node)
-
-
-def test_numbers_that_were_left_out() -> None:
-    """A run is cut where a number of it is handed out."""
-    marker = Marker()
-    marker.leave_out(3, 2)
-    marker.leave_out(0, 4)
-    marker.leave_out(6, 6)
-    for machine_id, left in ((2, [(0, 1), (3, 4), (6, 6)]), (6, [(0, 1), (3, 4)]), (9, None)):
-        before = marker.gaps
-        marker.fill(machine_id)
-        assert marker.gaps == (before if left is None else left)
+                cells._cell(kind, "/x")  # type: ignore[type-var]  # one after the other
 
 
 def test_names_of_curators_locks() -> None:
     """A counter there would go when Curator's lock does."""
     with pytest.raises(InvalidArgumentError, match="-locker"):
-        ZookeeperIdSegmentDistributor(object(), name="a-locker")
+        ZookeeperStore.from_url("zookeeper://a").segment_distributor(name="a-locker")
     with pytest.raises(InvalidArgumentError, match="kazoo"):
-        ZookeeperIdSegmentDistributor(object(), name="a")
+        ZookeeperStore(object())
 
 
 def test_without_the_driver() -> None:

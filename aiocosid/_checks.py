@@ -1,0 +1,102 @@
+"""The ranges of arguments, in one wording.  Pure."""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+from typing import Final, TypeGuard
+
+from .errors import InvalidArgumentError
+
+__all__ = (
+    "MAX_MACHINE_BITS",
+    "MAX_MS",
+    "check_above",
+    "check_integer",
+    "check_machine_bits",
+    "check_seconds",
+    "check_step",
+    "check_text",
+    "is_integer",
+)
+
+MAX_INT64: Final = 2**63 - 1
+
+MAX_MACHINE_BITS: Final = 31
+"""CosId counts machine ids in a Java ``int``."""
+
+MAX_MS: Final = 2**53 - 1
+"""What a number of Lua holds exactly: the latest time that is kept of a machine id, in milliseconds
+since 1970."""
+
+
+def check_text(argument: str, value: object, *, at_most: int | None = None) -> None:
+    """Raise unless it is a text that every store can hold."""
+    # NUL cannot be stored by PostgreSQL and ends a C string in SQLite.
+    if not isinstance(value, str) or not value or "\0" in value:
+        expected = "a text that is not empty, without NUL"
+        raise InvalidArgumentError(argument, value, expected=expected)
+    if at_most is not None and len(value) > at_most:
+        raise InvalidArgumentError(argument, value, expected=f"at most {at_most} characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise InvalidArgumentError(argument, value, expected="a text that UTF-8 can hold") from None
+
+
+def check_integer(argument: str, value: object, *, at_least: int, at_most: int = MAX_INT64) -> None:
+    """Raise unless it is an integer in the range."""
+    # bool is an int to isinstance; step=True is a mistake all the same.
+    if type(value) is not int or not at_least <= value <= at_most:
+        raise InvalidArgumentError(
+            argument, value, expected=f"an integer from {at_least} to {at_most}"
+        )
+
+
+def is_integer(value: object) -> bool:
+    """Tell whether it is an integer, a `GroupedId` among them; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_seconds(
+    argument: str, value: object, *, or_zero: bool = False, at_most: float = inf
+) -> None:
+    """Raise `InvalidArgumentError` unless it is a finite time above 0, or 0 as well."""
+    if not _is_finite(value) or not 0 <= value <= at_most or (value == 0 and not or_zero):
+        expected = "a finite number of seconds " + ("of at least 0" if or_zero else "above 0")
+        if isfinite(at_most):
+            expected += f", at most {at_most:.0f}"
+        raise InvalidArgumentError(argument, value, expected=expected)
+
+
+def _is_finite(value: object) -> TypeGuard[float]:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return isfinite(value)
+    except OverflowError:  # an integer above every float
+        return False
+
+
+def check_machine_bits(bits: int) -> int:
+    """Return how many machine ids there are of that width.
+
+    Raises:
+        InvalidArgumentError: the width is not 1 to 31.
+    """
+    check_integer("bits", bits, at_least=1, at_most=MAX_MACHINE_BITS)
+    return 1 << bits
+
+
+def check_step(step: object) -> None:
+    """Raise `InvalidArgumentError` unless it is an integer of at least 1.
+
+    One above 2^63-1 is an integer too, and an overflow of whatever counter.
+    """
+    # bool is an int to isinstance; a step of True is a mistake all the same.
+    if type(step) is not int or step < 1:
+        raise InvalidArgumentError("step", step, expected="an integer, at least 1")
+
+
+def check_above(above: object) -> None:
+    """Raise `InvalidArgumentError` unless it is an integer that a counter may hold."""
+    check_integer("above", above, at_least=0)

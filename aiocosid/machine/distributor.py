@@ -1,0 +1,382 @@
+"""Hands out the machine ids of a namespace on any store: read, decide, commit, again if needed."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from contextlib import nullcontext
+from functools import partial
+from math import ceil, inf
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from .. import _fork
+from .._clock import SYSTEM_CLOCK
+from .._instance_id import as_instance_id
+from .._loop import running_loop
+from .._uncopied import Uncopied
+from ..abc import (
+    DEFAULT_GUARD_INTERVAL,
+    DEFAULT_NAMESPACE,
+    DEFAULT_SAFE_GUARD,
+    MachineIdDistributor,
+)
+from ..abc._ids import check_integer
+from ..abc._machine import check_machine_bits
+from ..errors import ForkedError, MachineIdInUseError, StoreUnavailableError
+from . import _rules
+from ._rules import Asker, Decision, Taken
+from .cells import ENDLESS_MS, MAX_MS, Need
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ..abc import InstanceId, MachineGrant
+    from .cells import CellBackend, Snapshot
+
+__all__ = ("CellMachineIdDistributor", "guard_ms_of", "transact")
+
+MAX_MACHINE_ID: Final = 2**31 - 1
+NONCE_BYTES: Final = 8
+
+FIRST_PAUSE: Final = 0.002  # seconds after the first conflict, doubled by each further one
+LONGEST_PAUSE: Final = 0.1  # seconds
+LONGEST_TRY: Final = 10.0  # seconds; a lease gives its calls less
+MOST_SPREAD: Final = 8  # doublings of the choice: 256 equals
+
+REOPEN: Final = "open it anew in this process"
+MOST_ALARMS: Final = 8  # in succession, in half a second, until one is believed
+
+STAMPS_REMEMBERED: Final = 4096
+
+SAMPLE: Final = 8  # of the ids that might be taken; more processes than that rarely ask at once
+
+
+def guard_ms_of(safe_guard: float) -> int:
+    """Return a safe guard in milliseconds, as cells have it."""
+    return ENDLESS_MS if safe_guard == inf else min(ceil(safe_guard * 1000), ENDLESS_MS)
+
+
+def nonce() -> str:
+    """Return a name that nobody else has."""
+    return token_hex(NONCE_BYTES)
+
+
+async def transact(
+    backend: CellBackend,
+    namespace: str,
+    need: Need,
+    decide: Callable[[Snapshot, int], Decision],
+    snapshot: Snapshot | None = None,
+) -> tuple[Any, Snapshot]:
+    """Read, decide and commit until nobody else was faster; return the answer.
+
+    One atomic step on the store, safe to be applied twice.  A cancelled call may have taken effect.
+
+    Args:
+        backend: the store.
+        namespace: whose cells.
+        need: what the first read sees.
+        decide: decides on a snapshot, and how many conflicts there were; it may be called again.
+        snapshot: to begin with instead of a read.
+
+    Returns:
+        The decision's answer, and the snapshot as it is after the commit.
+
+    Raises:
+        CosIdError: the decision's; what it had to write was written.
+        StoreUnavailableError: others were always faster.
+        StoreError: the store refuses or cannot be reached.
+    """
+    conflicts, alarms, remembered = 0, 0, snapshot
+    until = SYSTEM_CLOCK.monotonic() + LONGEST_TRY
+    while True:
+        if snapshot is None:
+            snapshot = await backend.read(namespace, need)
+        decision = decide(snapshot, conflicts)
+        if decision.need is not None:
+            need, snapshot = decision.need, None
+            continue
+        if decision.is_alarm and alarms < MOST_ALARMS:
+            # A peer may be between its two steps, or have been while this was read.
+            await SYSTEM_CLOCK.sleep(FIRST_PAUSE * (2**alarms - 1))
+            alarms, snapshot = alarms + 1, None
+            need = Need(need.instance, need.machine_id, is_complete=True)
+            continue
+        if not decision.changes or await backend.commit(snapshot, decision.changes):
+            if decision.error is not None:
+                raise decision.error
+            return decision.answer, snapshot
+        if snapshot is remembered:  # it was old: nobody has stood in our way
+            snapshot = remembered = None
+            continue
+        snapshot = None
+        conflicts += 1
+        if SYSTEM_CLOCK.monotonic() > until:
+            reason = f"the machine ids of {namespace!r} were always changed by others first"
+            raise StoreUnavailableError(backend.label, reason)
+        longest = min(FIRST_PAUSE * 2**conflicts, LONGEST_PAUSE)
+        await SYSTEM_CLOCK.sleep(random.uniform(0, longest))  # noqa: S311 - no secret
+
+
+_turns: Final[WeakKeyDictionary[Any, dict[tuple[object, str], anyio.Lock]]] = WeakKeyDictionary()
+"""By backend, loop and namespace: one hand-out at a time; two of one process would conflict."""
+
+
+def _turn(backend: CellBackend, namespace: str) -> anyio.Lock | nullcontext[None]:
+    if backend.is_local:
+        return nullcontext()
+    locks = _turns.setdefault(backend, {})
+    place = running_loop(), namespace
+    if place not in locks:
+        for stale in [key for key, lock in locks.items() if not lock.locked()]:
+            del locks[stale]
+        locks[place] = anyio.Lock()
+    return locks[place]
+
+
+class CellMachineIdDistributor(Uncopied, MachineIdDistributor):
+    """The machine ids of one namespace on a store, for one instance.
+
+    Made by a store's ``machine_id_distributor``.  Each call is one atomic step on the store: it
+    reads, decides by the rules that all stores share, and writes if nothing has changed since.
+    A renewal goes on from what was read last, and takes one trip.
+    """
+
+    __slots__ = (
+        "_backend",
+        "_born",
+        "_foreign",
+        "_is_unique",
+        "_sent",
+        "_snapshot",
+        "_taken",
+        "_token",
+        "store",
+    )
+
+    def __init__(
+        self,
+        backend: CellBackend,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> None:
+        """Describe who asks; nothing is sent yet.
+
+        Args:
+            backend: the store; whoever made it closes it.
+            namespace: the namespace of the machine ids, at most 91 characters.
+            instance_id: who asks; by default an instance that nobody else is.
+            safe_guard: seconds without a sign of life after which an id may go to somebody else.
+            interval: seconds between two signs of life.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        super().__init__(
+            namespace=namespace,
+            instance_id=as_instance_id(instance_id),
+            safe_guard=safe_guard,
+            interval=interval,
+        )
+        self.store = backend.label
+        self._backend = backend
+        self._is_unique = instance_id is None
+        self._born = _fork.generation
+        self._forget()
+
+    def _forget(self) -> None:
+        self._token = ""  # of the last call that was handed an id
+        self._taken: Taken | None = None  # by that call, unless it was given back
+        self._snapshot: Snapshot | None = None  # what is known of it
+        self._sent: deque[int] = deque(maxlen=STAMPS_REMEMBERED)  # stamps of this lease
+        self._foreign = -1  # a stamp of our own instance that is none of these
+
+    @property
+    def session(self) -> int:
+        """Another number each time that the session with the store was interrupted."""
+        return int(getattr(self._backend, "session", 0))
+
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        """Take a machine id; see `aiocosid.abc.MachineIdDistributor.distribute`.
+
+        Raises:
+            MachineBitsMismatchError: the namespace has another width; nothing was written.
+            MachineIdOverflowError: all are held.
+            MachineIdQuarantineError: the store may have forgotten who holds which.
+            StoreNotInitializedError: the store was never initialised, or has been emptied.
+            InvalidArgumentError: an argument is outside its range; nothing was sent.
+            CorruptMachineStateError: the entry of this instance, or a cell of ours, is damaged.
+            StoreUnavailableError: the store cannot be reached.
+            StoreAuthenticationError: the store rejects the user, the password or the rights.
+            ForkedError: the connections are the parent's.
+        """
+        check_machine_bits(bits)
+        check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
+        check_integer("latest_ms", latest_ms, at_least=-1)
+        token, asker = nonce(), self._asker()
+
+        def decide(snapshot: Snapshot, conflicts: int) -> Decision:
+            widest = 1 << min(conflicts, MOST_SPREAD)
+            return _rules.hand_out(
+                snapshot,
+                asker,
+                bits=bits,
+                now_ms=now_ms,
+                latest_ms=latest_ms,
+                token=token,
+                spread=random.randrange(widest) if conflicts else 0,  # noqa: S311 - no secret
+            )
+
+        need = Need(self.instance_id.text, is_complete=True, sample=SAMPLE)
+        self._ensure_own()
+        async with _turn(self._backend, self.namespace):
+            grant: MachineGrant
+            grant, snapshot = await self._transact(need, decide)
+        self._forget()
+        self._snapshot = snapshot.narrowed(grant.machine_id)
+        self._token, self._taken = token, Taken(grant.machine_id, now_ms, bits, token)
+        self._note_sent(snapshot, grant.machine_id)
+        return grant
+
+    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        """Give a sign of life; see `aiocosid.abc.MachineIdDistributor.guard`.
+
+        Raises:
+            MachineIdLostError: somebody else holds the id, or nobody, or it was handed out again to
+                the same instance; nothing was written of it.
+            MachineIdInUseError: another process renews the id under the same instance id.
+            MachineIdQuarantineError: the store may have forgotten that somebody else has it.
+            InvalidArgumentError: an argument is outside its range; nothing was sent.
+            CorruptMachineStateError: the id's cell is damaged; nothing was written.
+            StoreUnavailableError: the store cannot be reached.
+            StoreAuthenticationError: the store rejects the user, the password or the rights.
+            ForkedError: the connections are the parent's.
+        """
+        await self._renew(machine_id, now_ms, mark_ms, None)
+
+    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+        """Do so for an id that is surely ours; see `aiocosid.abc.MachineIdDistributor.reassert`.
+
+        Raises:
+            CosIdError: as for `guard`; the quarantine only if this object was not handed the id, or
+                gave it back.
+        """
+        taken = self._taken
+        is_ours = taken is not None and taken.machine_id == machine_id
+        await self._renew(machine_id, now_ms, mark_ms, taken if is_ours else None)
+
+    async def _renew(self, machine_id: int, now_ms: int, mark_ms: int, taken: Taken | None) -> None:
+        check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
+        check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
+        check_integer("mark_ms", mark_ms, at_least=-1, at_most=MAX_MS)
+        asker, token = self._asker(), self._token
+        known, self._snapshot = self._snapshot, None  # used once: a call may be cancelled
+
+        def decide(snapshot: Snapshot, _: int) -> Decision:
+            if snapshot is not known:
+                self._look_for_namesake(snapshot, machine_id)
+            decision = _rules.renew(
+                snapshot,
+                asker,
+                machine_id,
+                now_ms=now_ms,
+                mark_ms=mark_ms,
+                token=token,
+                taken=taken,
+            )
+            self._note_sent_by(decision, machine_id)
+            return decision
+
+        need = Need(self.instance_id.text, machine_id)
+        _, snapshot = await self._transact(need, decide, known)
+        self._snapshot = snapshot.narrowed(machine_id)
+
+    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+        """Give the id back; see `aiocosid.abc.MachineIdDistributor.revert`.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range; nothing was sent.
+            CorruptMachineStateError: the id's cell is damaged; nothing was written.
+            StoreUnavailableError: the store cannot be reached.
+            StoreAuthenticationError: the store rejects the user, the password or the rights.
+            ForkedError: the connections are the parent's.
+        """
+        check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
+        check_integer("last_ms", last_ms, at_least=-1, at_most=MAX_MS)
+        asker, token = self._asker(), self._token
+        self._snapshot = None
+        if self._taken is not None and self._taken.machine_id == machine_id:
+            self._taken = None
+        need = Need(self.instance_id.text, machine_id)
+        give_back = partial(
+            _rules.give_back, asker=asker, machine_id=machine_id, last_ms=last_ms, token=token
+        )
+        await self._transact(need, lambda snapshot, _: give_back(snapshot))
+
+    # One instance id in two processes.
+
+    def _note_sent(self, snapshot: Snapshot, machine_id: int) -> None:
+        for owner in snapshot.seats[machine_id].owners:
+            self._sent.append(owner.stamp_ms)
+
+    def _note_sent_by(self, decision: Decision, machine_id: int) -> None:
+        seat = decision.changes.seats.get(machine_id)
+        for owner in seat.owners if seat is not None else ():
+            self._sent.append(owner.stamp_ms)
+
+    def _look_for_namesake(self, snapshot: Snapshot, machine_id: int) -> None:
+        """Raise if two stamps in succession were another process's under our instance id."""
+        seat = snapshot.seats.get(machine_id)
+        stamps = [
+            each.stamp_ms
+            for each in (seat.owners if seat is not None else ())
+            if each.instance == self.instance_id.text
+        ]
+        if self._taken is None or not stamps or stamps[0] in self._sent:
+            return
+        before, self._foreign = self._foreign, stamps[0]
+        if before not in {-1, self._foreign}:
+            who = f"instance id {self.instance_id.text!r} of namespace {self.namespace!r}"
+            raise MachineIdInUseError(who, holder="another process, which renews its machine id")
+
+    # What all calls do.
+
+    def _asker(self) -> Asker:
+        who = self.instance_id
+        return Asker(who.text, who.stable, guard_ms_of(self.safe_guard), nonce())
+
+    def _transact(
+        self,
+        need: Need,
+        decide: Callable[[Snapshot, int], Decision],
+        snapshot: Snapshot | None = None,
+    ) -> Awaitable[tuple[Any, Snapshot]]:
+        self._ensure_own()
+        return transact(self._backend, self.namespace, need, decide, snapshot)
+
+    def _ensure_own(self) -> None:
+        if self._born != _fork.generation:
+            remedy = self._backend.fork_remedy or REOPEN
+            raise ForkedError(repr(self), remedy=remedy)
+
+    async def aopen(self) -> None:
+        """Get ready in this process; in a forked child as a new instance, on new connections.
+
+        Raises:
+            ForkedError: the client was passed in, and is the parent's.
+        """
+        await self._backend.aopen()
+        if self._born != _fork.generation:
+            # The parent lives on under the old name.  One that was given stays, and whoever of the
+            # two takes the id last has it.
+            self._born = _fork.generation
+            self._forget()
+            if self._is_unique:
+                self.instance_id = as_instance_id(None)

@@ -1,0 +1,167 @@
+"""What a server has to be able to do: the one contract beneath every store.
+
+A backend reads and writes; it decides nothing.  Counters are hot: one trip, one native atomic
+operation on CosId's own key, row or node.  Cells are cold: read, decided on by `machine._rules`,
+and committed if they are unchanged; see `machine.cells`.
+"""
+
+# ruff: noqa: ARG002 - a default may do without an argument that its overrides need
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .._uncopied import Uncopied
+from ..errors import UnsupportedByStoreError, WouldBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..abc import Counter
+    from ..machine.cells import Changes, Need, Snapshot
+    from ._give_back import Note
+
+__all__ = ("Backend", "Granted")
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What `Backend.add` answers.
+
+    Attributes:
+        max_id: the counter after it.
+        base: where the unbroken run of noted grants began; None if the grant was not noted.
+    """
+
+    max_id: int
+    base: int | None = None
+
+
+class Backend(Uncopied, ABC):
+    """One server, file or cluster, on a user's client or on connections of its own.
+
+    All distributors of a store share it.  An atomic step is safe to be applied twice; a cancelled
+    call may have taken effect, and its reply is never read as another call's.  A driver's exception
+    never escapes: it is the ``__cause__`` of ours.
+
+    Attributes:
+        label: names the server or file in messages, without credentials.
+        name_width: the most characters of a counter's ``{namespace}.{name}``; None for any number.
+        takes_back: whether `give_back` may work.
+        fork_remedy: what to do in a forked child, if it is not to open it anew.
+        is_local: whether it lives in this process, and answers without a suspension.
+        has_marker: whether it keeps a marker for all namespaces: not where no commit spans them.
+    """
+
+    __slots__ = ("__weakref__", "label")
+
+    name_width: int | None = None
+    takes_back: bool = False
+    fork_remedy: str = ""
+    is_local: bool = False
+    has_marker: bool = True
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+
+    # Life.
+
+    @abstractmethod
+    async def aopen(self) -> None:
+        """Get ready in this process and on this loop; connects on first use.
+
+        Raises:
+            ForkedError: it lives on a client of the parent process.
+        """
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close what was opened here; never a user's client.  It may be used again afterwards."""
+
+    # Schema.
+
+    async def create_schema(self) -> bool:
+        """Create what is missing, whoever else does so at the same time; tell what was there.
+
+        Returns:
+            Whether this very call has created the tables or the file for machine ids, so that
+            nobody can have held one; False where there is nothing to create.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        return False
+
+    # Counters, by their whole name ``{namespace}.{name}``.
+
+    @abstractmethod
+    async def add(
+        self, name: str, by: int, *, first: int | None, note: Note | None = None
+    ) -> Granted:
+        """Add to a counter in one atomic step.
+
+        Args:
+            name: the counter.
+            by: how many ids, at least 1.
+            first: what a missing counter is created at; None to create none.
+            note: to be noted with the grant, so that it may be given back.
+
+        Raises:
+            CounterMissingError: there is no such counter, and ``first`` is None.
+            IdOverflowError: it would pass 2^63-1; nothing was written.
+            CorruptCounterError: it holds no integer; nothing was written.
+            StoreError: the store refuses or cannot be reached.
+        """
+
+    def add_nowait(
+        self, name: str, by: int, *, first: int | None, note: Note | None = None
+    ) -> Granted:
+        """Do the same without a suspension, if the store lives in this process.
+
+        Raises:
+            WouldBlock: this store has to be awaited (the default).
+        """
+        raise WouldBlock
+
+    @abstractmethod
+    async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
+        """Raise a counter to ``above`` if it is lower, in one atomic step; it takes notes away.
+
+        Returns:
+            The counter as it is now; None if it is missing and ``create`` is False.
+
+        Raises:
+            CorruptCounterError: it holds no integer; nothing was written.
+            StoreError: the store refuses or cannot be reached.
+        """
+
+    @abstractmethod
+    async def counters(self, prefix: str) -> Sequence[Counter]:
+        """Return the counters whose name begins so, in any order; those that are none left out."""
+
+    def can_take_back(self, name: str) -> bool:
+        """Tell whether grants of a counter can be noted, so that `give_back` may work."""
+        return self.takes_back
+
+    async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
+        """Lower a counter from ``top`` to ``lower`` if that grant is noted; remove the note."""
+        return False
+
+    # Cells: see `aiocosid.machine.cells.CellBackend`.
+
+    async def read(self, namespace: str, need: Need) -> Snapshot:
+        """Read a namespace's cells; see `CellBackend.read`."""
+        raise self._has_no_machine_ids()
+
+    async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
+        """Write all, or nothing, if nothing has changed; see `CellBackend.commit`."""
+        raise self._has_no_machine_ids()
+
+    async def namespaces(self) -> Sequence[str]:
+        """Return the namespaces that have machine ids, or a cell of ours, in any order."""
+        raise self._has_no_machine_ids()
+
+    def _has_no_machine_ids(self) -> UnsupportedByStoreError:
+        return UnsupportedByStoreError(self.label, "this store hands out no machine ids")

@@ -1,0 +1,275 @@
+"""The life of a connection: whose it is, in which process and on which event loop it may be used.
+
+A backend has one, on a client of the user's or on one that it makes from a URL, and asks it for the
+client at each call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import anyio
+
+from .. import _fork
+from .._loop import is_dead
+from .._uncopied import Uncopied
+from ..errors import ForkedError, UnsupportedRuntimeError, WrongLoopError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+
+__all__ = (
+    "CLOSE_TIMEOUT",
+    "BorrowedConnection",
+    "Connection",
+    "OwnedConnection",
+    "fail_if_forked",
+    "running_loop",
+)
+
+CLOSE_TIMEOUT: Final = 2.0  # seconds; how long a silent server may hold up closing
+
+C = TypeVar("C")
+
+
+@contextmanager
+def fail_if_forked() -> Generator[None]:
+    """Raise, at the end of a call, in a child that was forked while it was under way.
+
+    Raises:
+        ForkedError: the reply was, or will be, the parent's.
+    """
+    generation = _fork.generation
+    try:
+        yield
+    finally:
+        if generation != _fork.generation:
+            raise ForkedError("the call")
+
+
+def running_loop(what: str) -> asyncio.AbstractEventLoop:
+    """Return the running loop, or raise `UnsupportedRuntimeError` where it is not asyncio's."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise UnsupportedRuntimeError(f"{what} needs asyncio's event loop") from None
+
+
+class Connection(Uncopied, ABC, Generic[C]):
+    """A client on asyncio, in one process and on one event loop at a time.
+
+    Attributes:
+        what: names it in messages, without credentials.
+    """
+
+    __slots__ = ("__weakref__", "_born", "_loop", "what")
+
+    remedy = "open it anew in this process"
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._born = _fork.generation
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @abstractmethod
+    async def ready(self) -> C:
+        """Return the client, connected on first use.
+
+        Raises:
+            ForkedError: it is the parent process's.
+            WrongLoopError: it is in use on another event loop.
+            UnsupportedRuntimeError: the loop is not asyncio's.
+        """
+
+    def ensure_usable(self) -> None:
+        """Raise as `ready` does if it cannot be used here and now; it becomes this loop's."""
+        self._ensure_own()
+        loop = running_loop(self.what)
+        if self._loop is not loop:
+            if self._is_in_use and not is_dead(self._loop):
+                raise WrongLoopError(self.what)
+            self._move_to(loop)
+            self._loop = loop
+
+    def _ensure_own(self) -> None:
+        if self._born != _fork.generation:
+            raise ForkedError(self.what, remedy=self.remedy)
+
+    @property
+    def _is_in_use(self) -> bool:
+        """Whether another loop than the one that it was used on has to be refused."""
+        return self._loop is not None
+
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Get ready for another loop; the former one is dead, or there was none."""
+
+    @abstractmethod
+    def aopen(self) -> None:
+        """Get ready in this process, or raise as `ready` does."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close what was opened here."""
+
+
+class BorrowedConnection(Connection[C]):
+    """The user's client, which stays open, and stays the parent's after a fork."""
+
+    __slots__ = ("client",)
+
+    remedy = "make it anew on a client of this process"
+
+    def __init__(self, what: str, client: C) -> None:
+        """Take a client; nothing is sent.
+
+        Args:
+            what: names it in messages, as "the etcd client".
+            client: the user's.
+        """
+        super().__init__(what)
+        self.client = client
+
+    async def ready(self) -> C:
+        """Return the user's client."""
+        self.ensure_usable()
+        return self.client
+
+    def aopen(self) -> None:
+        """Raise as `ready` does."""
+        self.ensure_usable()
+
+    async def aclose(self) -> None:
+        """Leave the user's client open."""
+
+
+class OwnedConnection(Connection[C]):
+    """Connects on first use, for the event loop it is used on, and closes what it has opened.
+
+    It may be used again after `aclose`, after its loop has ended and, once opened anew, in a forked
+    child.
+    """
+
+    __slots__ = (
+        *("_client", "_connect", "_disconnect", "_is_lost", "_life", "_lock"),
+        *("_salvage", "_silence"),
+    )
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        connect: Callable[[], Awaitable[C]],
+        disconnect: Callable[[C], Awaitable[None]],
+        is_lost: Callable[[C], bool] = lambda _: False,
+        salvage: Callable[[C], C | None] = lambda _: None,
+        silence: Callable[[C], None] = lambda _: None,
+    ) -> None:
+        """Describe the client; nothing is opened yet.
+
+        Args:
+            what: names it in messages, as "the connection to PostgreSQL".
+            connect: opens one; a cancelled call leaves nothing open.
+            disconnect: closes it; it has `CLOSE_TIMEOUT` for that, and is not cancelled before.
+            is_lost: tells that a client will not work again: another one is opened then.
+            salvage: returns the client of a dead event loop if it can go on on another one; else
+                lets go of it.
+            silence: keeps the parent's client from saying anything; runs in a forked child, first.
+        """
+        super().__init__(what)
+        self._connect = connect
+        self._disconnect = disconnect
+        self._is_lost = is_lost
+        self._salvage = salvage
+        self._silence = silence
+        self._client: C | None = None
+        self._life: AsyncGenerator[None] | None = None
+        self._lock = asyncio.Lock()
+        _fork.watch(self)
+
+    async def ready(self) -> C:
+        """Return the client; the first call connects, and those beside it wait for that."""
+        self.ensure_usable()
+        async with self._lock:
+            self._ensure_own()  # it may have been forked while it waited
+            if self._client is not None and self._is_lost(self._client):
+                await self._close_client()
+            if self._client is None:
+                self._client = await self._connect()
+            client = self._client
+            if self._life is None:
+                self._life = self._live(client)
+                await anext(self._life)
+            return client
+
+    def holds(self, client: C) -> bool:
+        """Tell whether that is the client still."""
+        return self._client is client
+
+    @property
+    def _is_in_use(self) -> bool:
+        """Whether a client is open, or being opened."""
+        return self._client is not None or self._lock.locked()
+
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:  # noqa: ARG002 - a contract
+        if self._client is not None:
+            self._client, self._life = self._salvage(self._client), None
+        self._lock = asyncio.Lock()
+
+    async def _live(self, client: C) -> AsyncGenerator[None]:
+        """Hold the client until `aclose`, or until the event loop ends.
+
+        An async generator is what a loop closes by itself before it ends: asyncio.run() leaves no
+        connection behind, even of an object that nobody has closed.
+        """
+        born = _fork.generation
+        try:
+            yield
+        finally:
+            if self._client is client:
+                self._client = self._life = None
+            if born == _fork.generation:
+                await self._end(client)
+
+    async def _end(self, client: C) -> None:
+        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+            await self._disconnect(client)
+
+    def aopen(self) -> None:
+        """Get ready in this process; connects when it is used."""
+        running_loop(self.what)
+        self._born = _fork.generation
+
+    async def aclose(self) -> None:
+        """Close the client, if there is one; the next use opens another.
+
+        Raises:
+            WrongLoopError: it is in use on another event loop.
+        """
+        if self._born != _fork.generation or not self._is_in_use:
+            return
+        self.ensure_usable()
+        # Whoever opens it now would leave it open.
+        with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+            async with self._lock:
+                pass
+        await self._close_client()
+
+    async def _close_client(self) -> None:
+        client, self._client = self._client, None
+        life, self._life = self._life, None
+        if life is not None:
+            await life.aclose()
+        elif client is not None:  # of a dead loop, salvaged and not used since
+            await self._end(client)
+
+    def _forget(self) -> None:
+        # Kept, and not closed: the connection is the parent's.
+        client, self._client = self._client, None
+        if client is not None:
+            self._silence(client)
+            _fork.abandoned.append((client, self._life))
+        self._life = self._loop = None
+        self._lock = asyncio.Lock()

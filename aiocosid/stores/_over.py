@@ -1,0 +1,96 @@
+"""What stores over other stores share: their life, and that calls under way end with it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor, Store
+from ..errors import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ("Closings", "StoreOverStores")
+
+D = TypeVar("D", bound=IdSegmentDistributor)
+
+
+class Closings:
+    """How often something was closed: a call that began before must not open it again.
+
+    Attributes:
+        count: that, with what it is a part of.
+    """
+
+    __slots__ = ("_own", "_whole")
+
+    def __init__(self, whole: Closings | None = None) -> None:
+        self._own = 0
+        self._whole = whole
+
+    @property
+    def count(self) -> int:
+        return self._own + (0 if self._whole is None else self._whole.count)
+
+    def note(self) -> None:
+        """Have all calls under way end."""
+        self._own += 1
+
+    def watch(self, store: str) -> Callable[[], None]:
+        """Return what raises once it was closed: going on would open what nobody closes."""
+        before = self.count
+
+        def go_on() -> None:
+            if self.count != before:
+                raise StoreUnavailableError(store, "closed while the call was under way")
+
+        return go_on
+
+
+class StoreOverStores(Store, Generic[D]):
+    """Several stores as one; its distributors, of one class, go by what it holds."""
+
+    __slots__ = ("_closings", "_owns_stores", "_stores")
+
+    _counter: ClassVar[Callable[..., IdSegmentDistributor]]
+
+    def __init__(self, stores: Sequence[Store], *, owns_stores: bool) -> None:
+        self._stores, self._owns_stores = tuple(stores), owns_stores
+        self._closings = Closings()
+
+    def segment_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> D:
+        """Return a distributor on all stores' connections; nothing is sent yet.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        made: D = self._counter(self, namespace=namespace, name=name, offset=offset, step=step)  # type: ignore[assignment]  # of the subclass's
+        return made
+
+    async def aopen(self) -> None:
+        """Get ready in this process; in a forked child with new connections.
+
+        Raises:
+            ForkedError: a client was passed in, and is the parent's.
+        """
+        for store in self._stores:
+            await store.aopen()
+
+    async def aclose(self) -> None:
+        """Close the stores if they were given to it, as ``connect(url)`` does.
+
+        Calls under way end with `StoreUnavailableError`.
+        """
+        if self._owns_stores:
+            self._closings.note()
+            async with AsyncExitStack() as stack:
+                for store in self._stores:
+                    stack.push_async_callback(store.aclose)

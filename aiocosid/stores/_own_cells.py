@@ -1,0 +1,190 @@
+"""Machine ids on a store where CosId keeps none: every cell is ours, a text under a key."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter as Tally
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote, unquote
+
+from ..errors import CorruptMachineStateError
+from ..machine.cells import MAX_MS, Count, Marker, Note, Owner, Seat, Snapshot, Space
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..machine.cells import Changes, Need
+
+__all__ = ("Places", "ShardedPlaces", "quoted")
+
+SEAT: Final = re.compile(r"(.+)\n(-1|[0-9]{1,16})(?:\n(-?[0-9]{1,16}))?")
+
+SHARDS: Final = 64
+
+C = TypeVar("C", Count, Marker, Note, Space)
+
+
+def quoted(name: str) -> str:
+    """Return a name as one word of a key: letters, digits, and ``-_~%``."""
+    return quote(name, safe="").replace(".", "%2E")
+
+
+class Places:
+    """Where the cells of one namespace lie.
+
+    Attributes:
+        namespace: the namespace.
+        root: what the keys begin with that end with the namespace.
+        marker: the store's.
+        space: the namespace's own cell.
+        count: the namespace's, which lies with the marker.
+        seats: what the keys of machine ids begin with.
+    """
+
+    kind: type[Snapshot] = Snapshot
+    """What is read."""
+    is_timed = True
+    """Whether the store tells when a key was written; else who is silent it tells otherwise."""
+
+    def __init__(self, store: str, start: str, namespace: str) -> None:
+        """Name them.
+
+        Args:
+            store: names the store in messages.
+            start: what all keys begin with; its last character parts the words of a key.
+            namespace: the namespace.
+        """
+        part, name = start[-1], quoted(namespace)
+        self._store = store
+        self.namespace = namespace
+        self.root = f"{start}ns{part}{name}{part}"
+        self.marker, self.count = (
+            f"{start}store{part}marker",
+            f"{start}store{part}count{part}{name}",
+        )
+        self.space, self.seats = f"{self.root}space", f"{self.root}id{part}"
+        self._owns = f"{self.root}own{part}"
+
+    @staticmethod
+    def namespace_of(key: str, start: str) -> str:
+        """Return the namespace of a key that begins with a `root`."""
+        return unquote(key.removeprefix(start).split(start[-1])[1])
+
+    def seat(self, machine_id: int) -> str:
+        """Return the key of a machine id."""
+        return f"{self.seats}{machine_id:08d}"
+
+    def own(self, instance: str) -> str:
+        """Return the key that says which machine id an instance holds."""
+        return f"{self._owns}{quoted(instance)}"
+
+    def needed(self, need: Need) -> list[str]:
+        """Return what has to be read, beside all below `root` if that is needed."""
+        keys = [self.marker, self.count]
+        if not need.is_complete:
+            keys += [self.space]
+            keys += [self.own(need.instance)] if need.instance else []
+            keys += [self.seat(need.machine_id)] if need.machine_id is not None else []
+        return keys
+
+    def texts(self, changes: Changes) -> dict[str, bytes]:
+        """Return what is written; an empty text for what is removed.
+
+        A machine id is our note, which names the owner, and its stamp; and if this is no sign of
+        life, when there was one last.
+        """
+        cells = {self.marker: changes.marker, self.space: changes.space, self.count: changes.count}
+        texts = {key: cell.text() for key, cell in cells.items() if cell is not None}
+        for number, seat in changes.seats.items():
+            is_new = number == changes.signed or not self.is_timed
+            seen = "" if is_new else f"\n{seat.seen_ms}"
+            texts[self.seat(number)] = f"{(seat.note or Note()).text()}\n{seat.stamp_ms}{seen}"
+        for instance, own in changes.own.items():
+            texts[self.own(instance)] = "" if own is None else str(own)
+        return {key: text.encode() for key, text in texts.items()}
+
+    def snapshot(
+        self,
+        identity: str,
+        texts: Mapping[str, bytes],
+        written_ms: Mapping[str, int],
+        need: Need,
+        **options: Any,  # noqa: ANN401 - a snapshot's
+    ) -> Snapshot:
+        """Return what was read.
+
+        Args:
+            identity: of the store.
+            texts: what lies under each key; an empty text where nothing does.
+            written_ms: when that was written, by the store's clock.
+            need: what was to be read.
+            options: more of the snapshot.
+
+        Raises:
+            CorruptMachineStateError: a cell is damaged.
+        """
+        own = texts.get(self.own(need.instance), b"")
+        return self.kind(
+            self.namespace,
+            identity,
+            marker=self._cell(Marker, self.marker, texts.get(self.marker, b"")),
+            space=self._cell(Space, self.space, texts.get(self.space, b"")),
+            count=self._cell(Count, self.count, texts.get(self.count, b"")),
+            seats={
+                int(key.removeprefix(self.seats)): self._seat(key, texts[key], written_ms[key])
+                for key in sorted(texts)
+                if key.startswith(self.seats) and texts[key] and key[len(self.seats) :].isdecimal()
+            },
+            own=int(own) if own.isdigit() else None,
+            is_complete=need.is_complete,
+            stamps_tell=False,
+            store=self._store,
+            **options,
+        )
+
+    def _cell(self, kind: type[C], key: str, text: bytes) -> C | None:
+        try:
+            return kind.read(text.decode()) if text else None
+        except ValueError:
+            raise self._damage(key, text) from None
+
+    def _seat(self, key: str, text: bytes, written_ms: int) -> Seat:
+        found = SEAT.fullmatch(text.decode(errors="replace"))
+        note = self._cell(Note, key, found[1].encode()) if found else None
+        if found is None or note is None or int(found[2]) > MAX_MS:
+            raise self._damage(key, text)
+        return Seat((Owner(note.instance, int(found[2])),), note, int(found[3] or written_ms))
+
+    def _damage(self, key: str, text: bytes) -> CorruptMachineStateError:
+        expected = "what aiocosid writes there"
+        return CorruptMachineStateError(self._store, place=key, found=repr(text), expected=expected)
+
+
+class ShardedPlaces(Places):
+    """Whose count is in many cells: who is handed a new machine id conflicts with few others.
+
+    Each counts the machine ids of one remainder; their keys begin with `count`.
+    """
+
+    def needed(self, need: Need) -> list[str]:
+        """Return what has to be read, beside all below `count` and `root` if that is needed."""
+        return [key for key in super().needed(need) if key != self.count]
+
+    def spread(self, epoch: str, seats: Mapping[int, Seat]) -> dict[str, bytes]:
+        """Return the counts of all machine ids of the namespace."""
+        noted = Tally(number % SHARDS for number, seat in seats.items() if seat.is_noted)
+        return {
+            self._shard(shard): Count(epoch, ids).text().encode() for shard, ids in noted.items()
+        }
+
+    def total(self, texts: Mapping[str, bytes]) -> bytes:
+        """Return the text of the one count that all come to, under the marker that is there."""
+        marker = self._cell(Marker, self.marker, texts.get(self.marker, b""))
+        epoch = marker.epoch if marker is not None else ""
+        keys = [self._shard(shard) for shard in range(SHARDS)]
+        counts = [self._cell(Count, key, texts.get(key, b"")) for key in keys]
+        ids = [each.ids for each in counts if each is not None and each.epoch == epoch]
+        return Count(epoch, sum(ids)).text().encode() if ids else b""
+
+    def _shard(self, number: int) -> str:
+        return f"{self.count}{self.root[-1]}{number}"

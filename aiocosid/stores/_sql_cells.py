@@ -1,0 +1,447 @@
+"""How the state of machine ids lies in CosId's table ``cosid_machine``, and in ours beside it.
+
+Our cells are rows of ``aiocosid_cell``, called ``marker``, ``count/{namespace}``,
+``space/{namespace}``, ``note/{name of CosId's row}`` and ``own/{length}/{namespace}/{instance}``.
+"""
+
+# ruff: noqa: S608 - put together from pieces of this package alone
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from ..errors import CorruptMachineStateError
+from ..machine.cells import Count, Damage, Marker, Note, Owner, Seat, Snapshot, Space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..machine.cells import Changes, Need
+    from ._executor import Value
+
+__all__ = (
+    "CELL_TABLE",
+    "GRANT_TABLE",
+    "MACHINE_TABLE",
+    "SHOWN",
+    "TABLE",
+    "CellNames",
+    "Commit",
+    "Reading",
+    "Step",
+    "Words",
+    "integer",
+)
+
+TABLE: Final = "cosid"
+MACHINE_TABLE: Final = "cosid_machine"
+GRANT_TABLE: Final = "aiocosid_grant"
+CELL_TABLE: Final = "aiocosid_cell"
+MARKER: Final = "marker"
+MAX_MACHINE_ID: Final = 2**31 - 1
+SHOWN: Final = 40  # characters of a damaged value that an error repeats
+
+_NUMBER: Final = re.compile("[0-9]{8}|[1-9][0-9]{8,9}")
+
+C = TypeVar("C", Note, Space, Marker, Count)
+
+_read_note: Final = lru_cache(maxsize=4096)(Note.read)
+"""Reads a note; of the many that a hand-out looks at most are as they were."""
+
+
+def integer(value: object) -> int | None:
+    """Return what a column holds, or None if that is no integer."""
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        return int(value)  # of a numeric column
+    return value if type(value) is int else None
+
+
+class CellNames:
+    """What the cells of a namespace are called."""
+
+    __slots__ = ("_namespace", "_owns", "_prefix", "count", "space")
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace, self._prefix = namespace, f"{namespace}."
+        self.count, self.space = f"count/{namespace}", f"space/{namespace}"
+        # Both may have a slash in them.
+        self._owns = f"own/{len(namespace)}/{namespace}"
+
+    def row(self, machine_id: int) -> str:
+        """Return the name of CosId's row."""
+        return f"{self._namespace}.{machine_id:08d}"
+
+    def number(self, row: str) -> int | None:
+        """Return the machine id that a row's name tells, or None."""
+        prefix, digits = row[: len(self._prefix)], row[len(self._prefix) :]
+        is_name = prefix == self._prefix and _NUMBER.fullmatch(digits) is not None
+        number = int(digits) if is_name else -1
+        return number if 0 <= number <= MAX_MACHINE_ID else None
+
+    def note(self, machine_id: int) -> str:
+        """Return the name of the note about a machine id."""
+        return f"note/{self.row(machine_id)}"
+
+    def noted(self, name: str) -> int | None:
+        """Return the machine id that a cell's name says it is a note about, or None."""
+        return self.number(name.removeprefix("note/")) if name.startswith("note/") else None
+
+    def own(self, instance: str) -> str:
+        """Return the name of an instance's own cell."""
+        return f"{self._owns}/{instance}"
+
+    def parameters(self, need: Need) -> dict[str, Value]:
+        """Return what `Dialect.read` is given."""
+        number = -1 if need.machine_id is None else need.machine_id
+        return {
+            "namespace": self._namespace,
+            "is_complete": int(need.is_complete),
+            "instance": need.instance,
+            "machine_id": number,
+            "marker": MARKER,
+            "count": self.count,
+            "space": self.space,
+            "mine": self.own(need.instance),
+            "note": self.note(number),
+            "notes": f"note/{self._namespace}.0",
+            "notes_end": f"note/{self._namespace}.:",  # what comes after 9
+            "owns": f"{self._owns}/",
+            "owns_end": f"{self._owns}0",  # what comes after /
+            "own": str(number),
+        }
+
+
+@dataclass(slots=True)
+class Raw:
+    """What was read, as it is compared.
+
+    Attributes:
+        cells: ours, by name.
+        rows: CosId's by machine id: their names, and what they say.  One each as a rule.
+    """
+
+    cells: dict[str, str] = field(default_factory=dict[str, str])
+    rows: dict[int, dict[str, Owner]] = field(default_factory=dict[int, dict[str, Owner]])
+
+
+class Reading:
+    """Makes a snapshot of what `Dialect.read` answers."""
+
+    __slots__ = ("_damages", "_found", "_label", "_names", "_need", "_raw", "_written_ms")
+
+    def __init__(self, label: str, namespace: str, need: Need) -> None:
+        self._raw = Raw()
+        self._found = Snapshot(
+            namespace, "", is_complete=need.is_complete, raw=self._raw, store=label
+        )
+        self._label = label
+        self._names, self._need = CellNames(namespace), need
+        self._written_ms: dict[str, int] = {}
+        self._damages: list[Damage] = []
+
+    def add(self, kind: str, name: str, text: Any, number: Any, stamp_ms: Any) -> bool:  # noqa: ANN401 - as a driver has them
+        """Take down a row; tell whether it can be understood without all others."""
+        if kind == "store":
+            self._found.identity, self._found.now_ms = name, int(number)
+        elif kind == "cell":
+            self._raw.cells[name], self._written_ms[name] = text, int(number)
+            if type(text) is not str:  # SQLite holds anything
+                raise self._corrupt(name)
+        else:
+            self._add_row(name, text, number, stamp_ms)
+            # The note about it has another name.
+            return self._need.is_complete or self._names.number(name) == integer(number)
+        return True
+
+    def _add_row(self, name: str, *columns: Any) -> None:  # noqa: ANN401 - as a driver has them
+        instance, machine_id, stamp_ms = columns[0], integer(columns[1]), integer(columns[2])
+        named = self._names.number(name)
+        if machine_id is None or not 0 <= machine_id <= MAX_MACHINE_ID:
+            place, wrong = named, columns[1]
+        elif type(instance) is not str or stamp_ms is None:
+            place, wrong = machine_id, columns[2] if type(instance) is str else instance
+        else:
+            self._raw.rows.setdefault(machine_id, {})[name] = owner = Owner(instance, stamp_ms)
+            self._seat(machine_id, owner)
+            if named is not None and named != machine_id:
+                self._seat(named, None)  # its own row could not be made
+            return
+        if place is not None:
+            self._seat(place, None)
+        is_own = instance == self._need.instance != ""
+        if place is None or is_own:
+            where = f"row {name!r} of table {MACHINE_TABLE!r}"
+            of = self._need.instance if is_own else ""
+            self._damages.append(Damage(where, f"{wrong!r:.{SHOWN}}", of))
+
+    def _seat(self, machine_id: int, owner: Owner | None) -> None:
+        """Put somebody onto a seat, or damage."""
+        seats = self._found.seats
+        before = seats.get(machine_id, Seat())
+        owners = before.owners if owner is None else (*before.owners, owner)
+        seats[machine_id] = Seat(owners, is_damaged=before.is_damaged or owner is None)
+
+    def snapshot(self) -> Snapshot:
+        """Return what was read.
+
+        Raises:
+            CorruptMachineStateError: a cell of ours is damaged.
+        """
+        found, names, cells = self._found, self._names, self._raw.cells
+        found.damages = tuple(self._damages)
+        found.marker = self._cell(Marker.read, MARKER)
+        found.space = self._cell(Space.read, names.space)
+        found.count = self._cell(Count.read, names.count)
+        for name in cells:
+            if (number := names.noted(name)) is not None:
+                seat = found.seats.get(number, Seat())
+                found.seats[number] = Seat(
+                    seat.owners,
+                    self._cell(_read_note, name),
+                    self._written_ms[name],
+                    seat.is_damaged,
+                )
+        own = cells.get(names.own(self._need.instance))
+        if own is not None:
+            if not re.fullmatch(r"[0-9]{1,10}", own):
+                raise self._corrupt(names.own(self._need.instance))
+            found.own = int(own)
+        by_floor = sorted(found.seats.items(), key=lambda item: (item[1].floor_ms, item[0]))
+        found.seats = dict(by_floor)
+        return found
+
+    def _cell(self, read: Callable[[str], C], name: str) -> C | None:
+        if name not in self._raw.cells:
+            return None
+        try:
+            return read(self._raw.cells[name])
+        except ValueError:
+            raise self._corrupt(name) from None
+
+    def _corrupt(self, name: str) -> CorruptMachineStateError:
+        return CorruptMachineStateError(
+            self._label,
+            place=f"row {name!r} of table {CELL_TABLE!r}",
+            found=f"{self._raw.cells[name]!r:.{SHOWN}}",
+        )
+
+
+class Change(NamedTuple):
+    """A row that is compared, and written if it is to change.
+
+    Attributes:
+        table: where it is.
+        name: its key.
+        old: columns as they were read; None if there must be no such row.
+        new: columns anew, those that become the store's clock None; empty if the row stays as it
+            is; None if it is removed.
+    """
+
+    table: str
+    name: str
+    old: dict[str, Any] | None
+    new: dict[str, Any] | None
+
+
+class Step:
+    """What one commit compares and writes.
+
+    Attributes:
+        cells: our cells.
+        rows: CosId's rows, each with its machine id.
+    """
+
+    __slots__ = ("_changes", "_names", "_raw", "_snapshot", "cells", "rows")
+
+    def __init__(self, snapshot: Snapshot, changes: Changes) -> None:
+        self._snapshot, self._changes = snapshot, changes
+        self._raw: Raw = snapshot.raw
+        self._names = CellNames(snapshot.namespace)
+        self.cells = [*self._cells()]
+        self.rows = [
+            (number, change)
+            for number, seat in changes.seats.items()
+            for change in self._rows(number, seat)
+        ]
+
+    def _cells(self) -> Iterator[Change]:
+        names, changes = self._names, self._changes
+        yield self._cell(MARKER, changes.marker)
+        yield self._cell(names.space, changes.space)
+        if changes.count is not None:
+            yield self._cell(names.count, changes.count)
+        for number, seat in changes.seats.items():
+            if seat.note is not None:
+                yield self._cell(names.note(number), seat.note)
+        for instance, held in changes.own.items():
+            name = names.own(instance)
+            if held is not None:
+                yield self._written(name, str(held))
+            elif name in self._raw.cells:  # else it cannot be compared
+                yield self._written(name, "")._replace(new=None)
+
+    def _cell(self, name: str, new: Marker | Space | Count | Note | None) -> Change:
+        return self._written(name, self._raw.cells.get(name) if new is None else new.text())
+
+    def _written(self, name: str, text: str | None) -> Change:
+        value = self._raw.cells.get(name)
+        old = None if value is None else {"value": value}
+        new = {} if text == value else {"value": text, "written_ms": None}
+        return Change(CELL_TABLE, name, old, new)
+
+    def _rows(self, number: int, seat: Seat) -> Iterator[Change]:
+        rows = self._raw.rows.get(number, {})
+        owners = {each.instance: each for each in seat.owners}
+        if not rows and seat.owners:
+            yield self._row(number, self._names.row(number), None, seat.owners[0])
+        # Those first who stay.
+        for name, old in sorted(rows.items(), key=lambda item: item[1].instance not in owners):
+            stays = old.instance if old.instance in owners else next(iter(owners), "")
+            yield self._row(number, name, old, owners.pop(stays, Owner("", old.stamp_ms)))
+
+    def _row(self, number: int, name: str, old: Owner | None, new: Owner) -> Change:
+        changes = self._changes
+        columns: dict[str, Any] = {"instance_id": new.instance, "last_timestamp": new.stamp_ms}
+        if old is None:
+            columns |= {"namespace": self._snapshot.namespace, "machine_id": number}
+            columns |= {"distribute_time": new.stamp_ms, "revert_time": 0}
+            return Change(MACHINE_TABLE, name, None, columns)
+        before = old.instance
+        if new.instance not in {"", before}:  # somebody else gets it
+            columns["distribute_time"] = None
+        is_left = changes.instance == before == new.instance != "" and number != changes.signed
+        if (before != "" and not new.instance) or is_left:
+            columns["revert_time"] = None
+        read = {"instance_id": before, "last_timestamp": old.stamp_ms}
+        return Change(MACHINE_TABLE, name, read, columns)
+
+    @property
+    def counted(self) -> str | None:
+        """The name of the count, if it may be added to whatever it is by now; else None.
+
+        One more machine id bears a note, whose cell is compared.  Whoever counts anew writes the
+        cell of the namespace or the marker as well, which are.
+        """
+        old, new = self._snapshot.count, self._changes.count
+        is_one_more = old is not None and new == Count(old.epoch, old.ids + 1)
+        return self._names.count if is_one_more else None
+
+    def apply(self) -> None:
+        """Bring the snapshot up to date."""
+        self._snapshot.apply(self._changes)
+        for cell in self.cells:
+            if cell.new is None:
+                self._raw.cells.pop(cell.name, None)
+            elif cell.new:
+                self._raw.cells[cell.name] = cell.new["value"]
+        for machine_id, row in self.rows:
+            new = row.new or {}
+            owner = Owner(new["instance_id"], new["last_timestamp"])
+            self._raw.rows.setdefault(machine_id, {})[row.name] = owner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """How a dialect says what a commit compares and writes.
+
+    Attributes:
+        now: the store's clock in milliseconds.
+        is_open: whether all is as it was; a write is carried out only then.
+        parameter: makes a name and its value a parameter.
+        key: makes a text a name of a cell.
+        same: compares a column with a parameter.
+        number: what a text is cast to that is a number; none where nobody else writes meanwhile.
+        source: what is selected from that is in no table.
+        shared: locks a row that is only compared.
+        exclusive: locks a row that is written.
+    """
+
+    now: str
+    is_open: str
+    parameter: Callable[[str, Value], str]
+    key: Callable[[str], str] = str
+    same: Callable[[str, str], str] = "{} = {}".format
+    number: str = ""
+    source: str = ""
+    shared: str = ""
+    exclusive: str = ""
+
+
+class Commit:
+    """What a dialect puts together to one statement that compares and writes.
+
+    Attributes:
+        found: rows that have to be there, as ``table WHERE condition``, each with how it is locked:
+            those first that are only compared, then in one order for all.
+        missing: rows that must not be there; what is not there cannot be locked.
+        writes: what is written; of two who make the same row one fails.
+        values: the parameters, and ``identity``.
+    """
+
+    __slots__ = ("_words", "found", "missing", "values", "writes")
+
+    def __init__(self, words: Words, identity: str, step: Step) -> None:
+        self._words = words
+        self.found: list[tuple[str, str]] = []
+        self.missing: list[str] = []
+        self.writes: list[str] = []
+        self.values: dict[str, Value] = {"identity": identity}
+        counted = step.counted if words.number else None
+        for cell in sorted(step.cells, key=lambda each: (each.new != {}, each.name)):
+            self._add(cell, is_count=cell.name == counted)
+        for _, row in sorted(step.rows, key=lambda each: each[1].name):
+            self._add(row)
+
+    def _given(self, value: Value | None) -> str:
+        if value is None:
+            return self._words.now
+        name = f"v{len(self.values)}"
+        self.values[name] = value
+        return self._words.parameter(name, value)
+
+    def _add(self, change: Change, *, is_count: bool = False) -> None:
+        words, table, old = self._words, change.table, change.old
+        key = self._given(change.name)
+        key = words.key(key) if table == CELL_TABLE else key
+        this = f"{table} WHERE name = {key}"
+        if old is not None and is_count:
+            self._add_one(this, old["value"])
+            return
+        new = {column: self._given(value) for column, value in (change.new or {}).items()}
+        if old is None:
+            self.missing.append(this)
+            if new:
+                columns, made = ", ".join(("name", *new)), ", ".join((key, *new.values()))
+                where = f"{words.source} WHERE {words.is_open}"
+                self.writes.append(f"INSERT INTO {table} ({columns}) SELECT {made}{where}")
+            return
+        same = [words.same(column, self._given(value)) for column, value in old.items()]
+        how = words.shared if change.new == {} else words.exclusive
+        self.found.append((" AND ".join((this, *same)), how))
+        if change.new is None:
+            self.writes.append(f"DELETE FROM {this} AND {words.is_open}")
+        elif new:
+            self._update(this, new)
+
+    def _add_one(self, this: str, old: str) -> None:
+        """Compare the epoch of a count, and add one to what it is by now.
+
+        Else of those who start at once each would have to begin again for every other one.
+        """
+        text = old.rpartition(":")[0] + ":"
+        length, epoch = len(text), self._given(text)
+        found = f"{this} AND SUBSTR(value, 1, {length}) = {epoch}"
+        self.found.append((found, self._words.exclusive))
+        ids = f"REPLACE(SUBSTR(value, {length + 1}), '}}', '')"
+        ids = f"CAST({ids} AS {self._words.number})"
+        value = f"CONCAT({epoch}, {ids} + 1, '}}')"
+        self._update(this, {"value": value, "written_ms": self._words.now})
+
+    def _update(self, this: str, new: dict[str, str]) -> None:
+        table, _, where = this.partition(" ")
+        columns = ", ".join(f"{column} = {value}" for column, value in new.items())
+        self.writes.append(f"UPDATE {table} SET {columns} {where} AND {self._words.is_open}")

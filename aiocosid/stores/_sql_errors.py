@@ -1,0 +1,180 @@
+"""What the errors of the SQL drivers mean: tables of their codes; SQLAlchemy's have theirs in them.
+
+No driver is imported here: each is known by what its errors have, or by the names of its classes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import ssl
+from typing import Any, Final
+
+from ..errors import (
+    SchemaMissingError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+)
+from ._sql_cells import TABLE
+
+__all__ = ("REPLACED", "OutOfRangeError", "as_store_error", "code_of", "is_stale")
+
+REPLACED: Final = "user-defined function raised exception"
+"""SQLite's text, if the file's identity cannot be told any more; see `_sqlite_door`."""
+
+
+class OutOfRangeError(StoreError):
+    """A number does not fit its column; nothing was written.  Never leaves the stores."""
+
+
+# A replica, since the primary moved: of a server, of a transaction, of its mode, or of its log.
+_READ_ONLY: Final[frozenset[str | int]] = frozenset({"25006", "55000", 1290, 1792, 1836})
+
+_NO_TABLE: Final = frozenset({"42P01", 1146})
+
+# By SQLSTATE, of which the longest prefix counts; by MySQL's numbers, which begin above a hundred;
+# by SQLite's, which end there.
+_MEANINGS: Final[dict[type[StoreError], frozenset[str | int]]] = {
+    StoreAuthenticationError: frozenset(
+        {
+            *("0P", "28", "42501"),  # no such role, no privilege
+            *(1044, 1045, 1130, 1142, 1143, 1227, 1370, 1524, 1698),  # no such right, user or host
+            *(1820, 1862, 3118),  # the password has expired, the account is locked
+            *(sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY),
+        }
+    ),
+    OutOfRangeError: frozenset({"22003", 167, 1264, 1690}),  # 167: of an AUTO_INCREMENT
+    StoreUnavailableError: frozenset(
+        {
+            *_READ_ONLY,
+            "08",  # the connection was lost or refused; also all of PgBouncer's
+            "40",  # rolled back, nothing was written: conflict or deadlock
+            "53",  # out of connections, memory or disk
+            "55P03",  # lock_timeout
+            "57",  # starting, shutting down, cancelled by the administrator
+            "58",  # the server's own input or output
+            *(1020, 1205, 1213),  # nothing was written: a deadlock, or a lock that was not free
+            *(1021, 1037, 1038, 1041, 1114),  # out of disk or memory
+            *(1040, 1129, 1203, 1226),  # too many connections, or errors
+            *(1053, 1077, 1079, 1080, 1317, 1927, 1969, 3024, 4031),  # ended by the server
+            *(1158, 1159, 1160, 1161, 1184),  # the network
+            *(1047, 1180, 1412, 1615, 3101),  # a cluster without quorum, a changed table
+            *(0, *range(2000, 3000)),  # MySQL's drivers' own: not connected, or not any more
+            *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL),
+            *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM),
+            *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_SCHEMA),
+        }
+    ),
+    StoreError: frozenset({"57P04"}),  # the database was dropped
+}
+_BY_CODE: Final = {code: kind for kind, codes in _MEANINGS.items() for code in codes}
+
+# Of what has no code; the last four are asyncpg's, asyncmy's and SQLAlchemy's own.
+_OUTAGES: Final = frozenset(
+    {
+        *("OSError", "EOFError", "TimeoutError", "OperationalError", "InterfaceError"),
+        *("InternalError", "InternalClientError", "MySQLError", "DisconnectionError"),
+    }
+)
+
+# libpq tells no SQLSTATE before there is a connection.
+_NOT_LET_IN: Final = re.compile(
+    r"password authentication failed|no password supplied|no pg_hba\.conf entry"
+    r'|role ".*" does not exist|authentication failed for user|permission denied for database'
+)
+_NO_DATABASE: Final = re.compile(r'database ".*" does not exist')
+
+# The name of a table, in whatever language the sentence is: quoted, after a schema or not.
+_TABLE: Final = re.compile(
+    r"""["'`«»„](?:[^"'`«»„“.]+\.)?(\w+)["'`«»“]|^no such table: (?:\w+\.)?(\w+)"""
+)
+
+
+def code_of(exc: BaseException | None) -> str | int | None:
+    """Return the driver's code for an error: an SQLSTATE, a number of MySQL's or SQLite's, or None.
+
+    Of SQLite's it is the primary code; the extended one is in the higher bits.
+    """
+    found: Any = getattr(exc, "orig", None) or exc
+    if isinstance(found, sqlite3.Error):
+        return getattr(found, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    number: Any = next(iter(getattr(found, "args", ())), None)
+    is_mysql = type(found).__module__.split(".")[0] in {"aiomysql", "asyncmy", "pymysql"}
+    if is_mysql and type(number) is int:  # each is like PyMySQL; its states are too coarse
+        return number
+    return getattr(found, "sqlstate", None) or None
+
+
+def is_stale(exc: BaseException) -> bool:
+    """Tell whether another connection may do what this one cannot any more.
+
+    Its server has become read-only, since the primary moved, or its file was replaced.
+    """
+    return code_of(exc) in _READ_ONLY or _is_replaced(getattr(exc, "orig", None) or exc)
+
+
+def _is_replaced(found: object) -> bool:
+    return isinstance(found, sqlite3.Error) and str(found) == REPLACED
+
+
+def as_store_error(label: str, exc: Exception, path: str = "") -> StoreError:
+    """Turn what a driver or SQLAlchemy raises into our errors.
+
+    Args:
+        label: names the store.
+        exc: what was raised.
+        path: of the file that was to be opened, to find out why it could not be.
+    """
+    found: Any = getattr(exc, "orig", None) or exc
+    certificate = next((e for e in (found, found.__cause__) if _is_distrust(e)), None)
+    if certificate is not None:
+        told = f"the server's certificate is not trusted: {_reason(certificate)}"
+        return StoreError(label, told)
+    code, reason = code_of(found), _reason(found)
+    if path and code == sqlite3.SQLITE_CANTOPEN:
+        return _cannot_open(label, path, reason)
+    if _is_replaced(found):
+        reason = "the file was replaced or deleted; open a connection to the one that is there"
+        return StoreUnavailableError(label, reason)
+    if code in _NO_TABLE or (code == sqlite3.SQLITE_ERROR and reason.startswith("no such table")):
+        names = _TABLE.search(reason)
+        return SchemaMissingError(label, table=(names and (names[1] or names[2])) or TABLE)
+    return _kind(exc, code, reason)(label, reason)
+
+
+def _kind(exc: Exception, code: str | int | None, reason: str) -> type[StoreError]:
+    if code == "0A000" and "cached" in reason:  # a table was changed; it is prepared anew
+        return StoreUnavailableError
+    if isinstance(code, str):
+        return _BY_CODE.get(code) or _BY_CODE.get(code[:2], StoreError)
+    if code is not None:
+        return _BY_CODE.get(code, StoreError)
+    if _NOT_LET_IN.search(reason):
+        return StoreAuthenticationError
+    if _NO_DATABASE.search(reason):
+        return StoreError
+    is_outage = _OUTAGES & {each.__name__ for each in type(exc).__mro__}
+    is_lost = is_outage or getattr(exc, "connection_invalidated", False)
+    return StoreUnavailableError if is_lost else StoreError
+
+
+def _is_distrust(exc: object) -> bool:
+    return isinstance(exc, ssl.SSLCertVerificationError)
+
+
+def _cannot_open(label: str, path: str, reason: str) -> StoreError:
+    folder = os.path.dirname(path)  # noqa: PTH120 - of a text
+    if not os.path.isdir(folder):  # noqa: PTH112 - as above
+        return StoreError(label, f"{reason}: there is no folder {folder}")
+    if os.path.isdir(path):  # noqa: PTH112 - as above
+        return StoreError(label, f"{reason}: it is a folder")
+    return StoreAuthenticationError(label, f"{reason}: no right to read and write it")
+
+
+def _reason(found: BaseException) -> str:
+    """Return its own sentence, without the statement and its values."""
+    text = next((each for each in found.args if isinstance(each, str) and each), "")
+    fallback = "no answer" if isinstance(found, TimeoutError) else type(found).__name__
+    return text.strip().partition("\n")[0] or fallback

@@ -1,0 +1,438 @@
+"""The one store: counters and machine ids over a `Backend`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+
+from .._uncopied import Uncopied
+from ..abc import (
+    DEFAULT_GUARD_INTERVAL,
+    DEFAULT_NAMESPACE,
+    DEFAULT_SAFE_GUARD,
+    DEFAULT_STEP,
+    Counter,
+    MachineMarker,
+    Store,
+)
+from ..abc._ids import check_integer, check_text
+from ..abc._machine import NAME_WIDTH, check_machine_bits, check_safe_guard
+from ..errors import (
+    CounterMissingError,
+    NameTooLongError,
+    UnsupportedByStoreError,
+)
+from ..machine import _rules
+from ..machine._rules import Asker, Decision
+from ..machine.cells import Need
+from ..machine.distributor import (
+    MAX_MACHINE_ID,
+    CellMachineIdDistributor,
+    guard_ms_of,
+    nonce,
+    transact,
+)
+from ._arguments import check_above
+from ._watermark import WatchedDistributor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..abc import InstanceId, Machine
+    from ..machine.cells import Snapshot
+    from ._backend import Backend, Granted
+    from ._give_back import Note
+
+__all__ = ("BackendStore", "CounterDistributor")
+
+B = TypeVar("B", bound="Backend")
+
+
+class CounterDistributor(WatchedDistributor):
+    """A counter on a store, advanced by one atomic step for each segment.
+
+    Made by a store's ``segment_distributor``.  The counter is created by its first use; once it has
+    answered it is never created again, for a new one would count from below what was issued.
+    """
+
+    __slots__ = ("_backend", "fork_remedy", "store")
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> None:
+        """Describe a counter; nothing is sent yet.
+
+        Args:
+            backend: the store; whoever made it closes it.
+            namespace: the counter's namespace.
+            name: the counter's name.
+            offset: where a new counter starts.
+            step: ids per segment.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            NameTooLongError: ``{namespace}.{name}`` is longer than the store can hold.
+        """
+        super().__init__(namespace=namespace, name=name, offset=offset, step=step)
+        limit = backend.name_width
+        if limit is not None and len(self.namespaced_name) > limit:
+            raise NameTooLongError(self.namespaced_name, limit=limit)
+        self.store, self.fork_remedy = backend.label, backend.fork_remedy
+        self._backend = backend
+
+    async def _grant(self, step: int, note: Note | None) -> Granted:
+        first = self._first(step)
+        try:
+            return await self._backend.add(self.namespaced_name, step, first=first, note=note)
+        except CounterMissingError as error:
+            raise self._water.missing(self, step=step) from error
+
+    def _first(self, step: int) -> int | None:
+        """Return what a missing counter is created at; None once it has answered."""
+        return self.offset + step if self._water.sent() is None else None
+
+    def next_max_id_nowait(self, step: int) -> int:
+        """Do the same without a suspension, if the store lives in this process.
+
+        Raises:
+            WouldBlock: the store has to be awaited.
+            CosIdError: as for `next_max_id`.
+        """
+        self._check(step)
+        sent, name, first = self._water.sent(), self.namespaced_name, self._first(step)
+        note = self._run.note() if self._run.is_noted else None
+        try:
+            granted = self._backend.add_nowait(name, step, first=first, note=note)
+        except CounterMissingError as error:
+            raise self._water.missing(self, step=step) from error
+        if note is not None:
+            self._run.granted(note, granted.max_id, granted.base)
+        return self._water.check(self, granted.max_id, step=step, sent=sent)
+
+    def allow_give_back(self) -> bool:
+        """Have every grant from now on noted; tell whether the store takes ids back."""
+        self._run.is_noted = self._backend.can_take_back(self.namespaced_name)
+        return self._run.is_noted
+
+    async def _take_back(self, top: int, lower: int, nonce: str) -> bool:
+        name = self.namespaced_name
+        return await self._backend.give_back(name, top=top, lower=lower, nonce=nonce)
+
+    async def aopen(self) -> None:
+        """Get ready in this process; connects when it is used.
+
+        Raises:
+            ForkedError: the client was passed in, and is the parent's.
+        """
+        await self._backend.aopen()
+        await super().aopen()
+
+
+WHOLE: Final = Need(is_complete=True)
+
+EVERYWHERE: Final = "cosid"
+"""A namespace to read the store's marker with."""
+
+
+class BackendStore(Uncopied, Store, Generic[B]):
+    """Counters and machine ids on one server, file or cluster.  Each server's class inherits it."""
+
+    __slots__ = ("_backend",)
+
+    _backend: B
+    _counter: ClassVar[type[CounterDistributor]] = CounterDistributor
+    _machine: ClassVar[type[CellMachineIdDistributor]] = CellMachineIdDistributor
+
+    def __repr__(self) -> str:
+        """Name the server, without credentials."""
+        return f"<{type(self).__name__} {self._backend.label}>"
+
+    # Counters.
+
+    def segment_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> CounterDistributor:
+        """Return a distributor on this store's connections; nothing is sent yet.
+
+        Args:
+            namespace: the counter's namespace.
+            name: the counter's name in it.
+            offset: where a new counter starts; the first id is ``offset + 1``.
+            step: ids per segment, at least 1.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            NameTooLongError: ``{namespace}.{name}`` is longer than the store can hold.
+        """
+        return self._counter(
+            self._backend, namespace=namespace, name=name, offset=offset, step=step
+        )
+
+    async def create_schema(self) -> None:
+        """Create what is missing: tables, a file; does nothing where there is nothing to create.
+
+        What this very call has created is marked as initialised: nobody can have held a machine id
+        in it.  A store that is there already, or needs no schema, is marked by `initialize`.
+        A cancelled call may have taken effect; it is safe to repeat.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        if await self._backend.create_schema() and self._backend.has_marker:
+            await self.initialize()
+
+    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
+        """Return the counters, ordered by name; what is none is left out.
+
+        Args:
+            namespace: only the ones whose name begins with it and a dot; None for all.
+
+        Raises:
+            InvalidArgumentError: ``namespace`` is no text that a store can hold.
+            StoreError: the store refuses or cannot be reached.
+        """
+        if namespace:  # nobody has the empty one
+            check_text("namespace", namespace)
+        prefix = "" if namespace is None else f"{namespace}."
+        found = await self._backend.counters(prefix)
+        return sorted(found, key=lambda each: each.namespaced_name)
+
+    async def set_floor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        above: int,
+        create: bool = True,
+    ) -> Counter:
+        """Raise a counter to ``above`` if it is lower; see `aiocosid.abc.Store.set_floor`.
+
+        A cancelled call may have taken effect; it is safe to repeat.
+
+        Raises:
+            InvalidArgumentError: ``above`` is outside its range.
+            CounterMissingError: there is no such counter, and ``create`` is False.
+            CorruptCounterError: it holds no integer; nothing was written.
+            IdOverflowError: somebody's narrower column cannot hold it; nothing was written.
+            StoreError: the store refuses or cannot be reached.
+        """
+        check_above(above)
+        key = self.segment_distributor(namespace=namespace, name=name).namespaced_name
+        counter = await self._backend.raise_to(key, above, create=create)
+        if counter is None:
+            raise CounterMissingError(self._backend.label, counter=key)
+        return counter
+
+    # Machine ids.
+
+    def machine_id_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> CellMachineIdDistributor:
+        """Return a distributor of machine ids on this store's connections; nothing is sent yet.
+
+        Args:
+            namespace: the namespace of the machine ids, at most 91 characters.
+            instance_id: who asks; by default an instance that nobody else is.
+            safe_guard: seconds without a sign of life after which an id may go to somebody else.
+            interval: seconds between two signs of life.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        return self._machine(
+            self._backend,
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+        )
+
+    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
+        """Return the machine ids that were ever handed out, by namespace and number.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: a cell of ours is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        found = await self._snapshots(namespace)
+        return [each for snapshot in found for each in _rules.list_machines(snapshot)]
+
+    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+        """Take a machine id from its owner, who must not run any more; its mark stays.
+
+        A cancelled call may have taken effect.
+
+        Raises:
+            InvalidArgumentError: nobody holds the id, or an argument is outside its range.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
+        owner: list[object] = []
+
+        def decide(snapshot: Snapshot, _: int) -> Decision:
+            seat = snapshot.seats.get(machine_id)
+            found = (seat.holders, seat.note and seat.note.token) if seat is not None else None
+            if owner and found != owner[0]:
+                return Decision()  # it was applied already; whoever took it since keeps it
+            owner[:] = [found]
+            return _rules.take_away(snapshot, machine_id)
+
+        await transact(self._backend, namespace, Need(machine_id=machine_id), decide)
+
+    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
+        """Return the width of a namespace's machine ids, or None if none is noted yet.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: the namespace's cell is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        space = (await self._backend.read(namespace, Need())).space
+        return space.bits or None if space is not None else None
+
+    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
+        """Change the width of a namespace's machine ids, while nobody holds one.
+
+        A cancelled call may have taken effect.
+
+        Raises:
+            MachineIdInUseError: somebody does; nothing was written.
+            MachineIdQuarantineError: the store may have forgotten who does.
+            InvalidArgumentError: an argument is outside its range.
+            CorruptMachineStateError: a cell is damaged; nothing was written.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        check_machine_bits(bits)
+        await self._change(namespace, partial(_rules.set_bits, bits=bits))
+
+    async def is_initialized(self) -> bool:
+        """Tell whether the store has a marker of its own, as it is now.
+
+        Raises:
+            UnsupportedByStoreError: the store keeps no machine ids, or no marker for all of them.
+            StoreError: the store refuses, cannot be reached, or hides its identity.
+        """
+        self._check_marker()
+        return _rules.is_initialized(await self._backend.read(EVERYWHERE, Need()))
+
+    async def initialize(self) -> None:
+        """Write the store's marker, so that every namespace may start; it ends quarantines.
+
+        Nobody who was started before may hold a machine id, which is yours to know; see
+        `aiocosid.abc.Store.initialize`.  A cancelled call may have taken effect.
+
+        Raises:
+            UnsupportedByStoreError: the store keeps no machine ids, or no marker for all of them.
+            StoreError: the store refuses, cannot be reached, or hides its identity.
+        """
+        self._check_marker()
+        await self._change(EVERYWHERE, _rules.mark_store, need=Need())
+
+    async def mark_machines(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        is_new: bool = False,
+        safe_guard: float | None = None,
+    ) -> MachineMarker:
+        """Mark one namespace as one of which the store has forgotten nothing.
+
+        Where `initialize` cannot be used, as on Redis Cluster, or for one namespace alone.  See
+        `aiocosid.abc.Store.mark_machines`.  A cancelled call may have taken effect.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long, or the safe guard no time.
+            CorruptMachineStateError: a cell is damaged; nothing was written.
+            StoreError: the store refuses, cannot be reached, or hides its identity.
+        """
+        self._check_namespace(namespace)
+        guard_ms = guard_ms_of(check_safe_guard(safe_guard))
+        rule = partial(_rules.mark, is_new=is_new)
+        marker: MachineMarker = await self._change(namespace, rule, guard_ms=guard_ms)
+        return marker
+
+    async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
+        """Return the markers, by namespace; where there is none yet, none.  Writes nothing.
+
+        Args:
+            namespace: only this one's; None for all.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: a cell is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        return [
+            MachineMarker(namespace=each.namespace, seconds_left=_rules.seconds_left(each))
+            for each in await self._snapshots(namespace)
+            if each.space is not None or each.marker is not None
+        ]
+
+    async def _change(
+        self,
+        namespace: str,
+        rule: Callable[[Snapshot, Asker], Decision],
+        *,
+        need: Need = WHOLE,
+        guard_ms: int = 0,
+    ) -> Any:  # noqa: ANN401 - the rule's answer
+        """Do as a rule decides for somebody who is no instance."""
+        asker = Asker("", guard_ms=guard_ms, nonce=nonce())
+        answer, _ = await transact(
+            self._backend, namespace, need, lambda found, _: rule(found, asker)
+        )
+        return answer
+
+    async def _snapshots(self, namespace: str | None) -> list[Snapshot]:
+        if namespace is None:
+            names = sorted(await self._backend.namespaces())
+        else:
+            self._check_namespace(namespace)
+            names = [namespace]
+        return [await self._backend.read(name, WHOLE) for name in names]
+
+    def _check_namespace(self, namespace: str) -> None:
+        check_text("namespace", namespace, at_most=NAME_WIDTH)
+
+    def _check_marker(self) -> None:
+        if not self._backend.has_marker:
+            what = "no commit spans its namespaces: mark each by 'aiocosid init --namespace'"
+            raise UnsupportedByStoreError(type(self).__name__, what)
+
+    # Life.
+
+    async def aopen(self) -> None:
+        """Get ready in this process; connects when it is used.
+
+        Raises:
+            ForkedError: the client was passed in, and is the parent's.
+        """
+        await self._backend.aopen()
+
+    async def aclose(self) -> None:
+        """Close connections made from a URL; a client that was passed in stays open.
+
+        Raises:
+            WrongLoopError: they are in use on another event loop.
+        """
+        await self._backend.aclose()

@@ -1,0 +1,266 @@
+"""Reads the URL of a store by what its scheme declares; shows nothing of it that may be secret."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+from ..errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("Host", "Option", "StoreUrl", "UrlSpec", "read_url")
+
+Kind: TypeAlias = Literal["seconds", "integer", "boolean", "file", "choice", "text"]
+"""How the text of an option is read: seconds above 0, an integer, true or false, the path of a file
+that can be read, one of some words in whatever case, or as it is."""
+
+_BOOLEANS: Final = {
+    **dict.fromkeys(("true", "yes", "1"), True),
+    **dict.fromkeys(("false", "no", "0"), False),
+}
+_HOST: Final = re.compile(r"(\[[^\[\]@\s]+\]|[^:\[\]@#\s]*)(?::([0-9]{1,5}))?")
+_UNESCAPED: Final = re.compile(r"[\[\]#\s]")
+_ESCAPE: Final = "user, password, path and options percent-encoded"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option, behind the ``?`` of a URL.
+
+    Attributes:
+        kind: how its text is read.
+        doc: what it does, in one line.
+        default: what counts where it is not given; None for nothing.
+        at_least: the lowest integer.
+        at_most: the highest integer, or above the longest time in seconds.
+        choices: the words.
+        needs_tls: whether only the schemes with TLS have it.
+    """
+
+    kind: Kind
+    doc: str
+    default: Any = None
+    at_least: int = 0
+    at_most: float = inf
+    choices: tuple[str, ...] = ()
+    needs_tls: bool = False
+
+    @property
+    def expected(self) -> str:
+        """What its text has to be, as a sentence says it."""
+        if self.kind == "integer":
+            highest = "" if self.at_most == inf else f" to {self.at_most}"
+            return f"an integer from {self.at_least}{highest}"
+        if self.kind == "choice":
+            return " or ".join((", ".join(self.choices[:-1]), self.choices[-1]))
+        return {
+            "seconds": "a number of seconds",
+            "boolean": "true or false",
+            "file": "a file that can be read",
+        }.get(self.kind, "a text")
+
+    def read(self, text: str) -> Any:  # noqa: ANN401 - of its kind
+        """Return what a text says.
+
+        Raises:
+            KeyError, ValueError, OSError: it is not what it has to be.
+        """
+        match self.kind:
+            case "seconds":
+                if not 0 < (value := float(text)) < self.at_most:
+                    raise ValueError(text)
+                return value
+            case "integer":
+                if not self.at_least <= (value := int(text)) <= self.at_most:
+                    raise ValueError(text)
+                return value
+            case "boolean":
+                return _BOOLEANS[text.lower()]
+            case "choice":
+                return {each.lower(): each for each in self.choices}[text.lower()]
+            case "file":  # a driver would report a missing one as a server that cannot be reached
+                Path(text).open("rb").close()
+            case _:
+                pass
+        return text
+
+
+class Host(NamedTuple):
+    """Where a server listens.
+
+    Attributes:
+        name: a name or an address, without brackets.
+        port: the port; 0 for the scheme's own.
+    """
+
+    name: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return it as a URL has it."""
+        name = f"[{self.name}]" if ":" in self.name else self.name
+        return f"{name}:{self.port}" if self.port else name
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """What a URL names.
+
+    Attributes:
+        scheme: in lower case.
+        tls: whether connections are encrypted.
+        hosts: the servers; none, where a path names one.
+        login: user and password, one of which may be empty; None for no login.
+        path: decoded, without a ``/`` at its end.
+        options: all that the scheme has, with their defaults, and the parts of the path that have
+            a name; may hold passwords.
+    """
+
+    scheme: str
+    tls: bool
+    hosts: tuple[Host, ...]
+    login: tuple[str, str] | None = field(default=None, repr=False)
+    path: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    def __str__(self) -> str:
+        """Name the servers, without credentials."""
+        return f"{','.join(map(str, self.hosts))}{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class UrlSpec:
+    """What the URLs of one kind of deployment look like.
+
+    Attributes:
+        schemes: each, and whether it means TLS.
+        form: an example, for errors.
+        port: where a server listens whose port is not given; 0 for what the scheme says elsewhere.
+        hosts: how many there may be; 0 if a path names the server.
+        needs_host: whether it has to be named; else it is ``localhost``.
+        needs_both: whether a user needs a password, and a password a user.
+        path: matches the decoded path without the ``/`` at its end; named groups become options.
+        default_path: where it is empty.
+        options: by their names.
+        together: options of which all are given, or none.
+        takes_others: whether further options are handed on as they are.
+    """
+
+    schemes: Mapping[str, bool]
+    form: str
+    port: int
+    hosts: float = inf
+    needs_host: bool = False
+    needs_both: bool = False
+    path: str = r"[^\x00]*"
+    default_path: str = ""
+    options: Mapping[str, Option] = field(default_factory=dict[str, Option])
+    together: tuple[str, ...] = ()
+    takes_others: bool = False
+
+    def refused(self, scheme: str, expected: str = "") -> InvalidArgumentError:
+        """Return the error for a URL, of which the scheme alone is shown."""
+        expected = expected or f"like {self.form}, with {_ESCAPE}"
+        return InvalidArgumentError("url", f"{scheme}:...", expected=f"one {expected}")
+
+    def _read(self, scheme: str, rest: str) -> StoreUrl:
+        rest, _, query = rest.partition("?")
+        authority, slash, path = rest.partition("/")
+        login, at, hosts = authority.rpartition("@")
+        user, colon, password = login.partition(":")
+        # Most often a password with an unescaped '/', '?' or '#': so not a word of it is shown.
+        if "@" in path + query or _UNESCAPED.search(login + path + query):
+            raise self.refused(scheme)
+        if at and self.needs_both and not (user and colon):
+            raise self.refused(scheme, "with user:password, or neither")
+        path = unquote(slash + path).rstrip("/") or self.default_path
+        named = re.fullmatch(self.path, path)
+        if named is None:
+            raise self.refused(scheme)
+        options = self._options(scheme, query)
+        for name, text in named.groupdict().items():
+            if text and name not in options:
+                options[name] = self._option(scheme, name, text)
+        defaults = {name: option.default for name, option in self._known(scheme).items()}
+        return StoreUrl(
+            scheme,
+            self.schemes[scheme],
+            self._hosts(scheme, hosts),
+            (unquote(user), unquote(password)) if at else None,
+            path,
+            defaults | options,
+        )
+
+    def _hosts(self, scheme: str, text: str) -> tuple[Host, ...]:
+        if not self.hosts and not text:
+            return ()
+        parts = text.split(",")
+        hosts: list[Host] = []
+        for match in map(_HOST.fullmatch, parts):
+            port = int(match[2] or self.port) if match else 0
+            is_named = match and (match[1] or (len(parts) == 1 and not self.needs_host))
+            if not match or not is_named or not (port < 1 << 16 and (port or not match[2])):
+                raise self.refused(scheme)
+            hosts.append(Host(unquote(match[1]).strip("[]") or "localhost", port))
+        if len(hosts) > self.hosts:
+            raise self.refused(scheme)
+        return tuple(hosts)
+
+    def _options(self, scheme: str, query: str) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        known = ", ".join(self._known(scheme)) or "none"
+        for pair in query.split("&") if query else ():
+            name, found, text = pair.partition("=")
+            if name in options:
+                raise self.refused(scheme, f"with at most once each of the options {known}")
+            if not found or not (self.takes_others or name in self._known(scheme)):
+                shown = f" {name!r}" if found else ""
+                raise self.refused(
+                    scheme, f"without the option{shown}; known are the options {known}"
+                )
+            options[name] = self._option(scheme, name, unquote(text))
+        if 0 < len(options.keys() & {*self.together}) < len(self.together):
+            raise self.refused(scheme, f"with all of {', '.join(self.together)}, or none")
+        return options
+
+    def _option(self, scheme: str, name: str, text: str) -> Any:  # noqa: ANN401 - of its kind
+        option = self._known(scheme).get(name, Option("text", ""))
+        try:
+            return option.read(text)
+        except (KeyError, ValueError, OSError):  # what they say may be secret, too
+            raise self.refused(scheme, f"with {option.expected} for {name}") from None
+
+    def _known(self, scheme: str) -> dict[str, Option]:
+        has_tls = self.schemes[scheme]
+        return {
+            name: option for name, option in self.options.items() if has_tls or not option.needs_tls
+        }
+
+
+def read_url(url: str, *specs: UrlSpec) -> StoreUrl:
+    """Read a URL by the one that knows its scheme; nothing is resolved or connected.
+
+    Args:
+        url: ``scheme://[user:password@]host[:port][,host...][/path][?option=value&...]``, with
+            everything but letters and digits percent-encoded.
+        *specs: what may be named.
+
+    Raises:
+        InvalidArgumentError: it is malformed; the sentence holds no part that may be secret.
+    """
+    scheme, found, rest = str(url).partition("://")
+    scheme = scheme.lower()
+    for spec in specs if found else ():
+        if scheme in spec.schemes:
+            return spec._read(scheme, rest)
+    known = ", ".join(f"{name}://" for spec in specs for name in spec.schemes)
+    # The scheme alone: the rest may hold a password, and so may what is no URL at all.
+    shown = f"{scheme}:..." if found and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) else "..."
+    expected = f"one that begins with {known}, with {_ESCAPE}"
+    raise InvalidArgumentError("url", shown, expected=expected)

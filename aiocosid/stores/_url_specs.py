@@ -1,0 +1,168 @@
+"""What the URLs of each server look like: their schemes, and each option with its default."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ._durability import DEMANDS
+from ._url import Option, UrlSpec
+
+__all__ = ("ETCD", "HTTP", "MYSQL", "NATS", "POSTGRES", "REDIS", "ZOOKEEPER")
+
+_DURABILITY: Final = Option(
+    "choice", "what to do about a server that may lose what it has granted", "warn", choices=DEMANDS
+)
+_CA: Final = Option("file", "certificate of the authority to be trusted", needs_tls=True)
+_CERTIFICATE: Final = Option("file", "certificate that is shown to the server", needs_tls=True)
+_KEY: Final = Option("file", "key of that certificate", needs_tls=True)
+_TLS_FILES: Final = {"ssl_ca_certs": _CA, "ssl_certfile": _CERTIFICATE, "ssl_keyfile": _KEY}
+
+_CALL_OPTIONS: Final = {
+    # Below the 2 s after which a generator gives a call up, so that it hears the reason.
+    "timeout": Option("seconds", "that a call may take, retries included", 1.5),
+    **_TLS_FILES,
+}
+
+ETCD: Final = UrlSpec(
+    {"etcd": False, "etcds": True},
+    "etcd://user:password@host:port,host:port/prefix",
+    2379,
+    needs_both=True,
+    path=r"(?:/[^\x00]*[^\x00/])?",
+    default_path="/cosid",
+    options=_CALL_OPTIONS,
+    together=("ssl_certfile", "ssl_keyfile"),
+)
+"""An etcd cluster; the path is the prefix of all keys."""
+
+HTTP: Final = UrlSpec(
+    {"http": False, "https": True, "cosid+http": False, "cosid+https": True},
+    "http://host:8688 or https://host, without a query; before it cosid+ may stand",
+    0,
+    hosts=1,
+    needs_host=True,
+)
+"""A CosId proxy."""
+
+MYSQL: Final = UrlSpec(
+    {"mysql": False, "mariadb": False},
+    "mysql://user:password@host:port/database, or mariadb://",
+    3306,
+    hosts=1,
+    path=r"/(?P<database>[^/\x00]+)",
+    options={
+        "durability": _DURABILITY,
+        "ssl-ca": Option("file", "certificate of the authority to be trusted"),
+        "ssl-cert": Option("file", "certificate that is shown to the server"),
+        "ssl-key": Option("file", "key of that certificate"),
+        "ssl-mode": Option(
+            "choice",
+            "what of the server's certificate is checked; by default nothing is encrypted, or with "
+            "ssl-ca VERIFY_CA",
+            choices=("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"),
+        ),
+        "unix_socket": Option("text", "path of the server's socket, instead of its host"),
+    },
+)
+"""MySQL or MariaDB."""
+
+NATS: Final = UrlSpec(
+    {"nats": False, "nats+tls": True},
+    "nats://user:password@host:port,host:port/prefix",
+    4222,
+    needs_both=True,
+    path="/(?P<prefix>[A-Za-z0-9_-]{1,64})",
+    default_path="/aiocosid",
+    options=_CALL_OPTIONS
+    | {"replicas": Option("integer", "of the streams that are created", at_least=1, at_most=5)},
+    together=("ssl_certfile", "ssl_keyfile"),
+)
+"""NATS with JetStream; the path is what streams and subjects begin with."""
+
+POSTGRES: Final = UrlSpec(
+    {"postgres": False, "postgresql": False},
+    "postgresql://user:password@host:port/database",
+    5432,
+    options={"durability": _DURABILITY},
+    takes_others=True,
+)
+"""PostgreSQL; what else stands in the URL is its driver's."""
+
+# Timeouts are below the 2 s after which a generator gives a call up by default, so that it hears
+# the reason.  Protocol 2 is understood by every server and proxy, and nothing here needs more.
+_REDIS_OPTIONS: Final = {
+    "db": Option("integer", "number of the database", 0),
+    "username": Option("text", "whom to log in as, as in front of the host"),
+    "password": Option("text", "of that user, as in front of the host"),
+    "client_name": Option("text", "by which the server lists the connections"),
+    "max_connections": Option("integer", "that are open at once", at_least=1),
+    "health_check_interval": Option("integer", "seconds after which an idle connection is tried"),
+    "protocol": Option("integer", "version of the protocol", 2, at_least=2, at_most=3),
+    "socket_timeout": Option("seconds", "that a reply may take", 1.5),
+    "socket_connect_timeout": Option("seconds", "that connecting may take", 1.0),
+    "replicas": Option("integer", "how many have to confirm each grant", 0, at_most=1000),
+    "replica_timeout": Option("seconds", "that replicas have to confirm", 0.5),
+    "durability": _DURABILITY,
+    **_TLS_FILES,
+    "ssl_cert_reqs": Option(
+        "choice",
+        "whether the server has to have a certificate",
+        choices=("none", "optional", "required"),
+        needs_tls=True,
+    ),
+    "ssl_check_hostname": Option("boolean", "whether it has to be the host's", needs_tls=True),
+    "ssl_ciphers": Option("text", "that may be used", needs_tls=True),
+}
+
+REDIS: Final = (
+    UrlSpec(
+        {"redis": False, "valkey": False, "rediss": True, "valkeys": True},
+        "redis://user:password@host:port/db; several hosts are redis+cluster:// or "
+        "redis+sentinel://",
+        6379,
+        hosts=1,
+        path=r"(?:/(?P<db>.*))?",
+        options=_REDIS_OPTIONS,
+    ),
+    UrlSpec(
+        {"unix": False},
+        "unix:///path/of/socket?db=0",
+        0,
+        hosts=0,
+        path=r"/[^\x00]+",
+        options=_REDIS_OPTIONS,
+    ),
+    UrlSpec(
+        {"redis+cluster": False, "rediss+cluster": True},
+        "redis+cluster://user:password@host:port,host:port, which has only db 0",
+        6379,
+        path=r"(?:/(?P<db>.*))?",
+        options=_REDIS_OPTIONS | {"db": Option("integer", "0, if it is given", 0, at_most=0)},
+    ),
+    UrlSpec(
+        {"redis+sentinel": False, "rediss+sentinel": True},
+        "redis+sentinel://user:password@host:port,host:port/service/db",
+        26379,
+        path=r"/(?P<service>[^/]+)(?:/(?P<db>.*))?",
+        options=_REDIS_OPTIONS
+        | {
+            "sentinel_username": Option("text", "whom to log in as at the sentinels"),
+            "sentinel_password": Option("text", "of that user"),
+        },
+    ),
+)
+"""Redis or Valkey: a server, by its socket, a Cluster, or by Sentinels."""
+
+ZOOKEEPER: Final = UrlSpec(
+    {"zookeeper": False},
+    "zookeeper://user:password@host:port,host:port/chroot",
+    2181,
+    needs_both=True,
+    path=r"(?:/(?!\.{1,2}(?:/|$))[^/\x00-\x1f\x7f-\x9f]+)*",
+    options={
+        "session_timeout": Option(
+            "seconds", "that a session lives without us", 10.0, at_most=2**31 / 1000
+        )
+    },
+)
+"""A ZooKeeper ensemble; the path is the node below which everything lies."""

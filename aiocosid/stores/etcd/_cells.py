@@ -1,0 +1,250 @@
+"""Machine ids as they lie in etcd: cells shared with no other store, and a commit's transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+from ...machine._rules import quarantine_ms
+from ...machine.cells import MAX_MS, Seat, Snapshot, Space
+from .._own_cells import Places
+from ._driver import STORE
+from ._member import put, remove, unchanged, unwritten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...machine.cells import Changes, Marker, Need
+    from ._driver import Message
+    from ._member import Member
+
+__all__ = ("Commit", "EtcdPlaces")
+
+ALIVE: Final = MAX_MS
+"""When an owner was seen last: etcd tells only whether its lease has ended."""
+LONGEST_LEASE: Final = 9_000_000_000
+"""Seconds; etcd's own limit.  What is longer has no end."""
+MOST_SEATS: Final = 40
+"""That are compared one by one: etcd takes 128 comparisons or changes in one transaction."""
+
+
+class EtcdSnapshot(Snapshot):
+    """Knows the cluster by its id, and by its raft term, which never falls on a sound one."""
+
+    __slots__ = ()
+
+    def knows(self, identity: str) -> bool:
+        """Tell whether a noted identity is this cluster's, and it was not put back since."""
+        noted, cluster = identity.partition(" "), self.identity.partition(" ")
+        is_later = noted[2].isdecimal() and int(noted[2]) <= int(cluster[2])
+        return noted[0] == cluster[0] and is_later and not self.is_doubtful
+
+
+class EtcdPlaces(Places):
+    """The keys of one namespace, beneath ``<prefix>/machine/``.
+
+    The namespace has no dot there: so no counter has such a key.
+
+    Attributes:
+        quarantine: there as long as a quarantine lasts.
+        lives: what the keys begin with that end with an owner's lease.
+        free: what the keys begin with that say which machine ids were given back.
+    """
+
+    kind = EtcdSnapshot
+    is_timed = False
+
+    def __init__(self, prefix: str, namespace: str) -> None:
+        super().__init__(STORE, f"{prefix}/machine/", namespace)
+        self.quarantine = f"{self.root}quarantine"
+        self.lives, self.free = f"{self.root}alive/", f"{self.root}free/"
+
+    def alive(self, machine_id: int) -> str:
+        """Return the key that ends with its owner's lease."""
+        return f"{self.lives}{machine_id:08d}"
+
+    def freed(self, machine_id: int) -> str:
+        """Return the key that says that it was given back."""
+        return f"{self.free}{machine_id:08d}"
+
+    def needed(self, need: Need) -> list[str]:
+        """Return what has to be read, beside all below `root` if that is needed."""
+        more = [] if need.is_complete else [self.quarantine]
+        more += [self.alive(need.machine_id)] if need.machine_id is not None else []
+        return [*super().needed(need), *more]
+
+    def read(self, header: Message, found: Iterable[Message], need: Need) -> Snapshot:
+        """Return what was found, at the moment 0 of the store's clock.
+
+        Raises:
+            CorruptMachineStateError: a cell is damaged.
+        """
+        raw = Raw(self, header.revision)
+        for each in found:
+            key = each.key.decode(errors="replace")
+            raw.cells[key], number = each.value, key.removeprefix(self.lives)
+            if key == self.quarantine:
+                raw.quarantine = each.lease
+            elif key.startswith(self.lives) and number.isdecimal():
+                raw.lives[int(number)] = each.lease
+        seen = {self.seat(number): ALIVE for number in raw.lives}
+        return self.snapshot(
+            f"{header.cluster_id:x} {header.raft_term}",
+            # An empty one is damaged, and not missing.
+            {key: text or b" " for key, text in raw.cells.items()},
+            {key: seen.get(key, -ALIVE) for key in raw.cells},
+            need,
+            raw=raw,
+        )
+
+
+@dataclass(slots=True)
+class Raw:
+    """What a commit compares.
+
+    Attributes:
+        places: where the cells lie.
+        revision: the cluster's when they were read, or written last.
+        cells: the values that were there.
+        lives: by machine id the lease of an owner that has not been silent, 0 for one without end.
+        quarantine: the lease of the quarantine's key, 0 for one without end; None if it is gone.
+    """
+
+    places: EtcdPlaces
+    revision: int
+    cells: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    lives: dict[int, int] = field(default_factory=dict[int, int])
+    quarantine: int | None = None
+
+
+class Commit:
+    """Changes of a snapshot.  A member may be asked again, as another one has not answered."""
+
+    def __init__(self, snapshot: Snapshot, changes: Changes, spares: dict[int, int]) -> None:
+        """Prepare it.
+
+        Args:
+            snapshot: what the changes were decided on.
+            changes: what is to be written.
+            spares: leases that were granted in vain, by their length in milliseconds.
+        """
+        self._snapshot = snapshot
+        self._spares = spares
+        self._changes = changes
+        self._raw: Raw = snapshot.raw
+        self._places = self._raw.places
+        self._lives = dict(self._raw.lives)
+        self._is_renewal = _grant(snapshot, changes) == _grant(changes, changes)
+        if not self._is_renewal:
+            self._note_term()
+        self._bounds = self._bound_seats()
+        self._cells = self._places.texts(changes)
+        self._compared = {self._places.marker, self._places.space, *self._cells}
+
+    def _note_term(self) -> None:
+        """Note the term that the cluster has reached: when it falls below, it was put back."""
+        snapshot, changes = self._snapshot, self._changes
+        for name in ("marker", "space"):
+            cell: Marker | Space | None = getattr(changes, name) or getattr(snapshot, name)
+            is_older = cell is not None and cell.identity != snapshot.identity
+            if cell is not None and is_older and snapshot.knows(cell.identity):
+                setattr(changes, name, replace(cell, identity=snapshot.identity))
+
+    def _bound_seats(self) -> list[Message]:
+        """Leave out machine ids that are written only to be compared, if there are too many.
+
+        Whoever takes one meanwhile is found out all the same, and who comes later by the space.
+        """
+        before, seats = self._snapshot.seats, self._changes.seats
+        if len(seats) <= MOST_SEATS:
+            return []
+        self._changes.seats = {
+            number: seat
+            for number, seat in seats.items()
+            if number not in before or seat.owners != before[number].owners
+        }
+        return [unwritten(self._places.seats, self._raw.revision)]
+
+    async def write(self, member: Member) -> bool:
+        """Carry it out if nothing has changed; bring the snapshot up to date."""
+        raw, before = self._raw, self._raw.cells
+        compares = [unchanged(key, before.get(key)) for key in self._compared] + self._bounds
+        ops = [put(key, text) if text else remove(key) for key, text in self._cells.items()]
+        ops += self._mark_free()
+        ops += await self._quarantine(member)
+        reply = await self._sign(member, compares, ops)
+        header, cluster = reply.header, self._snapshot.identity.partition(" ")[0]
+        # Values alone are compared: they may be the same on a cluster that was put back.
+        is_behind = f"{header.cluster_id:x}" != cluster or header.revision <= raw.revision
+        if not reply.succeeded or is_behind:
+            return False
+        self._snapshot.apply(self._changes)
+        after = before | self._cells
+        raw.cells = {key: after[key] for key in self._compared if after.get(key)}
+        raw.lives, raw.revision = self._lives, header.revision
+        return True
+
+    def _mark_free(self) -> list[Message]:
+        """Return what is to be done about the keys that go with those who hold machine ids."""
+        ops: list[Message] = []
+        for number, seat in self._changes.seats.items():
+            before = self._snapshot.seats.get(number, Seat())
+            if not seat.is_held:
+                ops.append(put(self._places.freed(number), b""))
+                if self._lives.pop(number, None) is not None or number in self._raw.lives:
+                    ops.append(remove(self._places.alive(number)))
+            elif before.owners and not before.is_held:
+                ops.append(remove(self._places.freed(number)))
+        return ops
+
+    async def _quarantine(self, member: Member) -> list[Message]:
+        """Return what is to be done about the quarantine's key, if one begins, or is over."""
+        key, space = self._places.quarantine, self._changes.space
+        before = self._snapshot.space or Space()
+        runs = before.quarantine, before.guard_ms
+        if space is None or (space.quarantine, space.guard_ms) == runs:
+            return []
+        if not space.quarantine:
+            return [] if self._raw.quarantine is None else [remove(key)]
+        left_ms = space.since_ms + quarantine_ms(space) - self._snapshot.now_ms
+        return [put(key, space.quarantine.encode(), await _grant_lease(member, left_ms))]
+
+    async def _sign(self, member: Member, compares: list[Message], ops: list[Message]) -> Message:
+        """Write; a sign of life is on a lease, which begins anew in the same trip if it can."""
+        number, guard_ms = self._changes.signed, self._changes.guard_ms
+        if number is None:
+            return await member.write(compares, ops)
+        key, who = self._places.alive(number), self._changes.instance.encode()
+        lease = self._lives.get(number, 0) if self._is_renewal else self._spares.pop(guard_ms, 0)
+        if lease:
+            signed = [*ops, put(key, who, lease)]
+            reply, seconds = await member.write_and_keep(compares, signed, lease)
+            if reply is not None and (not reply.succeeded or seconds * 1000 >= guard_ms):
+                return self._settle(reply, number, lease)
+            if reply is not None:  # it has ended since, or was granted for less
+                seat = self._places.seat(number)
+                compares, ops = [unchanged(seat, self._cells[seat])], []
+        lease = await _grant_lease(member, guard_ms)
+        reply = await member.write(compares, [*ops, put(key, who, lease)])
+        return self._settle(reply, number, lease)
+
+    def _settle(self, reply: Message, number: int, lease: int) -> Message:
+        """Note what has become of a lease."""
+        if reply.succeeded:
+            self._lives[number] = lease
+        elif lease and not self._is_renewal:
+            self._spares[self._changes.guard_ms] = lease
+        return reply
+
+
+def _grant(of: Snapshot | Changes, changes: Changes) -> tuple[str, str] | None:
+    """Return who holds the machine id for which a sign of life is given, and by which call."""
+    seat = of.seats.get(-1 if changes.signed is None else changes.signed)
+    return (seat.note.instance, seat.note.token) if seat is not None and seat.note else None
+
+
+async def _grant_lease(member: Member, duration_ms: float) -> int:
+    """Return a new lease of so many whole seconds at least; 0 for one without end."""
+    is_endless = duration_ms > LONGEST_LEASE * 1000
+    return 0 if is_endless else await member.grant(ceil(duration_ms / 1000))

@@ -1,0 +1,281 @@
+"""What a CosId proxy does for a store: counters, and machine ids by rules of its own."""
+
+# ruff: noqa: ARG002 - the protocol has no place for what the contract has
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import anyio
+
+from ... import _fork
+from ...abc import MAX_ID
+from ...errors import (
+    CorruptCounterError,
+    ForkedError,
+    IdOverflowError,
+    StoreError,
+    StoreUnavailableError,
+    UnsupportedByStoreError,
+)
+from .._backend import Backend, Granted
+from .._connection import CLOSE_TIMEOUT, BorrowedConnection, Connection
+from .._store import CounterDistributor
+from ._errors import OK, STORE, Answer, as_store_error, httpx
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ...abc import Counter
+    from .._give_back import Note
+    from .._url import StoreUrl
+
+__all__ = ("HttpBackend", "HttpCounter", "HttpSession", "UsersClient", "base_of", "path_of")
+
+CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
+# Below the 2 s after which a generator gives a call up by default, so that it hears the reason.
+CONNECT_TIMEOUT: Final = 1.0  # seconds
+REPLY_TIMEOUT: Final = 1.5  # seconds
+CALLS_AT_ONCE: Final = 32
+MOST_BYTES: Final = 1 << 16  # of a body: CosId's own have a few dozen
+
+HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
+
+
+class HttpSession:
+    """One client on one loop, and our calls that are under way on it."""
+
+    __slots__ = ("_calls", "_turns", "client")
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+        self._turns = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
+        self._calls: set[asyncio.Task[Answer]] = set()
+
+    @classmethod
+    async def of_url(cls, url: StoreUrl) -> HttpSession:
+        """Return one on a client of its own."""
+        return cls(
+            httpx.AsyncClient(
+                base_url=base_of(url),
+                auth=url.login,
+                # What is in the environment for other programs is not for this one: a proxy on the
+                # way may send a request twice.
+                trust_env=False,
+                verify=url.tls,
+                timeout=httpx.Timeout(REPLY_TIMEOUT, connect=CONNECT_TIMEOUT, pool=None),
+                limits=httpx.Limits(max_connections=CALLS_AT_ONCE),
+            )
+        )
+
+    async def ask(self, method: str, path: str, query: Mapping[str, str]) -> Answer:
+        """Ask in a task of its own, which goes on when the caller is cancelled.
+
+        The driver's pool loses a connection for good when it is cancelled at the wrong await, and
+        HTTP needs no cut: it tells whose an answer is.
+        """
+        if self.client.is_closed:
+            raise StoreError(STORE, "the httpx client that it was given is closed")
+        generation = _fork.generation
+        await self._turns.acquire()
+        _ensure_own(generation)
+        task = asyncio.create_task(_exchange(self.client, method, path, query))
+        self._calls.add(task)
+        task.add_done_callback(self._ended)
+        await asyncio.wait((task,))
+        _ensure_own(generation)  # the answer was, or will be, the parent's
+        if task.cancelled():
+            raise StoreUnavailableError(STORE, "closed while the call was under way")
+        return task.result()
+
+    def _ended(self, task: asyncio.Task[Answer]) -> None:
+        self._calls.discard(task)
+        self._turns.release()
+        if not task.cancelled():
+            task.exception()  # of one whose caller has gone nobody else asks
+
+    async def aclose(self) -> None:
+        """End what is under way and close the client."""
+        if calls := tuple(self._calls):
+            for task in calls:
+                task.cancel()
+            await asyncio.wait(calls)
+        with suppress(httpx.HTTPError, OSError):
+            await self.client.aclose()
+
+    def silence(self) -> None:
+        """Keep the parent's client from saying anything in a forked child."""
+        _fork.silence(_sockets(self.client))
+
+
+def base_of(url: StoreUrl) -> str:
+    """Return ``http://host:8688``, with a path if it has one; without credentials."""
+    return f"http{'s' if url.tls else ''}://{url}"
+
+
+def _ensure_own(generation: int) -> None:
+    if generation != _fork.generation:
+        raise ForkedError("the call")
+
+
+async def _exchange(
+    client: httpx.AsyncClient, method: str, path: str, query: Mapping[str, str]
+) -> Answer:
+    request = client.build_request(method, path, params=dict(query), headers=HEADERS)
+    with anyio.move_on_after(CALL_TIMEOUT):
+        # Followed, a redirect might repeat a request that was done.
+        response = await client.send(request, stream=True, follow_redirects=False)
+        try:
+            return Answer(response.status_code, await _body(response))
+        finally:
+            with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                await response.aclose()
+    raise StoreUnavailableError(STORE, f"no answer within {CALL_TIMEOUT:g} s")
+
+
+async def _body(response: httpx.Response) -> bytes:
+    """Read a body as it comes: what is packed may be far longer than it looks."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise StoreError(STORE, "it packs its answers although that was not asked for")
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise StoreError(STORE, f"its answer is longer than {MOST_BYTES} bytes")
+    return bytes(body)
+
+
+def _sockets(client: httpx.AsyncClient) -> Iterator[Any]:
+    pool = getattr(client._transport, "_pool", None)
+    for connection in getattr(pool, "_connections", ()):
+        stream = getattr(getattr(connection, "_connection", None), "_network_stream", None)
+        if stream is not None:
+            yield stream.get_extra_info("socket")
+
+
+class UsersClient(BorrowedConnection[HttpSession]):
+    """The user's client, which stays open."""
+
+    __slots__ = ()
+
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.client = HttpSession(self.client.client)  # calls on the dead loop never end
+
+
+class HttpBackend(Backend):
+    """One proxy; what lies in its store is looked at, and changed, there."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: Connection[HttpSession]) -> None:
+        super().__init__(STORE)
+        self.connection = connection
+
+    async def aopen(self) -> None:
+        self.connection.aopen()
+
+    async def aclose(self) -> None:
+        await self.connection.aclose()
+
+    async def ask(
+        self, method: str, path: str, query: Mapping[str, str], *, codes: Sequence[str] = ()
+    ) -> Answer:
+        """Send one request, once, and return all of its answer.
+
+        Cancelled, it may go on, and its answer is dropped.
+
+        Args:
+            method: of HTTP.
+            path: quoted.
+            query: what is asked for.
+            codes: CosId's errors that the caller looks at.
+
+        Raises:
+            StoreUnavailableError: the proxy cannot be reached, is silent, or fails; it may have
+                acted.
+            StoreAuthenticationError: what stands before the proxy rejects us.
+            StoreError: the proxy refuses, or what answers is none.
+            ForkedError: the connections are the parent's.
+            UnsupportedRuntimeError: the loop is not asyncio's.
+        """
+        with as_store_error():
+            answer = await (await self.connection.ready()).ask(method, path, query)
+        if answer.status not in OK and answer.code not in codes:
+            raise answer.refusal()
+        return answer
+
+    async def add(
+        self, name: str, by: int, *, first: int | None, note: Note | None = None
+    ) -> Granted:
+        answer = await self.ask("PATCH", f"/segments{name}", {"step": str(by)})
+        value = answer.value
+        if type(value) is not int or value > MAX_ID:  # True is an int to isinstance
+            raise answer.unexpected("an integer")
+        return Granted(value)
+
+    async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
+        raise _no_way_to("raise a counter")
+
+    async def counters(self, prefix: str) -> Sequence[Counter]:
+        raise _no_way_to("list counters")
+
+    def _has_no_machine_ids(self) -> UnsupportedByStoreError:
+        return _no_way_to("look at machine ids or to change them")
+
+
+def _no_way_to(do: str) -> UnsupportedByStoreError:
+    return UnsupportedByStoreError(
+        STORE, f"CosId's protocol has no way to {do}; use the store behind it"
+    )
+
+
+def path_of(*parts: str) -> str:
+    """Return a path of parts that may hold any letter; none of them becomes two, or nothing."""
+    # A part of dots alone would be a step in the tree, which clients and gateways take themselves.
+    steps = {".": "%2E", "..": "%2E%2E"}
+    return "".join(f"/{steps.get(part) or quote(part, safe='')}" for part in parts)
+
+
+class HttpCounter(CounterDistributor):
+    """A counter behind a CosId proxy, which its Java clients may use at the same time.
+
+    A range is one ``PATCH /segments/{namespace}/{name}``, sent once: when its answer is lost, so is
+    the range.  Before the first one the counter is created by a ``POST``, as CosId's client does,
+    which changes nothing if it exists.
+
+    The proxy says of no error of its store whose fault it is: `StoreUnavailableError` may be a step
+    that it refuses for whatever reason of its own.  A counter that is negative, or lower than the
+    step, is `CorruptCounterError`.
+    """
+
+    __slots__ = ("_is_created",)
+
+    _backend: HttpBackend
+
+    def __init__(self, backend: HttpBackend, **described: Any) -> None:  # noqa: ANN401 - its own
+        """Describe a counter; see `CounterDistributor`."""
+        super().__init__(backend, **described)
+        self._is_created = False
+
+    async def _grant(self, step: int, note: Note | None) -> Granted:
+        if (self._water.sent() or 0) + step > MAX_ID:
+            raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
+        path = path_of(self.namespace, self.name)
+        if not self._is_created:
+            start = {"offset": str(self.offset), "step": str(self.step)}
+            await self._backend.ask("POST", f"/segments/distributor{path}", start)
+            self._is_created = True
+        try:
+            granted = await self._backend.add(path, step, first=None)
+        except StoreError:
+            # A server before 3.2.1 that was started anew has forgotten the counter's name; and what
+            # goes first to one that is silent takes no range.
+            self._is_created = False
+            raise
+        if granted.max_id < step:
+            found = str(granted.max_id - step)
+            raise CorruptCounterError(STORE, counter=self.namespaced_name, found=found)
+        return granted

@@ -1,0 +1,450 @@
+"""What a Redis or Valkey does for a store: counters on CosId's own keys, and machine ids' cells.
+
+``cosid:{<namespace>}:itc_idx`` (instance -> machine id|stamp), ``:revert`` (machine id -> stamp)
+and ``:adder`` are CosId's; ``:note`` (machine id -> note), ``:seen`` (machine id -> when that was
+written, by the server's clock) and ``:space`` are ours.  The store's marker and the counts of all
+namespaces lie in ``aiocosid:marker``; on a cluster a count lies in its namespace's slot.
+
+One script reads them all.  A replica answers only whoever takes nothing: the first argument is 1
+for all others.
+
+Another one commits: it is given the server that was read, and for each cell the number of its key,
+the field or '', what was read, and what to write.  A value has ``=`` before it; '' is none, and
+leaves the cell as it is; ``-`` removes it.  All is compared before the first write.  Beside each
+note it writes when that was, by the server's clock.  It answers 1, or 0 if something has changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from ...abc import MAX_ID, Counter
+from ...errors import (
+    CorruptMachineStateError,
+    CounterMissingError,
+    StoreAuthenticationError,
+)
+from ...machine.cells import (
+    MAX_MS,
+    Changes,
+    Count,
+    Damage,
+    Marker,
+    Note,
+    Owner,
+    Seat,
+    Snapshot,
+    Space,
+)
+from .._backend import Backend, Granted
+from ._demands import weaknesses_of
+from ._errors import STORE
+from ._link import UNDECODED, Grants, Script, script_of, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ...machine.cells import Need
+    from .._give_back import Note as GrantNote
+    from ._link import Link
+
+__all__ = ("ADD", "ADD_NOTED", "COMMIT", "GIVE_BACK", "RAISE", "READ", "CellCodec", "RedisBackend")
+
+logger = logging.getLogger("aiocosid")
+
+PREFIX, SUFFIX = "cosid:{", "}.adder"
+BATCH: Final = 500  # keys asked for at once
+INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+
+READ: Final = script_of("server", "cells_read")
+COMMIT: Final = script_of("server", "cells_commit")
+
+ENTRIES, POOL, NOTES, SEEN, MARKER, ADDER, SPACE = range(1, 8)  # the scripts' KEYS
+SUFFIXES: Final = ("itc_idx", "revert", "note", "seen", "count", "adder", "space")
+TELLING: Final = tuple(f"}}:{each}" for each in ("itc_idx", "revert", "note", "space"))
+
+Cell: TypeAlias = "tuple[int, bytes]"  # key and field; no field if the key is a string
+
+MARKED: Final[Cell] = MARKER, b"store"
+SPACED: Final[Cell] = SPACE, b""
+ADDED: Final[Cell] = ADDER, b""
+
+DIGITS: Final = re.compile(rb"[0-9]{1,16}")
+
+T = TypeVar("T", Space, Marker, Count, Note)
+
+_ADD: Final = b"""\
+local before = redis.call('GET', KEYS[1])
+if not before and ARGV[2] == '' then return false end
+redis.call('INCRBY', KEYS[1], before and ARGV[1] or ARGV[2])
+local max_id = redis.call('GET', KEYS[1])
+"""
+
+# Add ARGV[1] and return the sum.  A missing counter is created at ARGV[2]; if that is '', it is
+# not, and the answer nil.
+ADD: Final = Script(_ADD + b"return max_id\n")
+
+# As `ADD`, and note it with the nonce ARGV[3]; ARGV[4] is that of the grant before, ARGV[5] where
+# a missing counter begins.
+#
+# Answers also where the run of grants began, or '' if nothing can be noted here.
+ADD_NOTED: Final = Script(
+    script_of("server").text
+    + _ADD
+    + b"""\
+local base, noted = before or ARGV[5], redis.pcall('HMGET', KEYS[2], 'nonce', 'top', 'base')
+redis.call('DEL', KEYS[2])  -- whatever somebody has put there
+if not here then return {max_id, ''} end
+if noted[1] == ARGV[4] .. here and noted[2] == base then base = noted[3] end
+redis.call('HSET', KEYS[2], 'nonce', ARGV[3] .. here, 'top', max_id, 'base', base)
+return {max_id, base}
+"""
+)
+
+# Lower the counter from ARGV[1] to ARGV[2], which is by ARGV[4], if that is noted with the nonce
+# ARGV[3]; and remove the note.
+GIVE_BACK: Final = Script(
+    script_of("server").text
+    + b"""\
+if not here or redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+local nonce, top, base = unpack(redis.call('HMGET', KEYS[2], 'nonce', 'top', 'base'))
+if nonce ~= ARGV[3] .. here or top ~= ARGV[1] or not base then return 0 end
+-- As texts: a Lua number loses what is above 2^53.
+if #base > #ARGV[2] or (#base == #ARGV[2] and base > ARGV[2]) then return 0 end
+redis.call('INCRBY', KEYS[1], '-' .. ARGV[4])
+redis.call('DEL', KEYS[2])
+return 1
+"""
+)
+
+# Raise to ARGV[1], or leave what is higher, and remove the note: the counter must not go below.
+#
+# A missing one is created if ARGV[2] says so.  INCRBY by 0 refuses whatever is no integer.
+RAISE: Final = Script(b"""\
+local is_there = redis.call('GET', KEYS[1])
+if not is_there and ARGV[2] == '' then return false end
+redis.call('INCRBY', KEYS[1], 0)
+if KEYS[2] then redis.call('DEL', KEYS[2]) end
+local value, floor = redis.call('GET', KEYS[1]), ARGV[1]
+local lower = #value < #floor or (#value == #floor and value < floor)
+if lower or value:sub(1, 1) == '-' then
+  redis.call('SET', KEYS[1], floor)
+  return floor
+end
+return value
+""")
+
+HIDDEN: Final = (
+    "the server hides who it is, by which one that forgot is found out ({}); allow it to the user: "
+    "ACL SETUSER ... +info"
+)
+
+
+class RedisBackend(Backend):
+    """One server, cluster or group under sentinels, on a link that the store closes.
+
+    Attributes:
+        link: the way there.
+    """
+
+    __slots__ = ("_grants", "_has_warned", "has_marker", "link")
+
+    takes_back = True
+
+    def __init__(self, link: Link) -> None:
+        super().__init__(STORE)
+        self.link = link
+        self.has_marker = not link.is_cluster
+        self._has_warned = False
+        self._grants = Grants(link.durability, weaknesses_of)
+
+    async def aopen(self) -> None:
+        self.link.aopen()
+
+    async def aclose(self) -> None:
+        await self.link.aclose()
+
+    # Counters.
+
+    async def add(
+        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
+    ) -> Granted:
+        keys = _keys_of(name)
+        given: list[bytes | int] = [by, b"" if first is None else first]
+        if note is not None:
+            begin = 0 if first is None else first - by
+            given += [note.nonce.encode(), note.previous.encode(), begin]
+        script, used = (ADD, keys[:1]) if note is None else (ADD_NOTED, keys)
+        reply = await self.link.run(script, used, *given, counter=name, grants=self._grants)
+        max_id, base = (reply, None) if note is None else reply or (None, None)
+        if max_id is None:
+            raise CounterMissingError(self.label, counter=name)
+        if note is not None and not base and not self._has_warned:
+            self._has_warned = True
+            logger.warning("%s: ids cannot be given back: the server refuses INFO", name)
+        return Granted(int(max_id), int(base) if base else None)
+
+    async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
+        given = above, b"1" if create else b""
+        value = await self.link.run(RAISE, _keys_of(name), *given, counter=name)
+        return None if value is None else Counter(namespaced_name=name, last_max_id=int(value))
+
+    async def counters(self, prefix: str) -> Sequence[Counter]:
+        found = await self.link.call(_counters, may_last=True)
+        return [
+            Counter(namespaced_name=name, last_max_id=max_id)
+            for name, max_id in found.items()
+            if name.startswith(prefix)
+        ]
+
+    def can_take_back(self, name: str) -> bool:
+        """Tell whether both keys of a counter lie in one slot: not where ``{}`` is no hash tag."""
+        return not name.startswith("}")
+
+    async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
+        offer = top, lower, nonce.encode(), top - lower
+        return bool(await self.link.run(GIVE_BACK, _keys_of(name), *offer, counter=name))
+
+    # Cells: always the whole namespace, in one script.
+
+    async def read(self, namespace: str, need: Need) -> Snapshot:
+        codec = CellCodec(namespace, is_cluster=self.link.is_cluster)
+        given = int(bool(need.instance)), codec.count_field
+        tag, *reply = await self.link.run(READ, codec.keys, *given)
+        if tag == b"damaged":
+            place, kind = map(text_of, reply)
+            raise CorruptMachineStateError(STORE, place=place, found=f"a {kind}")
+        if not tag:
+            raise StoreAuthenticationError(STORE, HIDDEN.format(text_of(reply[0])))
+        return codec.snapshot([tag, *reply], need.instance)
+
+    async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
+        codec = CellCodec(snapshot.namespace, is_cluster=self.link.is_cluster)
+        given, after = codec.arguments(snapshot, changes)
+        reply = await self.link.run(COMMIT, codec.keys, *given)
+        if not isinstance(reply, int):
+            raise StoreAuthenticationError(STORE, HIDDEN.format(text_of(reply[1])))
+        if reply:
+            snapshot.apply(changes)
+            snapshot.raw = after
+        return bool(reply)
+
+    async def namespaces(self) -> Sequence[str]:
+        async def scan(client: Any) -> set[str]:  # noqa: ANN401 - the driver's
+            # On a cluster the driver goes through all masters.
+            keys = client.scan_iter(match=f"{PREFIX}*}}:*", count=BATCH, **UNDECODED)
+            names = {namespace_of(text_of(key)) async for key in keys}
+            return {name for name in names if name is not None}
+
+        return list(await self.link.call(scan, may_last=True))
+
+
+def _keys_of(name: str) -> tuple[bytes, ...]:
+    """Return a counter's key and its note's, if that lies in the same slot of a cluster."""
+    keys = f"{PREFIX}{name}{SUFFIX}".encode(), f"{PREFIX}{name}}}.grant".encode()
+    return keys[:1] if name.startswith("}") else keys
+
+
+async def _counters(client: Any) -> dict[str, int]:  # noqa: ANN401 - the driver's
+    # On a cluster the driver goes through all masters; a key may come twice.
+    scanned = client.scan_iter(match=f"{PREFIX}*{SUFFIX}", count=BATCH, **UNDECODED)
+    ordered = list({key async for key in scanned})
+    found: dict[str, int] = {}
+    for start in range(0, len(ordered), BATCH):
+        batch = ordered[start : start + BATCH]
+        for key, value in zip(batch, await _values(client, batch), strict=True):
+            name, max_id = key.decode(errors="ignore"), _integer(value)
+            if name.encode() == key and max_id is not None:
+                found[name.removeprefix(PREFIX).removesuffix(SUFFIX)] = max_id
+    return found
+
+
+async def _values(client: Any, keys: list[bytes]) -> list[bytes | None]:  # noqa: ANN401 - the driver's
+    # MGET answers nil, and no error, for what is no string.
+    if not hasattr(client, "nodes_manager"):
+        found: list[bytes | None] = await client.execute_command("MGET", *keys, **UNDECODED)
+        return found
+    pipeline = client.pipeline()  # the keys lie in many slots
+    for key in keys:
+        pipeline.execute_command("MGET", key, **UNDECODED)
+    return [value for (value,) in await pipeline.execute()]
+
+
+def _integer(value: bytes | None) -> int | None:
+    # As the server reads a number: int() would take spaces, underscores and any length as well.
+    if value is None or INTEGER.fullmatch(value) is None:
+        return None
+    number = int(value)
+    return number if -MAX_ID - 1 <= number <= MAX_ID else None
+
+
+def namespace_of(key: str) -> str | None:
+    """Return the namespace whose machine ids a key is about, None if it is another key."""
+    if not key.startswith(PREFIX) or not key.endswith(TELLING):
+        return None
+    return key[len(PREFIX) : key.rindex("}:")]
+
+
+class CellCodec:
+    """Reads and writes the cells of one namespace.
+
+    Attributes:
+        keys: the KEYS of both scripts.
+        count_field: where the count lies, beside the store's marker.
+    """
+
+    __slots__ = ("_namespace", "_single", "count_field", "keys")
+
+    def __init__(self, namespace: str, *, is_cluster: bool) -> None:
+        self._namespace = namespace
+        names = [f"{PREFIX}{namespace}}}:{suffix}" for suffix in SUFFIXES]
+        if not is_cluster:
+            names[MARKER - 1] = "aiocosid:marker"
+        self.keys = tuple(name.encode() for name in names)
+        self.count_field = f"count:{namespace}".encode()
+        self._single = MARKED, (MARKER, self.count_field), SPACED, ADDED
+
+    # What was read.
+
+    def snapshot(self, reply: list[Any], instance: str) -> Snapshot:
+        """Return what the script has read.
+
+        Raises:
+            CorruptMachineStateError: a cell of ours, the adder, or the instance's entry is damaged.
+        """
+        here, _, now_ms, store, count, adder, space, *hashes = reply
+        single = zip(self._single, (store, count, space, adder), strict=True)
+        raw = {cell: value for cell, value in single if value is not None}
+        for key, flat in zip((ENTRIES, POOL, NOTES, SEEN), hashes, strict=True):
+            raw |= {(key, field): flat[i + 1] for i, field in enumerate(flat) if not i % 2}
+        seats: defaultdict[int, Seat] = defaultdict(Seat)
+        damages = tuple(self._put_owners(seats, raw, instance))
+        self._put_notes(seats, raw)
+        return Snapshot(
+            self._namespace,
+            text_of(here),
+            now_ms=int(now_ms),
+            marker=self._own(Marker, raw, MARKED),
+            space=self._own(Space, raw, SPACED),
+            count=self._own(Count, raw, (MARKER, self.count_field)),
+            seats=dict(seats),
+            # CosId begins with -1.
+            last_new=-1 if adder in {None, b"-1"} else self._whole(ADDED, adder),
+            is_complete=True,
+            damages=damages,
+            raw=raw,
+            store=STORE,
+        )
+
+    def _put_owners(
+        self, seats: defaultdict[int, Seat], raw: Mapping[Cell, bytes], instance: str
+    ) -> Iterator[Damage]:
+        """Read CosId's hashes, in their order; give what is damaged, and of no machine id."""
+        for cell, value in raw.items():
+            key, field = cell
+            if key not in {ENTRIES, POOL}:
+                continue
+            who, state = (field, value) if key == ENTRIES else (b"", field + b"|" + value)
+            number, owner = _read_state(who, state)
+            if owner is None and who and who == instance.encode():
+                raise self._damaged(cell, value)
+            if number is None:
+                yield Damage(self._place(cell), repr(text_of(value)), text_of(who))
+            elif owner is None:
+                seats[number] = replace(seats[number], is_damaged=True)
+            else:
+                owners = *seats[number].owners, owner
+                seats[number] = replace(seats[number], owners=owners)
+
+    def _put_notes(self, seats: defaultdict[int, Seat], raw: Mapping[Cell, bytes]) -> None:
+        for cell, value in raw.items():
+            key, field = cell
+            if key == NOTES:
+                number = self._whole(cell, field)
+                seats[number] = replace(seats[number], note=self._own(Note, raw, cell))
+            elif key == SEEN:
+                number, seen_ms = self._whole(cell, field), self._whole(cell, value)
+                seats[number] = replace(seats[number], seen_ms=seen_ms)
+
+    def _own(self, kind: type[T], raw: Mapping[Cell, bytes], cell: Cell) -> T | None:
+        if (value := raw.get(cell)) is None:
+            return None
+        try:
+            return kind.read(value.decode())
+        except ValueError:
+            raise self._damaged(cell, value, expected="what aiocosid has written") from None
+
+    def _whole(self, cell: Cell, digits: bytes) -> int:
+        if not DIGITS.fullmatch(digits) or int(digits) > MAX_MS:
+            raise self._damaged(cell, digits, expected="an integer")
+        return int(digits)
+
+    def _place(self, cell: Cell) -> str:
+        key, field = text_of(self.keys[cell[0] - 1]), text_of(cell[1])
+        return f"{key}[{field}]" if cell[1] else key
+
+    def _damaged(self, cell: Cell, found: bytes, **about: str) -> CorruptMachineStateError:
+        place = self._place(cell)
+        return CorruptMachineStateError(STORE, place=place, found=repr(text_of(found)), **about)
+
+    # What is written.
+
+    def arguments(self, snapshot: Snapshot, changes: Changes) -> tuple[list[bytes | int], Any]:
+        """Return what the script is given, and what the cells that it looks at are afterwards."""
+        raw: Mapping[Cell, bytes] = snapshot.raw
+        written = self._written(snapshot, changes)
+        after = {cell: raw.get(cell) for cell in (MARKED, SPACED)} | written
+        # A right that the user lacks is found out before anything of a machine id is written.
+        order = sorted(after, key=lambda cell: (cell[1] != b"", after[cell] is not None))
+        given: list[bytes | int] = [snapshot.identity.encode()]
+        for cell in order:
+            value = written.get(cell)
+            new = (b"-" if value is None else b"=" + value) if cell in written else b""
+            before = raw.get(cell)
+            given += [*cell, b"" if before is None else b"=" + before, new]
+        return given, {cell: value for cell, value in after.items() if value is not None}
+
+    def _written(self, snapshot: Snapshot, changes: Changes) -> dict[Cell, bytes | None]:
+        cells = changes.marker, changes.count, changes.space
+        ours = zip(self._single[:3], cells, strict=True)
+        written: dict[Cell, bytes | None] = {
+            cell: own.text().encode() for cell, own in ours if own is not None
+        }
+        if changes.last_new is not None:
+            written[ADDED] = b"%d" % changes.last_new
+        # Somebody may have written what is no UTF-8, and is escaped here.
+        fields = {text_of(field): field for key, field in snapshot.raw if key == ENTRIES}
+        for number, seat in changes.seats.items():
+            # All that is about it goes, but for what is written anew, of this one or another.
+            before = snapshot.seats.get(number, Seat())
+            numbered = ((key, b"%d" % number) for key in (POOL, NOTES))
+            for cell in (*dict(_cells_of(number, before, fields)), *numbered):
+                written.setdefault(cell, None)
+            written |= _cells_of(number, seat, fields)
+        return written
+
+
+def _read_state(instance: bytes, state: bytes) -> tuple[int | None, Owner | None]:
+    """Read ``machine id|stamp``: the machine id, and who has it; None for what is damaged."""
+    number, _, stamp = state.partition(b"|")
+    if not DIGITS.fullmatch(number) or int(number) > MAX_MS:
+        return None, None
+    if not DIGITS.fullmatch(stamp) or int(stamp) > MAX_MS:
+        return int(number), None
+    return int(number), Owner(text_of(instance), int(stamp))
+
+
+def _cells_of(number: int, seat: Seat, fields: Mapping[str, bytes]) -> Iterable[tuple[Cell, bytes]]:
+    field = b"%d" % number
+    for owner in seat.owners:
+        if owner.instance:
+            who = fields.get(owner.instance) or owner.instance.encode()
+            yield (ENTRIES, who), b"%d|%d" % (number, owner.stamp_ms)
+        else:
+            yield (POOL, field), b"%d" % owner.stamp_ms
+    if seat.note is not None:
+        yield (NOTES, field), seat.note.text().encode()

@@ -1,0 +1,67 @@
+"""SQL on a SQLAlchemy engine, for whoever keeps ids in tables of their own, as `aiocosid.compat`.
+
+Requires the ``sqlalchemy`` extra.  A statement is a transaction of its own, whatever the driver.
+"""
+
+# ruff: noqa: PLC0414 - re-exported
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._engine import DialectName as DialectName
+from ._engine import EngineExecutor as EngineExecutor
+from ._engine import Outcome as Outcome
+from ._engine import OwnEngineExecutor
+from ._engine import SqlExecutor as SqlExecutor
+from ._executor import Executor as Executor
+from ._executor import Row as Row
+from ._executor import Value as Value
+from ._sql_errors import OutOfRangeError as OutOfRangeError
+from ._sql_errors import code_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+    from ..errors import StoreError
+
+__all__ = (
+    "DialectName",
+    "EngineExecutor",
+    "Executor",
+    "OutOfRangeError",
+    "Outcome",
+    "Row",
+    "SqlExecutor",
+    "Value",
+    "driver_code",
+    "executor_of",
+    "executor_on",
+)
+
+
+def executor_of(url: str) -> SqlExecutor:
+    """Return one with an engine of its own, opened on first use and closed by `Executor.aclose`.
+
+    Args:
+        url: as SQLAlchemy understands it, or without a driver as `aiocosid.connect` takes it.
+
+    Raises:
+        InvalidArgumentError: the URL is malformed, or names no database that will do.
+        MissingExtraError: the driver is not installed.
+    """
+    return OwnEngineExecutor(url)
+
+
+def executor_on(engine: AsyncEngine | SqlExecutor) -> SqlExecutor:
+    """Return one on the user's engine, which stays the user's to dispose of; or the one given.
+
+    Raises:
+        InvalidArgumentError: it is no ``AsyncEngine``, or of a database that is not supported.
+    """
+    return engine if isinstance(engine, SqlExecutor) else EngineExecutor(engine)
+
+
+def driver_code(error: StoreError) -> object:
+    """Return the driver's own code of an error: a number, PostgreSQL's SQLSTATE, or None."""
+    return code_of(error.__cause__)

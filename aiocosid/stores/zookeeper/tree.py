@@ -1,0 +1,412 @@
+"""ZooKeeper's nodes, and the way to them: for the store, and for `aiocosid.compat`.
+
+Requires the ``zookeeper`` extra.  A call is bounded, whatever the server does.
+"""
+
+# ruff: noqa: PLC0414 - re-exported
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import anyio
+
+from ..._clock import SYSTEM_CLOCK
+from ..._uncopied import Uncopied
+from ...errors import InvalidArgumentError, StoreError, StoreUnavailableError
+from .._connection import BorrowedConnection, Connection, OwnedConnection
+from .._url import read_url
+from .._url_specs import ZOOKEEPER
+from ._paths import OURS as OURS
+from ._paths import node_of as node_of
+from ._wire import STORE as STORE
+from ._wire import BadVersionError as BadVersionError
+from ._wire import KazooClient, NodeExistsError, Wire, as_store_error, wire_of
+from ._wire import NoAuthError as NoAuthError
+from ._wire import NoNodeError as NoNodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+__all__ = (
+    "ANY",
+    "OURS",
+    "STORE",
+    "BadVersionError",
+    "Change",
+    "Link",
+    "NoAuthError",
+    "NoNodeError",
+    "Node",
+    "Nodes",
+    "OwnedLink",
+    "as_link",
+    "create",
+    "create_ephemeral",
+    "create_numbered",
+    "delete",
+    "expect",
+    "node_of",
+    "write",
+)
+
+ANY: Final = -1  # the version that every node has
+
+_BATCH: Final = 500  # requests under way at once
+_CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
+_FIRST_PAUSE: Final = 0.02  # seconds at most, after the first conflict; doubled by each further one
+_LAST_PAUSE: Final = 0.5  # seconds at most
+
+_CONFLICTS: Final = {"BadVersionError", "NoNodeError", "NodeExistsError", "NotEmptyError"}
+_FOLLOWERS: Final = {"RolledBackError", "RuntimeInconsistency"}  # of another change's failure
+
+_T = TypeVar("_T")
+
+Change = tuple[str, str, Any, int]
+"""What to do, to which path, with what data, if it has which version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as it was read.
+
+    Attributes:
+        data: what it holds.
+        version: counts its changes; one that was removed and made anew begins at 0.
+        born: the transaction that made it: no other node, of whatever path, has the same.
+        changed: the last transaction that has written it.
+        changed_ms: when that was, by the server's clock, in milliseconds since 1970.
+        children: how many nodes there are below it.
+        owner: the session with which it will go; 0 for one that stays.
+    """
+
+    data: bytes
+    version: int
+    born: int
+    changed: int
+    changed_ms: int
+    children: int
+    owner: int
+
+    @classmethod
+    def of(cls, answer: Any) -> Node:  # noqa: ANN401 - the driver's
+        """Read what the driver has answered."""
+        data, stat = answer
+        when = stat.version, stat.czxid, stat.mzxid, stat.mtime
+        return cls(data or b"", *when, stat.numChildren, stat.ephemeralOwner)
+
+
+def expect(path: str, node: Node) -> Change:
+    """Have a transaction fail if a node has changed since it was read."""
+    return "check", path, b"", node.version
+
+
+def create(path: str, data: bytes) -> Change:
+    """Make a node; fails if there is one."""
+    return "create", path, data, ANY
+
+
+def create_ephemeral(path: str, data: bytes) -> Change:
+    """Make a node that goes with our session; fails if there is one."""
+    return "ephemeral", path, data, ANY
+
+
+def write(path: str, data: bytes, node: Node | None) -> Change:
+    """Write a node as it was read; make it, if there was none."""
+    return create(path, data) if node is None else ("set_data", path, data, node.version)
+
+
+def delete(path: str, node: Node) -> Change:
+    """Remove a node as it was read."""
+    return "delete", path, b"", node.version
+
+
+class Nodes:
+    """The tree below a root, by way of one client."""
+
+    __slots__ = ("_root", "_wire")
+
+    def __init__(self, wire: Wire, root: str) -> None:
+        self._wire = wire
+        self._root = root
+
+    async def get(self, *paths: str) -> list[Node | None]:
+        """Read nodes, in this order; None for what is not there."""
+        return _read(await self._ask(*map(self._getting, paths)))
+
+    async def look(self, clock: str, *paths: str) -> tuple[int, list[Node | None]] | None:
+        """Read nodes as they are now, and the server's clock, in milliseconds since 1970.
+
+        It begins with a write: whatever a server that lags behind has missed, it reads after that.
+
+        Args:
+            clock: the path of a node to write to; None is returned if it is not there.
+            *paths: what to read.
+        """
+        ticked, *found = await self._ask(
+            methodcaller("set_async", self._root + clock, b""), *map(self._getting, paths)
+        )
+        return None if ticked is None else (ticked.mtime, _read(found))
+
+    async def children(self, path: str) -> list[str]:
+        """Return the names of the nodes below one, in order; none if it is not there."""
+        (names,) = await self._ask(methodcaller("get_children_async", self._root + path))
+        return sorted(names or ())
+
+    async def walk(
+        self, path: str, *, skip: Callable[[str], bool] = lambda _: False
+    ) -> dict[str, Node]:
+        """Return all nodes below one by their paths, without that one.
+
+        Args:
+            path: where to begin.
+            skip: tells of a name whether to leave the node out, and all below it.
+        """
+        found: dict[str, Node] = {}
+        above = [path]
+        while above:
+            paths = [
+                f"{parent}/{name}"
+                for parent in above
+                for name in await self.children(parent)
+                if not skip(name)
+            ]
+            level = zip(paths, await self.get(*paths), strict=True)
+            here = {each: node for each, node in level if node is not None}
+            found |= here
+            above = [each for each, node in here.items() if node.children]
+        return found
+
+    async def ensure(self, *paths: str) -> None:
+        """Make nodes without data, and those above them, where they are missing.
+
+        They are plain ones.  CosId's Curator makes them containers, which the driver cannot; both
+        take what they find.
+        """
+        steps = (accumulate((self._root + path).split("/"), "{}/{}".format) for path in paths)
+        missing = dict.fromkeys(each for step in steps for each in step if each)  # in order
+        try:
+            making = (methodcaller("create_async", each, b"") for each in missing)
+            await self._ask(*making, passed=NodeExistsError)
+        except NoNodeError as exc:
+            reason = "the client's chroot does not exist; create it first"
+            raise StoreError(STORE, reason) from exc
+
+    async def write(self, path: str, data: bytes, version: int) -> Node:
+        """Write a node if it has that version, or `ANY`.
+
+        Raises:
+            BadVersionError: it has another one.
+            NoNodeError: it is not there.
+        """
+        setting = methodcaller("set_async", self._root + path, data, version)
+        (stat,) = await self._ask(setting, passed=())
+        return Node.of((data, stat))
+
+    async def commit(self, *changes: Change) -> list[Any] | None:
+        """Do all of it, or nothing.
+
+        Returns:
+            What the driver says of each change; None if a node was not as it had been read, and
+            nothing was done.
+        """
+        transaction = self._wire.client.transaction()
+        for what, path, data, version in changes:
+            at = self._root + path
+            if what in {"create", "ephemeral"}:
+                transaction.create(at, data, ephemeral=what == "ephemeral")
+            else:
+                about = (at, data) if what == "set_data" else (at,)
+                getattr(transaction, what)(*about, version)
+        (results,) = await self._ask(lambda _: transaction.commit_async())
+        done = zip(changes, results, strict=True)
+        made = [(path, result) for (what, path, *_), result in done if what == "create"]
+        if any(isinstance(result, NoNodeError) for _, result in made):  # as by somebody's hand
+            await self.ensure(*(path.rpartition("/")[0] for path, _ in made))
+            return await self.commit(*changes)
+        failed = {type(each).__name__: each for each in results if isinstance(each, Exception)}
+        if failed.keys() & _CONFLICTS:
+            return None
+        for name in failed.keys() - _FOLLOWERS:
+            raise failed[name]
+        return list(results)
+
+    @property
+    def owner(self) -> int:
+        """The session in which we are, as `Node.owner` names it.
+
+        Raises:
+            StoreUnavailableError: there is none now.
+        """
+        found = self._wire.client.client_id
+        if found is None:
+            raise StoreUnavailableError(STORE, "the session was interrupted")
+        session: int = found[0]
+        return session
+
+    async def _ask(
+        self,
+        *requests: Callable[[Any], Any],
+        passed: type[Exception] | tuple[()] = NoNodeError,
+    ) -> list[Any]:
+        """Send requests; None answers for a failure that is passed over, as of a missing node."""
+        answers: list[Any] = []
+        for start in range(0, len(requests), _BATCH):
+            answers += await self._wire.ask(*requests[start : start + _BATCH])
+        for each in answers:
+            if isinstance(each, Exception) and not isinstance(each, passed):
+                raise each
+        return [None if isinstance(each, Exception) else each for each in answers]
+
+    def _getting(self, path: str) -> Callable[[Any], Any]:
+        return methodcaller("get_async", self._root + path)
+
+
+def _read(answers: list[Any]) -> list[Node | None]:
+    return [None if each is None else Node.of(each) for each in answers]
+
+
+class _OnAnyLoop(BorrowedConnection[Wire]):
+    """The user's client: its threads belong to no event loop, so that those of several share it."""
+
+    __slots__ = ()
+
+    @property
+    def _is_in_use(self) -> bool:
+        """Never: nobody's loop holds it."""
+        return False
+
+
+class Link(Uncopied):
+    """A way to a server that stores and distributors share, on the user's client.
+
+    Attributes:
+        label: names the deployment, without credentials.
+    """
+
+    __slots__ = ("__weakref__", "_connection", "_root", "_timeout", "_wire", "label")
+
+    _connection: Connection[Wire]
+
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - the driver's
+        """Take a client, which stays open, and stays the parent's after a fork.
+
+        Raises:
+            InvalidArgumentError: it is another one.
+        """
+        if not all(callable(getattr(client, name, None)) for name in ("get_async", "add_listener")):
+            given: object = client
+            raise InvalidArgumentError("client", type(given), expected="a kazoo KazooClient")
+        self.label = f"{','.join(f'{host}:{port}' for host, port in client.hosts)}{client.chroot}"
+        self._root, self._timeout = "", 0.0
+        self._wire: Wire | None = wire_of(client)
+        self._connection = _OnAnyLoop("the ZooKeeper client", wire_of(client))
+
+    async def call(self, work: Callable[[Nodes], Coroutine[Any, Any, _T]]) -> _T:
+        """Run ``work(nodes)``.
+
+        Raises:
+            StoreUnavailableError: it took longer than `_CALL_TIMEOUT`, or as the server says.
+            StoreError: the server refuses.
+            ForkedError: the session is the parent's.
+            WrongLoopError: the session is in use on another event loop.
+            UnsupportedRuntimeError: the loop is not asyncio's.
+        """
+        with as_store_error(), anyio.move_on_after(_CALL_TIMEOUT):
+            return await work(Nodes(await self._connection.ready(), self._root))
+        raise StoreUnavailableError(STORE, f"not done within {_CALL_TIMEOUT:g} s")
+
+    async def until_done(self, attempt: Callable[[Nodes], Coroutine[Any, Any, _T | None]]) -> _T:
+        """Run ``attempt(nodes)`` until it returns something: None means that others were faster.
+
+        Each time somebody has changed what was read; so it does not go on for ever.
+
+        Raises:
+            CosIdError: as for `call`.
+        """
+
+        async def work(nodes: Nodes) -> _T:
+            longest = 0.0
+            while (found := await attempt(nodes)) is None:
+                await SYSTEM_CLOCK.sleep(random.uniform(0, longest))  # noqa: S311 - it spreads load
+                longest = min(max(2 * longest, _FIRST_PAUSE), _LAST_PAUSE)
+            return found
+
+        return await self.call(work)
+
+    @property
+    def session(self) -> int:
+        """Another number each time that the session was interrupted; read from any thread."""
+        return self._wire.session if self._wire is not None else 0
+
+    @property
+    def session_timeout(self) -> float:
+        """Seconds that a session lives without us; what is asked for, until the server has said."""
+        return self._wire.session_timeout if self._wire is not None else self._timeout
+
+    def aopen(self) -> None:
+        """Get ready in this process and on this loop, or raise as `call` does."""
+        self._connection.aopen()
+
+    async def aclose(self) -> None:
+        """End the session, if it was begun here; the next call begins another."""
+        await self._connection.aclose()
+
+
+class OwnedLink(Link):
+    """On a client made from a URL: started on first use, and anew after closing or a fork."""
+
+    __slots__ = ()
+
+    def __init__(self, url: str) -> None:
+        """Read a URL; nothing is sent yet.
+
+        Raises:
+            InvalidArgumentError: it is malformed.
+        """
+        found = read_url(url, ZOOKEEPER)
+        self.label, self._root = str(found), found.path
+        self._wire = None
+        self._timeout = found.options["session_timeout"]
+
+        async def connect() -> Wire:
+            client = KazooClient(
+                hosts=",".join(map(str, found.hosts)),
+                timeout=self._timeout,
+                auth_data=[("digest", ":".join(found.login))] if found.login else None,
+                # The driver's own pauses grow to an hour.
+                connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5},
+            )
+            self._wire = Wire(client, is_own=True)
+            client.start_async()  # connects in threads of its own, which outlive a loop
+            return self._wire
+
+        self._connection = OwnedConnection(
+            "the ZooKeeper session",
+            connect=connect,
+            disconnect=Wire.aclose,
+            salvage=lambda wire: wire,
+            silence=Wire.forget,
+        )
+
+
+def as_link(client: Any) -> Link:  # noqa: ANN401 - the driver's, or one of ours
+    """Return a link as it is, or one on a user's client."""
+    return client if isinstance(client, Link) else Link(client)
+
+
+async def create_numbered(nodes: Nodes, path: str, data: bytes) -> str:
+    """Make a node whose name ends with the next number of those above it; return its name.
+
+    A call that is given up may have made one.
+
+    Raises:
+        StoreError: the server refuses or cannot be reached, as for `Link.call`.
+    """
+    making = methodcaller("create_async", nodes._root + path, data, sequence=True)
+    (made,) = await nodes._ask(making, passed=())
+    return str(made)

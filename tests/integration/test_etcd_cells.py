@@ -1,0 +1,341 @@
+"""Machine ids on etcd by the contract of a backend: trips, conflicts, and data that is changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+
+from aiocosid import SegmentId
+from aiocosid.errors import (
+    MachineIdInUseError,
+    MachineIdQuarantineError,
+    StoreNotInitializedError,
+    StoreRolledBackError,
+)
+from aiocosid.machine.cells import Changes, Need, Note, Owner, Seat, Snapshot, Space
+from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.stores.etcd import EtcdStore
+from aiocosid.stores.etcd._backend import EtcdBackend
+from aiocosid.stores.etcd._member import Member
+from tests.machine_marks import etcd_root
+from tests.servers import EtcdServer, FaultProxy
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+T: Final = 1_700_000_000_000  # some time in the past, in ms
+FAR: Final = 2**62  # no floor is too late
+
+
+@pytest_asyncio.fixture
+async def store(etcd: EtcdServer, namespace: str) -> AsyncIterator[EtcdStore]:
+    """A store of the test's own on the session's etcd, which is initialised."""
+    async with EtcdStore.from_url(f"{etcd.url}/cosid/{namespace}") as store:
+        await store.initialize()
+        yield store
+
+
+@pytest.fixture
+def root(namespace: str) -> str:
+    """What all keys of the machine ids of that store's namespace ``n`` begin with."""
+    return etcd_root("n").replace("/cosid/", f"/cosid/{namespace}/")
+
+
+def machine_of(store: EtcdStore, text: str) -> CellMachineIdDistributor:
+    return store.machine_id_distributor(namespace="n", instance_id=text)
+
+
+async def take(machine: CellMachineIdDistributor, bits: int = 3) -> int:
+    return (await machine.distribute(bits, now_ms=T, latest_ms=FAR)).machine_id
+
+
+class TestTrips:
+    """How often the cluster is asked."""
+
+    @pytest.fixture
+    def calls(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The requests that are sent, by their kind."""
+        sent: list[str] = []
+        call = Member._call
+
+        async def counted(member: Member, method: Any, request: Any) -> Any:
+            sent.append(type(request).__name__)
+            return await call(member, method, request)
+
+        monkeypatch.setattr(Member, "_call", counted)
+        return sent
+
+    async def test_a_renewal_is_one_trip(self, store: EtcdStore, calls: list[str]) -> None:
+        """Its transaction, and beside it the lease that begins anew; also after many others."""
+        owners = [machine_of(store, text) for text in "abc"]
+        ids = [await take(owner) for owner in owners]
+        for turn in range(3):
+            for owner, machine_id in zip(owners, ids, strict=True):
+                calls.clear()
+                await owner.guard(machine_id, now_ms=T + turn, mark_ms=T + turn)
+                assert calls == ["TxnRequest"]
+
+    async def test_hand_outs_do_not_stand_in_its_way(
+        self, store: EtcdStore, calls: list[str]
+    ) -> None:
+        """Who takes another id changes nothing that it compares."""
+        owner = machine_of(store, "a")
+        machine_id = await take(owner)
+        for number in range(5):
+            await take(machine_of(store, f"b{number}"))
+            calls.clear()
+            await owner.guard(machine_id, now_ms=T + number, mark_ms=T)
+            assert calls == ["TxnRequest"]
+
+    async def test_a_conflict_costs_no_lease(
+        self,
+        etcd: EtcdServer,
+        namespace: str,
+        store: EtcdStore,
+        calls: list[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """The one that was granted in vain is taken for the next attempt, and begins anew."""
+        await take(machine_of(store, "a"))
+        write: Any = Member.write
+
+        async def interrupted(member: Member, compares: Any, *args: Any, **how: Any) -> Any:
+            if compares:
+                monkeypatch.setattr(Member, "write", write)
+                await take(machine_of(store, "rival"))
+                calls.clear()
+            return await write(member, compares, *args, **how)
+
+        monkeypatch.setattr(Member, "write", interrupted)
+        async with EtcdStore.from_url(f"{etcd.url}/cosid/{namespace}") as other:
+            assert await take(machine_of(other, "b")) in {2, 3}
+        assert calls == ["TxnRequest"] * 3  # in vain, read, done
+
+    async def test_a_segment_is_one_trip(self, store: EtcdStore, calls: list[str]) -> None:
+        """But for the first."""
+        counter = store.segment_distributor(name="order")
+        await counter.next_max_id(1)
+        calls.clear()
+        assert [await counter.next_max_id(1) for _ in range(3)] == [2, 3, 4]
+        assert calls == ["TxnRequest"] * 3
+
+
+async def read(store: EtcdStore, need: Need | None = None) -> Snapshot:
+    return await store._backend.read("n", need or Need("a", is_complete=True))
+
+
+def holding(snapshot: Snapshot, instance: str, number: int, **more: Any) -> Changes:
+    """As a rule would hand out a number."""
+    changes = Changes(instance, signed=number, guard_ms=60_000, own={instance: number}, **more)
+    changes.seats[number] = Seat((Owner(instance, T),), Note(instance, token=instance))
+    return replace(changes, space=replace(snapshot.space or Space(), bits=3))
+
+
+class TestCommits:
+    """All or nothing, once."""
+
+    async def test_the_second_delivery_changes_nothing(
+        self, etcd: EtcdServer, store: EtcdStore, root: str
+    ) -> None:
+        """Of the very same commit."""
+        first, second = await read(store), await read(store)
+        assert await store._backend.commit(first, holding(first, "a", 0))
+        before = etcd.keys(root)
+        assert not await store._backend.commit(second, holding(second, "a", 0))
+        assert etcd.keys(root) == before
+
+    async def test_any_change_of_what_is_compared_is_a_conflict(
+        self, etcd: EtcdServer, store: EtcdStore, root: str
+    ) -> None:
+        """Of the marker, the space, an own cell, a seat; nothing at all is written then."""
+        held = await read(store)
+        assert await store._backend.commit(held, holding(held, "b", 1))
+        marker = root.replace("ns/n/", "store/marker")
+        for key in (marker, f"{root}space", f"{root}own/a", f"{root}id/00000000"):
+            snapshot = await read(store)
+            before = etcd.get(key)
+            text = before.replace("b", "c") if before else "0"
+            etcd.put(key, text)
+            found = etcd.keys(root)
+            changes = holding(snapshot, "a", 0)
+            changes.own["b"] = None
+            assert not await store._backend.commit(snapshot, changes), key
+            assert etcd.keys(root) == found
+            if before is None:
+                etcd.delete(key)
+            else:
+                etcd.put(key, before)
+        snapshot = await read(store)
+        changes = holding(snapshot, "a", 1)
+        changes.own["b"] = None
+        assert await store._backend.commit(snapshot, changes)
+        assert set(etcd.keys(root)) == {
+            f"{root}{name}" for name in ("space", "id/00000001", "alive/00000001", "own/a")
+        }
+
+    async def test_a_cancelled_commit_is_whole(
+        self, etcd: EtcdServer, namespace: str, store: EtcdStore, root: str
+    ) -> None:
+        """Done or not; either way the next one finds out."""
+        async with FaultProxy(etcd.host, etcd.port) as proxy:
+            url = f"etcd://{proxy.host}:{proxy.port}/cosid/{namespace}?timeout=10"
+            async with EtcdStore.from_url(url) as behind:
+                machine = machine_of(behind, "a")
+                assert await take(machine) == 0
+                for watch in (proxy.next_request, proxy.next_reply):
+                    seen = watch()
+                    call = asyncio.create_task(machine.guard(0, now_ms=T + 9, mark_ms=T + 9))
+                    await seen
+                    call.cancel()
+                    await asyncio.wait((call,))
+                    await machine.guard(0, now_ms=T + 10, mark_ms=T + 10)
+        (found,) = await store.machines(namespace="n")
+        assert (found.instance_id, found.mark_ms) == ("a", T + 10)
+        assert etcd.get(f"{root}own/a") == "0"
+
+    async def test_many_at_once(self, etcd: EtcdServer, namespace: str, store: EtcdStore) -> None:
+        """Each in a process of its own, as it were: all get an id, and none the same."""
+        stores = [EtcdStore.from_url(f"{etcd.url}/cosid/{namespace}") for _ in range(8)]
+        machines = [machine_of(each, f"i{n}.{m}") for n, each in enumerate(stores) for m in (0, 1)]
+        ids = await asyncio.gather(*(take(machine, 10) for machine in machines))
+        assert len(set(ids)) == 16
+        held = [each for each in await store.machines(namespace="n") if each.instance_id]
+        assert sorted(ids) == [each.machine_id for each in held]
+        for each in stores:
+            await each.aclose()
+
+    async def test_a_width_above_many_ids(self, store: EtcdStore) -> None:
+        """More than etcd compares one by one; whoever takes one meanwhile is found out."""
+        machines = [machine_of(store, f"i{number}") for number in range(130)]
+        for number, machine in enumerate(machines):
+            assert await take(machine, 8) == number
+        for number, machine in enumerate(machines):
+            await machine.revert(number, last_ms=T)
+        write: Any = Member.write
+        with pytest.MonkeyPatch.context() as patch:
+
+            async def interrupted(member: Member, *args: Any, **how: Any) -> Any:
+                patch.setattr(Member, "write", write)
+                await take(machines[0], 8)
+                return await write(member, *args, **how)
+
+            snapshot = await read(store, Need(is_complete=True))
+            seats = {
+                n: replace(seat, note=replace(seat.note or Note(), turn=99))
+                for n, seat in snapshot.seats.items()
+            }
+            space = replace(snapshot.space or Space(), bits=9)
+            patch.setattr(Member, "write", interrupted)
+            assert not await store._backend.commit(snapshot, Changes(space=space, seats=seats))
+        with pytest.raises(MachineIdInUseError):
+            await store.set_machine_bits(namespace="n", bits=9)
+        await machines[0].revert(0, last_ms=T)
+        await store.set_machine_bits(namespace="n", bits=9)
+        assert await store.machine_bits(namespace="n") == 9
+        assert await take(machines[1], 9) == 0
+
+
+class TestChangedUnderneath:
+    """Data that goes while the store's marker stays."""
+
+    @pytest.mark.parametrize("lost", ["id/", "own/", ""])
+    async def test_lost_ids_begin_a_quarantine(
+        self, etcd: EtcdServer, store: EtcdStore, root: str, lost: str
+    ) -> None:
+        """No second owner: some are counted that are not there.  Who holds one asserts it."""
+        owner, other = machine_of(store, "a"), machine_of(store, "b")
+        assert [await take(owner), await take(other)] == [0, 1]
+        await other.revert(1, last_ms=T)
+        etcd.delete(f"{root}{lost}")
+        newcomer = machine_of(store, "c")
+        if lost == "own/":  # which machine ids are held is known all the same
+            assert await take(newcomer) == 1
+            return
+        with pytest.raises(MachineIdQuarantineError):
+            await take(newcomer)
+        await owner.reassert(0, now_ms=T, mark_ms=T + 5)
+        with pytest.raises(MachineIdQuarantineError):
+            await take(newcomer)
+        (found,) = await store.machines(namespace="n")
+        assert (found.machine_id, found.instance_id, found.mark_ms) == (0, "a", T + 5)
+
+    async def test_initialising_is_for_all_namespaces(
+        self, etcd: EtcdServer, namespace: str
+    ) -> None:
+        """Without it the first machine id fails at once; with it none waits."""
+        url = f"{etcd.url}/cosid/{namespace}/fresh"
+        async with EtcdStore.from_url(url) as store:
+            with pytest.raises(StoreNotInitializedError):
+                await take(machine_of(store, "a"))
+            await store.initialize()
+            assert await take(machine_of(store, "a")) == 0
+            other = store.machine_id_distributor(namespace="another", instance_id="a")
+            assert await take(other) == 0
+            assert not any(key.endswith("quarantine") for key in etcd.keys(f"/cosid/{namespace}"))
+
+    async def test_a_deleted_counter_is_not_made_again(
+        self, etcd: EtcdServer, store: EtcdStore, namespace: str
+    ) -> None:
+        """Nothing is left there below what was issued."""
+        counter = store.segment_distributor(namespace="n", name="order", step=10)
+        async with SegmentId(counter, wait_timeout=5) as generator:
+            issued = await generator.next_ids(25)
+            etcd.delete(f"/cosid/{namespace}/n.order")
+            for _ in range(2):
+                with pytest.raises(StoreRolledBackError):
+                    await generator.next_ids(25)
+            assert etcd.get(f"/cosid/{namespace}/n.order") is None
+        again = store.segment_distributor(namespace="n", name="order", offset=max(issued), step=10)
+        assert await again.next_max_id(10) == max(issued) + 10
+
+    async def test_a_commit_on_an_older_copy(
+        self, etcd: EtcdServer, namespace: str, store: EtcdStore, root: str
+    ) -> None:
+        """With the same cells as it has, but an earlier revision: that is no renewal.
+
+        Who notices it second does not begin another quarantine.
+        """
+
+        async def owning(store: EtcdStore, text: str) -> CellMachineIdDistributor:
+            owner, backend = machine_of(store, text), store._backend
+            await take(owner)
+            snapshot = owner._snapshot
+            assert snapshot is not None
+            assert isinstance(backend, EtcdBackend)
+            cluster, epoch, revision = backend._reached["n"]
+            snapshot.raw.revision = revision + 1000
+            backend._reached["n"] = cluster, epoch, revision + 1000
+            return owner
+
+        async with EtcdStore.from_url(f"{etcd.url}/cosid/{namespace}") as other:
+            owner, second = await owning(store, "a"), await owning(other, "b")
+            with pytest.raises(MachineIdQuarantineError):
+                await owner.guard(0, now_ms=T, mark_ms=T)
+            begun = Space.read(etcd.get(f"{root}space") or "").quarantine
+            with pytest.raises(MachineIdQuarantineError):
+                await take(machine_of(store, "c"))
+            await second.reassert(1, now_ms=T, mark_ms=T)
+            await owner.reassert(0, now_ms=T, mark_ms=T)
+            assert Space.read(etcd.get(f"{root}space") or "").quarantine == begun != ""
+
+
+async def test_a_term_that_rises_is_noted_by_hand_outs_alone(
+    etcd: EtcdServer, store: EtcdStore, root: str
+) -> None:
+    """In the marker as well: a copy that is older than a hand-out has a lower one."""
+    owner = machine_of(store, "a")
+    await take(owner)
+    keys = (root.replace("ns/n/", "store/marker"), f"{root}space")
+    sound = [etcd.get(key) or "" for key in keys]
+    cluster, _, term = Space.read(sound[1]).identity.partition(" ")
+    for key, text in zip(keys, sound, strict=True):
+        etcd.put(key, text.replace(f"{cluster} {term}", f"{cluster} {int(term) - 1}"))
+    earlier = [etcd.get(key) for key in keys]
+    await owner.guard(0, now_ms=T, mark_ms=T)
+    assert [etcd.get(key) for key in keys] == earlier
+    await take(machine_of(store, "b"))
+    assert [etcd.get(key) for key in keys] == sound

@@ -1,0 +1,297 @@
+"""The cells of machine ids on Redis: all or nothing, once, and found out when they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from aiocosid.abc import MachineGrant
+from aiocosid.errors import (
+    MachineIdLostError,
+    MachineIdQuarantineError,
+    StoreNotInitializedError,
+    StoreUnavailableError,
+    UnsupportedByStoreError,
+)
+from aiocosid.machine._rules import Asker, hand_out
+from aiocosid.machine.cells import Changes, Count, Need, Owner, Seat
+from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.snowflake import SnowflakeId
+from aiocosid.stores.redis import RedisStore
+from aiocosid.stores.redis._backend import COMMIT
+from tests.servers import FaultProxy, ValkeyCluster, ValkeyServer
+
+from ._snowflakes import LAYOUT, lease_on, until
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+T = 1_700_000_000_000  # some time in the past, in ms
+FAR = 2**62  # no floor is too late
+NS = "ns"
+CELLS = [f"cosid:{{{NS}}}:{name}" for name in ("itc_idx", "adder", "revert", "note", "seen")]
+SPACE = f"cosid:{{{NS}}}:space"
+
+
+@pytest.fixture(params=["valkey_factory", "redis_factory"])
+def server(request: pytest.FixtureRequest) -> ValkeyServer:
+    """One of the test's own, of either product."""
+    start: Callable[..., ValkeyServer] = request.getfixturevalue(request.param)
+    return start()
+
+
+@pytest_asyncio.fixture
+async def store(server: ValkeyServer) -> AsyncIterator[RedisStore]:
+    async with RedisStore.from_url(server.url) as store:
+        await store.initialize()
+        yield store
+
+
+def of(store: RedisStore, text: str) -> CellMachineIdDistributor:
+    return store.machine_id_distributor(namespace=NS, instance_id=text)
+
+
+async def take(machine: CellMachineIdDistributor) -> MachineGrant:
+    return await machine.distribute(3, now_ms=T, latest_ms=FAR)
+
+
+def scripts_run(server: ValkeyServer) -> int:
+    lines = str(server.call("INFO", "commandstats")).splitlines()
+    (found,) = [each for each in lines if each.startswith("cmdstat_evalsha:")]
+    return int(found.partition("calls=")[2].partition(",")[0])
+
+
+async def test_a_renewal_is_one_trip(store: RedisStore, server: ValkeyServer) -> None:
+    """Also beside others who renew, take and give back."""
+    one, other = of(store, "one"), of(store, "other")
+    await take(one)
+    await take(other)
+    before = scripts_run(server)
+    for turn in range(5):
+        await one.guard(0, now_ms=T + turn, mark_ms=T + turn)
+        await other.guard(1, now_ms=T + turn, mark_ms=T + turn)
+    assert scripts_run(server) - before == 10
+    third = of(store, "third")
+    await take(third)
+    await third.revert(2, last_ms=-1)
+    before = scripts_run(server)
+    await one.guard(0, now_ms=T + 9, mark_ms=T + 9)
+    assert scripts_run(server) - before == 1
+
+
+async def test_a_commit_that_is_sent_twice(store: RedisStore, server: ValkeyServer) -> None:
+    """The second one writes nothing, and says so."""
+    await take(of(store, "one"))
+    snapshot = await store._backend.read(NS, Need("one"))
+    changes = Changes("one", seats={0: Seat((Owner("", T + 1),), snapshot.seats[0].note)})
+    late = deepcopy(snapshot)
+    assert await store._backend.commit(snapshot, changes)
+    assert snapshot.seats[0].owners == (Owner("", T + 1),)
+    before = server.call("DEBUG", "DIGEST")
+    assert not await store._backend.commit(late, changes)
+    assert server.call("DEBUG", "DIGEST") == before
+    again = Changes("one", seats={0: Seat((Owner("two", T + 2),), snapshot.seats[0].note)})
+    assert await store._backend.commit(snapshot, again)  # which goes on without a read
+    assert server.call("HGETALL", CELLS[0]) == ["two", f"0|{T + 2}"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("HSET", CELLS[0], "one", f"0|{T + 5}"),
+        ("HDEL", CELLS[0], "one"),
+        ("HSET", CELLS[0], "new", f"4|{T}"),
+        ("HSET", CELLS[2], "1", T),
+        ("HSET", CELLS[3], "1", "x"),
+        ("SET", CELLS[1], 7),
+        ("SET", SPACE, "x"),
+        ("HSET", "aiocosid:marker", "store", "x"),
+        ("HSET", "aiocosid:marker", f"count:{NS}", "x"),
+        ("HDEL", "aiocosid:marker", "store"),
+        *(("RPUSH", key, 1) for key in (*CELLS, SPACE, "aiocosid:marker")),
+    ],
+)
+async def test_all_or_nothing(
+    store: RedisStore, server: ValkeyServer, change: tuple[Any, ...]
+) -> None:
+    """One cell of many has changed since: nothing is written of the others."""
+    await take(of(store, "one"))
+    snapshot = await store._backend.read(NS, Need("new"))
+    changes = Changes(
+        "new",
+        space=snapshot.space,
+        count=Count("x", 2),
+        seats={0: Seat((Owner("", T),), snapshot.seats[0].note), 1: Seat((Owner("new", T),))},
+        last_new=1,
+    )
+    if change[0] == "RPUSH":
+        server.call("DEL", change[1])
+    server.call(*change)
+    before = server.call("DEBUG", "DIGEST")
+    assert not await store._backend.commit(snapshot, changes)
+    assert server.call("DEBUG", "DIGEST") == before
+
+
+async def test_a_commit_whose_reply_is_lost_or_that_is_cancelled(
+    server: ValkeyServer, store: RedisStore
+) -> None:
+    """The id is taken once, whatever the caller has heard of it."""
+    async with (
+        FaultProxy(server.host, server.port) as proxy,
+        RedisStore.from_url(f"redis://{proxy.host}:{proxy.port}") as far,
+    ):
+        one = of(far, "one")
+        await take(one)
+        await one.revert(0, last_ms=T)
+        proxy.swallow_replies(to=COMMIT.digest)
+        with pytest.raises(StoreUnavailableError):
+            await take(one)
+        assert server.call("HKEYS", CELLS[0]) == ["one"]
+        assert await take(one) == MachineGrant(0, T)
+        two, backend = of(far, "two"), far._backend
+        snapshot = await backend.read(NS, Need("two"))
+        asker = Asker("two", nonce="nonce")
+        decision = hand_out(snapshot, asker, bits=3, now_ms=T, latest_ms=FAR, token="x")  # noqa: S106
+        proxy.blackhole(replies=True)
+        call = asyncio.ensure_future(backend.commit(snapshot, decision.changes))
+        await until(lambda: server.call("HLEN", CELLS[0]) == 2)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        proxy.heal()
+        assert await take(two) == MachineGrant(1, T)
+        assert server.call("GET", CELLS[1]) == "1"
+
+
+@pytest.mark.parametrize(
+    "lost", [[*CELLS, SPACE], CELLS, CELLS[:1], CELLS[3:4], [CELLS[0], CELLS[3]]]
+)
+async def test_what_is_deleted_under_a_living_marker(
+    store: RedisStore, server: ValkeyServer, lost: list[str]
+) -> None:
+    """Nobody is handed an id; who has one goes on with it, and is heard of again."""
+    owners = [of(store, text) for text in "abc"]
+    numbers = [(await take(each)).machine_id for each in owners]
+    server.call("DEL", *lost)
+    for _ in range(2):
+        with pytest.raises(MachineIdQuarantineError):
+            await take(of(store, "newcomer"))
+    for each, number in zip(owners, numbers, strict=True):
+        await each.reassert(number, now_ms=T, mark_ms=T)
+    held = {each.machine_id: each.instance_id for each in await store.machines(namespace=NS)}
+    assert held == {0: "a", 1: "b", 2: "c"}
+
+
+async def test_one_of_several_is_deleted(store: RedisStore, server: ValkeyServer) -> None:
+    """The entry and the note of one machine id alone."""
+    for text in "abc":
+        await take(of(store, text))
+    server.call("HDEL", CELLS[0], "b")
+    server.call("HDEL", CELLS[3], "1")
+    with pytest.raises(MachineIdQuarantineError):
+        await take(of(store, "newcomer"))
+
+
+async def test_databases_that_are_swapped(store: RedisStore, server: ValkeyServer) -> None:
+    """For an empty one it is not initialised; for another one that is, the owner is told."""
+    owner = of(store, "owner")
+    await take(owner)
+    server.call("SWAPDB", 0, 1)
+    with pytest.raises(StoreNotInitializedError):
+        await take(of(store, "newcomer"))
+    await store.initialize()
+    assert await take(of(store, "newcomer")) == MachineGrant(0, -1)
+    with pytest.raises(MachineIdLostError, match="newcomer holds it"):
+        await owner.guard(0, now_ms=T, mark_ms=T)
+
+
+async def test_java_takes_and_gives_back_without_an_alarm(
+    store: RedisStore, server: ValkeyServer
+) -> None:
+    """What ours had may be Java's since: its note is still there, and so is the count right."""
+    for text in "ab":
+        await take(of(store, text))
+    server.call("HDEL", CELLS[0], "a")
+    server.call("HSET", CELLS[0], "java", f"0|{T + 1}")
+    assert (await take(of(store, "c"))).machine_id == 2
+    server.call("HDEL", CELLS[0], "java")
+    server.call("HSET", CELLS[2], "0", T + 2)
+    assert await take(of(store, "d")) == MachineGrant(0, T + 2)
+
+
+async def test_two_of_one_instance_id_open_at_once(server: ValkeyServer, store: RedisStore) -> None:
+    """Both are open, twenty times out of twenty: who is overtaken takes the id once more."""
+    for turn in range(20):
+        stores = [RedisStore.from_url(server.url) for _ in range(2)]
+        leases = [lease_on(each, f"twins{turn}", "10.0.0.1:8080") for each in stores]
+        generators = [SnowflakeId(each, layout=LAYOUT) for each in leases]
+        opened = await asyncio.gather(
+            *(each.__aenter__() for each in generators), return_exceptions=True
+        )
+        assert opened == generators
+        for generator in generators:
+            await generator.aclose()
+        for each in stores:
+            await each.aclose()
+
+
+async def test_an_instance_that_is_no_utf8(store: RedisStore, server: ValkeyServer) -> None:
+    """Somebody's: it holds its id, and loses it when it was silent for long."""
+    import redis  # the driver sends bytes as they are
+
+    with redis.Redis.from_url(server.url) as client:
+        client.hset(CELLS[0], b"\xff", f"0|{T}")
+        client.set(CELLS[1], 1)
+        client.hset(CELLS[0], "other", f"1|{2**45}")
+        one = store.machine_id_distributor(namespace=NS, instance_id="one", safe_guard=300)
+        grant = await one.distribute(1, now_ms=T, latest_ms=FAR)
+        assert grant == MachineGrant(0, T)
+        assert set(client.hkeys(CELLS[0])) == {b"one", b"other"}
+
+
+async def test_on_a_cluster(valkey_cluster: ValkeyCluster, namespace: str) -> None:
+    """No commit spans the slots: a namespace is marked by itself, and its count lies beside it."""
+    async with RedisStore.from_url(valkey_cluster.url) as store:
+        for refused in (store.initialize, store.is_initialized):
+            with pytest.raises(UnsupportedByStoreError, match="aiocosid init --namespace"):
+                await refused()
+        one = store.machine_id_distributor(namespace=namespace, instance_id="one")
+        with pytest.raises(StoreNotInitializedError):
+            await take(one)
+        await store.mark_machines(namespace=namespace, is_new=True)
+        assert await take(one) == MachineGrant(0, -1)
+        key = f"cosid:{{{namespace}}}:count"
+        assert valkey_cluster.owner(key).call("HLEN", key) == 1
+        valkey_cluster.owner(key).call("DEL", f"cosid:{{{namespace}}}:itc_idx")
+        other = store.machine_id_distributor(namespace=namespace, instance_id="other")
+        with pytest.raises(MachineIdQuarantineError):
+            await take(other)
+
+
+async def test_a_replica_shows_what_it_has(
+    valkey_factory: Callable[..., ValkeyServer],
+) -> None:
+    """To an operator; whoever asks for an id, or has one, is refused by it."""
+    master = valkey_factory()
+    replica = valkey_factory("--replicaof", master.host, master.port)
+    async with RedisStore.from_url(replica.url) as store:
+        await until(replica.is_following)
+        async with RedisStore.from_url(master.url) as at_master:
+            await at_master.initialize()
+            await take(of(at_master, "one"))
+        await until(lambda: replica.call("EXISTS", *CELLS, SPACE) == 5)  # nothing was given back
+        assert await store.machine_bits(namespace=NS) == 3
+        for refused in (
+            lambda: take(of(store, "one")),
+            lambda: of(store, "one").guard(0, now_ms=T, mark_ms=T),
+            lambda: of(store, "one").revert(0, last_ms=T),
+            lambda: store.revert_machine(namespace=NS, machine_id=0),
+            lambda: store.mark_machines(namespace=NS, is_new=True),
+            store.initialize,
+        ):
+            with pytest.raises(StoreUnavailableError):
+                await refused()

@@ -1,0 +1,283 @@
+"""Cells on ZooKeeper: a commit is one step, sent twice, late, or cut off; what is lost is found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from aiocosid._clock import SYSTEM_CLOCK
+from aiocosid.errors import (
+    MachineIdLostError,
+    MachineIdQuarantineError,
+    StoreNotInitializedError,
+    StoreRolledBackError,
+)
+from aiocosid.machine import _rules
+from aiocosid.machine._rules import Asker, Decision
+from aiocosid.machine.cells import Need, Snapshot
+from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.stores.zookeeper import ZookeeperStore
+from aiocosid.stores.zookeeper._machine import Cells
+from aiocosid.stores.zookeeper._wire import Wire
+from aiocosid.stores.zookeeper.tree import Nodes
+from tests.servers import ZookeeperServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+LATE = 2**53
+NOW = 1_700_000_000_000
+
+
+@pytest_asyncio.fixture
+async def store(zookeeper: ZookeeperServer) -> AsyncIterator[ZookeeperStore]:
+    """A store that is initialised, for all namespaces."""
+    async with ZookeeperStore.from_url(zookeeper.url) as store:
+        await store.initialize()
+        yield store
+    zookeeper.behind.delete("/aiocosid/marker")
+
+
+def below(server: Any, *paths: str) -> dict[str, tuple[bytes, int]]:
+    """All nodes below some, with what they hold and their versions."""
+    found: dict[str, tuple[bytes, int]] = {}
+    for path in paths:
+        if server.exists(path):
+            data, stat = server.get(path)
+            found[path] = data, stat.version
+            found |= below(server, *(f"{path}/{name}" for name in server.get_children(path)))
+    return found
+
+
+def tree(zookeeper: ZookeeperServer, namespace: str) -> dict[str, tuple[bytes, int]]:
+    """All that lies there for a namespace."""
+    paths = f"/cosid/{namespace}", f"/aiocosid/{namespace}", f"/aiocosid/counts/{namespace}"
+    return below(zookeeper.behind, *paths)
+
+
+def one_of(store: ZookeeperStore, namespace: str, text: str) -> CellMachineIdDistributor:
+    return store.machine_id_distributor(namespace=namespace, instance_id=text)
+
+
+async def take(one: CellMachineIdDistributor, now_ms: int | None = None) -> int:
+    now_ms = SYSTEM_CLOCK.now_ms() if now_ms is None else now_ms
+    return (await one.distribute(2, now_ms=now_ms, latest_ms=LATE)).machine_id
+
+
+def hand_out(snapshot: Snapshot, text: str) -> Decision:
+    return _rules.hand_out(
+        snapshot,
+        Asker(text, guard_ms=300_000, nonce="n"),
+        bits=2,
+        now_ms=NOW,
+        latest_ms=LATE,
+        token=f"{text} {NOW}",
+    )
+
+
+async def test_a_renewal_is_one_trip(
+    store: ZookeeperStore, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction, and nothing else; it stands in nobody's way who takes or renews another."""
+    one, other = one_of(store, namespace, "a"), one_of(store, namespace, "b")
+    assert [await take(one), await take(other)] == [0, 1]
+    ask, sent = Wire.ask, list[int]()
+
+    async def counted(wire: Wire, *requests: Any) -> list[Any]:
+        sent.append(len(requests))
+        return await ask(wire, *requests)
+
+    monkeypatch.setattr(Wire, "ask", counted)
+    for number in range(1, 4):
+        for machine_id, each in enumerate((one, other)):
+            await each.guard(machine_id, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=number)
+    assert sent == [1] * 6
+    monkeypatch.undo()
+    assert await take(one_of(store, namespace, "c")) == 2
+    await other.revert(1, last_ms=-1)
+    monkeypatch.setattr(Wire, "ask", counted)
+    await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=9)
+    assert sent == [1] * 7
+
+
+async def test_a_commit_that_is_sent_twice(
+    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
+) -> None:
+    """The second time it is a conflict, and writes nothing, whatever it was about."""
+    backend = store._backend
+    first = await backend.read(namespace, Need("a", is_complete=True))
+    again = await backend.read(namespace, Need("a", is_complete=True))
+    assert await backend.commit(first, hand_out(first, "a").changes)
+    after = tree(zookeeper, namespace)
+    assert not await backend.commit(again, hand_out(again, "a").changes)
+    assert tree(zookeeper, namespace) == after
+    asker = Asker("a", guard_ms=300_000)
+    decisions: list[Callable[[Snapshot], Decision]] = [
+        lambda found: _rules.renew(found, asker, 0, now_ms=NOW + 1, mark_ms=1, token=""),
+        lambda found: _rules.give_back(found, asker, 0, last_ms=NOW + 2, token=""),
+        lambda found: _rules.mark(found, Asker("", nonce="n"), is_new=True),
+    ]
+    for decide in decisions:
+        one, two = [await backend.read(namespace, Need("a", 0, is_complete=True)) for _ in "ab"]
+        changes = decide(one).changes
+        assert await backend.commit(one, changes)
+        after = tree(zookeeper, namespace)
+        assert not await backend.commit(two, decide(two).changes)
+        assert tree(zookeeper, namespace) == after
+
+
+@pytest.mark.parametrize("which", ["marker", "space", "note", "entry", "adder", "count"])
+async def test_a_conflict_writes_nothing(
+    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str, which: str
+) -> None:
+    """Whatever a decision rests on, and was written or has come to be since, is noticed."""
+    backend, server, at = store._backend, zookeeper.behind, Cells("", namespace)
+    for path in (at.entries, at.pool, at.notes, "/aiocosid/counts"):
+        server.ensure_path(path)
+    found = await backend.read(namespace, Need("a", is_complete=True))
+    path = {
+        "marker": "/aiocosid/marker",
+        "space": at.space,
+        "note": at.note(0),
+        "entry": at.owned(0, "a"),
+        "adder": at.adder,
+        "count": at.count,
+    }[which]
+    server.ensure_path(path)
+    data, _ = server.get(path)
+    server.set(path, data)
+    before = tree(zookeeper, namespace)
+    assert not await backend.commit(found, hand_out(found, "a").changes)
+    assert tree(zookeeper, namespace) == before
+
+
+async def test_a_call_that_is_cancelled(
+    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
+) -> None:
+    """At any of its steps: all of it was written or nothing, and the next call finds its own."""
+    one = one_of(store, namespace, "a")
+    for turns in range(60):
+        task = asyncio.create_task(take(one))
+        for _ in range(turns):
+            await asyncio.sleep(0.0005)
+        task.cancel()
+        await asyncio.wait((task,))
+        held = [each for each in await store.machines(namespace=namespace) if each.instance_id]
+        assert len(held) <= 1
+        assert await take(one) == (held[0].machine_id if held else 0)
+        await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
+        await one.revert(0, last_ms=-1)
+    assert len(tree(zookeeper, namespace)[f"/aiocosid/counts/{namespace}"]) == 2
+
+
+@pytest.mark.parametrize("lost", ["all", "theirs", "ours", "entries", "notes"])
+async def test_a_namespace_that_was_lost_under_a_marker(
+    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str, lost: str
+) -> None:
+    """Nobody is handed what another holds; whoever holds one asserts it, and goes on."""
+    server = zookeeper.behind
+    theirs, ours = f"/cosid/{namespace}", f"/aiocosid/{namespace}"
+    one, other = one_of(store, namespace, "a"), one_of(store, namespace, "b")
+    assert await take(one) == 0
+    await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
+    for path in {
+        "all": [theirs, ours],
+        "theirs": [theirs],
+        "ours": [ours],
+        "entries": [f"{theirs}/__itc_idx"],
+        "notes": [f"{ours}/notes"],
+    }[lost]:
+        server.delete(path, recursive=True)
+    for _ in range(2):
+        with pytest.raises(MachineIdQuarantineError) as caught:
+            await take(other)
+        assert not isinstance(caught.value, StoreNotInitializedError)
+    [marker] = await store.machine_markers(namespace=namespace)
+    assert marker.is_quarantined
+    for number in range(2):
+        await one.reassert(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=number)
+    await store.initialize()
+    assert await take(other) == 1
+    await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
+
+
+async def test_what_java_has_issued_anew(
+    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
+) -> None:
+    """CosId's nodes were removed, and an id of them is held by a Java node already."""
+    server, theirs = zookeeper.behind, f"/cosid/{namespace}"
+    server.create(f"{theirs}/__itc_idx/java", f"0|{SYSTEM_CLOCK.now_ms()}".encode(), makepath=True)
+    server.create(f"{theirs}/__counter", b"\0\0\0\1")
+    one, other = one_of(store, namespace, "a"), one_of(store, namespace, "b")
+    assert await take(one) == 1
+    server.delete(theirs, recursive=True)
+    for number in range(2):
+        state = b"%d|%d" % (number, SYSTEM_CLOCK.now_ms())
+        server.create(f"{theirs}/__itc_idx/java {number}", state, makepath=True)
+    server.create(f"{theirs}/__counter", b"\0\0\0\2")
+    with pytest.raises(MachineIdQuarantineError):
+        await take(other)
+    server.set(f"{theirs}/__itc_idx/java 1", b"1|%d" % (SYSTEM_CLOCK.now_ms() + 1))
+    with pytest.raises(MachineIdLostError, match="java 1 holds it"):
+        await one.reassert(1, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
+
+
+async def test_a_store_that_was_never_initialised(
+    zookeeper: ZookeeperServer, namespace: str
+) -> None:
+    """It is told, with the command; `initialize` mends it at once, for all namespaces."""
+    async with ZookeeperStore.from_url(f"{zookeeper.url}/{namespace}") as store:
+        assert not await store.is_initialized()
+        for _ in range(2):
+            with pytest.raises(StoreNotInitializedError, match="aiocosid init"):
+                await take(one_of(store, "here", "a"))
+        await store.initialize()
+        assert await store.is_initialized()
+        for name in ("here", "there", "marker", "counts", "a/b"):
+            assert await take(one_of(store, name, "a")) == 0
+        found = {each.namespace for each in await store.machine_markers()}
+        assert found == {"here", "there", "marker", "counts", "a/b"}
+        assert {each.namespace for each in await store.machines()} == found
+
+
+async def test_a_counter_that_was_removed(
+    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
+) -> None:
+    """It is not made again: a Java node would count on from below what was issued."""
+    path = f"/cosid/{namespace}.order"
+    counter = store.segment_distributor(namespace=namespace, name="order")
+    assert [await counter.next_max_id(10) for _ in range(2)] == [10, 20]
+    zookeeper.behind.delete(path)
+    for _ in range(2):
+        with pytest.raises(StoreRolledBackError):
+            await counter.next_max_id(10)
+        assert zookeeper.behind.exists(path) is None
+
+
+async def test_an_id_that_java_had_in_between(
+    zookeeper: ZookeeperServer,
+    store: ZookeeperStore,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its node is another one of the same version: we begin above what Java has issued."""
+    server, path = zookeeper.behind, f"/cosid/{namespace}/__revert/0"
+    server.create(path, b"0|%d" % NOW, makepath=True)
+    server.create(f"/cosid/{namespace}/__counter", b"\0\0\0\1")
+    before_ms, commit = SYSTEM_CLOCK.now_ms(), Nodes.commit
+
+    async def late(nodes: Nodes, *changes: Any) -> Any:
+        monkeypatch.setattr(Nodes, "commit", commit)
+        server.delete(path)
+        server.create(path, b"0|%d" % SYSTEM_CLOCK.now_ms())
+        return await commit(nodes, *changes)
+
+    monkeypatch.setattr(Nodes, "commit", late)
+    one = one_of(store, namespace, "a")
+    grant = await one.distribute(2, now_ms=NOW, latest_ms=LATE)
+    assert grant.machine_id == 0
+    assert grant.floor_ms > before_ms
+    assert Nodes.commit is commit

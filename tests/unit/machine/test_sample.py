@@ -1,0 +1,153 @@
+"""A sample of a namespace's machine ids is enough to take one, or all are asked for."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aiocosid.machine import _rules
+from aiocosid.machine._rules import Asker, Decision
+from aiocosid.machine.cells import Count, Marker, Note, Owner, Seat, Snapshot, Space
+
+NOW = 1_700_000_000_000
+SAMPLE = 2
+ASKER = Asker("me", guard_ms=300_000, nonce="n")
+
+
+def drawn(chance: random.Random) -> Snapshot:
+    """A namespace as CosId's peers and ours may leave it."""
+    seats: dict[int, Seat] = {}
+    last_new = chance.randrange(-1, 8)
+    for number in range(last_new + 1):
+        stamp = NOW + chance.choice((-5, 0, 5)) * 1000
+        noted = Note(f"i{number}", mark_ms=stamp, token="t", turn=1)  # noqa: S106 - no secret
+        kinds = [
+            Seat(),  # a peer died between its two steps
+            Seat((Owner(f"i{number}", stamp),), noted),
+            Seat((Owner(f"java{number}", stamp),)),
+            Seat((Owner("", stamp),)),
+            Seat((Owner("", stamp),), replace(noted, instance="")),
+            Seat((Owner("", stamp),), noted),
+            Seat((Owner("", stamp),), is_damaged=False, note=Note(turn=1)),
+        ]
+        seats[number] = chance.choice(kinds)
+    if seats and chance.random() < 0.5:
+        number = chance.choice(list(seats))
+        seats[number] = Seat((Owner("me", NOW),), Note("me", mark_ms=NOW, token="t"))  # noqa: S106
+    ids = sum(seat.is_noted for seat in seats.values())
+    return Snapshot(
+        "ns",
+        "here",
+        now_ms=NOW,
+        marker=Marker("here", "e"),
+        space=Space("here", "e", bits=3, guard_ms=300_000),
+        count=Count("e", ids),
+        seats={number: seat for number, seat in seats.items() if seat != Seat()},
+        last_new=last_new,
+        is_complete=True,
+    )
+
+
+def sampled(snapshot: Snapshot) -> Snapshot:
+    """What a backend reads of it."""
+    seats, last_new = snapshot.seats, snapshot.last_new
+    assert last_new is not None
+    pool = sorted(number for number, seat in seats.items() if seat.owners and not seat.is_held)
+    chosen = pool[:SAMPLE] or list(range(last_new + 1, last_new + 1 + SAMPLE))
+    chosen += [number for number, seat in seats.items() if "me" in seat.holders]
+    return replace(
+        snapshot,
+        seats={number: seats.get(number, Seat()) for number in chosen},
+        is_complete=False,
+        cells=sum(bool(seat.owners) for seat in seats.values()),
+        notes=sum(seat.note is not None for seat in seats.values()),
+    )
+
+
+def decide(snapshot: Snapshot, latest_ms: int, asker: Asker = ASKER) -> Decision:
+    return _rules.hand_out(
+        snapshot,
+        asker,
+        bits=3,
+        now_ms=NOW,
+        latest_ms=latest_ms,
+        token="new",  # noqa: S106 - no secret
+    )
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_a_sample_is_as_good_as_all(stable: bool) -> None:
+    """What is taken of it is what would be taken of all, and as much is written and counted."""
+    chance, taken = random.Random(3), 0  # noqa: S311 - the same every time
+    for _ in range(3000):
+        snapshot, latest = drawn(chance), NOW + chance.choice((-1, 1)) * 2000
+        asker = replace(ASKER, stable=stable)
+        found = decide(sampled(snapshot), latest, asker)
+        if found.need is not None:
+            assert (found.need.is_complete, found.need.sample) == (True, 0)
+            continue
+        taken += 1
+        due = decide(snapshot, latest, asker)
+        assert (found.answer, found.changes) == (due.answer, due.changes)
+    assert taken > 1000, "most need no more"
+
+
+def test_what_was_lost_is_not_handed_out() -> None:
+    """Cells or notes that are gone are noticed, or another id is taken."""
+    chance, noticed = random.Random(4), 0  # noqa: S311 - the same every time
+    for _ in range(3000):
+        snapshot = drawn(chance)
+        noted = [number for number, seat in snapshot.seats.items() if seat.is_noted]
+        if not noted:
+            continue
+        lost = chance.sample(noted, chance.randrange(1, len(noted) + 1))
+        left = dict(snapshot.seats)
+        for number in lost:
+            seat = left.pop(number)
+            kept = chance.choice([None, Seat(note=seat.note), replace(seat, note=None)])
+            left |= {} if kept is None else {number: kept}
+        is_reset = chance.random() < 0.5
+        damaged = replace(snapshot, seats=left, last_new=-1 if is_reset else snapshot.last_new)
+        found = decide(sampled(damaged), NOW + 10_000)
+        if found.need is not None or found.is_alarm:
+            noticed += 1
+            continue
+        machine_id = found.answer.machine_id
+        before = snapshot.seats.get(machine_id, Seat())
+        # Given back, its own, or one that nobody ever had.
+        assert not before.is_held or before.holders == ("me",)
+    assert noticed > 1000
+
+
+NOTED = Note("i", token="t", turn=1)  # noqa: S106 - no secret
+FREED = Seat(note=replace(NOTED, instance=""))
+JAVA = Seat((Owner("", NOW),))
+
+
+@pytest.mark.parametrize(
+    ("seats", "about"),
+    [
+        # CosId's adder was lost, and a peer holds 0.
+        ({0: Seat()}, {"last_new": -1, "cells": 1}),
+        # It was put back, and so was the cell of 2, but not the note.
+        ({2: FREED}, {"last_new": 1, "cells": 2, "notes": 1, "count": Count("e", 1)}),
+        # Somebody holds what a peer has given back late.
+        ({0: replace(JAVA, note=NOTED)}, {"last_new": 0, "cells": 1}),
+        # All have to be counted.
+        ({0: JAVA}, {"last_new": 0, "cells": 1, "count": None}),
+        ({0: JAVA}, {"last_new": 0, "cells": 1, "count": Count("former", 0)}),
+        # Nothing in it need not be waited for, or is free.
+        ({0: Seat((Owner("", NOW + 5000),))}, {"last_new": 0, "cells": 1}),
+        ({}, {"last_new": 7, "cells": 8}),
+    ],
+)
+def test_when_all_is_asked_for(seats: dict[int, Seat], about: dict[str, Any]) -> None:
+    """A sample that does not suffice is no reason to take an id, or to refuse one."""
+    facts = {"seats": seats, "notes": 0, "count": Count("e", 0), "is_complete": False, **about}
+    found = decide(replace(drawn(random.Random(1)), **facts), NOW + 1)  # noqa: S311 - not drawn
+    assert found.need is not None
+    assert found.need.is_complete
+    assert not found.changes
