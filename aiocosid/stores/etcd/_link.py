@@ -196,14 +196,18 @@ class Link(Uncopied):
             UnsupportedRuntimeError: the loop is not asyncio's.
             StoreError: the cluster refuses.
         """
-        self._connection.ensure_usable()
-        ensure_unforked()  # on channels of its own, or a client that was made in the child
+        self._ensure_own()
         with fail_if_forked(), as_store_error():
             session = await self._connection.ready()
             place = asyncio.get_running_loop(), about
             line = self._lines.setdefault(place, asyncio.Lock()) if about else nullcontext()
             async with line:
+                self._ensure_own()  # the process may have forked while this call waited
                 return await _heard(session.call(ask))
+
+    def _ensure_own(self) -> None:
+        self._connection.ensure_usable()
+        ensure_unforked()  # on channels of its own, or a client that was made in the child
 
     def aopen(self) -> None:
         """Get ready in this process and on this loop, or raise as `call` does."""
