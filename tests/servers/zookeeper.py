@@ -116,7 +116,12 @@ class ZookeeperServer(Server):
         return next((line[6:] for line in lines if line.startswith("Mode: ")), "")
 
     def is_ready(self) -> bool:
-        """Says that it is well; a member of an ensemble may still look for the others."""
+        """Serve; a member of an ensemble, which may still look for the others, says it is well.
+
+        ``ruok`` is answered before sessions are: a client that came then would be turned away.
+        """
+        if not self.number:
+            return bool(self.mode())
         try:
             return self.ask("ruok") == "imok"
         except OSError:

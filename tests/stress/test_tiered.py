@@ -191,9 +191,14 @@ async def test_a_master_dies(request: pytest.FixtureRequest, namespace: str, kin
         store = TieredStore(MemoryStore(), cache, pause=0.1)
         counter = store.segment_distributor(namespace=namespace, name="n")
         await counter.aopen()
-        ends = [await counter.next_max_id(10) for _ in range(5)]
+        ends: list[int] = []
+
+        async def is_served_by_the_cache() -> bool:
+            ends.append(await counter.next_max_id(10))
+            return counter.statistics().segments_from_cache > 0
+
+        await eventually(is_served_by_the_cache)  # a server on a busy machine may start slowly
         before = counter.statistics()
-        assert before.segments_from_root == 0
         if isinstance(servers, ValkeyCluster):
             servers.owner(f"aiocosid:{{{namespace}.n}}:span").kill()
         else:
@@ -206,6 +211,6 @@ async def test_a_master_dies(request: pytest.FixtureRequest, namespace: str, kin
 
         await eventually(is_served_by_the_new_one, deadline=30.0)
     told = counter.statistics()
-    assert told.segments_from_root > 0
+    assert told.segments_from_root > before.segments_from_root
     assert told.spans_of_another_server + told.spans_missing == 2
     assert all(b - a >= 10 for a, b in itertools.pairwise(ends))
