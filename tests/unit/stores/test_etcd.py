@@ -12,6 +12,7 @@ from aiocosid.errors import InvalidArgumentError
 from aiocosid.stores._url import read_url
 from aiocosid.stores._url_specs import ETCD
 from aiocosid.stores.etcd import EtcdStore, _driver
+from tests.script import run_python
 
 SECRET = "horse"  # noqa: S105 - to be searched for in errors
 
@@ -64,3 +65,43 @@ def test_missing_driver_names_the_extra() -> None:
     )
     assert "MissingExtraError: etcd is not installed" in done.stderr
     assert "pip install 'aiocosid[etcd]'" in done.stderr
+
+
+def test_a_call_waits_in_line_while_the_process_forks() -> None:
+    """In the child it ends; it does not go on on what is the parent's."""
+    assert run_python(FORKED_IN_LINE) == {"child": [["first"], 2], "parent": ["first", "second"]}
+
+
+FORKED_IN_LINE = """
+import asyncio, json, os
+from aiocosid.errors import ForkedError
+from aiocosid.stores._connection import BorrowedConnection
+from aiocosid.stores.etcd._link import Link
+
+class Session:
+    def __init__(self):
+        self.asked, self.answers = [], asyncio.Event()
+
+    async def call(self, ask):
+        self.asked.append(ask)
+        await self.answers.wait()
+
+async def main():
+    session = Session()
+    link = Link(BorrowedConnection("the session", session))
+    calls = [asyncio.create_task(link.call(each, about="key")) for each in ("first", "second")]
+    while not session.asked:
+        await asyncio.sleep(0)
+    read, write = os.pipe()
+    pid = os.fork()
+    session.answers.set()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    if pid == 0:
+        forked = sum(isinstance(each, ForkedError) for each in ends)
+        os.write(write, json.dumps([session.asked, forked]).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    print(json.dumps({"child": json.loads(os.read(read, 1000)), "parent": session.asked}))
+
+asyncio.run(main())
+"""
