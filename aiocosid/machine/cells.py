@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = (
     "Snapshot",
     "Space",
     "freed",
+    "read_note",
 )
 
 MAX_MS: Final = 2**53 - 1
@@ -87,6 +89,10 @@ class Note:
             ValueError: it is something else.
         """
         return cls(**_facts(text, cls()))
+
+
+read_note: Final = lru_cache(maxsize=4096)(Note.read)
+"""Reads a note; of the many that a hand-out looks at most are as they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +332,16 @@ class Snapshot:
         """Return what a renewal of one machine id goes on from."""
         seats = {machine_id: self.seats[machine_id]} if machine_id in self.seats else {}
         return replace(self, seats=seats, is_complete=False, cells=-1)
+
+    def counts_one_more(self, changes: Changes) -> bool:
+        """Tell whether the count may be added to, whatever it is by now under the same epoch.
+
+        One more machine id bears a note, whose cell is compared.  Whoever counts anew writes the
+        cell of the namespace or the marker as well, which are.  Else of those who start at once
+        each would have to begin again for every other one.
+        """
+        old = self.count
+        return old is not None and changes.count == Count(old.epoch, old.ids + 1)
 
     def apply(self, changes: Changes) -> None:
         """Be as after a commit of these changes."""

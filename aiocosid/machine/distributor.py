@@ -45,7 +45,7 @@ NONCE_BYTES: Final = 8
 FIRST_PAUSE: Final = 0.002  # seconds after the first conflict, doubled by each further one
 LONGEST_PAUSE: Final = 0.1  # seconds
 LONGEST_TRY: Final = 10.0  # seconds; a lease gives its calls less
-MOST_SPREAD: Final = 8  # doublings of the choice: 256 equals
+MOST_SPREAD: Final = 8  # doublings of the choice, 4 for each conflict: 256 equals
 
 REOPEN: Final = "open it anew in this process"
 MOST_ALARMS: Final = 8  # in succession, in half a second, until one is believed
@@ -223,7 +223,7 @@ class CellMachineIdDistributor(Uncopied, MachineIdDistributor):
         token, asker = nonce(), self._asker()
 
         def decide(snapshot: Snapshot, conflicts: int) -> Decision:
-            widest = 1 << min(conflicts, MOST_SPREAD)
+            widest = 1 << min(4 * conflicts, MOST_SPREAD)
             return _rules.hand_out(
                 snapshot,
                 asker,

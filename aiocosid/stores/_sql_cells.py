@@ -11,11 +11,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ..errors import CorruptMachineStateError
-from ..machine.cells import Count, Damage, Marker, Note, Owner, Seat, Snapshot, Space
+from ..machine.cells import Count, Damage, Marker, Note, Owner, Seat, Snapshot, Space, read_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,9 +47,6 @@ SHOWN: Final = 40  # characters of a damaged value that an error repeats
 _NUMBER: Final = re.compile("[0-9]{8}|[1-9][0-9]{8,9}")
 
 C = TypeVar("C", Note, Space, Marker, Count)
-
-_read_note: Final = lru_cache(maxsize=4096)(Note.read)
-"""Reads a note; of the many that a hand-out looks at most are as they were."""
 
 
 def integer(value: object) -> int | None:
@@ -201,7 +197,7 @@ class Reading:
                 seat = found.seats.get(number, Seat())
                 found.seats[number] = Seat(
                     seat.owners,
-                    self._cell(_read_note, name),
+                    self._cell(read_note, name),
                     self._written_ms[name],
                     seat.is_damaged,
                 )
@@ -321,13 +317,8 @@ class Step:
 
     @property
     def counted(self) -> str | None:
-        """The name of the count, if it may be added to whatever it is by now; else None.
-
-        One more machine id bears a note, whose cell is compared.  Whoever counts anew writes the
-        cell of the namespace or the marker as well, which are.
-        """
-        old, new = self._snapshot.count, self._changes.count
-        is_one_more = old is not None and new == Count(old.epoch, old.ids + 1)
+        """The name of the count, if it may be added to whatever it is by now; else None."""
+        is_one_more = self._snapshot.counts_one_more(self._changes)
         return self._names.count if is_one_more else None
 
     def apply(self) -> None:
@@ -428,10 +419,7 @@ class Commit:
             self._update(this, new)
 
     def _add_one(self, this: str, old: str) -> None:
-        """Compare the epoch of a count, and add one to what it is by now.
-
-        Else of those who start at once each would have to begin again for every other one.
-        """
+        """Compare the epoch of a count, and add one to what it is by now."""
         text = old.rpartition(":")[0] + ":"
         length, epoch = len(text), self._given(text)
         found = f"{this} AND SUBSTR(value, 1, {length}) = {epoch}"

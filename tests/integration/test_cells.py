@@ -15,7 +15,7 @@ import pytest_asyncio
 from aiocosid.machine.cells import Changes, Need, Note, Owner, Seat, Snapshot
 from aiocosid.stores._backend import Backend as CellBackend
 from aiocosid.stores._store import BackendStore
-from tests.contracts._stores import ENGINES, STORES, Backend, Etcd
+from tests.contracts._stores import ENGINES, STORES, Backend, Etcd, Sqlite
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -105,7 +105,18 @@ async def test_a_new_id_that_is_sent_twice(backend: CellBackend, namespace: str)
     assert found.seats[2].seen_ms > 0
 
 
-@pytest.mark.parametrize("stale", ["space", "count", "seat", "note", "own", "absent seat"])
+async def test_two_are_counted_at_once(kind: Backend, backend: CellBackend, namespace: str) -> None:
+    """Both are; but a file has one writer at a time anyway, and etcd compares values alone."""
+    one, copy = [await backend.read(namespace, ALL) for _ in range(2)]
+    assert await backend.commit(one, replace(taken(one, 2, "c"), last_new=None))
+    is_second = await backend.commit(copy, replace(taken(copy, 3, "d"), last_new=None))
+    assert is_second or isinstance(kind, Sqlite | Etcd)
+    found = await backend.read(namespace, ALL)
+    assert found.count is not None
+    assert found.count.ids == 3 + is_second
+
+
+@pytest.mark.parametrize("stale", ["space", "count", "epoch", "seat", "note", "own", "absent seat"])
 async def test_one_stale_cell_refuses_all(backend: CellBackend, namespace: str, stale: str) -> None:
     """And nothing is written, of whatever else was as it had been read."""
     old, new = [await backend.read(namespace, ALL) for _ in range(2)]
@@ -117,6 +128,7 @@ async def test_one_stale_cell_refuses_all(backend: CellBackend, namespace: str, 
         "count": Changes(
             space=replace(new.space, gaps=True), count=replace(new.count, epoch=f"{epoch}x")
         ),
+        "epoch": Changes(count=replace(new.count, epoch=f"{epoch}x")),
         "seat": signed(new, 1),
         "note": Changes("b", seats={1: Seat(new.seats[1].owners, Note("b", turn=9))}, signed=1),
         "own": replace(taken(new, 3, "c"), count=None),

@@ -10,8 +10,9 @@ for all others.
 
 Another one commits: it is given the server that was read, and for each cell the number of its key,
 the field or '', what was read, and what to write.  A value has ``=`` before it; '' is none, and
-leaves the cell as it is; ``-`` removes it.  All is compared before the first write.  Beside each
-note it writes when that was, by the server's clock.  It answers 1, or 0 if something has changed.
+leaves the cell as it is; ``-`` removes it; ``+`` adds one to a count of the same epoch, whatever it
+is by now.  All is compared before the first write.  Beside each note it writes when that was, by
+the server's clock.  It answers 1, or 0 if something has changed.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from ...machine.cells import (
     Count,
     Damage,
     Marker,
-    Note,
     Owner,
     Seat,
     Snapshot,
     Space,
+    read_note,
 )
 from .._backend import Backend, Granted
 from ._demands import weaknesses_of
@@ -46,7 +47,7 @@ from ._errors import STORE
 from ._link import UNDECODED, Grants, Script, script_of, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ...machine.cells import Need
     from .._give_back import Note as GrantNote
@@ -75,7 +76,7 @@ ADDED: Final[Cell] = ADDER, b""
 
 DIGITS: Final = re.compile(rb"[0-9]{1,16}")
 
-T = TypeVar("T", Space, Marker, Count, Note)
+T = TypeVar("T")
 
 _ADD: Final = b"""\
 local before = redis.call('GET', KEYS[1])
@@ -328,9 +329,9 @@ class CellCodec:
             self._namespace,
             text_of(here),
             now_ms=int(now_ms),
-            marker=self._own(Marker, raw, MARKED),
-            space=self._own(Space, raw, SPACED),
-            count=self._own(Count, raw, (MARKER, self.count_field)),
+            marker=self._own(Marker.read, raw, MARKED),
+            space=self._own(Space.read, raw, SPACED),
+            count=self._own(Count.read, raw, (MARKER, self.count_field)),
             seats=dict(seats),
             # CosId begins with -1.
             last_new=-1 if adder in {None, b"-1"} else self._whole(ADDED, adder),
@@ -363,18 +364,18 @@ class CellCodec:
     def _put_notes(self, seats: defaultdict[int, Seat], raw: Mapping[Cell, bytes]) -> None:
         for cell, value in raw.items():
             key, field = cell
-            if key == NOTES:
+            if key in {NOTES, SEEN}:
                 number = self._whole(cell, field)
-                seats[number] = replace(seats[number], note=self._own(Note, raw, cell))
-            elif key == SEEN:
-                number, seen_ms = self._whole(cell, field), self._whole(cell, value)
-                seats[number] = replace(seats[number], seen_ms=seen_ms)
+                seat = seats[number]
+                note = self._own(read_note, raw, cell) if key == NOTES else seat.note
+                seen_ms = self._whole(cell, value) if key == SEEN else seat.seen_ms
+                seats[number] = Seat(seat.owners, note, seen_ms, seat.is_damaged)
 
-    def _own(self, kind: type[T], raw: Mapping[Cell, bytes], cell: Cell) -> T | None:
+    def _own(self, read: Callable[[str], T], raw: Mapping[Cell, bytes], cell: Cell) -> T | None:
         if (value := raw.get(cell)) is None:
             return None
         try:
-            return kind.read(value.decode())
+            return read(value.decode())
         except ValueError:
             raise self._damaged(cell, value, expected="what aiocosid has written") from None
 
@@ -401,9 +402,12 @@ class CellCodec:
         # A right that the user lacks is found out before anything of a machine id is written.
         order = sorted(after, key=lambda cell: (cell[1] != b"", after[cell] is not None))
         given: list[bytes | int] = [snapshot.identity.encode()]
+        counted = self._single[1] if snapshot.counts_one_more(changes) else None
         for cell in order:
             value = written.get(cell)
             new = (b"-" if value is None else b"=" + value) if cell in written else b""
+            if cell == counted:
+                new = b"+"
             before = raw.get(cell)
             given += [*cell, b"" if before is None else b"=" + before, new]
         return given, {cell: value for cell, value in after.items() if value is not None}

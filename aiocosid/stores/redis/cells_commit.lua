@@ -9,7 +9,9 @@ local function value_of(key, field)
 end
 local is_same = here == ARGV[1] and value_of(KEYS[4], 'none') == ''
 for i = 2, #ARGV, 4 do
-  is_same = is_same and value_of(KEYS[tonumber(ARGV[i])], ARGV[i + 1]) == ARGV[i + 2]
+  local found, read = value_of(KEYS[tonumber(ARGV[i])], ARGV[i + 1]), ARGV[i + 2]
+  if ARGV[i + 3] == '+' then found, read = found:match('^.*:'), read:match('^.*:') end
+  is_same = is_same and found == read
 end
 if problem then return problem end
 if not is_same then return 0 end
@@ -17,6 +19,9 @@ for i = 2, #ARGV, 4 do
   local key, field, value = KEYS[tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 3]
   if value == '-' then
     redis.call('HDEL', key, field)
+  elseif value == '+' then
+    local epoch, ids = redis.call('HGET', key, field):match('^(.*:)(%d+)')
+    redis.call('HSET', key, field, epoch .. text(ids + 1) .. '}')
   elseif field == '' and value ~= '' then
     redis.call('SET', key, value:sub(2))
   elseif value ~= '' then

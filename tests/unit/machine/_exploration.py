@@ -420,8 +420,11 @@ def commit(world: World, read: Cells, changes: Frozen) -> Cells | None:
     now = world.cells
     if (now.identity, now.marker, now.space) != (read.identity, read.marker, read.space):
         return None
-    if changes.counted is not None and now.counted != read.counted:
-        return None
+    counted = changes.counted
+    if counted is not None and now.counted != read.counted:
+        counted = _one_more(now.counted, read.counted, counted)
+        if counted is None:
+            return None
     seats, before = dict(now.seats), dict(read.seats)
     for key, seat in changes.seats:
         if _value(seats.get(key)) != _value(before.get(key)):
@@ -438,10 +441,17 @@ def commit(world: World, read: Cells, changes: Frozen) -> Cells | None:
         now.identity,
         changes.marker or now.marker,
         changes.space or now.space,
-        changes.counted or now.counted,
+        counted or now.counted,
         tuple(sorted(seats.items())),
         tuple(sorted(own.items())),
     )
+
+
+def _one_more(now: Count | None, read: Count | None, written: Count) -> Count | None:
+    """Add one to what the count is by now, where that is allowed; None where it is not."""
+    if now is None or read is None or written != Count(read.epoch, read.ids + 1):
+        return None
+    return replace(now, ids=now.ids + 1) if now.epoch == read.epoch else None
 
 
 def _value(seat: Seat | None) -> tuple[tuple[Owner, ...], Note | None] | None:
