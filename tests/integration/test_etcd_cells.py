@@ -112,7 +112,7 @@ class TestTrips:
 
         monkeypatch.setattr(Member, "write", interrupted)
         async with EtcdStore.from_url(f"{etcd.url}/cosid/{namespace}") as other:
-            assert await take(machine_of(other, "b")) in {2, 3}
+            assert await take(machine_of(other, "b")) in range(2, 18)
         assert calls == ["TxnRequest"] * 3  # in vain, read, done
 
     async def test_a_segment_is_one_trip(self, store: EtcdStore, calls: list[str]) -> None:

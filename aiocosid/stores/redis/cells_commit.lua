@@ -10,7 +10,7 @@ end
 local is_same = here == ARGV[1] and value_of(KEYS[4], 'none') == ''
 for i = 2, #ARGV, 4 do
   local found, read = value_of(KEYS[tonumber(ARGV[i])], ARGV[i + 1]), ARGV[i + 2]
-  if ARGV[i + 3] == '+' then found, read = found:match('^.*:'), read:match('^.*:') end
+  if found and ARGV[i + 3] == '+' then found, read = found:match('^.*:'), read:match('^.*:') end
   is_same = is_same and found == read
 end
 if problem then return problem end
