@@ -28,7 +28,7 @@ from tests.servers import MariadbServer, PostgresServer
 
 pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.asyncio]
 
-SECONDS = 45.0
+SECONDS = 20.0
 LENGTH = 25  # calls in a sequence
 BITS = 2
 
