@@ -251,7 +251,7 @@ class TestFailures:
         """A reply that comes too late is nobody's."""
         async with (
             FaultProxy(proxy.host, proxy.port) as way,
-            httpx.AsyncClient(base_url=f"http://{way.host}:{way.port}", timeout=0.1) as client,
+            httpx.AsyncClient(base_url=f"http://{way.host}:{way.port}", timeout=1.0) as client,
         ):
             store = HttpStore(client)
             counter = store.segment_distributor(name="order")

@@ -11,12 +11,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import aiosqlite
 import pytest
 
 import aiocosid
-from aiocosid.errors import (
-    WrongLoopError,
-)
+from aiocosid.errors import StoreError, WrongLoopError
 from aiocosid.stores import _sqlite_door
 from aiocosid.stores.sqlite import SqliteStore
 from tests.script import run_python
@@ -107,6 +106,26 @@ class TestLoops:
         counter = own.segment_distributor(name="order")
         with pytest.raises(aiocosid.UnsupportedRuntimeError, match="asyncio"):
             trio.run(counter.next_max_id, 10)
+
+    def test_a_loop_ends_with_a_file_that_cannot_be_opened(
+        self, path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nothing goes on in its thread, which would speak to a loop that is closed."""
+        ends = threading.Event()
+        stop = aiosqlite.Connection.stop
+
+        def stop_late(connection: Any) -> Any:
+            connection._tx.put_nowait((None, lambda: ends.wait(0.2)))
+            return stop(connection)
+
+        monkeypatch.setattr(aiosqlite.Connection, "stop", stop_late)
+        path.mkdir()
+        before = set(threading.enumerate())
+        with pytest.raises(StoreError):
+            asyncio.run(SqliteStore.from_url(url).segment_distributor(name="order").next_max_id(10))
+        left = set(threading.enumerate()) - before
+        ends.set()
+        assert not [each for each in left if "worker_thread" in each.name]  # aiosqlite's
 
 
 class TestProcesses:
