@@ -30,7 +30,6 @@ from ._sql_cells import (
     CellNames,
     Commit,
     Reading,
-    Step,
     integer,
 )
 from ._sql_errors import OutOfRangeError, code_of
@@ -355,8 +354,7 @@ class SqlBackend(Backend):
         return reading.snapshot()
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        step = Step(snapshot, changes)
-        commit = Commit(self._dialect.words, snapshot.identity, step)
+        commit = Commit(self._dialect.words, snapshot, changes)
         try:
             row = await self._row(self._dialect.commit(commit), **commit.values)
         except StoreError as error:
@@ -367,7 +365,7 @@ class SqlBackend(Backend):
             return False
         if row is None:
             return False
-        step.apply()
+        commit.apply()
         return True
 
     async def namespaces(self) -> Sequence[str]:
