@@ -1,10 +1,10 @@
-"""An engine of our own and what it has open; and the sockets of all drivers."""
+"""An engine with its calls and what it has open; and the sockets of all drivers."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
 from .. import _fork
@@ -25,7 +25,7 @@ __all__ = ("Line", "lent")
 
 
 class Line:
-    """An engine of our own, and what it has open."""
+    """An engine, its calls, and what one of our own has open."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
@@ -33,7 +33,11 @@ class Line:
         self.is_idle.set()
         self._calls = 0
         self._records: WeakSet[Any] = WeakSet()
-        event.listen(engine.sync_engine, "connect", self._connected)
+
+    def watch(self) -> Self:
+        """Note what the engine opens, which is our own."""
+        event.listen(self.engine.sync_engine, "connect", self._connected)
+        return self
 
     def _connected(self, _: object, record: object) -> None:
         self._records.add(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = (
     "CALL_TIMEOUT",
     "PARAMETER",
-    "ConnectedExecutor",
     "Executor",
     "PoolExecutor",
     "Row",
     "Value",
+    "ensure_same",
 )
 
 CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
@@ -40,11 +40,17 @@ Row = Any
 Value = str | int
 """What a statement is given."""
 
-C = TypeVar("C")
+
+def ensure_same(generation: int, label: str) -> None:
+    """Raise `ForkedError` in a child that was forked since then."""
+    if generation != _fork.generation:
+        raise ForkedError(f"the connection to {label}")
 
 
 class Executor(Uncopied, ABC):
-    """Runs one statement and gives its rows.  A driver needs nothing else to become a store.
+    """Runs one statement on a connection, the user's or one of its own, and gives its rows.
+
+    A driver needs nothing else to become a store.
 
     A statement is a transaction of its own, and is durable when the call returns.  A cancelled
     call may have taken effect, but no later call gets to see its reply.
@@ -53,10 +59,11 @@ class Executor(Uncopied, ABC):
         label: names the server or file in messages, without credentials.
     """
 
-    __slots__ = ("__weakref__", "label")
+    __slots__ = ("__weakref__", "_connection", "label")
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, connection: Connection[Any]) -> None:
         self.label = label
+        self._connection = connection
 
     @abstractmethod
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
@@ -74,11 +81,6 @@ class Executor(Uncopied, ABC):
             WrongLoopError: the connection is in use on another event loop.
         """
 
-    async def fetch_row(self, statement: str, **values: Value) -> Row | None:
-        """Run one statement and return its first row, or None."""
-        rows = await self.fetch_rows(statement, **values)
-        return rows[0] if rows else None
-
     async def ensure_there(self) -> None:
         """Raise `StoreError` instead of making a file only to look into it."""
 
@@ -88,6 +90,7 @@ class Executor(Uncopied, ABC):
         Raises:
             ForkedError: the connection is the user's, and was made in the parent process.
         """
+        self._connection.aopen()
 
     async def aclose(self) -> None:
         """Close what this executor has opened itself; the next statement opens another.
@@ -95,25 +98,10 @@ class Executor(Uncopied, ABC):
         Raises:
             WrongLoopError: it is in use on another event loop.
         """
-
-
-class ConnectedExecutor(Executor, Generic[C]):
-    """On a connection: the user's, or one of its own."""
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, label: str, connection: Connection[C]) -> None:
-        super().__init__(label)
-        self._connection = connection
-
-    async def aopen(self) -> None:
-        self._connection.aopen()
-
-    async def aclose(self) -> None:
         await self._connection.aclose()
 
 
-class PoolExecutor(ConnectedExecutor[Any]):
+class PoolExecutor(Executor):
     """On a pool of a driver's, each of whose connections runs one statement at a time."""
 
     __slots__ = ()
@@ -136,7 +124,7 @@ class PoolExecutor(ConnectedExecutor[Any]):
         generation = _fork.generation
         connection = await self._acquire(pool)
         try:
-            self._ensure_same(generation)  # it may have been forked while it waited
+            ensure_same(generation, self.label)  # it may have been forked while it waited
             rows = await self._run(connection, statement, values)
         except BaseException as error:
             if generation == _fork.generation:
@@ -147,15 +135,11 @@ class PoolExecutor(ConnectedExecutor[Any]):
         await self._release(pool, connection)
         return rows
 
-    def _ensure_same(self, generation: int) -> None:
-        if generation != _fork.generation:
-            raise ForkedError(f"the connection to {self.label}")
-
     # What a driver fills in; its own annotations stop half-way.
 
-    @abstractmethod
     async def _acquire(self, pool: Any) -> Any:  # noqa: ANN401
         """Take a connection from the pool, or open one."""
+        return await pool.acquire()
 
     @abstractmethod
     async def _run(

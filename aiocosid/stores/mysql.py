@@ -157,7 +157,7 @@ class _PoolExecutor(PoolExecutor):
         # A connection is opened by whoever needs it, and the driver would wait for a silent server.
         opens = not pool.freesize and pool.size < pool.maxsize
         with anyio.fail_after(CONNECT_TIMEOUT if opens else None):
-            return await pool.acquire()
+            return await super()._acquire(pool)
 
     async def _run(
         self, connection: _Session, statement: str, values: Mapping[str, Value]

@@ -129,9 +129,6 @@ async def _connected(hosts: Sequence[Mapping[str, Any]], dsn: str, **options: An
 class _PoolExecutor(PoolExecutor):
     __slots__ = ()
 
-    async def _acquire(self, pool: _Pool) -> _Session:
-        return await pool.acquire()
-
     async def _run(
         self, connection: _Session, statement: str, values: Mapping[str, Value]
     ) -> list[Row]:

@@ -13,7 +13,7 @@ import anyio
 from ..errors import InvalidArgumentError, StoreError, StoreUnavailableError
 from ._connection import CLOSE_TIMEOUT, BorrowedConnection, OwnedConnection
 from ._durability import DurabilityCheck
-from ._executor import ConnectedExecutor
+from ._executor import Executor
 from ._sql import SqlBackend
 from ._sql_errors import as_store_error
 from ._sqlite import (
@@ -89,7 +89,7 @@ class SqliteStore(BackendStore[SqlBackend]):
         return store
 
 
-class _Borrowed(ConnectedExecutor[aiosqlite.Connection]):
+class _Borrowed(Executor):
     """On the user's connection, whose settings are left as they are."""
 
     __slots__ = ("_has_table",)
@@ -117,7 +117,7 @@ class _Line(NamedTuple):
     door: Door
 
 
-class _Own(ConnectedExecutor[_Line]):
+class _Own(Executor):
     """On a connection to a file."""
 
     __slots__ = ("_file", "_own", "_path")

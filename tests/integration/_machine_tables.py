@@ -238,7 +238,7 @@ class Tapped(Executor):
     def __init__(
         self, inner: Executor, *, before: Tap | None = None, after: Tap | None = None
     ) -> None:
-        super().__init__(inner.label)
+        super().__init__(inner.label, inner._connection)
         self.inner = inner
         self.before, self.after = before, after
 

@@ -22,8 +22,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.machine.cells import Changes, Note, Owner, Seat, Snapshot, Space
-from aiocosid.stores._engine import OwnEngineExecutor
-from aiocosid.stores._engine_store import _marked
+from aiocosid.stores._engine import OwnEngineExecutor, _marked
 from aiocosid.stores._engine_url import engine_of
 from aiocosid.stores._executor import PARAMETER
 from aiocosid.stores._postgres import POSTGRES
