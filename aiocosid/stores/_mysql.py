@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from ._sql import CELL_COLUMNS, COUNTER_COLUMNS, GRANT_COLUMNS, MACHINE_COLUMNS, Dialect
+from ._sql import CELL_COLUMNS, COUNTER_COLUMNS, GRANT_COLUMNS, MACHINE_COLUMNS, Advance, Dialect
 from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Words
 
 if TYPE_CHECKING:
@@ -154,22 +154,23 @@ _ADVANCED: Final = f"""
     last_max_id = IF({_HAS_ROOM},
         CAST(LAST_INSERT_ID(last_max_id + %(step)s) AS SIGNED), last_max_id + LAST_INSERT_ID(0))
 """
-_ADD: Final = f"""
+
+
+def _advance(first: str, change: str) -> Advance:
+    creating = f"""
 INSERT INTO cosid (name, last_max_id, last_fetch_time)
-VALUES (%(name)s, LAST_INSERT_ID(%(first)s), UNIX_TIMESTAMP())
-ON DUPLICATE KEY UPDATE {_ADVANCED}
+VALUES (%(name)s, {first}, UNIX_TIMESTAMP())
+ON DUPLICATE KEY UPDATE {change}
 """
-_ADD_KNOWN: Final = f"UPDATE cosid SET {_ADVANCED} WHERE name = %(name)s"
+    return Advance(creating, f"UPDATE cosid SET {change} WHERE name = %(name)s")
+
+
+_ADD: Final = _advance("LAST_INSERT_ID(%(first)s)", _ADVANCED)
 
 _RAISED: Final = """
     last_max_id = IF(MOD(last_max_id, 1) = 0, GREATEST(last_max_id, %(above)s), last_max_id)
 """
-_RAISE: Final = f"""
-INSERT INTO cosid (name, last_max_id, last_fetch_time)
-VALUES (%(name)s, %(above)s, UNIX_TIMESTAMP())
-ON DUPLICATE KEY UPDATE {_RAISED}
-"""
-_RAISE_KNOWN: Final = f"UPDATE cosid SET {_RAISED} WHERE name = %(name)s"
+_RAISE: Final = _advance("%(above)s", _RAISED)
 _UNNOTE: Final = "UPDATE aiocosid_grant SET nonce = '' WHERE name = %(name)s"
 _FOUND: Final = "SELECT last_max_id, last_fetch_time FROM cosid WHERE name = %(name)s"
 
@@ -337,10 +338,8 @@ def mysql_dialect(now: str = NOW, identity: str = IDENTITY) -> Dialect:
         create_cells=_create_cells(now, identity),
         is_created_on_use=False,
         add=_ADD,
-        add_known=_ADD_KNOWN,
         # The counter's row is locked first by each of these.
-        grant=_grant(_ADD),
-        grant_known=_grant(_ADD_KNOWN),
+        grant=Advance(*map(_grant, _ADD)),
         give_back=atomic(
             """
 SELECT COUNT(*) INTO @aiocosid FROM cosid
@@ -355,10 +354,8 @@ AND top = %(top)s AND base <= %(lower)s FOR UPDATE
             "UPDATE cosid SET last_max_id = %(lower)s WHERE name = %(name)s AND @aiocosid > 0",
             "SELECT %(lower)s FROM DUAL WHERE @aiocosid > 0",
         ),
-        raise_to=atomic(_RAISE, _UNNOTE, _FOUND),
-        raise_known=atomic(_RAISE_KNOWN, _UNNOTE, _FOUND),
-        raise_unnoted=atomic(_RAISE, _FOUND),
-        raise_known_unnoted=atomic(_RAISE_KNOWN, _FOUND),
+        raise_to=Advance(*(atomic(each, _UNNOTE, _FOUND) for each in _RAISE)),
+        raise_unnoted=Advance(*(atomic(each, _FOUND) for each in _RAISE)),
         counter="SELECT last_max_id FROM cosid WHERE name = %(name)s",
         counters=f"""
 SELECT name, last_max_id, last_fetch_time FROM cosid

@@ -17,6 +17,7 @@ from ._sql import (
     MACHINE_INDEXES,
     NAMESPACES,
     READ,
+    Advance,
     Dialect,
 )
 from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Words
@@ -68,7 +69,7 @@ $$
 """
 
 
-def _counter(first: str, change: str, result: str) -> tuple[str, str]:
+def _counter(first: str, change: str, result: str) -> Advance:
     """Return what makes a counter or changes it, and what changes one that is there.
 
     A column may be numeric, as one that was migrated from MySQL's unsigned integers is: what is no
@@ -80,7 +81,7 @@ def _counter(first: str, change: str, result: str) -> tuple[str, str]:
 INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
 VALUES (:name::varchar, {first}::bigint, {_SECONDS})
 ON CONFLICT (name) DO UPDATE {change} {result}"""
-    return made, f"UPDATE cosid AS c {change} AND c.name = :name::varchar {result}"
+    return Advance(made, f"UPDATE cosid AS c {change} AND c.name = :name::varchar {result}")
 
 
 _ADDED: Final = _counter(
@@ -185,10 +186,8 @@ END
 $$
 """,
         is_created_on_use=False,
-        add=_ADDED[0],
-        add_known=_ADDED[1],
-        grant=_noted(_ADDED[0]),
-        grant_known=_noted(_ADDED[1]),
+        add=_ADDED,
+        grant=Advance(*map(_noted, _ADDED)),
         give_back=f"""
 WITH counter AS (
     SELECT name FROM cosid WHERE name = :name::varchar AND last_max_id = :top::bigint FOR UPDATE
@@ -202,10 +201,8 @@ UPDATE cosid AS c SET last_max_id = :lower::bigint FROM taken
 WHERE c.name = taken.name AND c.last_max_id = :top::bigint
 RETURNING c.last_max_id
 """,
-        raise_to=_unnoted(_RAISED[0]),
-        raise_known=_unnoted(_RAISED[1]),
-        raise_unnoted=_RAISED[0],
-        raise_known_unnoted=_RAISED[1],
+        raise_to=Advance(*map(_unnoted, _RAISED)),
+        raise_unnoted=_RAISED,
         counter="SELECT last_max_id FROM cosid WHERE name = :name",
         counters=COUNTERS,
         read=READ.format(identity=identity, now=now),

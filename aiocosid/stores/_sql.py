@@ -8,7 +8,7 @@ text, and when it was written last by the database's clock.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from ..abc import MAX_ID, Counter
 from ..errors import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ._give_back import Note
     from ._sql_cells import Words
 
-__all__ = ("NAME_WIDTH", "Dialect", "SqlBackend")
+__all__ = ("NAME_WIDTH", "Advance", "Dialect", "SqlBackend")
 
 NAME_WIDTH: Final = 100  # characters; CosId's varchar(100)
 ATTEMPTS: Final = 20  # at a statement that the server undoes, because of what others do
@@ -110,6 +110,22 @@ WHERE name >= :owns AND name < :owns_end AND (:is_complete <> 0 OR value = :own)
 """
 
 
+class Advance(NamedTuple):
+    """The statements of one way to advance a counter.
+
+    Attributes:
+        creating: creates it, if it is missing.
+        known: does not.
+    """
+
+    creating: str
+    known: str
+
+    def statement(self, *, create: bool) -> str:
+        """Return that of them."""
+        return self.creating if create else self.known
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """The statements of one database.
@@ -125,19 +141,15 @@ class Dialect:
         create_cells: the same for ``cosid_machine`` and ``aiocosid_cell``; if both were missing it
             writes the store's marker.
         is_created_on_use: whether whoever finds a table of ours missing creates it.
-        add: (name, first, step) adds ``step`` to a counter, or creates it at ``first``, and answers
-            ``last_max_id``.
-        add_known: (name, step) does so without creating it.
-        grant: (name, first, step, nonce, previous) does what ``add`` does, and notes it; answers
+        add: (name, step, and first, if it is created) adds ``step`` to a counter, or creates it at
+            ``first``, and answers ``last_max_id``.
+        grant: (as for add, and nonce, previous) does what ``add`` does, and notes it; answers
             also where a run that ``previous`` belongs to began, or NULL if there is none.
-        grant_known: (name, step, nonce, previous) does so without creating it.
         give_back: (name, top, lower, nonce) lowers a counter from ``top``, if that is noted, and
             removes the note; answers a row if so.
         raise_to: (name, above) raises or creates a counter, removes the note, and answers
             ``last_max_id`` and ``last_fetch_time``.
-        raise_known: (name, above) does so without creating it.
         raise_unnoted: (name, above) does what ``raise_to`` does where there is no table of notes.
-        raise_known_unnoted: (name, above) does so without creating it.
         counter: (name) answers ``last_max_id``.
         counters: (prefix) answers the three columns of every counter whose name begins so.
         read: (namespace, is_complete, instance, machine_id, marker, count, space, mine, note,
@@ -164,15 +176,11 @@ class Dialect:
     create_grants: str
     create_cells: str
     is_created_on_use: bool
-    add: str
-    add_known: str
-    grant: str
-    grant_known: str
+    add: Advance
+    grant: Advance
     give_back: str
-    raise_to: str
-    raise_known: str
-    raise_unnoted: str
-    raise_known_unnoted: str
+    raise_to: Advance
+    raise_unnoted: Advance
     counter: str
     counters: str
     read: str
@@ -258,18 +266,14 @@ class SqlBackend(Backend):
     async def add(
         self, name: str, by: int, *, first: int | None, note: Note | None = None
     ) -> Granted:
-        dialect = self._dialect
-        values: dict[str, Value] = {"name": name}
+        advance, values = self._dialect.add, dict[str, "Value"](name=name, step=by)
         if first is not None:
             values["first"] = first
-        values["step"] = by
-        if note is None:
-            statement = dialect.add_known if first is None else dialect.add
-        else:
-            statement = dialect.grant_known if first is None else dialect.grant
+        if note is not None:
+            advance = self._dialect.grant
             values |= {"nonce": note.nonce, "previous": note.previous}
         try:
-            rows = await self._fetch_rows(statement, **values)
+            rows = await self._fetch_rows(advance.statement(create=first is not None), **values)
         except OutOfRangeError as error:
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if not rows:
@@ -299,9 +303,9 @@ class SqlBackend(Backend):
         )
 
     async def _raised(self, name: str, above: int, *, create: bool) -> Row | None:
-        dialect, row = self._dialect, None
-        noted = dialect.raise_to if create else dialect.raise_known
-        unnoted = dialect.raise_unnoted if create else dialect.raise_known_unnoted
+        row = None
+        noted = self._dialect.raise_to.statement(create=create)
+        unnoted = self._dialect.raise_unnoted.statement(create=create)
         for statement in (noted, unnoted, noted):
             # Without the table nobody has been granted what could be given back; but it may be made
             # and written just before the plain statement.

@@ -26,6 +26,7 @@ from ._sql import (
     MACHINE_INDEXES,
     NAMESPACES,
     READ,
+    Advance,
     Dialect,
 )
 from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Words
@@ -74,25 +75,24 @@ AND cosid.last_max_id <= 9223372036854775807 - :step
 _HIGHEST: Final = """
 SET last_max_id = max(cosid.last_max_id, :above) WHERE typeof(cosid.last_max_id) = 'integer'
 """
-_RAISED: Final = "RETURNING last_max_id, last_fetch_time"
 
 
-def _made(first: str, change: str) -> str:
-    return f"""
+def _advance(first: str, change: str, result: str) -> Advance:
+    creating = f"""
 INSERT INTO cosid (name, last_max_id, last_fetch_time) VALUES (:name, {first}, {_SECONDS})
 ON CONFLICT (name) DO UPDATE {change}
-"""
+ {result}"""
+    return Advance(creating, f"UPDATE cosid {change} AND name = :name {result}")
 
 
-def _known(change: str) -> str:
-    return f"UPDATE cosid {change} AND name = :name"
+_ADDED: Final = _advance(":first", _SUM, "RETURNING last_max_id")
+_RAISED: Final = _advance(":above", _HIGHEST, "RETURNING last_max_id, last_fetch_time")
 
 
 def _noted(granted: str) -> str:
     """Note a grant; what is answered is the note of the one before."""
     return f"""
-{granted}
-RETURNING last_max_id, (
+{granted}, (
     SELECT base FROM aiocosid_grant AS g
     WHERE g.name = :name AND g.nonce = :previous AND :previous <> ''
     AND g.top = cosid.last_max_id - :step
@@ -106,6 +106,11 @@ ON CONFLICT (name) DO UPDATE SET nonce = excluded.nonce, top = excluded.top, bas
 
 
 _FORGET: Final = "UPDATE aiocosid_grant SET nonce = '' WHERE name = :name"
+
+
+def _forgetting(raised: str) -> str:
+    return f"{raised};{_FORGET}"
+
 
 # What lies in memory has no file, and nobody takes it for durable.
 _OF_FILE: Final = """
@@ -133,10 +138,6 @@ def sqlite_dialect(now: str = NOW, identity: str = IDENTITY) -> Dialect:
         now: the file's clock in milliseconds, as an expression.
         identity: which file it is, as an expression.
     """
-    added, known = _made(":first", _SUM), _known(_SUM)
-    raised, raised_known = (
-        f"{each} {_RAISED}" for each in (_made(":above", _HIGHEST), _known(_HIGHEST))
-    )
 
     def commit(made: Commit) -> str:
         found = "".join(f" AND EXISTS (SELECT 1 FROM {each})" for each, _ in made.found)
@@ -158,10 +159,8 @@ CREATE TABLE IF NOT EXISTS {MACHINE_TABLE} ({MACHINE_COLUMNS});
 {MACHINE_INDEXES.strip()}
 """,
         is_created_on_use=True,
-        add=f"{added} RETURNING last_max_id",
-        add_known=f"{known} RETURNING last_max_id",
-        grant=_noted(added),
-        grant_known=_noted(known),
+        add=_ADDED,
+        grant=Advance(*map(_noted, _ADDED)),
         give_back=f"""
 UPDATE cosid SET last_max_id = :lower WHERE name = :name AND last_max_id = :top
 AND EXISTS (
@@ -171,10 +170,8 @@ AND EXISTS (
 RETURNING last_max_id;
 {_FORGET}
 """,
-        raise_to=f"{raised};{_FORGET}",
-        raise_known=f"{raised_known};{_FORGET}",
-        raise_unnoted=raised,
-        raise_known_unnoted=raised_known,
+        raise_to=Advance(*map(_forgetting, _RAISED)),
+        raise_unnoted=_RAISED,
         counter="SELECT last_max_id FROM cosid WHERE name = :name",
         counters=COUNTERS,
         read=READ.format(identity=identity, now=now),
@@ -305,11 +302,21 @@ def run(
     Raises:
         StoreError: the connection is in a transaction, with which the grant could be rolled back.
     """
+    first, *others = statement.split(";")
     with alone(database, label) as cursor:
-        first, *others = statement.split(";")
         if others:
-            return _run_together(cursor, first, others, values)
-        return cursor.execute(statement, values).fetchall()
+            cursor.execute("BEGIN IMMEDIATE")
+        try:
+            rows = cursor.execute(first, values).fetchall()
+            for each in others if rows else ():
+                cursor.execute(each, values)
+            if others:
+                cursor.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                cursor.execute("ROLLBACK")
+            raise
+        return rows
 
 
 @contextmanager
@@ -334,19 +341,3 @@ def alone(database: sqlite3.Connection, label: str) -> Generator[sqlite3.Cursor]
             yield cursor
     finally:
         database.isolation_level = level
-
-
-def _run_together(
-    cursor: sqlite3.Cursor, first: str, others: list[str], values: Mapping[str, Value]
-) -> list[Any]:
-    cursor.execute("BEGIN IMMEDIATE")
-    try:
-        rows = cursor.execute(first, values).fetchall()
-        for each in others if rows else ():
-            cursor.execute(each, values)
-        cursor.execute("COMMIT")
-    except BaseException:
-        if cursor.connection.in_transaction:
-            cursor.execute("ROLLBACK")
-        raise
-    return rows

@@ -108,7 +108,7 @@ def test_timeouts_of_a_url_count() -> None:
 
 def test_notation() -> None:
     """Casts, remainders and dollars come out as they went in, whatever the driver's notation."""
-    statements = [POSTGRES.add, POSTGRES.create_counters, POSTGRES.give_back]
+    statements = [*POSTGRES.add, POSTGRES.create_counters, POSTGRES.give_back]
     statements += [POSTGRES.create_cells, POSTGRES.read]
     seat = Seat((Owner("a", 1),), Note("a"))
     changes = Changes("a", space=Space(), seats={0: seat}, own={"a": 0})
