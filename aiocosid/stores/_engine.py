@@ -26,14 +26,14 @@ from ..errors import (
     WrongLoopError,
 )
 from ._connection import BorrowedConnection, OwnedConnection, running_loop
-from ._engine_line import Line, lent
+from ._engine_line import Line
 from ._engine_url import dialect_of, engine_of, label_of
 from ._executor import CALL_TIMEOUT, PARAMETER, Executor, ensure_same
 from ._mysql import COMMIT, in_foreign_session
 from ._mysql import run as run_mysql
 from ._sql_errors import as_store_error, is_stale
 from ._sqlite import IDENTITY, alone, prepare, prepare_foreign, run
-from ._sqlite_door import ensure_own, in_use, inherit
+from ._sqlite_door import ensure_own, in_use
 
 try:
     from sqlalchemy import text
@@ -146,8 +146,7 @@ class SqlExecutor(Executor):
             StoreError: as for `run`.
         """
         line: Line = await self._connection.ready()
-        with line.in_use():
-            return await _spawned(self.label, line.engine.sync_engine, function, *args)
+        return await _spawned(self.label, line, function, *args)
 
     def _sqlite_step(
         self, connection: SyncConnection, statement: str, values: Mapping[str, object]
@@ -231,7 +230,7 @@ class _UsersEngine(BorrowedConnection[Line]):
 
     def _forget(self) -> None:
         if self._pool is not None:
-            _inherit(self.client)
+            self.client.silence()
 
 
 def _check(engine: object) -> None:
@@ -271,35 +270,26 @@ class OwnEngineExecutor(SqlExecutor):
             connect=connect,
             disconnect=Line.close,
             salvage=Line.terminate,
-            silence=_silence,
+            silence=Line.silence,
         )
         super().__init__(engine.url, connection)
 
 
-def _silence(line: Line) -> None:
-    _fork.silence(line.sockets())
-    _inherit(line)
-
-
-def _inherit(line: Line) -> None:
-    if line.engine.url.get_backend_name() == "sqlite":
-        inherit(f"{line.engine.url.database}")
-
-
-async def _spawned(label: str, engine: Engine, function: Callable[..., T], *args: object) -> T:
+async def _spawned(label: str, line: Line, function: Callable[..., T], *args: object) -> T:
     """Call a function in a task of its own, which is cancelled once if the caller is.
 
     A cancel scope strikes at each wait, also at those in which SQLAlchemy closes a connection: it
     would never be closed then.
     """
-    if engine.url.get_backend_name() == "sqlite":
-        ensure_own(f"{engine.url.database}")
-    call = asyncio.ensure_future(_in_greenlet(label, engine, function, *args))
+    if line.engine.url.get_backend_name() == "sqlite":
+        ensure_own(f"{line.engine.url.database}")
+    call = asyncio.ensure_future(_in_greenlet(label, line, function, *args))
+    line.calls.add(call)
+    call.add_done_callback(line.calls.discard)
     try:
         await asyncio.wait((call,))
     except BaseException:
         call.cancel()
-        _torn.add(call)
         call.add_done_callback(_ended)
         with anyio.move_on_after(TEAR_TIMEOUT, shield=True):
             await asyncio.wait((call,))
@@ -309,34 +299,32 @@ async def _spawned(label: str, engine: Engine, function: Callable[..., T], *args
     return call.result()
 
 
-_torn: Final[set[asyncio.Future[Any]]] = set()  # else nobody would hold them
-
-
 def _ended(call: asyncio.Future[Any]) -> None:
     """Let be what a call came to that nobody waits for."""
-    _torn.discard(call)
     if not call.cancelled():
         call.exception()
 
 
-async def _in_greenlet(label: str, engine: Engine, function: Callable[..., T], *args: object) -> T:
+async def _in_greenlet(label: str, line: Line, function: Callable[..., T], *args: object) -> T:
     try:
         async with asyncio.timeout(CALL_TIMEOUT):
-            return await greenlet_spawn(_called, label, engine, function, *args)
+            return await greenlet_spawn(_called, label, line, function, *args)
     except CosIdError:
         raise
     except Exception as exc:
         raise as_store_error(label, exc) from exc
 
 
-def _called(label: str, engine: Engine, function: Callable[..., T], *args: object) -> T:
+def _called(label: str, line: Line, function: Callable[..., T], *args: object) -> T:
     """Call a function with a connection, in SQLAlchemy's greenlet."""
+    engine = line.engine.sync_engine
     born, pool = _fork.generation, engine.pool
     connection = engine.connect()
+    driver = connection.connection.driver_connection
     try:
         ensure_same(born, label)  # it may have been forked while it waited
-        with lent(connection):
-            result = function(connection, *args)
+        line.lent.add(driver)
+        result = function(connection, *args)
         ensure_same(born, label)
     except BaseException as exc:
         if born != _fork.generation:
@@ -344,6 +332,8 @@ def _called(label: str, engine: Engine, function: Callable[..., T], *args: objec
         else:
             _give_back(connection, engine, pool, is_useless=is_stale(exc))
         raise
+    finally:
+        line.lent.discard(driver)
     _give_back(connection, engine, pool)
     return result
 

@@ -247,7 +247,7 @@ async def test_closed_during_a_call(
         await asyncio.wait_for(store.aclose(), 5)
         with pytest.raises(StoreUnavailableError):
             await within(5, call)
-        assert line._calls == 0
+        assert not line.calls
         proxy.heal()
         assert await within(5, counter.next_max_id(1)) >= 2
         await store.aclose()
