@@ -23,7 +23,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ._sql import CELL_COLUMNS, COUNTER_COLUMNS, GRANT_COLUMNS, MACHINE_COLUMNS, Advance, Dialect
-from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Words
+from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -336,7 +336,6 @@ def mysql_dialect(now: str = NOW, identity: str = IDENTITY) -> Dialect:
         create_counters=create_table(TABLE, _cosids(COUNTER_COLUMNS, "name")),
         create_grants=create_table(GRANT_TABLE, GRANT_COLUMNS),
         create_cells=_create_cells(now, identity),
-        is_created_on_use=False,
         add=_ADD,
         # The counter's row is locked first by each of these.
         grant=Advance(*map(_grant, _ADD)),
@@ -362,17 +361,15 @@ SELECT name, last_max_id, last_fetch_time FROM cosid
 WHERE {_bytes("LEFT(name, CHAR_LENGTH(%(prefix)s))")} = {_bytes("%(prefix)s")}
 """,
         read=_read(now, identity),
-        words=Words(
-            now=now,
-            is_open="@aiocosid > 0",
-            parameter=lambda name, _: f"%({name})s",
-            key=_bytes,
-            same=_as_read,
-            number="SIGNED",
-            source=" FROM DUAL",
-            shared="LOCK IN SHARE MODE",
-            exclusive="FOR UPDATE",
-        ),
+        now=now,
+        is_open="@aiocosid > 0",
+        parameter=lambda name, _: f"%({name})s",
+        key=_bytes,
+        same=_as_read,
+        number="SIGNED",
+        source=" FROM DUAL",
+        shared="LOCK IN SHARE MODE",
+        exclusive="FOR UPDATE",
         commit=commit,
         # Also a row that others have made meanwhile, and a lock that they did not let go in time.
         conflicts=frozenset({1020, 1062, 1205, 1213}),

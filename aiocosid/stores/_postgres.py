@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from ._sql import (
     CELL_COLUMNS,
     COUNTER_COLUMNS,
-    COUNTERS,
     GRANT_COLUMNS,
     MACHINE_COLUMNS,
     MACHINE_INDEXES,
-    NAMESPACES,
     READ,
     Advance,
     Dialect,
 )
-from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Words
+from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE
 from ._url import read_url
 from ._url_specs import POSTGRES as SPEC
 
@@ -185,7 +183,6 @@ BEGIN
 END
 $$
 """,
-        is_created_on_use=False,
         add=_ADDED,
         grant=Advance(*map(_noted, _ADDED)),
         give_back=f"""
@@ -203,23 +200,16 @@ RETURNING c.last_max_id
 """,
         raise_to=Advance(*map(_unnoted, _RAISED)),
         raise_unnoted=_RAISED,
-        counter="SELECT last_max_id FROM cosid WHERE name = :name",
-        counters=COUNTERS,
         read=READ.format(identity=identity, now=now),
-        words=Words(
-            now=now,
-            is_open="EXISTS (SELECT 1 FROM gate)",
-            parameter=lambda name, value: (
-                f":{name}::{'bigint' if isinstance(value, int) else 'text'}"
-            ),
-            number="bigint",
-            shared="FOR SHARE",
-            exclusive="FOR NO KEY UPDATE",
-        ),
+        now=now,
+        is_open="EXISTS (SELECT 1 FROM gate)",
+        parameter=lambda name, value: f":{name}::{'bigint' if isinstance(value, int) else 'text'}",
+        number="bigint",
+        shared="FOR SHARE",
+        exclusive="FOR NO KEY UPDATE",
         commit=commit,
         # Two who made the same at once; a deadlock; another isolation level than the default.
         conflicts=frozenset({"23505", "40P01", "40001"}),
-        namespaces=NAMESPACES,
         settings=_SETTINGS,
         weaknesses=_WEAKNESSES,
     )

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ..machine.cells import Changes, Need, Snapshot
     from ._executor import Executor, Row, Value
     from ._give_back import Note
-    from ._sql_cells import Words
 
 __all__ = ("NAME_WIDTH", "Advance", "Dialect", "SqlBackend")
 
@@ -83,6 +82,7 @@ CELL_COLUMNS: Final = f"""
 """
 
 # What SQLite and PostgreSQL say in the same words.
+COUNTER: Final = "SELECT last_max_id FROM cosid WHERE name = :name"
 COUNTERS: Final = """
 SELECT name, last_max_id, last_fetch_time FROM cosid
 WHERE substr(name, 1, length(CAST(:prefix AS text))) = CAST(:prefix AS text)
@@ -161,7 +161,15 @@ class Dialect:
             ``is_complete``, of the notes only ``note`` and those about the instance's rows, of the
             own cells those of the value ``own``, and of the rows only the instance's, and the
             machine id's.
-        words: those of a `Commit`.
+        now: the store's clock in milliseconds.
+        is_open: whether all that a `Commit` compares is as it was: a write depends on it.
+        parameter: makes a name and its value a parameter.
+        key: makes a text a name of a cell.
+        same: compares a column with a parameter.
+        number: what a text is cast to that is a number; none where nobody else writes meanwhile.
+        source: what is selected from that is in no table.
+        shared: locks a row that is only compared.
+        exclusive: locks a row that is written.
         commit: makes one a statement.  It writes all, and answers a row, if the identity and all
             that was read is as it was.
         conflicts: codes of the errors that mean that others were faster; see `code_of`.
@@ -175,20 +183,28 @@ class Dialect:
     create_counters: str
     create_grants: str
     create_cells: str
-    is_created_on_use: bool
+    is_created_on_use: bool = False
     add: Advance
     grant: Advance
     give_back: str
     raise_to: Advance
     raise_unnoted: Advance
-    counter: str
-    counters: str
+    counter: str = COUNTER
+    counters: str = COUNTERS
     read: str
-    words: Words
+    now: str
+    is_open: str
+    parameter: Callable[[str, Value], str]
+    key: Callable[[str], str] = str
+    same: Callable[[str, str], str] = "{} = {}".format
+    number: str = ""
+    source: str = ""
+    shared: str = ""
+    exclusive: str = ""
     commit: Callable[[Commit], str]
     conflicts: frozenset[str | int] = frozenset()
     undone: frozenset[str | int] = frozenset()
-    namespaces: str
+    namespaces: str = NAMESPACES
     settings: str
     weaknesses: Mapping[str, str]
 
@@ -358,7 +374,7 @@ class SqlBackend(Backend):
         return reading.snapshot()
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        commit = Commit(self._dialect.words, snapshot, changes)
+        commit = Commit(self._dialect, snapshot, changes)
         try:
             row = await self._row(self._dialect.commit(commit), **commit.values)
         except StoreError as error:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..machine.cells import Changes, Need
     from ._executor import Value
+    from ._sql import Dialect
 
 __all__ = (
     "CELL_TABLE",
@@ -31,7 +32,6 @@ __all__ = (
     "CellNames",
     "Commit",
     "Reading",
-    "Words",
     "integer",
 )
 
@@ -221,33 +221,6 @@ class Reading:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """How a dialect says what a commit compares and writes.
-
-    Attributes:
-        now: the store's clock in milliseconds.
-        is_open: whether all is as it was; a write is carried out only then.
-        parameter: makes a name and its value a parameter.
-        key: makes a text a name of a cell.
-        same: compares a column with a parameter.
-        number: what a text is cast to that is a number; none where nobody else writes meanwhile.
-        source: what is selected from that is in no table.
-        shared: locks a row that is only compared.
-        exclusive: locks a row that is written.
-    """
-
-    now: str
-    is_open: str
-    parameter: Callable[[str, Value], str]
-    key: Callable[[str], str] = str
-    same: Callable[[str, str], str] = "{} = {}".format
-    number: str = ""
-    source: str = ""
-    shared: str = ""
-    exclusive: str = ""
-
-
 class Commit:
     """What a dialect puts together to one statement that compares and writes.
 
@@ -260,19 +233,19 @@ class Commit:
     """
 
     __slots__ = (
-        *("_changes", "_raw", "_rows", "_snapshot", "_texts", "_words"),
+        *("_changes", "_dialect", "_raw", "_rows", "_snapshot", "_texts"),
         *("found", "missing", "values", "writes"),
     )
 
-    def __init__(self, words: Words, snapshot: Snapshot, changes: Changes) -> None:
+    def __init__(self, dialect: Dialect, snapshot: Snapshot, changes: Changes) -> None:
         """Compare what was read, and write what is to change.
 
         Args:
-            words: the dialect's.
+            dialect: says how.
             snapshot: what was read.
             changes: what becomes of it.
         """
-        self._words, self._snapshot, self._changes = words, snapshot, changes
+        self._dialect, self._snapshot, self._changes = dialect, snapshot, changes
         self._raw: Raw = snapshot.raw
         self.found: list[tuple[str, str]] = []
         self.missing: list[str] = []
@@ -282,7 +255,7 @@ class Commit:
         self._texts = texts = self._new_texts(names)
         self._rows = sorted(self._new_rows(names), key=lambda row: row[0])
         # The count may be added to whatever it is by now.
-        is_one_more = words.number and snapshot.counts_one_more(changes)
+        is_one_more = dialect.number and snapshot.counts_one_more(changes)
         for name in sorted(texts, key=lambda name: (texts[name] != cells.get(name), name)):
             if is_one_more and name == names.count:
                 self._add_one(name)
@@ -337,16 +310,16 @@ class Commit:
 
     def _given(self, value: Value | None) -> str:
         if value is None:
-            return self._words.now
+            return self._dialect.now
         name = f"v{len(self.values)}"
         self.values[name] = value
-        return self._words.parameter(name, value)
+        return self._dialect.parameter(name, value)
 
     def _add_cell(self, name: str) -> None:
         old, new = self._raw.cells.get(name), self._texts[name]
         read = {} if old is None else {"value": old}
         written = None if new is None else {"value": new, "written_ms": None}
-        key = self._words.key(self._given(name))
+        key = self._dialect.key(self._given(name))
         self._add(CELL_TABLE, key, read, {} if new == old else written)
 
     def _add(
@@ -361,38 +334,38 @@ class Commit:
         Without the former there must be no such row.  It stays as it is if the latter is empty,
         and is removed if that is None.
         """
-        words, this = self._words, f"{table} WHERE name = {key}"
+        dialect, this = self._dialect, f"{table} WHERE name = {key}"
         written = {column: self._given(value) for column, value in (new or {}).items()}
         if not read:
             self.missing.append(this)
             if written:
                 columns, made = ", ".join(("name", *written)), ", ".join((key, *written.values()))
-                where = f"{words.source} WHERE {words.is_open}"
+                where = f"{dialect.source} WHERE {dialect.is_open}"
                 self.writes.append(f"INSERT INTO {table} ({columns}) SELECT {made}{where}")
             return
-        same = [words.same(column, self._given(value)) for column, value in read.items()]
-        how = words.shared if new == {} else words.exclusive
+        same = [dialect.same(column, self._given(value)) for column, value in read.items()]
+        how = dialect.shared if new == {} else dialect.exclusive
         self.found.append((" AND ".join((this, *same)), how))
         if new is None:
-            self.writes.append(f"DELETE FROM {this} AND {words.is_open}")
+            self.writes.append(f"DELETE FROM {this} AND {dialect.is_open}")
         elif new:
             self._update(table, key, written)
 
     def _add_one(self, name: str) -> None:
         """Compare the epoch of a count, and add one to what it is by now."""
-        key = self._words.key(self._given(name))
+        key = self._dialect.key(self._given(name))
         text = self._raw.cells[name].rpartition(":")[0] + ":"
         length, epoch = len(text), self._given(text)
         found = f"{CELL_TABLE} WHERE name = {key} AND SUBSTR(value, 1, {length}) = {epoch}"
-        self.found.append((found, self._words.exclusive))
+        self.found.append((found, self._dialect.exclusive))
         ids = f"REPLACE(SUBSTR(value, {length + 1}), '}}', '')"
-        ids = f"CAST({ids} AS {self._words.number})"
+        ids = f"CAST({ids} AS {self._dialect.number})"
         value = f"CONCAT({epoch}, {ids} + 1, '}}')"
-        self._update(CELL_TABLE, key, {"value": value, "written_ms": self._words.now})
+        self._update(CELL_TABLE, key, {"value": value, "written_ms": self._dialect.now})
 
     def _update(self, table: str, key: str, new: Mapping[str, str]) -> None:
         columns = ", ".join(f"{column} = {value}" for column, value in new.items())
-        where = f"WHERE name = {key} AND {self._words.is_open}"
+        where = f"WHERE name = {key} AND {self._dialect.is_open}"
         self.writes.append(f"UPDATE {table} SET {columns} {where}")
 
     def apply(self) -> None:

@@ -20,16 +20,14 @@ from ..errors import (
 from ._sql import (
     CELL_COLUMNS,
     COUNTER_COLUMNS,
-    COUNTERS,
     GRANT_COLUMNS,
     MACHINE_COLUMNS,
     MACHINE_INDEXES,
-    NAMESPACES,
     READ,
     Advance,
     Dialect,
 )
-from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Words
+from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE
 from ._sql_errors import code_of
 
 if TYPE_CHECKING:
@@ -172,12 +170,11 @@ RETURNING last_max_id;
 """,
         raise_to=Advance(*map(_forgetting, _RAISED)),
         raise_unnoted=_RAISED,
-        counter="SELECT last_max_id FROM cosid WHERE name = :name",
-        counters=COUNTERS,
         read=READ.format(identity=identity, now=now),
-        words=Words(now=now, is_open="true", parameter=lambda name, _: f":{name}"),
+        now=now,
+        is_open="true",
+        parameter=lambda name, _: f":{name}",
         commit=commit,
-        namespaces=NAMESPACES,
         settings=_SETTINGS,
         weaknesses=_WEAKNESSES,
     )

@@ -112,7 +112,7 @@ def test_notation() -> None:
     statements += [POSTGRES.create_cells, POSTGRES.read]
     seat = Seat((Owner("a", 1),), Note("a"))
     changes = Changes("a", space=Space(), seats={0: seat}, own={"a": 0})
-    commit = Commit(POSTGRES.words, Snapshot("dev", "x", raw=Raw()), changes)
+    commit = Commit(POSTGRES, Snapshot("dev", "x", raw=Raw()), changes)
     statements.append(POSTGRES.commit(commit))
     for statement in statements:
         named = _marked(statement)
