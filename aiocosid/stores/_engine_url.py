@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import (
-    CosIdError,
     InvalidArgumentError,
     MissingExtraError,
     UnsupportedRuntimeError,
@@ -104,7 +103,8 @@ def engine_of(url: str) -> AsyncEngine:
     try:
         made = make_url(text_of(url))
         made = made.set(drivername=_DRIVERS.get(made.drivername, made.drivername))
-        if made.get_driver_name() not in _OPTIONS or _is_in_memory(made):
+        options = _OPTIONS.get(made.get_driver_name())
+        if options is None or _is_in_memory(made):
             raise _refused(url)
         if "init_command" in made.query:
             raise _refused(url, _NO_COMMAND)
@@ -115,26 +115,19 @@ def engine_of(url: str) -> AsyncEngine:
             pool_size=_MAX_CONNECTIONS,
             max_overflow=0,
             pool_timeout=_POOL_TIMEOUT,
-            connect_args=_options(made),
+            connect_args={name: options[name] for name in options.keys() - made.query.keys()},
         )
     except ModuleNotFoundError as exc:
-        raise _missing(exc.name or "the driver") from exc
+        package = exc.name or "the driver"
+        if package in _EXTRAS:
+            raise MissingExtraError(package, extra=_EXTRAS[package]) from exc
+        what = f"{package} is not installed, which the URL names"
+        raise UnsupportedRuntimeError(what) from exc
     except InvalidArgumentError:
         raise
     except (SQLAlchemyError, AttributeError, TypeError, ValueError):
         # Their sentences may hold a piece of the password.
         raise _refused(url) from None
-
-
-def _missing(package: str) -> CosIdError:
-    if package in _EXTRAS:
-        return MissingExtraError(package, extra=_EXTRAS[package])
-    return UnsupportedRuntimeError(f"{package} is not installed, which the URL names")
-
-
-def _options(url: URL) -> dict[str, Any]:
-    options = _OPTIONS.get(url.get_driver_name(), {})
-    return {name: value for name, value in options.items() if name not in url.query}
 
 
 def _is_in_memory(url: URL) -> bool:

@@ -37,6 +37,9 @@ PARAMETER: Final = re.compile(r"(?<!:):([a-z]\w*)")
 Row = Any
 """What a driver calls a row; its columns by number."""
 
+_Pool = Any  # the drivers' own annotations stop half-way
+_Session = Any
+
 Value = str | int
 """What a statement is given."""
 
@@ -120,7 +123,7 @@ class PoolExecutor(Executor):
         except Exception as exc:
             raise as_store_error(self.label, exc) from exc
 
-    async def _fetch(self, pool: Any, statement: str, values: Mapping[str, Value]) -> list[Row]:  # noqa: ANN401 - the driver's
+    async def _fetch(self, pool: _Pool, statement: str, values: Mapping[str, Value]) -> list[Row]:
         generation = _fork.generation
         connection = await self._acquire(pool)
         try:
@@ -128,32 +131,27 @@ class PoolExecutor(Executor):
             rows = await self._run(connection, statement, values)
         except BaseException as error:
             if generation == _fork.generation:
-                await self._discard(pool, connection, error)
+                await self._release(pool, connection, error)
             else:
                 _fork.abandoned.append(connection)
             raise
-        await self._release(pool, connection)
+        await self._release(pool, connection, None)
         return rows
 
-    # What a driver fills in; its own annotations stop half-way.
+    # What a driver fills in.
 
-    async def _acquire(self, pool: Any) -> Any:  # noqa: ANN401
+    async def _acquire(self, pool: _Pool) -> _Session:
         """Take a connection from the pool, or open one."""
         return await pool.acquire()
 
     @abstractmethod
     async def _run(
-        self,
-        connection: Any,  # noqa: ANN401
-        statement: str,
-        values: Mapping[str, Value],
+        self, connection: _Session, statement: str, values: Mapping[str, Value]
     ) -> list[Row]:
         """Run a statement."""
 
     @abstractmethod
-    async def _release(self, pool: Any, connection: Any) -> None:  # noqa: ANN401
-        """Give a connection back that is in step with its server."""
-
-    @abstractmethod
-    async def _discard(self, pool: Any, connection: Any, error: BaseException) -> None:  # noqa: ANN401
-        """Give back, or drop, a connection on which a statement has failed or was cancelled."""
+    async def _release(
+        self, pool: _Pool, connection: _Session, error: BaseException | None
+    ) -> None:
+        """Give a connection back, or drop one on which a statement has failed or was cancelled."""

@@ -167,12 +167,12 @@ class _PoolExecutor(PoolExecutor):
         # Of this kind, whichever the user has chosen for his own.
         return await run(connection.cursor(Cursor), statement, values)
 
-    async def _discard(self, pool: _Pool, connection: _Session, error: BaseException) -> None:  # noqa: ARG002 - a contract
-        # It may be in a transaction, have a reply to come, or lead to a replica by now.
-        _hang_up(connection)
-        pool.release(connection)
-
-    async def _release(self, pool: _Pool, connection: _Session) -> None:
+    async def _release(
+        self, pool: _Pool, connection: _Session, error: BaseException | None
+    ) -> None:
+        if error is not None:
+            # It may be in a transaction, have a reply to come, or lead to a replica by now.
+            _hang_up(connection)
         pool.release(connection)
 
 

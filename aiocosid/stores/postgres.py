@@ -6,7 +6,6 @@ import asyncio
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, Self
-from weakref import WeakSet
 
 import anyio
 
@@ -98,7 +97,26 @@ class PostgresStore(BackendStore[SqlBackend]):
         """
         store = cls.__new__(cls)
         dsn, hosts, durability = dsn_of(url)
-        executor = _PoolExecutor("postgres", _own_connection(dsn, hosts))
+
+        async def connect() -> _Pool:
+            return await _driver.create_pool(
+                dsn,
+                connect=partial(_connected, hosts),
+                min_size=0,
+                max_size=_MAX_CONNECTIONS,
+                # A connection of PgBouncer's is another server session in every transaction.
+                statement_cache_size=0,
+                reset=_leave,
+            )
+
+        connection = OwnedConnection[_Pool](
+            "the connection to postgres",
+            connect=connect,
+            disconnect=_disconnect,
+            salvage=_salvage,
+            silence=_silence,
+        )
+        executor = _PoolExecutor("postgres", connection)
         store._backend = SqlBackend(executor, POSTGRES, DurabilityCheck(durability))
         return store
 
@@ -136,8 +154,10 @@ class _PoolExecutor(PoolExecutor):
         rows: list[Row] = await connection.fetch(text, *(values[name] for name in names))
         return rows
 
-    async def _discard(self, pool: _Pool, connection: _Session, error: BaseException) -> None:
-        if not isinstance(error, PostgresError):
+    async def _release(
+        self, pool: _Pool, connection: _Session, error: BaseException | None
+    ) -> None:
+        if error is not None and not isinstance(error, PostgresError):
             # The answer may still come, and whoever got the connection next would wait for it.
             await _tear(connection)
             return
@@ -145,9 +165,6 @@ class _PoolExecutor(PoolExecutor):
         # next connection may find the primary.
         if is_stale(error):
             connection.terminate()
-        await self._release(pool, connection)
-
-    async def _release(self, pool: _Pool, connection: _Session) -> None:
         # Not awaited itself: cancelled, the pool would lose sight of its own task and of its error.
         releasing = asyncio.ensure_future(pool.release(connection, timeout=_RELEASE_TIMEOUT))
         releasing.add_done_callback(_released)
@@ -183,46 +200,23 @@ def _released(releasing: asyncio.Future[None]) -> None:
         releasing.exception()
 
 
-def _own_connection(dsn: str, hosts: Sequence[Mapping[str, Any]]) -> OwnedConnection[_Pool]:
-    connections: WeakSet[Any] = WeakSet()
+async def _disconnect(pool: _Pool) -> None:
+    try:
+        with suppress(Exception):
+            await pool.close()
+    finally:
+        pool.terminate()
 
-    async def note(connection: _Session) -> None:
-        connections.add(connection)
 
-    async def leave(_: _Session) -> None:
-        """Change nothing: a statement of ours leaves nothing to reset."""
+def _salvage(pool: _Pool) -> None:
+    with suppress(RuntimeError):  # the loop is closed, says the transport, once it is done
+        pool.terminate()
 
-    async def connect() -> _Pool:
-        return await _driver.create_pool(
-            dsn,
-            connect=partial(_connected, hosts),
-            min_size=0,
-            max_size=_MAX_CONNECTIONS,
-            # A connection of PgBouncer's is another server session in every transaction.
-            statement_cache_size=0,
-            init=note,
-            reset=leave,
-        )
 
-    async def disconnect(pool: _Pool) -> None:
-        try:
-            with suppress(Exception):
-                await pool.close()
-        finally:
-            pool.terminate()
+def _silence(pool: _Pool) -> None:
+    connections = (holder._con for holder in pool._holders if holder._con is not None)
+    _fork.silence(each._transport.get_extra_info("socket") for each in connections)
 
-    def salvage(pool: _Pool) -> None:
-        with suppress(RuntimeError):  # the loop is closed, says the transport, once it is done
-            pool.terminate()
 
-    def silence(_: _Pool) -> None:
-        _fork.silence(each._transport.get_extra_info("socket") for each in tuple(connections))
-        connections.clear()
-
-    return OwnedConnection[_Pool](
-        "the connection to postgres",
-        connect=connect,
-        disconnect=disconnect,
-        salvage=salvage,
-        silence=silence,
-    )
+async def _leave(_: _Session) -> None:
+    """Change nothing: a statement of ours leaves nothing to reset."""
