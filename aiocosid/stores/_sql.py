@@ -8,7 +8,7 @@ text, and when it was written last by the database's clock.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..abc import MAX_ID, Counter
 from ..errors import (
@@ -293,9 +293,8 @@ class SqlBackend(Backend):
         except OutOfRangeError as error:
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if not rows:
-            if await self._is_missing(name, by) and first is None:
-                raise CounterMissingError(self.label, counter=name)
-            self._raise_repaired(name)
+            await self._ensure_missing(name, by, create=first is not None)
+            raise CounterMissingError(self.label, counter=name)
         max_id = self._sound(name, rows[0][0])
         if note is None:
             return Granted(max_id)
@@ -308,9 +307,8 @@ class SqlBackend(Backend):
         except OutOfRangeError as error:
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if row is None:
-            if await self._is_missing(name, 0) and not create:
-                return None
-            self._raise_repaired(name)
+            await self._ensure_missing(name, 0, create=create)
+            return None
         max_id, fetch_time = row
         return Counter(
             namespaced_name=name,
@@ -319,19 +317,17 @@ class SqlBackend(Backend):
         )
 
     async def _raised(self, name: str, above: int, *, create: bool) -> Row | None:
-        row = None
-        noted = self._dialect.raise_to.statement(create=create)
-        unnoted = self._dialect.raise_unnoted.statement(create=create)
-        for statement in (noted, unnoted, noted):
+        row, noted = None, self._dialect.raise_to
+        for advance in (noted, self._dialect.raise_unnoted, noted):
             # Without the table nobody has been granted what could be given back; but it may be made
             # and written just before the plain statement.
             try:
-                row = await self._row(statement, name=name, above=above)
+                row = await self._row(advance.statement(create=create), name=name, above=above)
             except SchemaMissingError as error:
                 if error.table != GRANT_TABLE:
                     raise
             else:
-                if statement is noted:
+                if advance is noted:
                     break
         return row
 
@@ -349,14 +345,13 @@ class SqlBackend(Backend):
         row = await self._row(statement, name=name, top=top, lower=lower, nonce=nonce)
         return row is not None
 
-    async def _is_missing(self, name: str, by: int) -> bool:
-        """Find out why a counter could not be advanced: nothing was written."""
+    async def _ensure_missing(self, name: str, by: int, *, create: bool) -> None:
+        """Raise why a counter could not be advanced, if not because it is missing."""
         row = await self._row(self._dialect.counter, name=name)
+        if row is None and not create:
+            return
         if row is not None and self._sound(name, row[0]) > MAX_ID - by:
             raise IdOverflowError(name, limit=MAX_ID)
-        return row is None
-
-    def _raise_repaired(self, name: str) -> NoReturn:
         raise StoreUnavailableError(self.label, f"{name!r} is being repaired by somebody else")
 
     def _sound(self, name: str, value: object) -> int:
