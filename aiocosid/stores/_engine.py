@@ -28,7 +28,7 @@ from ..errors import (
 from ._connection import BorrowedConnection, OwnedConnection, running_loop
 from ._engine_line import Line
 from ._engine_url import dialect_of, engine_of, label_of
-from ._executor import CALL_TIMEOUT, PARAMETER, Executor, ensure_same
+from ._executor import CALL_TIMEOUT, PARAMETER, TEAR_TIMEOUT, Executor, drop_outcome, ensure_same
 from ._mysql import COMMIT, in_foreign_session
 from ._mysql import run as run_mysql
 from ._sql_errors import as_store_error, is_stale
@@ -60,7 +60,6 @@ T = TypeVar("T")
 DialectName: TypeAlias = Literal["mysql", "postgresql", "sqlite"]
 
 _PREPARED: Final = "aiocosid"  # in the facts that SQLAlchemy keeps of a connection
-TEAR_TIMEOUT: Final = 0.5  # seconds; how long a driver may hold up a caller that is cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,19 +289,13 @@ async def _spawned(label: str, line: Line, function: Callable[..., T], *args: ob
         await asyncio.wait((call,))
     except BaseException:
         call.cancel()
-        call.add_done_callback(_ended)
+        call.add_done_callback(drop_outcome)
         with anyio.move_on_after(TEAR_TIMEOUT, shield=True):
             await asyncio.wait((call,))
         raise
     if call.cancelled():
         raise StoreUnavailableError(label, "somebody else has cancelled the call")
     return call.result()
-
-
-def _ended(call: asyncio.Future[Any]) -> None:
-    """Let be what a call came to that nobody waits for."""
-    if not call.cancelled():
-        call.exception()
 
 
 async def _in_greenlet(label: str, line: Line, function: Callable[..., T], *args: object) -> T:

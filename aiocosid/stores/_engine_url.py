@@ -9,7 +9,9 @@ from ..errors import (
     MissingExtraError,
     UnsupportedRuntimeError,
 )
+from ._executor import CALL_TIMEOUT, CONNECT_TIMEOUT, MAX_CONNECTIONS
 from ._mysql import SESSION
+from ._sqlite import BUSY_TIMEOUT
 
 try:
     from sqlalchemy import make_url
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from ._engine import DialectName
 
 __all__ = ("dialect_of", "engine_of", "label_of", "text_of")
-
-_MAX_CONNECTIONS: Final = 4  # of an engine of ours; what comes above waits its turn
-_POOL_TIMEOUT: Final = 30.0  # seconds; as long as a call may take
 
 _DRIVERS: Final = {
     "mysql": "mysql+asyncmy",
@@ -48,10 +47,10 @@ _EXTRAS: Final = {"asyncmy": "mysql", "asyncpg": "postgres"}
 # By driver.  Timeouts are in seconds, below the 2 s of a generator's call: of connecting, and on
 # SQLite of a lock.
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "aiomysql": {"connect_timeout": 1.5, "init_command": SESSION},
-    "aiosqlite": {"timeout": 1.5},
-    "asyncmy": {"connect_timeout": 1.5, "init_command": SESSION},
-    "asyncpg": {"timeout": 1.5},
+    "aiomysql": {"connect_timeout": CONNECT_TIMEOUT, "init_command": SESSION},
+    "aiosqlite": {"timeout": BUSY_TIMEOUT},
+    "asyncmy": {"connect_timeout": CONNECT_TIMEOUT, "init_command": SESSION},
+    "asyncpg": {"timeout": CONNECT_TIMEOUT},
     "psycopg": {"connect_timeout": 2},  # the least it takes
 }
 
@@ -112,9 +111,9 @@ def engine_of(url: str) -> AsyncEngine:
             made,
             isolation_level="AUTOCOMMIT",
             skip_autocommit_rollback=True,
-            pool_size=_MAX_CONNECTIONS,
+            pool_size=MAX_CONNECTIONS,
             max_overflow=0,
-            pool_timeout=_POOL_TIMEOUT,
+            pool_timeout=CALL_TIMEOUT,
             connect_args={name: options[name] for name in options.keys() - made.query.keys()},
         )
     except ModuleNotFoundError as exc:

@@ -21,15 +21,22 @@ if TYPE_CHECKING:
 
 __all__ = (
     "CALL_TIMEOUT",
+    "CONNECT_TIMEOUT",
+    "MAX_CONNECTIONS",
     "PARAMETER",
+    "TEAR_TIMEOUT",
     "Executor",
     "PoolExecutor",
     "Row",
     "Value",
+    "drop_outcome",
     "ensure_same",
 )
 
 CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
+CONNECT_TIMEOUT: Final = 1.5  # seconds, for all hosts: below the 2 s of a generator's call
+TEAR_TIMEOUT: Final = 0.5  # seconds; how long a driver may hold up a caller that is cancelled
+MAX_CONNECTIONS: Final = 4  # of a pool of ours; what comes above waits its turn
 
 PARAMETER: Final = re.compile(r"(?<!:):([a-z]\w*)")
 """A parameter by its name, in a statement that has casts."""
@@ -48,6 +55,12 @@ def ensure_same(generation: int, label: str) -> None:
     """Raise `ForkedError` in a child that was forked since then."""
     if generation != _fork.generation:
         raise ForkedError(f"the connection to {label}")
+
+
+def drop_outcome(call: asyncio.Future[Any]) -> None:
+    """Hear of a call's error, for which nobody waits, and let it be."""
+    if not call.cancelled():
+        call.exception()
 
 
 class Executor(Uncopied, ABC):

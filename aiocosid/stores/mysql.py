@@ -14,7 +14,7 @@ from .. import _fork
 from ..errors import InvalidArgumentError, MissingExtraError
 from ._connection import BorrowedConnection, OwnedConnection
 from ._durability import DurabilityCheck
-from ._executor import PoolExecutor
+from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PoolExecutor
 from ._mysql import MYSQL, SESSION, in_foreign_session, run
 from ._sql import SqlBackend
 from ._store import BackendStore
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from ._url import StoreUrl
 
 __all__ = ("MysqlStore",)
-
-CONNECT_TIMEOUT: Final = 1.5  # seconds: below the 2 s of a generator's call
-MAX_CONNECTIONS: Final = 4  # of a pool of ours; what comes above waits its turn
 
 _POOL: Final = "an asyncmy.Pool; from_url() takes a URL"
 
@@ -119,17 +116,17 @@ def _options_of(url: str) -> tuple[dict[str, Any], Durability]:
     """
     found = read_url(url, SPEC)
     (host,), told = found.hosts, found.options
-    options: dict[str, Any] = {"host": host.name, "port": host.port, "database": told["database"]}
     user, password = found.login or ("", "")
-    if user:
-        options["user"] = user
-    if password:
-        options["password"] = password.encode()  # a text would become Latin-1
-    if told["unix_socket"] is not None:
-        options["unix_socket"] = told["unix_socket"]
-    if (context := _tls(found)) is not None:
-        options["ssl"] = context
-    return options, told["durability"]
+    options = {
+        "host": host.name,
+        "port": host.port,
+        "database": told["database"],
+        "user": user,
+        "password": password.encode(),  # a text would become Latin-1
+        "unix_socket": told["unix_socket"],
+        "ssl": _tls(found),
+    }
+    return {name: value for name, value in options.items() if value}, told["durability"]
 
 
 def _tls(url: StoreUrl) -> ssl.SSLContext | None:

@@ -13,7 +13,14 @@ from .. import _fork
 from ..errors import InvalidArgumentError, MissingExtraError
 from ._connection import BorrowedConnection, OwnedConnection
 from ._durability import DurabilityCheck
-from ._executor import PARAMETER, PoolExecutor
+from ._executor import (
+    CONNECT_TIMEOUT,
+    MAX_CONNECTIONS,
+    PARAMETER,
+    TEAR_TIMEOUT,
+    PoolExecutor,
+    drop_outcome,
+)
 from ._postgres import POSTGRES, dsn_of
 from ._sql import SqlBackend
 from ._sql_errors import is_stale
@@ -40,10 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ("PostgresStore",)
 
-_CONNECT_TIMEOUT: Final = 1.5  # seconds, for all hosts: below the 2 s of a generator's call
-_TEAR_TIMEOUT: Final = 0.5  # seconds; how long a server may take to stop a torn call
 _RELEASE_TIMEOUT: Final = 1.0  # seconds; how long a pool may take to clean a connection
-_MAX_CONNECTIONS: Final = 4  # of a pool of ours; what comes above waits its turn
 
 _POOL: Final = "an asyncpg.Pool; from_url() takes a URL"
 
@@ -103,7 +107,7 @@ class PostgresStore(BackendStore[SqlBackend]):
                 dsn,
                 connect=partial(_connected, hosts),
                 min_size=0,
-                max_size=_MAX_CONNECTIONS,
+                max_size=MAX_CONNECTIONS,
                 # A connection of PgBouncer's is another server session in every transaction.
                 statement_cache_size=0,
                 reset=_leave,
@@ -122,15 +126,12 @@ class PostgresStore(BackendStore[SqlBackend]):
 
 
 # Refused, silent, unknown, cut off; starting; a standby where that is not wanted.
-_NEXT_HOST: Final = (
-    *(OSError, PostgresConnectionError),
-    *(CannotConnectNowError, InternalClientError),
-)
+_NEXT_HOST: Final = (OSError, PostgresConnectionError, CannotConnectNowError, InternalClientError)
 
 
 async def _connected(hosts: Sequence[Mapping[str, Any]], dsn: str, **options: Any) -> Any:  # noqa: ANN401 - as the driver says it
     """Connect to the first host that will do; the driver would stay with one that is silent."""
-    options["timeout"] = _CONNECT_TIMEOUT / len(hosts)
+    options["timeout"] = CONNECT_TIMEOUT / len(hosts)
     *others, last = hosts
     try:
         for host in others:
@@ -167,7 +168,8 @@ class _PoolExecutor(PoolExecutor):
             connection.terminate()
         # Not awaited itself: cancelled, the pool would lose sight of its own task and of its error.
         releasing = asyncio.ensure_future(pool.release(connection, timeout=_RELEASE_TIMEOUT))
-        releasing.add_done_callback(_released)
+        # Of an error nobody need know: the answer is in hand, and the pool drops the connection.
+        releasing.add_done_callback(drop_outcome)
         try:
             await asyncio.wait((releasing,))
         except BaseException:
@@ -187,17 +189,11 @@ def _numbered(statement: str) -> tuple[str, tuple[str, ...]]:
 async def _tear(connection: _Session) -> None:
     """Drop a connection under a call, and have the server stop it: it may wait for a lock."""
     try:
-        with anyio.move_on_after(_TEAR_TIMEOUT, shield=True), suppress(Exception):
+        with anyio.move_on_after(TEAR_TIMEOUT, shield=True), suppress(Exception):
             await connection.close()  # sends a request to cancel, and waits until it has worked
     finally:
         with suppress(InterfaceError):  # the pool has taken it back
             connection.terminate()
-
-
-def _released(releasing: asyncio.Future[None]) -> None:
-    """Hear of an error and let it be: the answer is in hand, and the pool drops the connection."""
-    if not releasing.cancelled():
-        releasing.exception()
 
 
 async def _disconnect(pool: _Pool) -> None:
