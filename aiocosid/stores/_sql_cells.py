@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import CorruptMachineStateError
-from ..machine.cells import Count, Damage, Marker, Note, Owner, Seat, Snapshot, Space, read_note
+from ..machine.cells import Count, Damage, Marker, Owner, Seat, Snapshot, Space, read_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +45,7 @@ SHOWN: Final = 40  # characters of a damaged value that an error repeats
 
 _NUMBER: Final = re.compile("[0-9]{8}|[1-9][0-9]{8,9}")
 
-C = TypeVar("C", Note, Space, Marker, Count)
+C = TypeVar("C")
 
 
 def integer(value: object) -> int | None:
@@ -53,6 +53,12 @@ def integer(value: object) -> int | None:
     if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
         return int(value)  # of a numeric column
     return value if type(value) is int else None
+
+
+def _read_own(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,10}", text):
+        raise ValueError(text)
+    return int(text)
 
 
 class CellNames:
@@ -72,10 +78,9 @@ class CellNames:
 
     def number(self, row: str) -> int | None:
         """Return the machine id that a row's name tells, or None."""
-        prefix, digits = row[: len(self._prefix)], row[len(self._prefix) :]
-        is_name = prefix == self._prefix and _NUMBER.fullmatch(digits) is not None
-        number = int(digits) if is_name else -1
-        return number if 0 <= number <= MAX_MACHINE_ID else None
+        is_ours = row.startswith(self._prefix)
+        found = _NUMBER.fullmatch(row, len(self._prefix)) if is_ours else None
+        return int(found[0]) if found and int(found[0]) <= MAX_MACHINE_ID else None
 
     def note(self, machine_id: int) -> str:
         """Return the name of the note about a machine id."""
@@ -126,17 +131,15 @@ class Raw:
 class Reading:
     """Makes a snapshot of what `Dialect.read` answers."""
 
-    __slots__ = ("_damages", "_found", "_label", "_names", "_need", "_raw", "_written_ms")
+    __slots__ = ("_found", "_names", "_need", "_raw", "_written_ms")
 
     def __init__(self, label: str, namespace: str, need: Need) -> None:
         self._raw = Raw()
         self._found = Snapshot(
             namespace, "", is_complete=need.is_complete, raw=self._raw, store=label
         )
-        self._label = label
         self._names, self._need = CellNames(namespace), need
         self._written_ms: dict[str, int] = {}
-        self._damages: list[Damage] = []
 
     def add(self, kind: str, name: str, text: Any, number: Any, stamp_ms: Any) -> bool:  # noqa: ANN401 - as a driver has them
         """Take down a row; tell whether it can be understood without all others."""
@@ -167,11 +170,10 @@ class Reading:
             return
         if place is not None:
             self._seat(place, None)
-        is_own = instance == self._need.instance != ""
-        if place is None or is_own:
+        of = self._need.instance if instance == self._need.instance else ""
+        if place is None or of:
             where = f"row {name!r} of table {MACHINE_TABLE!r}"
-            of = self._need.instance if is_own else ""
-            self._damages.append(Damage(where, f"{wrong!r:.{SHOWN}}", of))
+            self._found.damages += (Damage(where, f"{wrong!r:.{SHOWN}}", of),)
 
     def _seat(self, machine_id: int, owner: Owner | None) -> None:
         """Put somebody onto a seat, or damage."""
@@ -187,22 +189,16 @@ class Reading:
             CorruptMachineStateError: a cell of ours is damaged.
         """
         found, names, cells = self._found, self._names, self._raw.cells
-        found.damages = tuple(self._damages)
+        seats = found.seats
         found.marker = self._cell(Marker.read, MARKER)
         found.space = self._cell(Space.read, names.space)
         found.count = self._cell(Count.read, names.count)
         for name in cells:
             if (number := names.noted(name)) is not None:
-                seat, note = found.seats.get(number, Seat()), self._cell(read_note, name)
-                seen_ms = self._written_ms[name]
-                found.seats[number] = Seat(seat.owners, note, seen_ms, seat.is_damaged)
-        own = cells.get(names.own(self._need.instance))
-        if own is not None:
-            if not re.fullmatch(r"[0-9]{1,10}", own):
-                raise self._corrupt(names.own(self._need.instance))
-            found.own = int(own)
-        by_floor = sorted(found.seats.items(), key=lambda item: (item[1].floor_ms, item[0]))
-        found.seats = dict(by_floor)
+                seat, note = seats.get(number, Seat()), self._cell(read_note, name)
+                seats[number] = Seat(seat.owners, note, self._written_ms[name], seat.is_damaged)
+        found.own = self._cell(_read_own, names.own(self._need.instance))
+        found.seats = dict(sorted(seats.items(), key=lambda item: (item[1].floor_ms, item[0])))
         return found
 
     def _cell(self, read: Callable[[str], C], name: str) -> C | None:
@@ -215,7 +211,7 @@ class Reading:
 
     def _corrupt(self, name: str) -> CorruptMachineStateError:
         return CorruptMachineStateError(
-            self._label,
+            self._found.store,
             place=f"row {name!r} of table {CELL_TABLE!r}",
             found=f"{self._raw.cells[name]!r:.{SHOWN}}",
         )
