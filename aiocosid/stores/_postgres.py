@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ._durability import Durability
     from ._sql_cells import Commit
 
-__all__ = ("POSTGRES", "dsn_of", "postgres_dialect", "without_durability")
+__all__ = ("POSTGRES", "dsn_of", "without_durability")
 
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 
@@ -135,32 +135,25 @@ _WEAKNESSES: Final = {
 }
 
 
-def postgres_dialect(now: str = NOW, identity: str = IDENTITY) -> Dialect:
-    """Return the statements.
+def _commit(made: Commit) -> str:
+    """Compare what is locked as it is by then; each is locked only if all before it is so."""
+    parts = ["c0 AS MATERIALIZED (SELECT 1)"]
+    for number, (found, how) in enumerate(made.found, 1):
+        before = f"EXISTS (SELECT 1 FROM c{number - 1})"
+        parts.append(f"c{number} AS MATERIALIZED (SELECT 1 FROM {found} AND {before} {how})")
+    missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in made.missing)
+    is_same = f"{IDENTITY} = :identity::text{missing}"
+    parts.append(
+        f"gate AS MATERIALIZED (SELECT 1 AS is_open FROM c{len(made.found)} WHERE {is_same})"
+    )
+    parts += [f"w{number} AS ({each})" for number, each in enumerate(made.writes)]
+    return f"WITH {', '.join(parts)} SELECT is_open FROM gate"
 
-    Args:
-        now: the database's clock in milliseconds, as an expression.
-        identity: which store it is, as an expression.
-    """
 
-    def commit(made: Commit) -> str:
-        """Compare what is locked as it is by then; each is locked only if all before it is so."""
-        parts = ["c0 AS MATERIALIZED (SELECT 1)"]
-        for number, (found, how) in enumerate(made.found, 1):
-            before = f"EXISTS (SELECT 1 FROM c{number - 1})"
-            parts.append(f"c{number} AS MATERIALIZED (SELECT 1 FROM {found} AND {before} {how})")
-        missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in made.missing)
-        is_same = f"{identity} = :identity::text{missing}"
-        parts.append(
-            f"gate AS MATERIALIZED (SELECT 1 AS is_open FROM c{len(made.found)} WHERE {is_same})"
-        )
-        parts += [f"w{number} AS ({each})" for number, each in enumerate(made.writes)]
-        return f"WITH {', '.join(parts)} SELECT is_open FROM gate"
-
-    return Dialect(
-        create_counters=_created(TABLE, COUNTER_COLUMNS),
-        create_grants=_created(GRANT_TABLE, GRANT_COLUMNS),
-        create_cells=f"""
+POSTGRES: Final = Dialect(
+    create_counters=_created(TABLE, COUNTER_COLUMNS),
+    create_grants=_created(GRANT_TABLE, GRANT_COLUMNS),
+    create_cells=f"""
 DO $$
 DECLARE
     is_known boolean;
@@ -176,16 +169,16 @@ BEGIN
         {_table(CELL_TABLE, CELL_COLUMNS.format('varchar(255) COLLATE "C"'), 2)}
         IF NOT is_known THEN
             INSERT INTO {CELL_TABLE} (name, value, written_ms)
-            SELECT 'marker', json_build_object('identity', {identity},
-                'epoch', md5(random()::text || clock_timestamp()::text)), {now};
+            SELECT 'marker', json_build_object('identity', {IDENTITY},
+                'epoch', md5(random()::text || clock_timestamp()::text)), {NOW};
         END IF;
     END IF;
 END
 $$
 """,
-        add=_ADDED,
-        grant=Advance(*map(_noted, _ADDED)),
-        give_back=f"""
+    add=_ADDED,
+    grant=Advance(*map(_noted, _ADDED)),
+    give_back=f"""
 WITH counter AS (
     SELECT name FROM cosid WHERE name = :name::varchar AND last_max_id = :top::bigint FOR UPDATE
 ), taken AS (
@@ -198,24 +191,21 @@ UPDATE cosid AS c SET last_max_id = :lower::bigint FROM taken
 WHERE c.name = taken.name AND c.last_max_id = :top::bigint
 RETURNING c.last_max_id
 """,
-        raise_to=Advance(*map(_unnoted, _RAISED)),
-        raise_unnoted=_RAISED,
-        read=READ.format(identity=identity, now=now),
-        now=now,
-        is_open="EXISTS (SELECT 1 FROM gate)",
-        parameter=lambda name, value: f":{name}::{'bigint' if isinstance(value, int) else 'text'}",
-        number="bigint",
-        shared="FOR SHARE",
-        exclusive="FOR NO KEY UPDATE",
-        commit=commit,
-        # Two who made the same at once; a deadlock; another isolation level than the default.
-        conflicts=frozenset({"23505", "40P01", "40001"}),
-        settings=_SETTINGS,
-        weaknesses=_WEAKNESSES,
-    )
-
-
-POSTGRES: Final = postgres_dialect()
+    raise_to=Advance(*map(_unnoted, _RAISED)),
+    raise_unnoted=_RAISED,
+    read=READ.format(identity=IDENTITY, now=NOW),
+    now=NOW,
+    is_open="EXISTS (SELECT 1 FROM gate)",
+    parameter=lambda name, value: f":{name}::{'bigint' if isinstance(value, int) else 'text'}",
+    number="bigint",
+    shared="FOR SHARE",
+    exclusive="FOR NO KEY UPDATE",
+    commit=_commit,
+    # Two who made the same at once; a deadlock; another isolation level than the default.
+    conflicts=frozenset({"23505", "40P01", "40001"}),
+    settings=_SETTINGS,
+    weaknesses=_WEAKNESSES,
+)
 
 _DURABILITY: Final = re.compile(r"(?<=[?&])durability=([^&]*)(?:&|$)")
 

@@ -48,7 +48,6 @@ __all__ = (
     "prepare",
     "prepare_foreign",
     "run",
-    "sqlite_dialect",
     "tell_identity",
 )
 
@@ -127,39 +126,30 @@ _WEAKNESSES: Final = {
 }
 
 
-def sqlite_dialect(now: str = NOW, identity: str = IDENTITY) -> Dialect:
-    """Return the statements; of several in one text the later run only if the first gives a row.
+def _commit(made: Commit) -> str:
+    found = "".join(f" AND EXISTS (SELECT 1 FROM {each})" for each, _ in made.found)
+    missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in made.missing)
+    first = f"SELECT 1 WHERE {IDENTITY} = :identity{found}{missing}"
+    return ";\n".join((first, *made.writes))
 
-    Within a statement SQLite's clock stands still, and nobody else writes.
 
-    Args:
-        now: the file's clock in milliseconds, as an expression.
-        identity: which file it is, as an expression.
-    """
-
-    def commit(made: Commit) -> str:
-        found = "".join(f" AND EXISTS (SELECT 1 FROM {each})" for each, _ in made.found)
-        missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in made.missing)
-        first = f"SELECT 1 WHERE {identity} = :identity{found}{missing}"
-        return ";\n".join((first, *made.writes))
-
-    return Dialect(
-        create_counters=f"CREATE TABLE IF NOT EXISTS {TABLE} ({COUNTER_COLUMNS})",
-        create_grants=f"CREATE TABLE IF NOT EXISTS {GRANT_TABLE} ({GRANT_COLUMNS})",
-        create_cells=f"""
+SQLITE: Final = Dialect(
+    create_counters=f"CREATE TABLE IF NOT EXISTS {TABLE} ({COUNTER_COLUMNS})",
+    create_grants=f"CREATE TABLE IF NOT EXISTS {GRANT_TABLE} ({GRANT_COLUMNS})",
+    create_cells=f"""
 SELECT 1;
 CREATE TABLE IF NOT EXISTS {CELL_TABLE} ({CELL_COLUMNS.format("varchar(255)")});
 INSERT INTO {CELL_TABLE} (name, value, written_ms)
-SELECT 'marker', json_object('identity', {identity}, 'epoch', lower(hex(randomblob(8)))), {now}
+SELECT 'marker', json_object('identity', {IDENTITY}, 'epoch', lower(hex(randomblob(8)))), {NOW}
 WHERE NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = '{MACHINE_TABLE}')
 AND NOT EXISTS (SELECT 1 FROM {CELL_TABLE});
 CREATE TABLE IF NOT EXISTS {MACHINE_TABLE} ({MACHINE_COLUMNS});
 {MACHINE_INDEXES.strip()}
 """,
-        is_created_on_use=True,
-        add=_ADDED,
-        grant=Advance(*map(_noted, _ADDED)),
-        give_back=f"""
+    is_created_on_use=True,
+    add=_ADDED,
+    grant=Advance(*map(_noted, _ADDED)),
+    give_back=f"""
 UPDATE cosid SET last_max_id = :lower WHERE name = :name AND last_max_id = :top
 AND EXISTS (
     SELECT 1 FROM aiocosid_grant
@@ -168,19 +158,16 @@ AND EXISTS (
 RETURNING last_max_id;
 {_FORGET}
 """,
-        raise_to=Advance(*map(_forgetting, _RAISED)),
-        raise_unnoted=_RAISED,
-        read=READ.format(identity=identity, now=now),
-        now=now,
-        is_open="true",
-        parameter=lambda name, _: f":{name}",
-        commit=commit,
-        settings=_SETTINGS,
-        weaknesses=_WEAKNESSES,
-    )
-
-
-SQLITE: Final = sqlite_dialect()
+    raise_to=Advance(*map(_forgetting, _RAISED)),
+    raise_unnoted=_RAISED,
+    read=READ.format(identity=IDENTITY, now=NOW),
+    now=NOW,
+    is_open="true",
+    parameter=lambda name, _: f":{name}",
+    commit=_commit,
+    settings=_SETTINGS,
+    weaknesses=_WEAKNESSES,
+)
 
 
 # Which file it is that a connection works on, as a function of SQL.
