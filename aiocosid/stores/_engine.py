@@ -139,13 +139,30 @@ class SqlExecutor(Executor):
     async def spawn(self, function: Callable[..., T], /, *args: object) -> T:
         """Call a function with a connection of the engine's, in autocommit, and the arguments.
 
-        It runs as SQLAlchemy's own code does, and may call what waits.
+        It runs as SQLAlchemy's own code does, and may call what waits, in a task of its own, which
+        is cancelled once if the caller is: a cancel scope strikes at each wait, also at those in
+        which SQLAlchemy closes a connection, and it would never be closed then.
 
         Raises:
             StoreError: as for `run`.
         """
         line: Line = await self._connection.ready()
-        return await _spawned(self.label, line, function, *args)
+        if self.dialect_name == "sqlite":
+            ensure_own(f"{line.engine.url.database}")
+        call = asyncio.ensure_future(_in_greenlet(self.label, line, function, *args))
+        line.calls.add(call)
+        call.add_done_callback(line.calls.discard)
+        try:
+            await asyncio.wait((call,))
+        except BaseException:
+            call.cancel()
+            call.add_done_callback(drop_outcome)
+            with anyio.move_on_after(TEAR_TIMEOUT, shield=True):
+                await asyncio.wait((call,))
+            raise
+        if call.cancelled():
+            raise StoreUnavailableError(self.label, "somebody else has cancelled the call")
+        return call.result()
 
     def _sqlite_step(
         self, connection: SyncConnection, statement: str, values: Mapping[str, object]
@@ -272,30 +289,6 @@ class OwnEngineExecutor(SqlExecutor):
             silence=Line.silence,
         )
         super().__init__(engine.url, connection)
-
-
-async def _spawned(label: str, line: Line, function: Callable[..., T], *args: object) -> T:
-    """Call a function in a task of its own, which is cancelled once if the caller is.
-
-    A cancel scope strikes at each wait, also at those in which SQLAlchemy closes a connection: it
-    would never be closed then.
-    """
-    if line.engine.url.get_backend_name() == "sqlite":
-        ensure_own(f"{line.engine.url.database}")
-    call = asyncio.ensure_future(_in_greenlet(label, line, function, *args))
-    line.calls.add(call)
-    call.add_done_callback(line.calls.discard)
-    try:
-        await asyncio.wait((call,))
-    except BaseException:
-        call.cancel()
-        call.add_done_callback(drop_outcome)
-        with anyio.move_on_after(TEAR_TIMEOUT, shield=True):
-            await asyncio.wait((call,))
-        raise
-    if call.cancelled():
-        raise StoreUnavailableError(label, "somebody else has cancelled the call")
-    return call.result()
 
 
 async def _in_greenlet(label: str, line: Line, function: Callable[..., T], *args: object) -> T:

@@ -373,15 +373,14 @@ class SqlBackend(Backend):
         try:
             row = await self._row(self._dialect.commit(commit), **commit.values)
         except StoreError as error:
-            if isinstance(error, SchemaMissingError) and self._dialect.is_created_on_use:
-                return False  # it was dropped since it was read
-            if code_of(error.__cause__) not in self._dialect.conflicts:
+            # It was dropped since it was read.
+            is_gone = isinstance(error, SchemaMissingError) and self._dialect.is_created_on_use
+            if not is_gone and code_of(error.__cause__) not in self._dialect.conflicts:
                 raise
             return False
-        if row is None:
-            return False
-        commit.apply()
-        return True
+        if row is not None:
+            commit.apply()
+        return row is not None
 
     async def namespaces(self) -> Sequence[str]:
         return [str(row[0]) for row in await self._fetch_rows(self._dialect.namespaces)]
