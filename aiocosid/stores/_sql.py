@@ -309,12 +309,8 @@ class SqlBackend(Backend):
         if row is None:
             await self._ensure_missing(name, 0, create=create)
             return None
-        max_id, fetch_time = row
-        return Counter(
-            namespaced_name=name,
-            last_max_id=self._sound(name, max_id),
-            last_fetch_time=integer(fetch_time),
-        )
+        max_id, fetch_time = self._sound(name, row[0]), integer(row[1])
+        return Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=fetch_time)
 
     async def _raised(self, name: str, above: int, *, create: bool) -> Row | None:
         row, noted = None, self._dialect.raise_to
