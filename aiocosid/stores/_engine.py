@@ -7,11 +7,12 @@ and the number that the database made.  `EngineExecutor.run` answers both, on an
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 from weakref import ref
 
 import anyio
@@ -19,20 +20,20 @@ import anyio
 from .. import _fork
 from ..errors import (
     CosIdError,
-    ForkedError,
     InvalidArgumentError,
     MissingExtraError,
     StoreUnavailableError,
     WrongLoopError,
 )
-from ._connection import OwnedConnection, running_loop
-from ._engine_line import Line, lent
+from ._connection import BorrowedConnection, OwnedConnection, running_loop
+from ._engine_line import Line
 from ._engine_url import dialect_of, engine_of, label_of
-from ._executor import CALL_TIMEOUT, Executor
-from ._mysql import COMMIT
+from ._executor import CALL_TIMEOUT, PARAMETER, TEAR_TIMEOUT, Executor, drop_outcome, ensure_same
+from ._mysql import COMMIT, in_foreign_session
+from ._mysql import run as run_mysql
 from ._sql_errors import as_store_error, is_stale
-from ._sqlite import alone
-from ._sqlite_door import ensure_own, in_use, inherit
+from ._sqlite import IDENTITY, alone, prepare, prepare_foreign, run
+from ._sqlite_door import ensure_own, in_use
 
 try:
     from sqlalchemy import text
@@ -46,8 +47,10 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Mapping, Sequence
 
-    from sqlalchemy import Connection, Engine, Pool, TextClause
+    from sqlalchemy import URL, Engine, Pool
+    from sqlalchemy import Connection as SyncConnection
 
+    from ._connection import Connection
     from ._executor import Row, Value
 
 __all__ = ("DialectName", "EngineExecutor", "Outcome", "OwnEngineExecutor", "SqlExecutor")
@@ -56,7 +59,7 @@ T = TypeVar("T")
 
 DialectName: TypeAlias = Literal["mysql", "postgresql", "sqlite"]
 
-TEAR_TIMEOUT: Final = 0.5  # seconds; how long a driver may hold up a caller that is cancelled
+_PREPARED: Final = "aiocosid"  # in the facts that SQLAlchemy keeps of a connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,13 @@ class SqlExecutor(Executor):
         dialect_name: which SQL it is; ``mysql`` for MariaDB too.
     """
 
-    __slots__ = ()
+    __slots__ = ("dialect_name",)
 
-    dialect_name: DialectName
+    _is_own: ClassVar[bool]
+
+    def __init__(self, url: URL, connection: Connection[Line]) -> None:
+        self.dialect_name: DialectName = dialect_of(url)
+        super().__init__(label_of(url), connection)
 
     async def run(self, statement: str, /, **values: object) -> Outcome:
         r"""Run one statement, in autocommit.
@@ -113,28 +120,89 @@ class SqlExecutor(Executor):
             ForkedError: the engine is the parent process's.
             WrongLoopError: the engine is in use on another event loop.
         """
-        step = _sqlite_step if self.dialect_name == "sqlite" else _step
-        return await self.spawn(step, self.label, statement, values)
+        step = self._sqlite_step if self.dialect_name == "sqlite" else _step
+        return await self.spawn(step, statement, values)
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
-        """Run one statement and return its rows; see `run`."""
-        return (await self.run(statement, **values)).rows
+        """Run a statement of the stores', in the notation of the database's own driver.
 
-    @abstractmethod
+        It is not SQLAlchemy's, as that of `run` is.
+        """
+        if self.dialect_name == "sqlite":
+            return await self.spawn(self._sqlite_rows, statement, values)
+        if self.dialect_name == "mysql":
+            if not self._is_own:
+                statement = in_foreign_session(statement)
+            return await self.spawn(_mysql_rows, statement, values)
+        return (await self.run(_marked(statement), **values)).rows
+
     async def spawn(self, function: Callable[..., T], /, *args: object) -> T:
         """Call a function with a connection of the engine's, in autocommit, and the arguments.
 
-        It runs as SQLAlchemy's own code does, and may call what waits.
+        It runs as SQLAlchemy's own code does, and may call what waits, in a task of its own, which
+        is cancelled once if the caller is: a cancel scope strikes at each wait, also at those in
+        which SQLAlchemy closes a connection, and it would never be closed then.
 
         Raises:
             StoreError: as for `run`.
         """
+        line: Line = await self._connection.ready()
+        if self.dialect_name == "sqlite":
+            ensure_own(f"{line.engine.url.database}")
+        call = asyncio.ensure_future(_in_greenlet(self.label, line, function, *args))
+        line.calls.add(call)
+        call.add_done_callback(line.calls.discard)
+        try:
+            await asyncio.wait((call,))
+        except BaseException:
+            call.cancel()
+            call.add_done_callback(drop_outcome)
+            with anyio.move_on_after(TEAR_TIMEOUT, shield=True):
+                await asyncio.wait((call,))
+            raise
+        if call.cancelled():
+            raise StoreUnavailableError(self.label, "somebody else has cancelled the call")
+        return call.result()
+
+    def _sqlite_step(
+        self, connection: SyncConnection, statement: str, values: Mapping[str, object]
+    ) -> Outcome:
+        def step(database: sqlite3.Connection) -> Outcome:
+            with in_use(), alone(database, self.label) as cursor:
+                rows = cursor.execute(statement.replace("\\:", ":"), values).fetchall()
+                # After any other statement it is the one of an earlier INSERT.
+                made = cursor.lastrowid if statement.lstrip()[:6].lower() == "insert" else None
+                return Outcome(rows, cursor.rowcount, made)
+
+        return _in_worker(connection, step)
+
+    def _sqlite_rows(
+        self, connection: SyncConnection, statement: str, values: Mapping[str, Value]
+    ) -> list[Row]:
+        """Run the very statement, in the worker of a connection that is prepared once."""
+        facts = connection.info
+
+        def step(database: sqlite3.Connection) -> list[Row]:
+            with in_use():
+                if _PREPARED not in facts:
+                    if self._is_own:
+                        prepare(database)
+                    else:
+                        prepare_foreign(database, self.label)
+                    facts[_PREPARED] = True
+                # Others count in the file that lies there now, if this one was replaced.
+                run(database, self.label, f"SELECT {IDENTITY}", {})
+                return run(database, self.label, statement, values)
+
+        return _in_worker(connection, step)
 
 
 class EngineExecutor(SqlExecutor):
     """On the user's engine, which is never disposed."""
 
-    __slots__ = ("_born", "_engine", "_used", "dialect_name")
+    __slots__ = ()
+
+    _is_own = False
 
     def __init__(self, engine: AsyncEngine) -> None:
         """Describe whom to ask; nothing is sent yet.
@@ -148,37 +216,37 @@ class EngineExecutor(SqlExecutor):
                 a transaction.
         """
         _check(engine)
-        self.dialect_name = dialect_of(engine.url)
-        super().__init__(label_of(engine.url))
-        self._engine = engine
-        self._born = _fork.generation
-        self._used: tuple[ref[object], object] | None = None
+        super().__init__(engine.url, _UsersEngine(engine))
+
+
+class _UsersEngine(BorrowedConnection[Line]):
+    """The user's engine: a pool of it is of one event loop, and `dispose` makes another pool."""
+
+    __slots__ = ("_pool",)
+
+    remedy = "make it anew on an engine of this process"
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        super().__init__(f"the connection to {label_of(engine.url)}", Line(engine))
+        self._pool: ref[object] | None = None
         _fork.watch(self)
 
-    async def spawn(self, function: Callable[..., T], /, *args: object) -> T:
-        self._check_process()
-        self._check_loop()
-        return await _spawned(self.label, self._engine.sync_engine, function, *args)
-
-    async def aopen(self) -> None:
-        self._check_process()
-
-    def _check_process(self) -> None:
-        if self._born != _fork.generation:
-            remedy = "make it anew on an engine of this process"
-            raise ForkedError(f"the connection to {self.label}", remedy=remedy)
-
-    def _check_loop(self) -> None:
+    def ensure_usable(self) -> None:
         """Raise `WrongLoopError` unless the pool is empty, was never used, or only on this loop."""
-        loop, pool = running_loop(self.label), self._engine.pool
-        if self._used is None or self._used[0]() is not pool:
-            self._used = ref(pool), loop  # dispose() makes another pool
-        elif self._used[1] is not loop and not isinstance(pool, NullPool):
+        self._ensure_own()
+        loop, pool = running_loop(self.what), self.client.engine.pool
+        if self._pool is None or self._pool() is not pool:
+            self._pool, self._loop = ref(pool), loop
+        elif self._loop is not loop and not isinstance(pool, NullPool):
             raise WrongLoopError("the engine")
 
+    def aopen(self) -> None:
+        """Raise `ForkedError` in a child: whose loop it is, the first call tells."""
+        self._ensure_own()
+
     def _forget(self) -> None:
-        if self.dialect_name == "sqlite" and self._used is not None:
-            inherit(f"{self._engine.url.database}")
+        if self._pool is not None:
+            self.client.silence()
 
 
 def _check(engine: object) -> None:
@@ -193,7 +261,9 @@ def _check(engine: object) -> None:
 class OwnEngineExecutor(SqlExecutor):
     """On an engine of its own, of up to four connections."""
 
-    __slots__ = ("_connection", "dialect_name")
+    __slots__ = ()
+
+    _is_own = True
 
     def __init__(self, url: str) -> None:
         """Describe whom to ask; nothing is sent yet.
@@ -207,107 +277,55 @@ class OwnEngineExecutor(SqlExecutor):
             MissingExtraError: the driver is not installed.
         """
         engine = engine_of(url)  # to be told now what is wrong with it
-        self.dialect_name = dialect_of(engine.url)
-        super().__init__(label_of(engine.url))
 
         async def connect() -> Line:
-            return Line(engine_of(url))
+            return Line(engine_of(url)).watch()
 
-        self._connection = OwnedConnection[Line](
-            f"the connection to {self.label}",
+        connection = OwnedConnection[Line](
+            f"the connection to {label_of(engine.url)}",
             connect=connect,
             disconnect=Line.close,
             salvage=Line.terminate,
-            silence=_silence,
+            silence=Line.silence,
         )
-
-    async def spawn(self, function: Callable[..., T], /, *args: object) -> T:
-        line = await self._connection.ready()
-        with line.in_use():
-            return await _spawned(self.label, line.engine.sync_engine, function, *args)
-
-    async def aopen(self) -> None:
-        self._connection.aopen()
-
-    async def aclose(self) -> None:
-        await self._connection.aclose()
+        super().__init__(engine.url, connection)
 
 
-def _silence(line: Line) -> None:
-    _fork.silence(line.sockets())
-    if dialect_of(line.engine.url) == "sqlite":
-        inherit(f"{line.engine.url.database}")
-
-
-async def _spawned(label: str, engine: Engine, function: Callable[..., T], *args: object) -> T:
-    """Call a function in a task of its own, which is cancelled once if the caller is.
-
-    A cancel scope strikes at each wait, also at those in which SQLAlchemy closes a connection: it
-    would never be closed then.
-    """
-    if engine.url.get_backend_name() == "sqlite":
-        ensure_own(f"{engine.url.database}")
-    call = asyncio.ensure_future(_in_greenlet(label, engine, function, *args))
-    try:
-        await asyncio.wait((call,))
-    except BaseException:
-        call.cancel()
-        _torn.add(call)
-        call.add_done_callback(_ended)
-        with anyio.move_on_after(TEAR_TIMEOUT, shield=True):
-            await asyncio.wait((call,))
-        raise
-    if call.cancelled():
-        raise StoreUnavailableError(label, "somebody else has cancelled the call")
-    return call.result()
-
-
-_torn: Final[set[asyncio.Future[Any]]] = set()  # else nobody would hold them
-
-
-def _ended(call: asyncio.Future[Any]) -> None:
-    """Let be what a call came to that nobody waits for."""
-    _torn.discard(call)
-    if not call.cancelled():
-        call.exception()
-
-
-async def _in_greenlet(label: str, engine: Engine, function: Callable[..., T], *args: object) -> T:
+async def _in_greenlet(label: str, line: Line, function: Callable[..., T], *args: object) -> T:
     try:
         async with asyncio.timeout(CALL_TIMEOUT):
-            return await greenlet_spawn(_called, label, engine, function, *args)
+            return await greenlet_spawn(_called, label, line, function, *args)
     except CosIdError:
         raise
     except Exception as exc:
         raise as_store_error(label, exc) from exc
 
 
-def _called(label: str, engine: Engine, function: Callable[..., T], *args: object) -> T:
+def _called(label: str, line: Line, function: Callable[..., T], *args: object) -> T:
     """Call a function with a connection, in SQLAlchemy's greenlet."""
+    engine = line.engine.sync_engine
     born, pool = _fork.generation, engine.pool
     connection = engine.connect()
+    driver = connection.connection.driver_connection
     try:
-        _ensure_same(born, label)  # it may have been forked while it waited
-        with lent(connection):
-            result = function(connection, *args)
-        _ensure_same(born, label)
+        ensure_same(born, label)  # it may have been forked while it waited
+        line.lent.add(driver)
+        result = function(connection, *args)
+        ensure_same(born, label)
     except BaseException as exc:
         if born != _fork.generation:
             _fork.abandoned.append(connection)
         else:
             _give_back(connection, engine, pool, is_useless=is_stale(exc))
         raise
+    finally:
+        line.lent.discard(driver)
     _give_back(connection, engine, pool)
     return result
 
 
-def _ensure_same(born: int, label: str) -> None:
-    if born != _fork.generation:
-        raise ForkedError(f"the connection to {label}")
-
-
 def _give_back(
-    connection: Connection, engine: Engine, pool: Pool, *, is_useless: bool = False
+    connection: SyncConnection, engine: Engine, pool: Pool, *, is_useless: bool = False
 ) -> None:
     """Return a connection to its pool, or close it: what was called has ended by now."""
     try:
@@ -322,7 +340,7 @@ def _give_back(
             pool.dispose()
 
 
-def _step(connection: Connection, _: str, statement: str, values: Mapping[str, object]) -> Outcome:
+def _step(connection: SyncConnection, statement: str, values: Mapping[str, object]) -> Outcome:
     connection = connection.execution_options(preserve_rowcount=True)
     adapted: Any = connection.connection.dbapi_connection
     if not connection.dialect.detect_autocommit_setting(adapted):
@@ -337,25 +355,10 @@ def _step(connection: Connection, _: str, statement: str, values: Mapping[str, o
     return outcome
 
 
-@lru_cache(maxsize=512)
-def _text(statement: str) -> TextClause:
-    return text(statement)
+_text: Final = lru_cache(maxsize=512)(text)
 
 
-def _sqlite_step(
-    connection: Connection, label: str, statement: str, values: Mapping[str, object]
-) -> Outcome:
-    def run(database: sqlite3.Connection) -> Outcome:
-        with in_use(), alone(database, label) as cursor:
-            rows = cursor.execute(statement.replace("\\:", ":"), values).fetchall()
-            # After any other statement it is the one of an earlier INSERT.
-            made = cursor.lastrowid if statement.lstrip()[:6].lower() == "insert" else None
-            return Outcome(rows, cursor.rowcount, made)
-
-    return in_worker(connection, run)
-
-
-def in_worker(connection: Connection, function: Callable[[sqlite3.Connection], T]) -> T:
+def _in_worker(connection: SyncConnection, function: Callable[[sqlite3.Connection], T]) -> T:
     """Call a function in the worker of a SQLite connection, where nothing can come in between."""
     adapted: Any = connection.connection.dbapi_connection
 
@@ -365,3 +368,28 @@ def in_worker(connection: Connection, function: Callable[[sqlite3.Connection], T
 
     result: T = adapted.run_async(call)
     return result
+
+
+def _mysql_rows(
+    connection: SyncConnection, statement: str, values: Mapping[str, Value]
+) -> list[Row]:
+    """Run the very statement, several in one text, on a cursor of the driver's."""
+    adapted: Any = connection.connection.dbapi_connection
+
+    async def call(driver: Any) -> list[Row]:  # noqa: ANN401 - asyncmy's or aiomysql's
+        cursors = import_module(f"{type(driver).__module__.partition('.')[0]}.cursors")
+        return await run_mysql(cursors.Cursor(driver), statement, values)
+
+    try:
+        rows: list[Row] = adapted.run_async(call)
+    except BaseException:
+        # It may be in a transaction, have a reply to come, or lead to a replica by now.
+        connection.invalidate()
+        raise
+    return rows
+
+
+@lru_cache(maxsize=256)
+def _marked(statement: str) -> str:
+    """Mark each colon that begins no parameter, as those of PostgreSQL's casts."""
+    return re.sub(rf"{PARAMETER.pattern}|:", lambda each: each[0] if each[1] else r"\:", statement)

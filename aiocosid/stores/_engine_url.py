@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import (
-    CosIdError,
     InvalidArgumentError,
     MissingExtraError,
     UnsupportedRuntimeError,
 )
+from ._executor import CALL_TIMEOUT, CONNECT_TIMEOUT, MAX_CONNECTIONS
 from ._mysql import SESSION
+from ._sqlite import BUSY_TIMEOUT
 
 try:
     from sqlalchemy import make_url
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from ._engine import DialectName
 
 __all__ = ("dialect_of", "engine_of", "label_of", "text_of")
-
-_MAX_CONNECTIONS: Final = 4  # of an engine of ours; what comes above waits its turn
-_POOL_TIMEOUT: Final = 30.0  # seconds; as long as a call may take
 
 _DRIVERS: Final = {
     "mysql": "mysql+asyncmy",
@@ -49,10 +47,10 @@ _EXTRAS: Final = {"asyncmy": "mysql", "asyncpg": "postgres"}
 # By driver.  Timeouts are in seconds, below the 2 s of a generator's call: of connecting, and on
 # SQLite of a lock.
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "aiomysql": {"connect_timeout": 1.5, "init_command": SESSION},
-    "aiosqlite": {"timeout": 1.5},
-    "asyncmy": {"connect_timeout": 1.5, "init_command": SESSION},
-    "asyncpg": {"timeout": 1.5},
+    "aiomysql": {"connect_timeout": CONNECT_TIMEOUT, "init_command": SESSION},
+    "aiosqlite": {"timeout": BUSY_TIMEOUT},
+    "asyncmy": {"connect_timeout": CONNECT_TIMEOUT, "init_command": SESSION},
+    "asyncpg": {"timeout": CONNECT_TIMEOUT},
     "psycopg": {"connect_timeout": 2},  # the least it takes
 }
 
@@ -104,7 +102,8 @@ def engine_of(url: str) -> AsyncEngine:
     try:
         made = make_url(text_of(url))
         made = made.set(drivername=_DRIVERS.get(made.drivername, made.drivername))
-        if made.get_driver_name() not in _OPTIONS or _is_in_memory(made):
+        options = _OPTIONS.get(made.get_driver_name())
+        if options is None or _is_in_memory(made):
             raise _refused(url)
         if "init_command" in made.query:
             raise _refused(url, _NO_COMMAND)
@@ -112,29 +111,22 @@ def engine_of(url: str) -> AsyncEngine:
             made,
             isolation_level="AUTOCOMMIT",
             skip_autocommit_rollback=True,
-            pool_size=_MAX_CONNECTIONS,
+            pool_size=MAX_CONNECTIONS,
             max_overflow=0,
-            pool_timeout=_POOL_TIMEOUT,
-            connect_args=_options(made),
+            pool_timeout=CALL_TIMEOUT,
+            connect_args={name: options[name] for name in options.keys() - made.query.keys()},
         )
     except ModuleNotFoundError as exc:
-        raise _missing(exc.name or "the driver") from exc
+        package = exc.name or "the driver"
+        if package in _EXTRAS:
+            raise MissingExtraError(package, extra=_EXTRAS[package]) from exc
+        what = f"{package} is not installed, which the URL names"
+        raise UnsupportedRuntimeError(what) from exc
     except InvalidArgumentError:
         raise
     except (SQLAlchemyError, AttributeError, TypeError, ValueError):
         # Their sentences may hold a piece of the password.
         raise _refused(url) from None
-
-
-def _missing(package: str) -> CosIdError:
-    if package in _EXTRAS:
-        return MissingExtraError(package, extra=_EXTRAS[package])
-    return UnsupportedRuntimeError(f"{package} is not installed, which the URL names")
-
-
-def _options(url: URL) -> dict[str, Any]:
-    options = _OPTIONS.get(url.get_driver_name(), {})
-    return {name: value for name, value in options.items() if name not in url.query}
 
 
 def _is_in_memory(url: URL) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -21,15 +21,22 @@ if TYPE_CHECKING:
 
 __all__ = (
     "CALL_TIMEOUT",
+    "CONNECT_TIMEOUT",
+    "MAX_CONNECTIONS",
     "PARAMETER",
-    "ConnectedExecutor",
+    "TEAR_TIMEOUT",
     "Executor",
     "PoolExecutor",
     "Row",
     "Value",
+    "drop_outcome",
+    "ensure_same",
 )
 
 CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
+CONNECT_TIMEOUT: Final = 1.5  # seconds, for all hosts: below the 2 s of a generator's call
+TEAR_TIMEOUT: Final = 0.5  # seconds; how long a driver may hold up a caller that is cancelled
+MAX_CONNECTIONS: Final = 4  # of a pool of ours; what comes above waits its turn
 
 PARAMETER: Final = re.compile(r"(?<!:):([a-z]\w*)")
 """A parameter by its name, in a statement that has casts."""
@@ -37,14 +44,29 @@ PARAMETER: Final = re.compile(r"(?<!:):([a-z]\w*)")
 Row = Any
 """What a driver calls a row; its columns by number."""
 
+_Pool = Any  # the drivers' own annotations stop half-way
+_Session = Any
+
 Value = str | int
 """What a statement is given."""
 
-C = TypeVar("C")
+
+def ensure_same(generation: int, label: str) -> None:
+    """Raise `ForkedError` in a child that was forked since then."""
+    if generation != _fork.generation:
+        raise ForkedError(f"the connection to {label}")
+
+
+def drop_outcome(call: asyncio.Future[Any]) -> None:
+    """Hear of a call's error, for which nobody waits, and let it be."""
+    if not call.cancelled():
+        call.exception()
 
 
 class Executor(Uncopied, ABC):
-    """Runs one statement and gives its rows.  A driver needs nothing else to become a store.
+    """Runs one statement on a connection, the user's or one of its own, and gives its rows.
+
+    A driver needs nothing else to become a store.
 
     A statement is a transaction of its own, and is durable when the call returns.  A cancelled
     call may have taken effect, but no later call gets to see its reply.
@@ -53,10 +75,11 @@ class Executor(Uncopied, ABC):
         label: names the server or file in messages, without credentials.
     """
 
-    __slots__ = ("__weakref__", "label")
+    __slots__ = ("__weakref__", "_connection", "label")
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, connection: Connection[Any]) -> None:
         self.label = label
+        self._connection = connection
 
     @abstractmethod
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
@@ -74,11 +97,6 @@ class Executor(Uncopied, ABC):
             WrongLoopError: the connection is in use on another event loop.
         """
 
-    async def fetch_row(self, statement: str, **values: Value) -> Row | None:
-        """Run one statement and return its first row, or None."""
-        rows = await self.fetch_rows(statement, **values)
-        return rows[0] if rows else None
-
     async def ensure_there(self) -> None:
         """Raise `StoreError` instead of making a file only to look into it."""
 
@@ -88,6 +106,7 @@ class Executor(Uncopied, ABC):
         Raises:
             ForkedError: the connection is the user's, and was made in the parent process.
         """
+        self._connection.aopen()
 
     async def aclose(self) -> None:
         """Close what this executor has opened itself; the next statement opens another.
@@ -95,25 +114,10 @@ class Executor(Uncopied, ABC):
         Raises:
             WrongLoopError: it is in use on another event loop.
         """
-
-
-class ConnectedExecutor(Executor, Generic[C]):
-    """On a connection: the user's, or one of its own."""
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, label: str, connection: Connection[C]) -> None:
-        super().__init__(label)
-        self._connection = connection
-
-    async def aopen(self) -> None:
-        self._connection.aopen()
-
-    async def aclose(self) -> None:
         await self._connection.aclose()
 
 
-class PoolExecutor(ConnectedExecutor[Any]):
+class PoolExecutor(Executor):
     """On a pool of a driver's, each of whose connections runs one statement at a time."""
 
     __slots__ = ()
@@ -132,44 +136,35 @@ class PoolExecutor(ConnectedExecutor[Any]):
         except Exception as exc:
             raise as_store_error(self.label, exc) from exc
 
-    async def _fetch(self, pool: Any, statement: str, values: Mapping[str, Value]) -> list[Row]:  # noqa: ANN401 - the driver's
+    async def _fetch(self, pool: _Pool, statement: str, values: Mapping[str, Value]) -> list[Row]:
         generation = _fork.generation
         connection = await self._acquire(pool)
         try:
-            self._ensure_same(generation)  # it may have been forked while it waited
+            ensure_same(generation, self.label)  # it may have been forked while it waited
             rows = await self._run(connection, statement, values)
         except BaseException as error:
             if generation == _fork.generation:
-                await self._discard(pool, connection, error)
+                await self._release(pool, connection, error)
             else:
                 _fork.abandoned.append(connection)
             raise
-        await self._release(pool, connection)
+        await self._release(pool, connection, None)
         return rows
 
-    def _ensure_same(self, generation: int) -> None:
-        if generation != _fork.generation:
-            raise ForkedError(f"the connection to {self.label}")
+    # What a driver fills in.
 
-    # What a driver fills in; its own annotations stop half-way.
-
-    @abstractmethod
-    async def _acquire(self, pool: Any) -> Any:  # noqa: ANN401
+    async def _acquire(self, pool: _Pool) -> _Session:
         """Take a connection from the pool, or open one."""
+        return await pool.acquire()
 
     @abstractmethod
     async def _run(
-        self,
-        connection: Any,  # noqa: ANN401
-        statement: str,
-        values: Mapping[str, Value],
+        self, connection: _Session, statement: str, values: Mapping[str, Value]
     ) -> list[Row]:
         """Run a statement."""
 
     @abstractmethod
-    async def _release(self, pool: Any, connection: Any) -> None:  # noqa: ANN401
-        """Give a connection back that is in step with its server."""
-
-    @abstractmethod
-    async def _discard(self, pool: Any, connection: Any, error: BaseException) -> None:  # noqa: ANN401
-        """Give back, or drop, a connection on which a statement has failed or was cancelled."""
+    async def _release(
+        self, pool: _Pool, connection: _Session, error: BaseException | None
+    ) -> None:
+        """Give a connection back, or drop one on which a statement has failed or was cancelled."""

@@ -22,8 +22,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from ._sql import CELL_COLUMNS, COUNTER_COLUMNS, GRANT_COLUMNS, MACHINE_COLUMNS, Dialect
-from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Words
+from ._sql import CELL_COLUMNS, COUNTER_COLUMNS, GRANT_COLUMNS, MACHINE_COLUMNS, Advance, Dialect
+from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ._executor import Row, Value
     from ._sql_cells import Commit
 
-__all__ = ("COMMIT", "MYSQL", "SESSION", "in_foreign_session", "mysql_dialect", "run")
+__all__ = ("COMMIT", "MYSQL", "SESSION", "in_foreign_session", "run")
 
 LOCK_WAIT: Final = 2  # seconds; nobody waits longer for a call
 
@@ -154,22 +154,23 @@ _ADVANCED: Final = f"""
     last_max_id = IF({_HAS_ROOM},
         CAST(LAST_INSERT_ID(last_max_id + %(step)s) AS SIGNED), last_max_id + LAST_INSERT_ID(0))
 """
-_ADD: Final = f"""
+
+
+def _advance(first: str, change: str) -> Advance:
+    creating = f"""
 INSERT INTO cosid (name, last_max_id, last_fetch_time)
-VALUES (%(name)s, LAST_INSERT_ID(%(first)s), UNIX_TIMESTAMP())
-ON DUPLICATE KEY UPDATE {_ADVANCED}
+VALUES (%(name)s, {first}, UNIX_TIMESTAMP())
+ON DUPLICATE KEY UPDATE {change}
 """
-_ADD_KNOWN: Final = f"UPDATE cosid SET {_ADVANCED} WHERE name = %(name)s"
+    return Advance(creating, f"UPDATE cosid SET {change} WHERE name = %(name)s")
+
+
+_ADD: Final = _advance("LAST_INSERT_ID(%(first)s)", _ADVANCED)
 
 _RAISED: Final = """
     last_max_id = IF(MOD(last_max_id, 1) = 0, GREATEST(last_max_id, %(above)s), last_max_id)
 """
-_RAISE: Final = f"""
-INSERT INTO cosid (name, last_max_id, last_fetch_time)
-VALUES (%(name)s, %(above)s, UNIX_TIMESTAMP())
-ON DUPLICATE KEY UPDATE {_RAISED}
-"""
-_RAISE_KNOWN: Final = f"UPDATE cosid SET {_RAISED} WHERE name = %(name)s"
+_RAISE: Final = _advance("%(above)s", _RAISED)
 _UNNOTE: Final = "UPDATE aiocosid_grant SET nonce = '' WHERE name = %(name)s"
 _FOUND: Final = "SELECT last_max_id, last_fetch_time FROM cosid WHERE name = %(name)s"
 
@@ -222,17 +223,14 @@ _MACHINES: Final = create_table(
     MACHINE_TABLE, f"{_cosids(MACHINE_COLUMNS, 'machine_id').rstrip()},\n{_MACHINE_KEYS}"
 )
 
-
-def _create_cells(now: str, identity: str) -> str:
-    counted = f"""
+_COUNTED: Final = f"""
 SELECT COUNT(*) = 0 INTO @aiocosid_new FROM information_schema.TABLES
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ('{MACHINE_TABLE}', '{CELL_TABLE}')
 """
-    marker = f"""
+_MARKER: Final = f"""
 INSERT IGNORE INTO {CELL_TABLE} (name, value, written_ms)
-SELECT 'marker', CONCAT('{{"identity":"', {identity}, '","epoch":"', UUID(), '"}}'), {now}
+SELECT 'marker', CONCAT('{{"identity":"', {IDENTITY}, '","epoch":"', UUID(), '"}}'), {NOW}
 """
-    return ";\n".join((counted, _MACHINES, _CELLS, only_if("@aiocosid_new", marker)))
 
 
 def _bytes(text: str) -> str:
@@ -267,29 +265,26 @@ def _as_read(column: str, given: str) -> str:
 _IS_OURS: Final = _same("m.namespace", "%(namespace)s")
 _IS_HELD: Final = _same("m.instance_id", "%(instance)s")
 _OF_NAMESPACE: Final = f"SELECT {{}} FROM {MACHINE_TABLE} AS m WHERE m.namespace = %(namespace)s"
-
-
-def _read(now: str, identity: str) -> str:
-    noted = _OF_NAMESPACE.format(f"CONCAT('note/', {_text('m.name')})")
-    names = (f"%({each})s" for each in ("marker", "count", "space", "mine"))
-    # A row whose namespace the table's collation takes for ours: nobody else can have its name.
-    machine = f"""
+_NOTED: Final = _OF_NAMESPACE.format(f"CONCAT('note/', {_text('m.name')})")
+_NAMES: Final = ", ".join(_bytes(f"%({each})s") for each in ("marker", "count", "space", "mine"))
+# A row whose namespace the table's collation takes for ours: nobody else can have its name.
+_MACHINE: Final = f"""
 {_text("'machine'")}, {_text("m.name")}, IF({_IS_OURS}, {_text("m.instance_id")}, NULL),
     CAST(m.machine_id AS SIGNED), {_stamp("m.last_timestamp")}
 """
-    return f"""
-SELECT {_text("'store'")}, {_text(identity)}, {_text("''")}, {now}, 0
+_READ: Final = f"""
+SELECT {_text("'store'")}, {_text(IDENTITY)}, {_text("''")}, {NOW}, 0
 UNION ALL
 SELECT {_text("'cell'")}, {_text("c.name")}, {_text("c.value")}, c.written_ms, 0
 FROM {CELL_TABLE} AS c
-WHERE c.name IN ({", ".join(map(_bytes, names))})
+WHERE c.name IN ({_NAMES})
 OR (c.name >= {_bytes("%(notes)s")} AND c.name < {_bytes("%(notes_end)s")}
     AND (%(is_complete)s <> 0 OR c.name = {_bytes("%(note)s")}
-        OR c.name IN ({noted} AND {_IS_HELD})))
+        OR c.name IN ({_NOTED} AND {_IS_HELD})))
 OR (c.name >= {_bytes("%(owns)s")} AND c.name < {_bytes("%(owns_end)s")}
     AND (%(is_complete)s <> 0 OR c.value = %(own)s))
 UNION ALL
-{_OF_NAMESPACE.format(machine)}
+{_OF_NAMESPACE.format(_MACHINE)}
 AND (%(is_complete)s <> 0 OR m.machine_id = %(machine_id)s OR {_IS_HELD})
 """
 
@@ -307,88 +302,71 @@ _WEAKNESSES: Final = {
 }
 
 
-def mysql_dialect(now: str = NOW, identity: str = IDENTITY) -> Dialect:
-    """Return the statements.
+def _commit(made: Commit) -> str:
+    counted = "SELECT COUNT(*) INTO @aiocosid FROM"
+    locks = (f"{counted} {found} AND @aiocosid > 0 {how}" for found, how in made.found)
+    # Else one of two who make the same would be told so by an error.
+    absences = (
+        f"{counted} DUAL WHERE @aiocosid > 0 AND NOT EXISTS (SELECT 1 FROM {each})"
+        for each in made.missing
+    )
+    return atomic(
+        f"SELECT {IDENTITY} = %(identity)s INTO @aiocosid",
+        *locks,
+        *absences,
+        *made.writes,
+        "SELECT 1 FROM DUAL WHERE @aiocosid > 0",
+    )
 
-    Args:
-        now: the store's clock in milliseconds, as an expression.
-        identity: which store it is, as an expression.
-    """
 
-    def commit(made: Commit) -> str:
-        counted = "SELECT COUNT(*) INTO @aiocosid FROM"
-        locks = (f"{counted} {found} AND @aiocosid > 0 {how}" for found, how in made.found)
-        # Else one of two who make the same would be told so by an error.
-        absences = (
-            f"{counted} DUAL WHERE @aiocosid > 0 AND NOT EXISTS (SELECT 1 FROM {each})"
-            for each in made.missing
-        )
-        return atomic(
-            f"SELECT {identity} = %(identity)s INTO @aiocosid",
-            *locks,
-            *absences,
-            *made.writes,
-            "SELECT 1 FROM DUAL WHERE @aiocosid > 0",
-        )
-
-    return Dialect(
-        create_counters=create_table(TABLE, _cosids(COUNTER_COLUMNS, "name")),
-        create_grants=create_table(GRANT_TABLE, GRANT_COLUMNS),
-        create_cells=_create_cells(now, identity),
-        is_created_on_use=False,
-        add=_ADD,
-        add_known=_ADD_KNOWN,
-        # The counter's row is locked first by each of these.
-        grant=_grant(_ADD),
-        grant_known=_grant(_ADD_KNOWN),
-        give_back=atomic(
-            """
+MYSQL: Final = Dialect(
+    create_counters=create_table(TABLE, _cosids(COUNTER_COLUMNS, "name")),
+    create_grants=create_table(GRANT_TABLE, GRANT_COLUMNS),
+    create_cells=";\n".join((_COUNTED, _MACHINES, _CELLS, only_if("@aiocosid_new", _MARKER))),
+    add=_ADD,
+    # The counter's row is locked first by each of these.
+    grant=Advance(*map(_grant, _ADD)),
+    give_back=atomic(
+        """
 SELECT COUNT(*) INTO @aiocosid FROM cosid
 WHERE name = %(name)s AND last_max_id = %(top)s FOR UPDATE
 """,
-            f"""
+        f"""
 SELECT COUNT(*) INTO @aiocosid FROM aiocosid_grant
 WHERE @aiocosid > 0 AND name = %(name)s AND nonce = {_NONCE}
 AND top = %(top)s AND base <= %(lower)s FOR UPDATE
 """,
-            f"{_UNNOTE} AND @aiocosid > 0",
-            "UPDATE cosid SET last_max_id = %(lower)s WHERE name = %(name)s AND @aiocosid > 0",
-            "SELECT %(lower)s FROM DUAL WHERE @aiocosid > 0",
-        ),
-        raise_to=atomic(_RAISE, _UNNOTE, _FOUND),
-        raise_known=atomic(_RAISE_KNOWN, _UNNOTE, _FOUND),
-        raise_unnoted=atomic(_RAISE, _FOUND),
-        raise_known_unnoted=atomic(_RAISE_KNOWN, _FOUND),
-        counter="SELECT last_max_id FROM cosid WHERE name = %(name)s",
-        counters=f"""
+        f"{_UNNOTE} AND @aiocosid > 0",
+        "UPDATE cosid SET last_max_id = %(lower)s WHERE name = %(name)s AND @aiocosid > 0",
+        "SELECT %(lower)s FROM DUAL WHERE @aiocosid > 0",
+    ),
+    raise_to=Advance(*(atomic(each, _UNNOTE, _FOUND) for each in _RAISE)),
+    raise_unnoted=Advance(*(atomic(each, _FOUND) for each in _RAISE)),
+    counter="SELECT last_max_id FROM cosid WHERE name = %(name)s",
+    counters=f"""
 SELECT name, last_max_id, last_fetch_time FROM cosid
 WHERE {_bytes("LEFT(name, CHAR_LENGTH(%(prefix)s))")} = {_bytes("%(prefix)s")}
 """,
-        read=_read(now, identity),
-        words=Words(
-            now=now,
-            is_open="@aiocosid > 0",
-            parameter=lambda name, _: f"%({name})s",
-            key=_bytes,
-            same=_as_read,
-            number="SIGNED",
-            source=" FROM DUAL",
-            shared="LOCK IN SHARE MODE",
-            exclusive="FOR UPDATE",
-        ),
-        commit=commit,
-        # Also a row that others have made meanwhile, and a lock that they did not let go in time.
-        conflicts=frozenset({1020, 1062, 1205, 1213}),
-        # A deadlock, or a row that was changed meanwhile.
-        undone=frozenset({1020, 1213}),
-        namespaces=f"""
+    read=_READ,
+    now=NOW,
+    is_open="@aiocosid > 0",
+    parameter=lambda name, _: f"%({name})s",
+    key=_bytes,
+    same=_as_read,
+    number="SIGNED",
+    source=" FROM DUAL",
+    shared="LOCK IN SHARE MODE",
+    exclusive="FOR UPDATE",
+    commit=_commit,
+    # Also a row that others have made meanwhile, and a lock that they did not let go in time.
+    conflicts=frozenset({1020, 1062, 1205, 1213}),
+    # A deadlock, or a row that was changed meanwhile.
+    undone=frozenset({1020, 1213}),
+    namespaces=f"""
 SELECT {_text("namespace")} FROM {MACHINE_TABLE}
 UNION SELECT {_text("SUBSTR(name, 7)")} FROM {CELL_TABLE}
 WHERE name >= 'space/' AND name < 'space0'
 """,
-        settings=_SETTINGS,
-        weaknesses=_WEAKNESSES,
-    )
-
-
-MYSQL: Final = mysql_dialect()
+    settings=_SETTINGS,
+    weaknesses=_WEAKNESSES,
+)

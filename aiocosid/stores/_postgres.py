@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from ._sql import (
     CELL_COLUMNS,
     COUNTER_COLUMNS,
-    COUNTERS,
     GRANT_COLUMNS,
     MACHINE_COLUMNS,
     MACHINE_INDEXES,
-    NAMESPACES,
     READ,
+    Advance,
     Dialect,
 )
-from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Words
+from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE
 from ._url import read_url
 from ._url_specs import POSTGRES as SPEC
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from ._durability import Durability
     from ._sql_cells import Commit
 
-__all__ = ("POSTGRES", "dsn_of", "postgres_dialect", "without_durability")
+__all__ = ("POSTGRES", "dsn_of", "without_durability")
 
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 
@@ -68,7 +67,7 @@ $$
 """
 
 
-def _counter(first: str, change: str, result: str) -> tuple[str, str]:
+def _counter(first: str, change: str, result: str) -> Advance:
     """Return what makes a counter or changes it, and what changes one that is there.
 
     A column may be numeric, as one that was migrated from MySQL's unsigned integers is: what is no
@@ -80,7 +79,7 @@ def _counter(first: str, change: str, result: str) -> tuple[str, str]:
 INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
 VALUES (:name::varchar, {first}::bigint, {_SECONDS})
 ON CONFLICT (name) DO UPDATE {change} {result}"""
-    return made, f"UPDATE cosid AS c {change} AND c.name = :name::varchar {result}"
+    return Advance(made, f"UPDATE cosid AS c {change} AND c.name = :name::varchar {result}")
 
 
 _ADDED: Final = _counter(
@@ -136,32 +135,25 @@ _WEAKNESSES: Final = {
 }
 
 
-def postgres_dialect(now: str = NOW, identity: str = IDENTITY) -> Dialect:
-    """Return the statements.
+def _commit(made: Commit) -> str:
+    """Compare what is locked as it is by then; each is locked only if all before it is so."""
+    parts = ["c0 AS MATERIALIZED (SELECT 1)"]
+    for number, (found, how) in enumerate(made.found, 1):
+        before = f"EXISTS (SELECT 1 FROM c{number - 1})"
+        parts.append(f"c{number} AS MATERIALIZED (SELECT 1 FROM {found} AND {before} {how})")
+    missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in made.missing)
+    is_same = f"{IDENTITY} = :identity::text{missing}"
+    parts.append(
+        f"gate AS MATERIALIZED (SELECT 1 AS is_open FROM c{len(made.found)} WHERE {is_same})"
+    )
+    parts += [f"w{number} AS ({each})" for number, each in enumerate(made.writes)]
+    return f"WITH {', '.join(parts)} SELECT is_open FROM gate"
 
-    Args:
-        now: the database's clock in milliseconds, as an expression.
-        identity: which store it is, as an expression.
-    """
 
-    def commit(made: Commit) -> str:
-        """Compare what is locked as it is by then; each is locked only if all before it is so."""
-        parts = ["c0 AS MATERIALIZED (SELECT 1)"]
-        for number, (found, how) in enumerate(made.found, 1):
-            before = f"EXISTS (SELECT 1 FROM c{number - 1})"
-            parts.append(f"c{number} AS MATERIALIZED (SELECT 1 FROM {found} AND {before} {how})")
-        missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in made.missing)
-        is_same = f"{identity} = :identity::text{missing}"
-        parts.append(
-            f"gate AS MATERIALIZED (SELECT 1 AS is_open FROM c{len(made.found)} WHERE {is_same})"
-        )
-        parts += [f"w{number} AS ({each})" for number, each in enumerate(made.writes)]
-        return f"WITH {', '.join(parts)} SELECT is_open FROM gate"
-
-    return Dialect(
-        create_counters=_created(TABLE, COUNTER_COLUMNS),
-        create_grants=_created(GRANT_TABLE, GRANT_COLUMNS),
-        create_cells=f"""
+POSTGRES: Final = Dialect(
+    create_counters=_created(TABLE, COUNTER_COLUMNS),
+    create_grants=_created(GRANT_TABLE, GRANT_COLUMNS),
+    create_cells=f"""
 DO $$
 DECLARE
     is_known boolean;
@@ -177,19 +169,16 @@ BEGIN
         {_table(CELL_TABLE, CELL_COLUMNS.format('varchar(255) COLLATE "C"'), 2)}
         IF NOT is_known THEN
             INSERT INTO {CELL_TABLE} (name, value, written_ms)
-            SELECT 'marker', json_build_object('identity', {identity},
-                'epoch', md5(random()::text || clock_timestamp()::text)), {now};
+            SELECT 'marker', json_build_object('identity', {IDENTITY},
+                'epoch', md5(random()::text || clock_timestamp()::text)), {NOW};
         END IF;
     END IF;
 END
 $$
 """,
-        is_created_on_use=False,
-        add=_ADDED[0],
-        add_known=_ADDED[1],
-        grant=_noted(_ADDED[0]),
-        grant_known=_noted(_ADDED[1]),
-        give_back=f"""
+    add=_ADDED,
+    grant=Advance(*map(_noted, _ADDED)),
+    give_back=f"""
 WITH counter AS (
     SELECT name FROM cosid WHERE name = :name::varchar AND last_max_id = :top::bigint FOR UPDATE
 ), taken AS (
@@ -202,33 +191,21 @@ UPDATE cosid AS c SET last_max_id = :lower::bigint FROM taken
 WHERE c.name = taken.name AND c.last_max_id = :top::bigint
 RETURNING c.last_max_id
 """,
-        raise_to=_unnoted(_RAISED[0]),
-        raise_known=_unnoted(_RAISED[1]),
-        raise_unnoted=_RAISED[0],
-        raise_known_unnoted=_RAISED[1],
-        counter="SELECT last_max_id FROM cosid WHERE name = :name",
-        counters=COUNTERS,
-        read=READ.format(identity=identity, now=now),
-        words=Words(
-            now=now,
-            is_open="EXISTS (SELECT 1 FROM gate)",
-            parameter=lambda name, value: (
-                f":{name}::{'bigint' if isinstance(value, int) else 'text'}"
-            ),
-            number="bigint",
-            shared="FOR SHARE",
-            exclusive="FOR NO KEY UPDATE",
-        ),
-        commit=commit,
-        # Two who made the same at once; a deadlock; another isolation level than the default.
-        conflicts=frozenset({"23505", "40P01", "40001"}),
-        namespaces=NAMESPACES,
-        settings=_SETTINGS,
-        weaknesses=_WEAKNESSES,
-    )
-
-
-POSTGRES: Final = postgres_dialect()
+    raise_to=Advance(*map(_unnoted, _RAISED)),
+    raise_unnoted=_RAISED,
+    read=READ.format(identity=IDENTITY, now=NOW),
+    now=NOW,
+    is_open="EXISTS (SELECT 1 FROM gate)",
+    parameter=lambda name, value: f":{name}::{'bigint' if isinstance(value, int) else 'text'}",
+    number="bigint",
+    shared="FOR SHARE",
+    exclusive="FOR NO KEY UPDATE",
+    commit=_commit,
+    # Two who made the same at once; a deadlock; another isolation level than the default.
+    conflicts=frozenset({"23505", "40P01", "40001"}),
+    settings=_SETTINGS,
+    weaknesses=_WEAKNESSES,
+)
 
 _DURABILITY: Final = re.compile(r"(?<=[?&])durability=([^&]*)(?:&|$)")
 

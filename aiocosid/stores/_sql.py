@@ -8,7 +8,7 @@ text, and when it was written last by the database's clock.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..abc import MAX_ID, Counter
 from ..errors import (
@@ -30,7 +30,6 @@ from ._sql_cells import (
     CellNames,
     Commit,
     Reading,
-    Step,
     integer,
 )
 from ._sql_errors import OutOfRangeError, code_of
@@ -41,9 +40,8 @@ if TYPE_CHECKING:
     from ..machine.cells import Changes, Need, Snapshot
     from ._executor import Executor, Row, Value
     from ._give_back import Note
-    from ._sql_cells import Words
 
-__all__ = ("NAME_WIDTH", "Dialect", "SqlBackend")
+__all__ = ("NAME_WIDTH", "Advance", "Dialect", "SqlBackend")
 
 NAME_WIDTH: Final = 100  # characters; CosId's varchar(100)
 ATTEMPTS: Final = 20  # at a statement that the server undoes, because of what others do
@@ -84,6 +82,7 @@ CELL_COLUMNS: Final = f"""
 """
 
 # What SQLite and PostgreSQL say in the same words.
+COUNTER: Final = "SELECT last_max_id FROM cosid WHERE name = :name"
 COUNTERS: Final = """
 SELECT name, last_max_id, last_fetch_time FROM cosid
 WHERE substr(name, 1, length(CAST(:prefix AS text))) = CAST(:prefix AS text)
@@ -111,6 +110,22 @@ WHERE name >= :owns AND name < :owns_end AND (:is_complete <> 0 OR value = :own)
 """
 
 
+class Advance(NamedTuple):
+    """The statements of one way to advance a counter.
+
+    Attributes:
+        creating: creates it, if it is missing.
+        known: does not.
+    """
+
+    creating: str
+    known: str
+
+    def statement(self, *, create: bool) -> str:
+        """Return that of them."""
+        return self.creating if create else self.known
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """The statements of one database.
@@ -126,19 +141,15 @@ class Dialect:
         create_cells: the same for ``cosid_machine`` and ``aiocosid_cell``; if both were missing it
             writes the store's marker.
         is_created_on_use: whether whoever finds a table of ours missing creates it.
-        add: (name, first, step) adds ``step`` to a counter, or creates it at ``first``, and answers
-            ``last_max_id``.
-        add_known: (name, step) does so without creating it.
-        grant: (name, first, step, nonce, previous) does what ``add`` does, and notes it; answers
+        add: (name, step, and first, if it is created) adds ``step`` to a counter, or creates it at
+            ``first``, and answers ``last_max_id``.
+        grant: (as for add, and nonce, previous) does what ``add`` does, and notes it; answers
             also where a run that ``previous`` belongs to began, or NULL if there is none.
-        grant_known: (name, step, nonce, previous) does so without creating it.
         give_back: (name, top, lower, nonce) lowers a counter from ``top``, if that is noted, and
             removes the note; answers a row if so.
         raise_to: (name, above) raises or creates a counter, removes the note, and answers
             ``last_max_id`` and ``last_fetch_time``.
-        raise_known: (name, above) does so without creating it.
         raise_unnoted: (name, above) does what ``raise_to`` does where there is no table of notes.
-        raise_known_unnoted: (name, above) does so without creating it.
         counter: (name) answers ``last_max_id``.
         counters: (prefix) answers the three columns of every counter whose name begins so.
         read: (namespace, is_complete, instance, machine_id, marker, count, space, mine, note,
@@ -150,7 +161,15 @@ class Dialect:
             ``is_complete``, of the notes only ``note`` and those about the instance's rows, of the
             own cells those of the value ``own``, and of the rows only the instance's, and the
             machine id's.
-        words: those of a `Commit`.
+        now: the store's clock in milliseconds.
+        is_open: whether all that a `Commit` compares is as it was: a write depends on it.
+        parameter: makes a name and its value a parameter.
+        key: makes a text a name of a cell.
+        same: compares a column with a parameter.
+        number: what a text is cast to that is a number; none where nobody else writes meanwhile.
+        source: what is selected from that is in no table.
+        shared: locks a row that is only compared.
+        exclusive: locks a row that is written.
         commit: makes one a statement.  It writes all, and answers a row, if the identity and all
             that was read is as it was.
         conflicts: codes of the errors that mean that others were faster; see `code_of`.
@@ -164,24 +183,28 @@ class Dialect:
     create_counters: str
     create_grants: str
     create_cells: str
-    is_created_on_use: bool
-    add: str
-    add_known: str
-    grant: str
-    grant_known: str
+    is_created_on_use: bool = False
+    add: Advance
+    grant: Advance
     give_back: str
-    raise_to: str
-    raise_known: str
-    raise_unnoted: str
-    raise_known_unnoted: str
-    counter: str
-    counters: str
+    raise_to: Advance
+    raise_unnoted: Advance
+    counter: str = COUNTER
+    counters: str = COUNTERS
     read: str
-    words: Words
+    now: str
+    is_open: str
+    parameter: Callable[[str, Value], str]
+    key: Callable[[str], str] = str
+    same: Callable[[str, str], str] = "{} = {}".format
+    number: str = ""
+    source: str = ""
+    shared: str = ""
+    exclusive: str = ""
     commit: Callable[[Commit], str]
     conflicts: frozenset[str | int] = frozenset()
     undone: frozenset[str | int] = frozenset()
-    namespaces: str
+    namespaces: str = NAMESPACES
     settings: str
     weaknesses: Mapping[str, str]
 
@@ -259,24 +282,19 @@ class SqlBackend(Backend):
     async def add(
         self, name: str, by: int, *, first: int | None, note: Note | None = None
     ) -> Granted:
-        dialect = self._dialect
-        values: dict[str, Value] = {"name": name}
+        advance, values = self._dialect.add, dict[str, "Value"](name=name, step=by)
         if first is not None:
             values["first"] = first
-        values["step"] = by
-        if note is None:
-            statement = dialect.add_known if first is None else dialect.add
-        else:
-            statement = dialect.grant_known if first is None else dialect.grant
+        if note is not None:
+            advance = self._dialect.grant
             values |= {"nonce": note.nonce, "previous": note.previous}
         try:
-            rows = await self._fetch_rows(statement, **values)
+            rows = await self._fetch_rows(advance.statement(create=first is not None), **values)
         except OutOfRangeError as error:
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if not rows:
-            if await self._is_missing(name, by) and first is None:
-                raise CounterMissingError(self.label, counter=name)
-            self._raise_repaired(name)
+            await self._ensure_missing(name, by, create=first is not None)
+            raise CounterMissingError(self.label, counter=name)
         max_id = self._sound(name, rows[0][0])
         if note is None:
             return Granted(max_id)
@@ -289,30 +307,23 @@ class SqlBackend(Backend):
         except OutOfRangeError as error:
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if row is None:
-            if await self._is_missing(name, 0) and not create:
-                return None
-            self._raise_repaired(name)
-        max_id, fetch_time = row
-        return Counter(
-            namespaced_name=name,
-            last_max_id=self._sound(name, max_id),
-            last_fetch_time=integer(fetch_time),
-        )
+            await self._ensure_missing(name, 0, create=create)
+            return None
+        max_id, fetch_time = self._sound(name, row[0]), integer(row[1])
+        return Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=fetch_time)
 
     async def _raised(self, name: str, above: int, *, create: bool) -> Row | None:
-        dialect, row = self._dialect, None
-        noted = dialect.raise_to if create else dialect.raise_known
-        unnoted = dialect.raise_unnoted if create else dialect.raise_known_unnoted
-        for statement in (noted, unnoted, noted):
+        row, noted = None, self._dialect.raise_to
+        for advance in (noted, self._dialect.raise_unnoted, noted):
             # Without the table nobody has been granted what could be given back; but it may be made
             # and written just before the plain statement.
             try:
-                row = await self._row(statement, name=name, above=above)
+                row = await self._row(advance.statement(create=create), name=name, above=above)
             except SchemaMissingError as error:
                 if error.table != GRANT_TABLE:
                     raise
             else:
-                if statement is noted:
+                if advance is noted:
                     break
         return row
 
@@ -330,14 +341,13 @@ class SqlBackend(Backend):
         row = await self._row(statement, name=name, top=top, lower=lower, nonce=nonce)
         return row is not None
 
-    async def _is_missing(self, name: str, by: int) -> bool:
-        """Find out why a counter could not be advanced: nothing was written."""
+    async def _ensure_missing(self, name: str, by: int, *, create: bool) -> None:
+        """Raise why a counter could not be advanced, if not because it is missing."""
         row = await self._row(self._dialect.counter, name=name)
+        if row is None and not create:
+            return
         if row is not None and self._sound(name, row[0]) > MAX_ID - by:
             raise IdOverflowError(name, limit=MAX_ID)
-        return row is None
-
-    def _raise_repaired(self, name: str) -> NoReturn:
         raise StoreUnavailableError(self.label, f"{name!r} is being repaired by somebody else")
 
     def _sound(self, name: str, value: object) -> int:
@@ -355,20 +365,18 @@ class SqlBackend(Backend):
         return reading.snapshot()
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        step = Step(snapshot, changes)
-        commit = Commit(self._dialect.words, snapshot.identity, step)
+        commit = Commit(self._dialect, snapshot, changes)
         try:
             row = await self._row(self._dialect.commit(commit), **commit.values)
         except StoreError as error:
-            if isinstance(error, SchemaMissingError) and self._dialect.is_created_on_use:
-                return False  # it was dropped since it was read
-            if code_of(error.__cause__) not in self._dialect.conflicts:
+            # It was dropped since it was read.
+            is_gone = isinstance(error, SchemaMissingError) and self._dialect.is_created_on_use
+            if not is_gone and code_of(error.__cause__) not in self._dialect.conflicts:
                 raise
             return False
-        if row is None:
-            return False
-        step.apply()
-        return True
+        if row is not None:
+            commit.apply()
+        return row is not None
 
     async def namespaces(self) -> Sequence[str]:
         return [str(row[0]) for row in await self._fetch_rows(self._dialect.namespaces)]

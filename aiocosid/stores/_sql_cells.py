@@ -11,16 +11,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import CorruptMachineStateError
-from ..machine.cells import Count, Damage, Marker, Note, Owner, Seat, Snapshot, Space, read_note
+from ..machine.cells import Count, Damage, Marker, Owner, Seat, Snapshot, Space, read_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from ..machine.cells import Changes, Need
     from ._executor import Value
+    from ._sql import Dialect
 
 __all__ = (
     "CELL_TABLE",
@@ -31,8 +32,6 @@ __all__ = (
     "CellNames",
     "Commit",
     "Reading",
-    "Step",
-    "Words",
     "integer",
 )
 
@@ -46,7 +45,7 @@ SHOWN: Final = 40  # characters of a damaged value that an error repeats
 
 _NUMBER: Final = re.compile("[0-9]{8}|[1-9][0-9]{8,9}")
 
-C = TypeVar("C", Note, Space, Marker, Count)
+C = TypeVar("C")
 
 
 def integer(value: object) -> int | None:
@@ -54,6 +53,12 @@ def integer(value: object) -> int | None:
     if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
         return int(value)  # of a numeric column
     return value if type(value) is int else None
+
+
+def _read_own(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,10}", text):
+        raise ValueError(text)
+    return int(text)
 
 
 class CellNames:
@@ -73,10 +78,9 @@ class CellNames:
 
     def number(self, row: str) -> int | None:
         """Return the machine id that a row's name tells, or None."""
-        prefix, digits = row[: len(self._prefix)], row[len(self._prefix) :]
-        is_name = prefix == self._prefix and _NUMBER.fullmatch(digits) is not None
-        number = int(digits) if is_name else -1
-        return number if 0 <= number <= MAX_MACHINE_ID else None
+        is_ours = row.startswith(self._prefix)
+        found = _NUMBER.fullmatch(row, len(self._prefix)) if is_ours else None
+        return int(found[0]) if found and int(found[0]) <= MAX_MACHINE_ID else None
 
     def note(self, machine_id: int) -> str:
         """Return the name of the note about a machine id."""
@@ -127,17 +131,15 @@ class Raw:
 class Reading:
     """Makes a snapshot of what `Dialect.read` answers."""
 
-    __slots__ = ("_damages", "_found", "_label", "_names", "_need", "_raw", "_written_ms")
+    __slots__ = ("_found", "_names", "_need", "_raw", "_written_ms")
 
     def __init__(self, label: str, namespace: str, need: Need) -> None:
         self._raw = Raw()
         self._found = Snapshot(
             namespace, "", is_complete=need.is_complete, raw=self._raw, store=label
         )
-        self._label = label
         self._names, self._need = CellNames(namespace), need
         self._written_ms: dict[str, int] = {}
-        self._damages: list[Damage] = []
 
     def add(self, kind: str, name: str, text: Any, number: Any, stamp_ms: Any) -> bool:  # noqa: ANN401 - as a driver has them
         """Take down a row; tell whether it can be understood without all others."""
@@ -168,11 +170,10 @@ class Reading:
             return
         if place is not None:
             self._seat(place, None)
-        is_own = instance == self._need.instance != ""
-        if place is None or is_own:
+        of = self._need.instance if instance == self._need.instance else ""
+        if place is None or of:
             where = f"row {name!r} of table {MACHINE_TABLE!r}"
-            of = self._need.instance if is_own else ""
-            self._damages.append(Damage(where, f"{wrong!r:.{SHOWN}}", of))
+            self._found.damages += (Damage(where, f"{wrong!r:.{SHOWN}}", of),)
 
     def _seat(self, machine_id: int, owner: Owner | None) -> None:
         """Put somebody onto a seat, or damage."""
@@ -188,26 +189,16 @@ class Reading:
             CorruptMachineStateError: a cell of ours is damaged.
         """
         found, names, cells = self._found, self._names, self._raw.cells
-        found.damages = tuple(self._damages)
+        seats = found.seats
         found.marker = self._cell(Marker.read, MARKER)
         found.space = self._cell(Space.read, names.space)
         found.count = self._cell(Count.read, names.count)
         for name in cells:
             if (number := names.noted(name)) is not None:
-                seat = found.seats.get(number, Seat())
-                found.seats[number] = Seat(
-                    seat.owners,
-                    self._cell(read_note, name),
-                    self._written_ms[name],
-                    seat.is_damaged,
-                )
-        own = cells.get(names.own(self._need.instance))
-        if own is not None:
-            if not re.fullmatch(r"[0-9]{1,10}", own):
-                raise self._corrupt(names.own(self._need.instance))
-            found.own = int(own)
-        by_floor = sorted(found.seats.items(), key=lambda item: (item[1].floor_ms, item[0]))
-        found.seats = dict(by_floor)
+                seat, note = seats.get(number, Seat()), self._cell(read_note, name)
+                seats[number] = Seat(seat.owners, note, self._written_ms[name], seat.is_damaged)
+        found.own = self._cell(_read_own, names.own(self._need.instance))
+        found.seats = dict(sorted(seats.items(), key=lambda item: (item[1].floor_ms, item[0])))
         return found
 
     def _cell(self, read: Callable[[str], C], name: str) -> C | None:
@@ -220,146 +211,10 @@ class Reading:
 
     def _corrupt(self, name: str) -> CorruptMachineStateError:
         return CorruptMachineStateError(
-            self._label,
+            self._found.store,
             place=f"row {name!r} of table {CELL_TABLE!r}",
             found=f"{self._raw.cells[name]!r:.{SHOWN}}",
         )
-
-
-class Change(NamedTuple):
-    """A row that is compared, and written if it is to change.
-
-    Attributes:
-        table: where it is.
-        name: its key.
-        old: columns as they were read; None if there must be no such row.
-        new: columns anew, those that become the store's clock None; empty if the row stays as it
-            is; None if it is removed.
-    """
-
-    table: str
-    name: str
-    old: dict[str, Any] | None
-    new: dict[str, Any] | None
-
-
-class Step:
-    """What one commit compares and writes.
-
-    Attributes:
-        cells: our cells.
-        rows: CosId's rows, each with its machine id.
-    """
-
-    __slots__ = ("_changes", "_names", "_raw", "_snapshot", "cells", "rows")
-
-    def __init__(self, snapshot: Snapshot, changes: Changes) -> None:
-        self._snapshot, self._changes = snapshot, changes
-        self._raw: Raw = snapshot.raw
-        self._names = CellNames(snapshot.namespace)
-        self.cells = [*self._cells()]
-        self.rows = [
-            (number, change)
-            for number, seat in changes.seats.items()
-            for change in self._rows(number, seat)
-        ]
-
-    def _cells(self) -> Iterator[Change]:
-        names, changes = self._names, self._changes
-        yield self._cell(MARKER, changes.marker)
-        yield self._cell(names.space, changes.space)
-        if changes.count is not None:
-            yield self._cell(names.count, changes.count)
-        for number, seat in changes.seats.items():
-            if seat.note is not None:
-                yield self._cell(names.note(number), seat.note)
-        for instance, held in changes.own.items():
-            name = names.own(instance)
-            if held is not None:
-                yield self._written(name, str(held))
-            elif name in self._raw.cells:  # else it cannot be compared
-                yield self._written(name, "")._replace(new=None)
-
-    def _cell(self, name: str, new: Marker | Space | Count | Note | None) -> Change:
-        return self._written(name, self._raw.cells.get(name) if new is None else new.text())
-
-    def _written(self, name: str, text: str | None) -> Change:
-        value = self._raw.cells.get(name)
-        old = None if value is None else {"value": value}
-        new = {} if text == value else {"value": text, "written_ms": None}
-        return Change(CELL_TABLE, name, old, new)
-
-    def _rows(self, number: int, seat: Seat) -> Iterator[Change]:
-        rows = self._raw.rows.get(number, {})
-        owners = {each.instance: each for each in seat.owners}
-        if not rows and seat.owners:
-            yield self._row(number, self._names.row(number), None, seat.owners[0])
-        # Those first who stay.
-        for name, old in sorted(rows.items(), key=lambda item: item[1].instance not in owners):
-            stays = old.instance if old.instance in owners else next(iter(owners), "")
-            yield self._row(number, name, old, owners.pop(stays, Owner("", old.stamp_ms)))
-
-    def _row(self, number: int, name: str, old: Owner | None, new: Owner) -> Change:
-        changes = self._changes
-        columns: dict[str, Any] = {"instance_id": new.instance, "last_timestamp": new.stamp_ms}
-        if old is None:
-            columns |= {"namespace": self._snapshot.namespace, "machine_id": number}
-            columns |= {"distribute_time": new.stamp_ms, "revert_time": 0}
-            return Change(MACHINE_TABLE, name, None, columns)
-        before = old.instance
-        if new.instance not in {"", before}:  # somebody else gets it
-            columns["distribute_time"] = None
-        is_left = changes.instance == before == new.instance != "" and number != changes.signed
-        if (before != "" and not new.instance) or is_left:
-            columns["revert_time"] = None
-        read = {"instance_id": before, "last_timestamp": old.stamp_ms}
-        return Change(MACHINE_TABLE, name, read, columns)
-
-    @property
-    def counted(self) -> str | None:
-        """The name of the count, if it may be added to whatever it is by now; else None."""
-        is_one_more = self._snapshot.counts_one_more(self._changes)
-        return self._names.count if is_one_more else None
-
-    def apply(self) -> None:
-        """Bring the snapshot up to date."""
-        self._snapshot.apply(self._changes)
-        for cell in self.cells:
-            if cell.new is None:
-                self._raw.cells.pop(cell.name, None)
-            elif cell.new:
-                self._raw.cells[cell.name] = cell.new["value"]
-        for machine_id, row in self.rows:
-            new = row.new or {}
-            owner = Owner(new["instance_id"], new["last_timestamp"])
-            self._raw.rows.setdefault(machine_id, {})[row.name] = owner
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """How a dialect says what a commit compares and writes.
-
-    Attributes:
-        now: the store's clock in milliseconds.
-        is_open: whether all is as it was; a write is carried out only then.
-        parameter: makes a name and its value a parameter.
-        key: makes a text a name of a cell.
-        same: compares a column with a parameter.
-        number: what a text is cast to that is a number; none where nobody else writes meanwhile.
-        source: what is selected from that is in no table.
-        shared: locks a row that is only compared.
-        exclusive: locks a row that is written.
-    """
-
-    now: str
-    is_open: str
-    parameter: Callable[[str, Value], str]
-    key: Callable[[str], str] = str
-    same: Callable[[str, str], str] = "{} = {}".format
-    number: str = ""
-    source: str = ""
-    shared: str = ""
-    exclusive: str = ""
 
 
 class Commit:
@@ -373,63 +228,149 @@ class Commit:
         values: the parameters, and ``identity``.
     """
 
-    __slots__ = ("_words", "found", "missing", "values", "writes")
+    __slots__ = (
+        *("_changes", "_dialect", "_raw", "_rows", "_snapshot", "_texts"),
+        *("found", "missing", "values", "writes"),
+    )
 
-    def __init__(self, words: Words, identity: str, step: Step) -> None:
-        self._words = words
+    def __init__(self, dialect: Dialect, snapshot: Snapshot, changes: Changes) -> None:
+        """Compare what was read, and write what is to change.
+
+        Args:
+            dialect: says how.
+            snapshot: what was read.
+            changes: what becomes of it.
+        """
+        self._dialect, self._snapshot, self._changes = dialect, snapshot, changes
+        self._raw: Raw = snapshot.raw
         self.found: list[tuple[str, str]] = []
         self.missing: list[str] = []
         self.writes: list[str] = []
-        self.values: dict[str, Value] = {"identity": identity}
-        counted = step.counted if words.number else None
-        for cell in sorted(step.cells, key=lambda each: (each.new != {}, each.name)):
-            self._add(cell, is_count=cell.name == counted)
-        for _, row in sorted(step.rows, key=lambda each: each[1].name):
-            self._add(row)
+        self.values: dict[str, Value] = {"identity": snapshot.identity}
+        names, cells = CellNames(snapshot.namespace), self._raw.cells
+        self._texts = texts = self._new_texts(names)
+        self._rows = sorted(self._new_rows(names), key=lambda row: row[0])
+        # The count may be added to whatever it is by now.
+        is_one_more = dialect.number and snapshot.counts_one_more(changes)
+        for name in sorted(texts, key=lambda name: (texts[name] != cells.get(name), name)):
+            if is_one_more and name == names.count:
+                self._add_one(name)
+            else:
+                self._add_cell(name)
+        for name, number, old, new in self._rows:
+            read: dict[str, Value] = {}
+            if old is not None:
+                read = {"instance_id": old.instance, "last_timestamp": old.stamp_ms}
+            self._add(MACHINE_TABLE, self._given(name), read, self._columns(number, old, new))
+
+    def _new_texts(self, names: CellNames) -> dict[str, str | None]:
+        """Return the text of each of our cells from now on; None if it is not there then."""
+        changes, raw = self._changes, self._raw.cells
+        cells = {MARKER: changes.marker, names.space: changes.space, names.count: changes.count}
+        notes = {names.note(number): seat.note for number, seat in changes.seats.items()}
+        texts = {name: raw.get(name) for name in (MARKER, names.space)}
+        texts |= {name: cell.text() for name, cell in (cells | notes).items() if cell is not None}
+        for instance, held in changes.own.items():
+            name = names.own(instance)
+            if held is not None or name in raw:  # else it cannot be compared
+                texts[name] = None if held is None else str(held)
+        return texts
+
+    def _new_rows(self, names: CellNames) -> Iterator[tuple[str, int, Owner | None, Owner]]:
+        """Yield what CosId's rows are called, their machine ids, and who is in them, as of now."""
+        for number, seat in self._changes.seats.items():
+            rows = self._raw.rows.get(number, {})
+            owners = {each.instance: each for each in seat.owners}
+            if not rows and seat.owners:
+                yield names.row(number), number, None, seat.owners[0]
+            # Those first who stay.
+            for name, old in sorted(rows.items(), key=lambda item: item[1].instance not in owners):
+                stays = old.instance if old.instance in owners else next(iter(owners), "")
+                yield name, number, old, owners.pop(stays, Owner("", old.stamp_ms))
+
+    def _columns(self, number: int, old: Owner | None, new: Owner) -> dict[str, Value | None]:
+        """Return what is written to a row of CosId's; None for the store's clock."""
+        changes, namespace = self._changes, self._snapshot.namespace
+        columns: dict[str, Value | None] = {"instance_id": new.instance}
+        columns["last_timestamp"] = new.stamp_ms
+        if old is None:
+            columns |= {"namespace": namespace, "machine_id": number}
+            return columns | {"distribute_time": new.stamp_ms, "revert_time": 0}
+        before = old.instance
+        if new.instance not in {"", before}:  # somebody else gets it
+            columns["distribute_time"] = None
+        is_left = changes.instance == before == new.instance != "" and number != changes.signed
+        if (before != "" and not new.instance) or is_left:
+            columns["revert_time"] = None
+        return columns
 
     def _given(self, value: Value | None) -> str:
         if value is None:
-            return self._words.now
+            return self._dialect.now
         name = f"v{len(self.values)}"
         self.values[name] = value
-        return self._words.parameter(name, value)
+        return self._dialect.parameter(name, value)
 
-    def _add(self, change: Change, *, is_count: bool = False) -> None:
-        words, table, old = self._words, change.table, change.old
-        key = self._given(change.name)
-        key = words.key(key) if table == CELL_TABLE else key
-        this = f"{table} WHERE name = {key}"
-        if old is not None and is_count:
-            self._add_one(this, old["value"])
-            return
-        new = {column: self._given(value) for column, value in (change.new or {}).items()}
-        if old is None:
+    def _add_cell(self, name: str) -> None:
+        old, new = self._raw.cells.get(name), self._texts[name]
+        read = {} if old is None else {"value": old}
+        written = None if new is None else {"value": new, "written_ms": None}
+        key = self._dialect.key(self._given(name))
+        self._add(CELL_TABLE, key, read, {} if new == old else written)
+
+    def _add(
+        self,
+        table: str,
+        key: str,
+        read: Mapping[str, Value],
+        new: Mapping[str, Value | None] | None,
+    ) -> None:
+        """Compare a row with what was read, and write what is new.
+
+        Without the former there must be no such row.  It stays as it is if the latter is empty,
+        and is removed if that is None.
+        """
+        dialect, this = self._dialect, f"{table} WHERE name = {key}"
+        written = {column: self._given(value) for column, value in (new or {}).items()}
+        if not read:
             self.missing.append(this)
-            if new:
-                columns, made = ", ".join(("name", *new)), ", ".join((key, *new.values()))
-                where = f"{words.source} WHERE {words.is_open}"
+            if written:
+                columns, made = ", ".join(("name", *written)), ", ".join((key, *written.values()))
+                where = f"{dialect.source} WHERE {dialect.is_open}"
                 self.writes.append(f"INSERT INTO {table} ({columns}) SELECT {made}{where}")
             return
-        same = [words.same(column, self._given(value)) for column, value in old.items()]
-        how = words.shared if change.new == {} else words.exclusive
+        same = [dialect.same(column, self._given(value)) for column, value in read.items()]
+        how = dialect.shared if new == {} else dialect.exclusive
         self.found.append((" AND ".join((this, *same)), how))
-        if change.new is None:
-            self.writes.append(f"DELETE FROM {this} AND {words.is_open}")
+        if new is None:
+            self.writes.append(f"DELETE FROM {this} AND {dialect.is_open}")
         elif new:
-            self._update(this, new)
+            self._update(table, key, written)
 
-    def _add_one(self, this: str, old: str) -> None:
+    def _add_one(self, name: str) -> None:
         """Compare the epoch of a count, and add one to what it is by now."""
-        text = old.rpartition(":")[0] + ":"
+        key = self._dialect.key(self._given(name))
+        text = self._raw.cells[name].rpartition(":")[0] + ":"
         length, epoch = len(text), self._given(text)
-        found = f"{this} AND SUBSTR(value, 1, {length}) = {epoch}"
-        self.found.append((found, self._words.exclusive))
+        found = f"{CELL_TABLE} WHERE name = {key} AND SUBSTR(value, 1, {length}) = {epoch}"
+        self.found.append((found, self._dialect.exclusive))
         ids = f"REPLACE(SUBSTR(value, {length + 1}), '}}', '')"
-        ids = f"CAST({ids} AS {self._words.number})"
+        ids = f"CAST({ids} AS {self._dialect.number})"
         value = f"CONCAT({epoch}, {ids} + 1, '}}')"
-        self._update(this, {"value": value, "written_ms": self._words.now})
+        self._update(CELL_TABLE, key, {"value": value, "written_ms": self._dialect.now})
 
-    def _update(self, this: str, new: dict[str, str]) -> None:
-        table, _, where = this.partition(" ")
+    def _update(self, table: str, key: str, new: Mapping[str, str]) -> None:
         columns = ", ".join(f"{column} = {value}" for column, value in new.items())
-        self.writes.append(f"UPDATE {table} SET {columns} {where} AND {self._words.is_open}")
+        where = f"WHERE name = {key} AND {self._dialect.is_open}"
+        self.writes.append(f"UPDATE {table} SET {columns} {where}")
+
+    def apply(self) -> None:
+        """Bring the snapshot up to date."""
+        self._snapshot.apply(self._changes)
+        for name, text in self._texts.items():
+            if text is None:
+                self._raw.cells.pop(name, None)
+            else:
+                self._raw.cells[name] = text
+        for name, number, _, new in self._rows:
+            self._raw.rows.setdefault(number, {})[name] = new

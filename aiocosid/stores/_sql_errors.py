@@ -107,7 +107,7 @@ def code_of(exc: BaseException | None) -> str | int | None:
     return getattr(found, "sqlstate", None) or None
 
 
-def is_stale(exc: BaseException) -> bool:
+def is_stale(exc: BaseException | None) -> bool:
     """Tell whether another connection may do what this one cannot any more.
 
     Its server has become read-only, since the primary moved, or its file was replaced.
@@ -128,10 +128,9 @@ def as_store_error(label: str, exc: Exception, path: str = "") -> StoreError:
         path: of the file that was to be opened, to find out why it could not be.
     """
     found: Any = getattr(exc, "orig", None) or exc
-    certificate = next((e for e in (found, found.__cause__) if _is_distrust(e)), None)
-    if certificate is not None:
-        told = f"the server's certificate is not trusted: {_reason(certificate)}"
-        return StoreError(label, told)
+    for each in (found, found.__cause__):
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return StoreError(label, f"the server's certificate is not trusted: {_reason(each)}")
     code, reason = code_of(found), _reason(found)
     if path and code == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open(label, path, reason)
@@ -158,10 +157,6 @@ def _kind(exc: Exception, code: str | int | None, reason: str) -> type[StoreErro
     is_outage = _OUTAGES & {each.__name__ for each in type(exc).__mro__}
     is_lost = is_outage or getattr(exc, "connection_invalidated", False)
     return StoreUnavailableError if is_lost else StoreError
-
-
-def _is_distrust(exc: object) -> bool:
-    return isinstance(exc, ssl.SSLCertVerificationError)
 
 
 def _cannot_open(label: str, path: str, reason: str) -> StoreError:

@@ -20,15 +20,14 @@ from ..errors import (
 from ._sql import (
     CELL_COLUMNS,
     COUNTER_COLUMNS,
-    COUNTERS,
     GRANT_COLUMNS,
     MACHINE_COLUMNS,
     MACHINE_INDEXES,
-    NAMESPACES,
     READ,
+    Advance,
     Dialect,
 )
-from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Words
+from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE
 from ._sql_errors import code_of
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ __all__ = (
     "prepare",
     "prepare_foreign",
     "run",
-    "sqlite_dialect",
     "tell_identity",
 )
 
@@ -74,25 +72,24 @@ AND cosid.last_max_id <= 9223372036854775807 - :step
 _HIGHEST: Final = """
 SET last_max_id = max(cosid.last_max_id, :above) WHERE typeof(cosid.last_max_id) = 'integer'
 """
-_RAISED: Final = "RETURNING last_max_id, last_fetch_time"
 
 
-def _made(first: str, change: str) -> str:
-    return f"""
+def _advance(first: str, change: str, result: str) -> Advance:
+    creating = f"""
 INSERT INTO cosid (name, last_max_id, last_fetch_time) VALUES (:name, {first}, {_SECONDS})
 ON CONFLICT (name) DO UPDATE {change}
-"""
+ {result}"""
+    return Advance(creating, f"UPDATE cosid {change} AND name = :name {result}")
 
 
-def _known(change: str) -> str:
-    return f"UPDATE cosid {change} AND name = :name"
+_ADDED: Final = _advance(":first", _SUM, "RETURNING last_max_id")
+_RAISED: Final = _advance(":above", _HIGHEST, "RETURNING last_max_id, last_fetch_time")
 
 
 def _noted(granted: str) -> str:
     """Note a grant; what is answered is the note of the one before."""
     return f"""
-{granted}
-RETURNING last_max_id, (
+{granted}, (
     SELECT base FROM aiocosid_grant AS g
     WHERE g.name = :name AND g.nonce = :previous AND :previous <> ''
     AND g.top = cosid.last_max_id - :step
@@ -106,6 +103,11 @@ ON CONFLICT (name) DO UPDATE SET nonce = excluded.nonce, top = excluded.top, bas
 
 
 _FORGET: Final = "UPDATE aiocosid_grant SET nonce = '' WHERE name = :name"
+
+
+def _forgetting(raised: str) -> str:
+    return f"{raised};{_FORGET}"
+
 
 # What lies in memory has no file, and nobody takes it for durable.
 _OF_FILE: Final = """
@@ -124,45 +126,30 @@ _WEAKNESSES: Final = {
 }
 
 
-def sqlite_dialect(now: str = NOW, identity: str = IDENTITY) -> Dialect:
-    """Return the statements; of several in one text the later run only if the first gives a row.
+def _commit(made: Commit) -> str:
+    found = "".join(f" AND EXISTS (SELECT 1 FROM {each})" for each, _ in made.found)
+    missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in made.missing)
+    first = f"SELECT 1 WHERE {IDENTITY} = :identity{found}{missing}"
+    return ";\n".join((first, *made.writes))
 
-    Within a statement SQLite's clock stands still, and nobody else writes.
 
-    Args:
-        now: the file's clock in milliseconds, as an expression.
-        identity: which file it is, as an expression.
-    """
-    added, known = _made(":first", _SUM), _known(_SUM)
-    raised, raised_known = (
-        f"{each} {_RAISED}" for each in (_made(":above", _HIGHEST), _known(_HIGHEST))
-    )
-
-    def commit(made: Commit) -> str:
-        found = "".join(f" AND EXISTS (SELECT 1 FROM {each})" for each, _ in made.found)
-        missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in made.missing)
-        first = f"SELECT 1 WHERE {identity} = :identity{found}{missing}"
-        return ";\n".join((first, *made.writes))
-
-    return Dialect(
-        create_counters=f"CREATE TABLE IF NOT EXISTS {TABLE} ({COUNTER_COLUMNS})",
-        create_grants=f"CREATE TABLE IF NOT EXISTS {GRANT_TABLE} ({GRANT_COLUMNS})",
-        create_cells=f"""
+SQLITE: Final = Dialect(
+    create_counters=f"CREATE TABLE IF NOT EXISTS {TABLE} ({COUNTER_COLUMNS})",
+    create_grants=f"CREATE TABLE IF NOT EXISTS {GRANT_TABLE} ({GRANT_COLUMNS})",
+    create_cells=f"""
 SELECT 1;
 CREATE TABLE IF NOT EXISTS {CELL_TABLE} ({CELL_COLUMNS.format("varchar(255)")});
 INSERT INTO {CELL_TABLE} (name, value, written_ms)
-SELECT 'marker', json_object('identity', {identity}, 'epoch', lower(hex(randomblob(8)))), {now}
+SELECT 'marker', json_object('identity', {IDENTITY}, 'epoch', lower(hex(randomblob(8)))), {NOW}
 WHERE NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = '{MACHINE_TABLE}')
 AND NOT EXISTS (SELECT 1 FROM {CELL_TABLE});
 CREATE TABLE IF NOT EXISTS {MACHINE_TABLE} ({MACHINE_COLUMNS});
 {MACHINE_INDEXES.strip()}
 """,
-        is_created_on_use=True,
-        add=f"{added} RETURNING last_max_id",
-        add_known=f"{known} RETURNING last_max_id",
-        grant=_noted(added),
-        grant_known=_noted(known),
-        give_back=f"""
+    is_created_on_use=True,
+    add=_ADDED,
+    grant=Advance(*map(_noted, _ADDED)),
+    give_back=f"""
 UPDATE cosid SET last_max_id = :lower WHERE name = :name AND last_max_id = :top
 AND EXISTS (
     SELECT 1 FROM aiocosid_grant
@@ -171,22 +158,16 @@ AND EXISTS (
 RETURNING last_max_id;
 {_FORGET}
 """,
-        raise_to=f"{raised};{_FORGET}",
-        raise_known=f"{raised_known};{_FORGET}",
-        raise_unnoted=raised,
-        raise_known_unnoted=raised_known,
-        counter="SELECT last_max_id FROM cosid WHERE name = :name",
-        counters=COUNTERS,
-        read=READ.format(identity=identity, now=now),
-        words=Words(now=now, is_open="true", parameter=lambda name, _: f":{name}"),
-        commit=commit,
-        namespaces=NAMESPACES,
-        settings=_SETTINGS,
-        weaknesses=_WEAKNESSES,
-    )
-
-
-SQLITE: Final = sqlite_dialect()
+    raise_to=Advance(*map(_forgetting, _RAISED)),
+    raise_unnoted=_RAISED,
+    read=READ.format(identity=IDENTITY, now=NOW),
+    now=NOW,
+    is_open="true",
+    parameter=lambda name, _: f":{name}",
+    commit=_commit,
+    settings=_SETTINGS,
+    weaknesses=_WEAKNESSES,
+)
 
 
 # Which file it is that a connection works on, as a function of SQL.
@@ -305,11 +286,21 @@ def run(
     Raises:
         StoreError: the connection is in a transaction, with which the grant could be rolled back.
     """
+    first, *others = statement.split(";")
     with alone(database, label) as cursor:
-        first, *others = statement.split(";")
         if others:
-            return _run_together(cursor, first, others, values)
-        return cursor.execute(statement, values).fetchall()
+            cursor.execute("BEGIN IMMEDIATE")
+        try:
+            rows = cursor.execute(first, values).fetchall()
+            for each in others if rows else ():
+                cursor.execute(each, values)
+            if others:
+                cursor.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                cursor.execute("ROLLBACK")
+            raise
+        return rows
 
 
 @contextmanager
@@ -334,19 +325,3 @@ def alone(database: sqlite3.Connection, label: str) -> Generator[sqlite3.Cursor]
             yield cursor
     finally:
         database.isolation_level = level
-
-
-def _run_together(
-    cursor: sqlite3.Cursor, first: str, others: list[str], values: Mapping[str, Value]
-) -> list[Any]:
-    cursor.execute("BEGIN IMMEDIATE")
-    try:
-        rows = cursor.execute(first, values).fetchall()
-        for each in others if rows else ():
-            cursor.execute(each, values)
-        cursor.execute("COMMIT")
-    except BaseException:
-        if cursor.connection.in_transaction:
-            cursor.execute("ROLLBACK")
-        raise
-    return rows

@@ -54,16 +54,12 @@ class Door:
             if self._is_closed:
                 raise ValueError
             if not self._opened:
-                self._prepared()
+                try:
+                    prepare(self._open())
+                except BaseException:
+                    self._shut()  # else the next call would use it as it is
+                    raise
             return function(self._opened[0])
-
-    def _prepared(self) -> None:
-        opened = self._open()
-        try:
-            prepare(opened)
-        except BaseException:
-            self._shut()  # else the next call would use it as it is
-            raise
 
     def _open(self) -> sqlite3.Connection:
         ensure_own(self._path)

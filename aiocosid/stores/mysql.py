@@ -14,7 +14,7 @@ from .. import _fork
 from ..errors import InvalidArgumentError, MissingExtraError
 from ._connection import BorrowedConnection, OwnedConnection
 from ._durability import DurabilityCheck
-from ._executor import PoolExecutor
+from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PoolExecutor
 from ._mysql import MYSQL, SESSION, in_foreign_session, run
 from ._sql import SqlBackend
 from ._store import BackendStore
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from ._url import StoreUrl
 
 __all__ = ("MysqlStore",)
-
-CONNECT_TIMEOUT: Final = 1.5  # seconds: below the 2 s of a generator's call
-MAX_CONNECTIONS: Final = 4  # of a pool of ours; what comes above waits its turn
 
 _POOL: Final = "an asyncmy.Pool; from_url() takes a URL"
 
@@ -119,17 +116,17 @@ def _options_of(url: str) -> tuple[dict[str, Any], Durability]:
     """
     found = read_url(url, SPEC)
     (host,), told = found.hosts, found.options
-    options: dict[str, Any] = {"host": host.name, "port": host.port, "database": told["database"]}
     user, password = found.login or ("", "")
-    if user:
-        options["user"] = user
-    if password:
-        options["password"] = password.encode()  # a text would become Latin-1
-    if told["unix_socket"] is not None:
-        options["unix_socket"] = told["unix_socket"]
-    if (context := _tls(found)) is not None:
-        options["ssl"] = context
-    return options, told["durability"]
+    options = {
+        "host": host.name,
+        "port": host.port,
+        "database": told["database"],
+        "user": user,
+        "password": password.encode(),  # a text would become Latin-1
+        "unix_socket": told["unix_socket"],
+        "ssl": _tls(found),
+    }
+    return {name: value for name, value in options.items() if value}, told["durability"]
 
 
 def _tls(url: StoreUrl) -> ssl.SSLContext | None:
@@ -157,7 +154,7 @@ class _PoolExecutor(PoolExecutor):
         # A connection is opened by whoever needs it, and the driver would wait for a silent server.
         opens = not pool.freesize and pool.size < pool.maxsize
         with anyio.fail_after(CONNECT_TIMEOUT if opens else None):
-            return await pool.acquire()
+            return await super()._acquire(pool)
 
     async def _run(
         self, connection: _Session, statement: str, values: Mapping[str, Value]
@@ -167,12 +164,12 @@ class _PoolExecutor(PoolExecutor):
         # Of this kind, whichever the user has chosen for his own.
         return await run(connection.cursor(Cursor), statement, values)
 
-    async def _discard(self, pool: _Pool, connection: _Session, error: BaseException) -> None:  # noqa: ARG002 - a contract
-        # It may be in a transaction, have a reply to come, or lead to a replica by now.
-        _hang_up(connection)
-        pool.release(connection)
-
-    async def _release(self, pool: _Pool, connection: _Session) -> None:
+    async def _release(
+        self, pool: _Pool, connection: _Session, error: BaseException | None
+    ) -> None:
+        if error is not None:
+            # It may be in a transaction, have a reply to come, or lead to a replica by now.
+            _hang_up(connection)
         pool.release(connection)
 
 

@@ -6,7 +6,6 @@ import asyncio
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, Self
-from weakref import WeakSet
 
 import anyio
 
@@ -14,7 +13,14 @@ from .. import _fork
 from ..errors import InvalidArgumentError, MissingExtraError
 from ._connection import BorrowedConnection, OwnedConnection
 from ._durability import DurabilityCheck
-from ._executor import PARAMETER, PoolExecutor
+from ._executor import (
+    CONNECT_TIMEOUT,
+    MAX_CONNECTIONS,
+    PARAMETER,
+    TEAR_TIMEOUT,
+    PoolExecutor,
+    drop_outcome,
+)
 from ._postgres import POSTGRES, dsn_of
 from ._sql import SqlBackend
 from ._sql_errors import is_stale
@@ -41,10 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ("PostgresStore",)
 
-_CONNECT_TIMEOUT: Final = 1.5  # seconds, for all hosts: below the 2 s of a generator's call
-_TEAR_TIMEOUT: Final = 0.5  # seconds; how long a server may take to stop a torn call
 _RELEASE_TIMEOUT: Final = 1.0  # seconds; how long a pool may take to clean a connection
-_MAX_CONNECTIONS: Final = 4  # of a pool of ours; what comes above waits its turn
 
 _POOL: Final = "an asyncpg.Pool; from_url() takes a URL"
 
@@ -98,21 +101,37 @@ class PostgresStore(BackendStore[SqlBackend]):
         """
         store = cls.__new__(cls)
         dsn, hosts, durability = dsn_of(url)
-        executor = _PoolExecutor("postgres", _own_connection(dsn, hosts))
+
+        async def connect() -> _Pool:
+            return await _driver.create_pool(
+                dsn,
+                connect=partial(_connected, hosts),
+                min_size=0,
+                max_size=MAX_CONNECTIONS,
+                # A connection of PgBouncer's is another server session in every transaction.
+                statement_cache_size=0,
+                reset=_leave,
+            )
+
+        connection = OwnedConnection[_Pool](
+            "the connection to postgres",
+            connect=connect,
+            disconnect=_disconnect,
+            salvage=_salvage,
+            silence=_silence,
+        )
+        executor = _PoolExecutor("postgres", connection)
         store._backend = SqlBackend(executor, POSTGRES, DurabilityCheck(durability))
         return store
 
 
 # Refused, silent, unknown, cut off; starting; a standby where that is not wanted.
-_NEXT_HOST: Final = (
-    *(OSError, PostgresConnectionError),
-    *(CannotConnectNowError, InternalClientError),
-)
+_NEXT_HOST: Final = (OSError, PostgresConnectionError, CannotConnectNowError, InternalClientError)
 
 
 async def _connected(hosts: Sequence[Mapping[str, Any]], dsn: str, **options: Any) -> Any:  # noqa: ANN401 - as the driver says it
     """Connect to the first host that will do; the driver would stay with one that is silent."""
-    options["timeout"] = _CONNECT_TIMEOUT / len(hosts)
+    options["timeout"] = CONNECT_TIMEOUT / len(hosts)
     *others, last = hosts
     try:
         for host in others:
@@ -129,9 +148,6 @@ async def _connected(hosts: Sequence[Mapping[str, Any]], dsn: str, **options: An
 class _PoolExecutor(PoolExecutor):
     __slots__ = ()
 
-    async def _acquire(self, pool: _Pool) -> _Session:
-        return await pool.acquire()
-
     async def _run(
         self, connection: _Session, statement: str, values: Mapping[str, Value]
     ) -> list[Row]:
@@ -139,8 +155,10 @@ class _PoolExecutor(PoolExecutor):
         rows: list[Row] = await connection.fetch(text, *(values[name] for name in names))
         return rows
 
-    async def _discard(self, pool: _Pool, connection: _Session, error: BaseException) -> None:
-        if not isinstance(error, PostgresError):
+    async def _release(
+        self, pool: _Pool, connection: _Session, error: BaseException | None
+    ) -> None:
+        if error is not None and not isinstance(error, PostgresError):
             # The answer may still come, and whoever got the connection next would wait for it.
             await _tear(connection)
             return
@@ -148,12 +166,10 @@ class _PoolExecutor(PoolExecutor):
         # next connection may find the primary.
         if is_stale(error):
             connection.terminate()
-        await self._release(pool, connection)
-
-    async def _release(self, pool: _Pool, connection: _Session) -> None:
         # Not awaited itself: cancelled, the pool would lose sight of its own task and of its error.
         releasing = asyncio.ensure_future(pool.release(connection, timeout=_RELEASE_TIMEOUT))
-        releasing.add_done_callback(_released)
+        # Of an error nobody need know: the answer is in hand, and the pool drops the connection.
+        releasing.add_done_callback(drop_outcome)
         try:
             await asyncio.wait((releasing,))
         except BaseException:
@@ -173,59 +189,30 @@ def _numbered(statement: str) -> tuple[str, tuple[str, ...]]:
 async def _tear(connection: _Session) -> None:
     """Drop a connection under a call, and have the server stop it: it may wait for a lock."""
     try:
-        with anyio.move_on_after(_TEAR_TIMEOUT, shield=True), suppress(Exception):
+        with anyio.move_on_after(TEAR_TIMEOUT, shield=True), suppress(Exception):
             await connection.close()  # sends a request to cancel, and waits until it has worked
     finally:
         with suppress(InterfaceError):  # the pool has taken it back
             connection.terminate()
 
 
-def _released(releasing: asyncio.Future[None]) -> None:
-    """Hear of an error and let it be: the answer is in hand, and the pool drops the connection."""
-    if not releasing.cancelled():
-        releasing.exception()
+async def _disconnect(pool: _Pool) -> None:
+    try:
+        with suppress(Exception):
+            await pool.close()
+    finally:
+        pool.terminate()
 
 
-def _own_connection(dsn: str, hosts: Sequence[Mapping[str, Any]]) -> OwnedConnection[_Pool]:
-    connections: WeakSet[Any] = WeakSet()
+def _salvage(pool: _Pool) -> None:
+    with suppress(RuntimeError):  # the loop is closed, says the transport, once it is done
+        pool.terminate()
 
-    async def note(connection: _Session) -> None:
-        connections.add(connection)
 
-    async def leave(_: _Session) -> None:
-        """Change nothing: a statement of ours leaves nothing to reset."""
+def _silence(pool: _Pool) -> None:
+    connections = (holder._con for holder in pool._holders if holder._con is not None)
+    _fork.silence(each._transport.get_extra_info("socket") for each in connections)
 
-    async def connect() -> _Pool:
-        return await _driver.create_pool(
-            dsn,
-            connect=partial(_connected, hosts),
-            min_size=0,
-            max_size=_MAX_CONNECTIONS,
-            # A connection of PgBouncer's is another server session in every transaction.
-            statement_cache_size=0,
-            init=note,
-            reset=leave,
-        )
 
-    async def disconnect(pool: _Pool) -> None:
-        try:
-            with suppress(Exception):
-                await pool.close()
-        finally:
-            pool.terminate()
-
-    def salvage(pool: _Pool) -> None:
-        with suppress(RuntimeError):  # the loop is closed, says the transport, once it is done
-            pool.terminate()
-
-    def silence(_: _Pool) -> None:
-        _fork.silence(each._transport.get_extra_info("socket") for each in tuple(connections))
-        connections.clear()
-
-    return OwnedConnection[_Pool](
-        "the connection to postgres",
-        connect=connect,
-        disconnect=disconnect,
-        salvage=salvage,
-        silence=silence,
-    )
+async def _leave(_: _Session) -> None:
+    """Change nothing: a statement of ours leaves nothing to reset."""

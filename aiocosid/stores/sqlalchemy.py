@@ -6,14 +6,15 @@ that use these and ones that use an engine share a database.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from ._durability import DurabilityCheck
 from ._engine import EngineExecutor, OwnEngineExecutor
-from ._engine_store import EngineStoreExecutor, dialect_on
 from ._engine_url import text_of
-from ._postgres import without_durability
+from ._mysql import MYSQL
+from ._postgres import POSTGRES, without_durability
 from ._sql import SqlBackend
+from ._sqlite import SQLITE, check_version
 from ._store import BackendStore
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from ._engine import SqlExecutor
 
 __all__ = ("SqlAlchemyStore",)
+
+_DIALECTS: Final = {"mysql": MYSQL, "postgresql": POSTGRES, "sqlite": SQLITE}
 
 
 class SqlAlchemyStore(BackendStore[SqlBackend]):
@@ -72,4 +75,6 @@ class SqlAlchemyStore(BackendStore[SqlBackend]):
         return store
 
     def _work_on(self, sql: SqlExecutor, check: DurabilityCheck) -> None:
-        self._backend = SqlBackend(EngineStoreExecutor(sql), dialect_on(sql), check)
+        if sql.dialect_name == "sqlite":
+            check_version()
+        self._backend = SqlBackend(sql, _DIALECTS[sql.dialect_name], check)

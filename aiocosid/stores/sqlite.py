@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import aiosqlite
@@ -13,7 +14,7 @@ import anyio
 from ..errors import InvalidArgumentError, StoreError, StoreUnavailableError
 from ._connection import CLOSE_TIMEOUT, BorrowedConnection, OwnedConnection
 from ._durability import DurabilityCheck
-from ._executor import ConnectedExecutor
+from ._executor import Executor
 from ._sql import SqlBackend
 from ._sql_errors import as_store_error
 from ._sqlite import (
@@ -30,7 +31,7 @@ from ._sqlite_door import Door, in_use
 from ._store import BackendStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from threading import Thread
 
     from ._durability import Durability
@@ -89,7 +90,7 @@ class SqliteStore(BackendStore[SqlBackend]):
         return store
 
 
-class _Borrowed(ConnectedExecutor[aiosqlite.Connection]):
+class _Borrowed(Executor):
     """On the user's connection, whose settings are left as they are."""
 
     __slots__ = ("_has_table",)
@@ -104,10 +105,16 @@ class _Borrowed(ConnectedExecutor[aiosqlite.Connection]):
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
         connection = await self._connection.ready()
-        if not self._has_table:
-            await _call(self.label, connection, _guarded, prepare_foreign, self.label)
-            self._has_table = True
-        return await _call(self.label, connection, _guarded, run, self.label, statement, values)
+
+        def step() -> list[Row]:
+            with in_use():
+                database = connection._conn
+                if not self._has_table:
+                    prepare_foreign(database, self.label)
+                    self._has_table = True
+                return run(database, self.label, statement, values)
+
+        return await _call(self.label, connection, step)
 
 
 class _Line(NamedTuple):
@@ -117,7 +124,7 @@ class _Line(NamedTuple):
     door: Door
 
 
-class _Own(ConnectedExecutor[_Line]):
+class _Own(Executor):
     """On a connection to a file."""
 
     __slots__ = ("_file", "_own", "_path")
@@ -127,16 +134,22 @@ class _Own(ConnectedExecutor[_Line]):
         self._own = OwnedConnection[_Line](
             f"the connection to sqlite {path}",
             connect=self._connect,
-            disconnect=self._disconnect,
-            salvage=self._salvage,
+            disconnect=_disconnect,
+            salvage=_salvage,
         )
         super().__init__(f"sqlite {path}", self._own)
         self._path = path
         self._file: tuple[int, int] | None = None
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
-        line = await self._connection.ready()
-        rows = await self._do(line, self._run, statement, values)
+        line = await self._own.ready()
+
+        def step(database: sqlite3.Connection) -> list[Row] | None:
+            if identity(self._path) != self._file:
+                return None
+            return run(database, self.label, statement, values)
+
+        rows = await _call(self.label, line.connection, partial(line.door.run, step))
         if rows is None:
             # Others count in the file that lies there now.
             if self._own.holds(line):
@@ -148,19 +161,6 @@ class _Own(ConnectedExecutor[_Line]):
         """Raise `StoreError` instead of making the file."""
         if await anyio.to_thread.run_sync(is_missing, self._path):
             raise StoreError(self.label, "there is no such file; 'aiocosid init' makes it")
-
-    def _run(
-        self, database: sqlite3.Connection, statement: str, values: Mapping[str, Value]
-    ) -> list[Row] | None:
-        if identity(self._path) != self._file:
-            return None
-        return run(database, self.label, statement, values)
-
-    async def _do(self, line: _Line, function: Callable[..., _T], *args: object) -> _T:
-        def run(_: object) -> _T:
-            return line.door.run(lambda database: function(database, *args))
-
-        return await _call(self.label, line.connection, run)
 
     async def _connect(self) -> _Line:
         door = Door(self._path)
@@ -178,27 +178,30 @@ class _Own(ConnectedExecutor[_Line]):
             made = await anyio.to_thread.run_sync(as_store_error, self.label, exc, self._path)
             raise made from exc
         line = _Line(connection, door)
+
+        def step(database: sqlite3.Connection) -> tuple[int, int] | None:
+            prepare(database)
+            return identity(self._path)
+
         try:
-            self._file = await self._do(line, self._prepare)
+            self._file = await _call(self.label, connection, partial(door.run, step))
         except BaseException:
             with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-                await self._disconnect(line)
+                await _disconnect(line)
             raise
         return line
 
-    def _prepare(self, database: sqlite3.Connection) -> tuple[int, int] | None:
-        prepare(database)
-        return identity(self._path)
 
-    async def _disconnect(self, client: _Line) -> None:
-        worker = cast("Any", client.connection)
-        with suppress(ValueError):  # it is closed
-            await worker._execute(client.door.close)
-        await client.connection.close()
+async def _disconnect(line: _Line) -> None:
+    worker = cast("Any", line.connection)
+    with suppress(ValueError):  # it is closed
+        await worker._execute(line.door.close)
+    await line.connection.close()
 
-    def _salvage(self, client: _Line) -> _Line | None:
-        # A reply to a loop that has ended kills the worker.
-        return client if _worker(client.connection).is_alive() else None
+
+def _salvage(line: _Line) -> _Line | None:
+    # A reply to a loop that has ended kills the worker.
+    return line if _worker(line.connection).is_alive() else None
 
 
 def _worker(connection: aiosqlite.Connection) -> Thread:
@@ -206,25 +209,14 @@ def _worker(connection: aiosqlite.Connection) -> Thread:
     return cast("Thread", getattr(connection, "_thread", connection))
 
 
-def _guarded(database: sqlite3.Connection, function: Callable[..., _T], *args: object) -> _T:
-    with in_use():
-        return function(database, *args)
-
-
-async def _call(
-    label: str,
-    connection: aiosqlite.Connection,
-    function: Callable[..., _T],
-    *args: object,
-) -> _T:
+async def _call(label: str, connection: aiosqlite.Connection, step: Callable[[], _T]) -> _T:
     """Run a function in the connection's worker, where nothing can come in between.
 
     Of the connection's public methods each is a step of its own, and none can tell whether a
     transaction has been begun by then.
     """
-    worker = cast("Any", connection)
     try:
-        return cast("_T", await worker._execute(lambda: function(worker._conn, *args)))
+        return cast("_T", await cast("Any", connection)._execute(step))
     except sqlite3.Error as exc:
         raise as_store_error(label, exc) from exc
     except ValueError as exc:

@@ -8,6 +8,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -15,10 +16,7 @@ from aiocosid.abc import InstanceId
 from aiocosid.machine.cells import Note
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores._executor import Executor, Row, Value
-from aiocosid.stores._mysql import mysql_dialect
-from aiocosid.stores._postgres import postgres_dialect
-from aiocosid.stores._sql import Dialect, SqlBackend
-from aiocosid.stores._sqlite import sqlite_dialect
+from aiocosid.stores._sql import SqlBackend
 from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore
 from aiocosid.stores.sqlite import SqliteStore
@@ -42,10 +40,15 @@ MACHINE_COLUMNS: Final = (
 )
 
 
-def _believing(backend: object, dialect: Dialect) -> None:
+def _believing(backend: object) -> None:
     """Have a store believe the table instead of its database's clock."""
     assert isinstance(backend, SqlBackend)
-    backend._dialect = dialect
+    dialect = backend._dialect
+    found = {each.name: getattr(dialect, each.name) for each in fields(dialect)}
+    texts = {name: text for name, text in found.items() if isinstance(text, str)}
+    asked: dict[str, Any] = {name: text.replace(dialect.now, CLOCK) for name, text in texts.items()}
+    assert {asked["now"], asked["read"]}.isdisjoint(texts.values())
+    backend._dialect = replace(dialect, **asked)
 
 
 class SetSqliteStore(SqliteStore):
@@ -56,7 +59,7 @@ class SetSqliteStore(SqliteStore):
     @classmethod
     def from_url(cls, url: str) -> Self:
         store = super().from_url(url)
-        _believing(store._backend, sqlite_dialect(CLOCK))
+        _believing(store._backend)
         return store
 
 
@@ -68,7 +71,7 @@ class SetPostgresStore(PostgresStore):
     @classmethod
     def from_url(cls, url: str) -> Self:
         store = super().from_url(url)
-        _believing(store._backend, postgres_dialect(CLOCK))
+        _believing(store._backend)
         return store
 
 
@@ -80,7 +83,7 @@ class SetMysqlStore(MysqlStore):
     @classmethod
     def from_url(cls, url: str) -> Self:
         store = super().from_url(url)
-        _believing(store._backend, mysql_dialect(CLOCK))
+        _believing(store._backend)
         return store
 
 
@@ -238,7 +241,7 @@ class Tapped(Executor):
     def __init__(
         self, inner: Executor, *, before: Tap | None = None, after: Tap | None = None
     ) -> None:
-        super().__init__(inner.label)
+        super().__init__(inner.label, inner._connection)
         self.inner = inner
         self.before, self.after = before, after
 

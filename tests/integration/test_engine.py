@@ -69,7 +69,7 @@ async def test_outcomes(sql: SqlExecutor, t: str) -> None:
     assert (await sql.run(f"update {t} set v = v + 1 where id = :id", id=8)).matched == 0
     found = await sql.run(f"select v, 'a%b', '\\:x' from {t} where id = :id", id=7)
     assert [tuple(row) for row in found.rows] == [(2**40 + 1, "a%b", ":x")]
-    assert await sql.fetch_row(f"select v from {t} where id = :id", id=9) is None
+    assert not (await sql.run(f"select v from {t} where id = :id", id=9)).rows
     assert type(found.rows[0][0]) is int
 
 

@@ -68,7 +68,7 @@ async def outcome(awaitable):
         return type(exc).__name__
 
 async def session(of):
-    return (await of._backend._executor._sql.run(SESSION)).rows[0][0]
+    return (await of._backend._executor.run(SESSION)).rows[0][0]
 
 async def child(store, borrowed, before):
     refused = [await outcome(each) for each in (
@@ -129,7 +129,7 @@ async def main():
     store = SqlAlchemyStore(engine, durability="ignore")
     await store.create_schema()
     counter = store.segment_distributor(namespace=sys.argv[2], name="order")
-    sql = store._backend._executor._sql
+    sql = store._backend._executor
     granted = [await counter.next_max_id(10)]
     before = (await sql.run(SESSION)).rows[0][0]
     call = asyncio.ensure_future(sql.run(SLOW))

@@ -235,7 +235,7 @@ class _Between:
         return getattr(self._inner, name)
 
     async def fetch_rows(self, statement: str, **values: Any) -> Any:
-        if statement == SQLITE.raise_unnoted:
+        if statement == SQLITE.raise_unnoted.creating:
             await self._grant()
         return await self._inner.fetch_rows(statement, **values)
 

@@ -141,7 +141,7 @@ async def outcome(awaitable):
         return type(exc).__name__
 
 async def session(of):
-    return (await of._backend._executor.fetch_row("SELECT CONNECTION_ID()"))[0]
+    return (await of._backend._executor.fetch_rows("SELECT CONNECTION_ID()"))[0][0]
 
 async def child(counter, store, borrowed, before):
     refused = [await outcome(each) for each in (
@@ -211,7 +211,7 @@ for _ in range(3):
 async def sessions():
     count = "SELECT count(*) FROM information_schema.processlist WHERE db = database()"
     async with asyncio.timeout(10):
-        while (await store._backend._executor.fetch_row(count))[0] > 1:
+        while (await store._backend._executor.fetch_rows(count))[0][0] > 1:
             await asyncio.sleep(0.01)
     await store.aclose()
 

@@ -153,7 +153,7 @@ async def outcome(awaitable):
         return type(exc).__name__
 
 async def session(of):
-    return (await of._backend._executor.fetch_row("SELECT pg_backend_pid()"))[0]
+    return (await of._backend._executor.fetch_rows("SELECT pg_backend_pid()"))[0][0]
 
 async def child(own, counter, store, borrowed, before):
     refused = [await outcome(each) for each in (
@@ -217,13 +217,13 @@ async def main():
     await store.create_schema()
     counter = store.segment_distributor(name="order")
     granted = [await counter.next_max_id(10)]
-    session = await store._backend._executor.fetch_row("SELECT pg_backend_pid()")
+    session = await store._backend._executor.fetch_rows("SELECT pg_backend_pid()")
     if (pid := os.fork()) == 0:
         return store
     _, status = os.waitpid(pid, 0)
     assert status == 0, status
     granted.append(await counter.next_max_id(10))
-    same = session == await store._backend._executor.fetch_row("SELECT pg_backend_pid()")
+    same = session == await store._backend._executor.fetch_rows("SELECT pg_backend_pid()")
     await store.aclose()
     print(json.dumps({"granted": granted, "same session": same}))
 
@@ -250,7 +250,7 @@ for _ in range(3):
 async def sessions():
     count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     async with asyncio.timeout(10):
-        while (await own._backend._executor.fetch_row(count))[0] > 1:
+        while (await own._backend._executor.fetch_rows(count))[0][0] > 1:
             await asyncio.sleep(0.01)
     await own.aclose()
 

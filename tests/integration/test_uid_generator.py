@@ -27,6 +27,7 @@ from aiocosid.errors import (
     WorkerIdsUsedUpError,
 )
 from aiocosid.snowflake import UID_GENERATOR_2016_09, CachedSnowflakeId, SnowflakeId
+from aiocosid.stores._connection import OwnedConnection
 from aiocosid.stores._engine import OwnEngineExecutor
 from aiocosid.testing import ManualClock
 from tests.unit.machine.test_lease_fork import in_child
@@ -225,7 +226,9 @@ async def test_by_url(store: UidGeneratorStore, engine: AsyncEngine, execute: Ex
     await own.aclose()
     executor = own._door
     assert isinstance(executor, OwnEngineExecutor)
-    assert executor._connection._client is None
+    connection = executor._connection
+    assert isinstance(connection, OwnedConnection)
+    assert connection._client is None
     async with connect(f"uid-generator+{url}") as ids:
         gen = await ids.snowflake("order", layout=UID_GENERATOR_2016_09)
         assert UID_GENERATOR_2016_09.parse(await gen.next_id()).machine_id == 2

@@ -74,7 +74,6 @@ INTERNAL = {
         *("REFUSALS", "STARTING", "T"),
         "NatsBackend",
     },
-    "aiocosid.stores.mysql": {"CONNECT_TIMEOUT", "MAX_CONNECTIONS"},
 }
 
 every_public_module = pytest.mark.parametrize("name", sorted(PUBLIC))

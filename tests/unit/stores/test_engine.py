@@ -22,12 +22,11 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.machine.cells import Changes, Note, Owner, Seat, Snapshot, Space
-from aiocosid.stores._engine import OwnEngineExecutor
-from aiocosid.stores._engine_store import _marked
+from aiocosid.stores._engine import OwnEngineExecutor, _marked
 from aiocosid.stores._engine_url import engine_of
 from aiocosid.stores._executor import PARAMETER
 from aiocosid.stores._postgres import POSTGRES
-from aiocosid.stores._sql_cells import Commit, Raw, Step
+from aiocosid.stores._sql_cells import Commit, Raw
 from aiocosid.stores._sql_errors import OutOfRangeError, as_store_error, is_stale
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 
@@ -109,12 +108,12 @@ def test_timeouts_of_a_url_count() -> None:
 
 def test_notation() -> None:
     """Casts, remainders and dollars come out as they went in, whatever the driver's notation."""
-    statements = [POSTGRES.add, POSTGRES.create_counters, POSTGRES.give_back]
+    statements = [*POSTGRES.add, POSTGRES.create_counters, POSTGRES.give_back]
     statements += [POSTGRES.create_cells, POSTGRES.read]
     seat = Seat((Owner("a", 1),), Note("a"))
     changes = Changes("a", space=Space(), seats={0: seat}, own={"a": 0})
-    step = Step(Snapshot("dev", "x", raw=Raw()), changes)
-    statements.append(POSTGRES.commit(Commit(POSTGRES.words, "x", step)))
+    commit = Commit(POSTGRES, Snapshot("dev", "x", raw=Raw()), changes)
+    statements.append(POSTGRES.commit(commit))
     for statement in statements:
         named = _marked(statement)
         dollars = postgresql.asyncpg.dialect()  # type: ignore[no-untyped-call]
