@@ -10,7 +10,6 @@ from ._worker_ids import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from ..abc import InstanceId
     from ..stores.sql import SqlExecutor
 
 __all__ = ("SqlRegistry",)
@@ -23,16 +22,15 @@ T = TypeVar("T")
 class SqlRegistry(Registry["SqlExecutor"]):
     """Worker ids in a table."""
 
-    def __init__(self, executor: SqlExecutor, where: str, who: InstanceId, **times: float) -> None:
-        super().__init__(where, who, **times)
-        self._executor, self.store = executor, executor.label
+    door: SqlExecutor
+
+    @property
+    def store(self) -> str:  # type: ignore[override]
+        return self.door.label
 
     async def run(self, attempt: Callable[[SqlExecutor], Coroutine[Any, Any, T | None]]) -> T:
         for _ in range(ATTEMPTS):
-            if (found := await attempt(self._executor)) is not None:
+            if (found := await attempt(self.door)) is not None:
                 return found
         reason = f"others write the row of {self.instance_id.text} again and again"
         raise StoreUnavailableError(self.store, reason)
-
-    async def aopen(self) -> None:
-        await self._executor.aopen()

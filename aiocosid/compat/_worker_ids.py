@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
 from .. import _fork
 from .._checks import MAX_MS, check_integer, check_machine_bits
@@ -50,6 +50,7 @@ class Registry(ABC, Generic[At]):
     ``At`` is what an attempt works on: a tree of nodes, or a database.
 
     Attributes:
+        door: leads to the server, and is opened and closed.
         namespace: names the registry in messages.
         instance_id: who asks.
         store: the server, without credentials.
@@ -65,8 +66,8 @@ class Registry(ABC, Generic[At]):
     is_leased: ClassVar[bool] = False
     by_address: ClassVar[bool] = True
 
-    def __init__(self, namespace: str, instance_id: InstanceId, **times: float) -> None:
-        self.namespace, self.instance_id = namespace, instance_id
+    def __init__(self, door: Any, namespace: str, who: InstanceId, **times: float) -> None:  # noqa: ANN401 - of the subclass
+        self.door, self.namespace, self.instance_id = door, namespace, who
         self.times = {"safe_guard": inf, **times}
 
     @property
@@ -119,10 +120,6 @@ class Registry(ABC, Generic[At]):
 
     def adopt(self) -> None:
         """Begin anew in a forked child."""
-
-    @abstractmethod
-    async def aopen(self) -> None:
-        """Get ready in this process."""
 
 
 class WorkerIdDistributor(Uncopied, MachineIdDistributor, Generic[At]):
@@ -281,7 +278,7 @@ class WorkerIdDistributor(Uncopied, MachineIdDistributor, Generic[At]):
             self._registry.adopt()
             self._begin()
         self._ensure_own()
-        await self._registry.aopen()
+        await self._registry.door.aopen()
 
 
 class WorkerIdStore(Uncopied, Store):
@@ -304,8 +301,8 @@ class WorkerIdStore(Uncopied, Store):
     needs_all: ClassVar[bool] = True
     why: ClassVar[str] = "it keeps worker ids alone"
 
-    def _on(self, registry: Registry[Any], door: Any = None) -> None:  # noqa: ANN401 - as it is
-        self._door, self._machine = door or registry, WorkerIdDistributor(registry)
+    def _on(self, registry: Registry[Any]) -> None:
+        self._door, self._machine = registry.door, WorkerIdDistributor(registry)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -324,10 +321,8 @@ class WorkerIdStore(Uncopied, Store):
             InvalidArgumentError: the URL is malformed, lacks something, or names something else.
             MissingExtraError: the driver is not installed.
         """
-        make: Any = cls  # with the arguments of its own
         server, options = split_options(url, cls.scheme, cls.options, needs_all=cls.needs_all)
-        store: Self = make(cls._connect(server), **options)
-        return store
+        return cast("Callable[..., Self]", cls)(cls._connect(server), **options)
 
     def __repr__(self) -> str:
         """Name the registry and the address."""

@@ -94,7 +94,7 @@ class _Servers(ZookeeperRegistry):
 
     @property
     def session(self) -> int:
-        return self._link.session
+        return self.door.session
 
     def _path(self, worker_id: int) -> str:
         return f"{self.namespace}/{worker_id % _SIZE}"
@@ -108,7 +108,7 @@ class _Servers(ZookeeperRegistry):
             expected = f"{_BITS}: datacenter and worker"
             raise InvalidArgumentError("bits", bits, expected=expected)
         await at.ensure(self.namespace, self._notes)
-        granted = self._link.session_timeout
+        granted = self.door.session_timeout
         if granted < self._lasts - _CUT:
             reason = f"the server grants sessions of {granted:g} s; ask for no longer ones"
             raise StoreError(STORE, f"{reason} ({self._lasts:g} s)")
@@ -239,13 +239,11 @@ class TwitterStore(WorkerIdStore):
             InvalidArgumentError: an argument is outside its range, or the client is none of
                 kazoo's.
         """
-        check_integer(
-            "worker_id", 0 if worker_id is None else worker_id, at_least=0, at_most=_SIZE - 1
-        )
-        check_integer("datacenter_id", datacenter_id, at_least=0, at_most=_SIZE - 1)
+        workers = range(_SIZE) if worker_id is None else (worker_id,)
+        for argument, number in (("worker_id", workers[0]), ("datacenter_id", datacenter_id)):
+            check_integer(argument, number, at_least=0, at_most=_SIZE - 1)
         if not _NODE.fullmatch(path):
             raise InvalidArgumentError("path", path, expected="the path of a node of ZooKeeper")
         name = host_port_instance_id(this_host() if host is None else host, port)
-        workers = range(_SIZE) if worker_id is None else (worker_id,)
         wanted = [datacenter_id << _WORKER_BITS | each for each in workers]
         self._on(_Servers(as_link(client), path, name, wanted))

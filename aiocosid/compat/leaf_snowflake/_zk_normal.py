@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from ...errors import LeafWorkerIdsUsedUpError
 from ...stores.zookeeper.tree import (
     ANY,
-    BadVersionError,
-    NoNodeError,
     OwnedLink,
     as_link,
     create,
     create_numbered,
+    write,
 )
 from .._stamps import claim
 from .._worker_ids import Entry, WorkerIdStore
@@ -86,11 +85,8 @@ class _Forever(LeafNodes):
         node: Node | None = entry.about
         if node is None:
             return True  # it was made with its claim
-        try:
-            await at.write(self._path(entry.worker_id), self._written(new), node.version)
-        except (BadVersionError, NoNodeError):
-            return False
-        return True
+        change = write(self._path(entry.worker_id), self._written(new), node)
+        return await at.commit(change) is not None
 
     def _written(self, stamp: int) -> bytes:
         return as_json(ip=self.place.ip, port=self.place.port, timestamp=stamp)

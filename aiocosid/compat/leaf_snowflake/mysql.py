@@ -135,8 +135,7 @@ class LeafWorkerIdStore(WorkerIdStore):
             InvalidArgumentError: an argument is outside its range, or the engine is another
                 database's.
         """
-        executor = executor_on(engine)
-        self._on(_Rows(executor, Place.of(ip, port)), executor)
+        self._on(_Rows(executor_on(engine), Place.of(ip, port)))
 
     async def create_schema(self) -> None:
         """Create ``leaf_workerid_alloc`` as the fork ships it, if it is missing.

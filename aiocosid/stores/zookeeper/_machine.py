@@ -96,9 +96,7 @@ class Cells:
         # What every hand-out writes: the count before what it is held against, the adder last.
         shared = self.count, self.notes, self.pool, self.entries, self.adder
         paths = [OURS, MARKER, self.space, *shared, *own]
-        while (looked := await nodes.look(CLOCK, *paths)) is None:
-            await nodes.ensure(CLOCK)
-        now_ms, found = looked
+        now_ms, found = await nodes.look(CLOCK, *paths)
         self.nodes = dict(zip(paths, found, strict=True))
         numbers = {number for number, _ in self._owners(own)}
         numbers |= {need.machine_id} if need.machine_id is not None else set()

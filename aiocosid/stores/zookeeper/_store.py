@@ -64,7 +64,7 @@ class ZookeeperBackend(Backend):
         return self._link.session
 
     async def aopen(self) -> None:
-        self._link.aopen()
+        await self._link.aopen()
 
     async def aclose(self) -> None:
         await self._link.aclose()

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ("REPLY_TIMEOUT", "STORE", "KazooClient", "Wire", "as_store_error", "wire_of")
 
 KazooClient: Any = _client.KazooClient
-BadVersionError: type[Exception] = _exceptions.BadVersionError
 NoAuthError: type[Exception] = _exceptions.NoAuthError
 NoNodeError: type[Exception] = _exceptions.NoNodeError
 NodeExistsError: type[Exception] = _exceptions.NodeExistsError

@@ -24,10 +24,8 @@ from .._url_specs import ZOOKEEPER
 from ._paths import OURS as OURS
 from ._paths import node_of as node_of
 from ._wire import STORE as STORE
-from ._wire import BadVersionError as BadVersionError
-from ._wire import KazooClient, NodeExistsError, Wire, as_store_error, wire_of
+from ._wire import KazooClient, NodeExistsError, NoNodeError, Wire, as_store_error, wire_of
 from ._wire import NoAuthError as NoAuthError
-from ._wire import NoNodeError as NoNodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -36,11 +34,9 @@ __all__ = (
     "ANY",
     "OURS",
     "STORE",
-    "BadVersionError",
     "Change",
     "Link",
     "NoAuthError",
-    "NoNodeError",
     "Node",
     "Nodes",
     "OwnedLink",
@@ -138,19 +134,21 @@ class Nodes:
         """Read nodes, in this order; None for what is not there."""
         return _read(await self._ask(*map(self._getting, paths)))
 
-    async def look(self, clock: str, *paths: str) -> tuple[int, list[Node | None]] | None:
+    async def look(self, clock: str, *paths: str) -> tuple[int, list[Node | None]]:
         """Read nodes as they are now, and the server's clock, in milliseconds since 1970.
 
         It begins with a write: whatever a server that lags behind has missed, it reads after that.
 
         Args:
-            clock: the path of a node to write to; None is returned if it is not there.
+            clock: the path of a node to write to; it is made where it is missing.
             *paths: what to read.
         """
-        ticked, *found = await self._ask(
-            methodcaller("set_async", self._root + clock, b""), *map(self._getting, paths)
-        )
-        return None if ticked is None else (ticked.mtime, _read(found))
+        tick = methodcaller("set_async", self._root + clock, b"")
+        while True:
+            ticked, *found = await self._ask(tick, *map(self._getting, paths))
+            if ticked is not None:
+                return ticked.mtime, _read(found)
+            await self.ensure(clock)
 
     async def children(self, path: str) -> list[str]:
         """Return the names of the nodes below one, in order; none if it is not there."""
@@ -195,17 +193,6 @@ class Nodes:
         except NoNodeError as exc:
             reason = "the client's chroot does not exist; create it first"
             raise StoreError(STORE, reason) from exc
-
-    async def write(self, path: str, data: bytes, version: int) -> Node:
-        """Write a node if it has that version, or `ANY`.
-
-        Raises:
-            BadVersionError: it has another one.
-            NoNodeError: it is not there.
-        """
-        setting = methodcaller("set_async", self._root + path, data, version)
-        (stat,) = await self._ask(setting, passed=())
-        return Node.of((data, stat))
 
     async def commit(self, *changes: Change) -> list[Any] | None:
         """Do all of it, or nothing.
@@ -348,7 +335,7 @@ class Link(Uncopied):
         """Seconds that a session lives without us; what is asked for, until the server has said."""
         return self._wire.session_timeout if self._wire is not None else self._timeout
 
-    def aopen(self) -> None:
+    async def aopen(self) -> None:
         """Get ready in this process and on this loop, or raise as `call` does."""
         self._connection.aopen()
 
