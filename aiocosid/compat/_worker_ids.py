@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
 
 from .. import _fork
 from .._checks import MAX_MS, check_integer, check_machine_bits
 from .._uncopied import Uncopied
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
-from ..errors import ForkedError, MachineIdLostError, UnsupportedByStoreError
+from ..errors import ForkedError, MachineIdLostError, StoreUnavailableError, UnsupportedByStoreError
 from ._stamps import LIVES, claim, stamp
 from ._url import split_options
 
@@ -25,6 +25,8 @@ __all__ = ("Entry", "Registry", "WorkerIdDistributor", "WorkerIdStore")
 
 At = TypeVar("At")
 T = TypeVar("T")
+
+ATTEMPTS: Final = 20  # a row has one writer, and for a moment two
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +52,10 @@ class Registry(ABC, Generic[At]):
     ``At`` is what an attempt works on: a tree of nodes, or a database.
 
     Attributes:
-        door: leads to the server, and is opened and closed.
+        door: leads to the server, and is opened and closed with the store: a database, unless a
+            subclass says otherwise.
         namespace: names the registry in messages.
         instance_id: who asks.
-        store: the server, without credentials.
         times: ``interval``, the seconds between two signs of life, and ``safe_guard``, after which
             a silent owner's worker id may go to somebody else; it may be left out.
         is_leased: whether a worker id is lost without a sign of life.
@@ -62,7 +64,6 @@ class Registry(ABC, Generic[At]):
             one of its own.
     """
 
-    store: str
     is_leased: ClassVar[bool] = False
     by_address: ClassVar[bool] = True
 
@@ -71,13 +72,23 @@ class Registry(ABC, Generic[At]):
         self.times = {"safe_guard": inf, **times}
 
     @property
+    def store(self) -> str:
+        """The server, without credentials."""
+        label: str = self.door.label
+        return label
+
+    @property
     def session(self) -> int:
         """As `MachineIdDistributor.session`."""
         return 0
 
-    @abstractmethod
     async def run(self, attempt: Callable[[At], Coroutine[Any, Any, T | None]]) -> T:
         """Run an attempt until it returns something: None means that others were faster."""
+        for _ in range(ATTEMPTS):
+            if (found := await attempt(self.door)) is not None:
+                return found
+        reason = f"others write the row of {self.instance_id.text} again and again"
+        raise StoreUnavailableError(self.store, reason)
 
     @abstractmethod
     async def find(self, at: At, bits: int, now_ms: int, latest_ms: int) -> Entry | None:

@@ -20,8 +20,11 @@ T = TypeVar("T")
 class ZookeeperRegistry(Registry[Nodes]):
     """Worker ids as nodes below a path, which is the namespace."""
 
-    store = STORE
     door: Link
+
+    @property
+    def store(self) -> str:
+        return STORE
 
     async def run(self, attempt: Callable[[Nodes], Coroutine[Any, Any, T | None]]) -> T:
         return await self.door.until_done(attempt)

@@ -131,7 +131,13 @@ class _Servers(ZookeeperRegistry):
         return [self._worker(at, *each) for each in found]
 
     def _worker(self, at: Nodes, number: int, node: Node | None, note: Node | None) -> _Worker:
-        mark_ms, token = _read_note(self._note_path(number), note)
+        mark_ms, token = -1, ""
+        if note is not None:
+            if not (match := _NOTE.fullmatch(note.data)) or int(match[1]) > MAX_MS:
+                expected = "a time in milliseconds since 1970, and a token"
+                path, found = self._note_path(number), repr(note.data)
+                raise CorruptMachineStateError(STORE, place=path, found=found, expected=expected)
+            mark_ms, token = int(match[1]), match[2].decode()
         is_ours = node is not None and token == self._token and node.owner == at.owner
         owner = "" if node is None else node.data.decode(errors="backslashreplace")
         about: dict[str, Any] = {"worker_id": number, "stamp": mark_ms, "owner": owner}
@@ -174,17 +180,6 @@ class _Servers(ZookeeperRegistry):
     async def release(self, at: Nodes, entry: Any, new: int) -> bool:
         gone = delete(self._path(entry.worker_id), entry.node)
         return await at.commit(gone, self._noted(entry, new)) is not None
-
-
-def _read_note(path: str, note: Node | None) -> tuple[int, str]:
-    """Return the mark and the token of a note; of none -1 and no token."""
-    if note is None:
-        return -1, ""
-    match = _NOTE.fullmatch(note.data)
-    if match is None or int(match[1]) > MAX_MS:
-        expected = "a time in milliseconds since 1970, and a token"
-        raise CorruptMachineStateError(STORE, place=path, found=repr(note.data), expected=expected)
-    return int(match[1]), match[2].decode()
 
 
 class TwitterStore(WorkerIdStore):

@@ -13,9 +13,8 @@ from ...abc import DEFAULT_NAMESPACE
 from ...errors import InvalidArgumentError, StoreError, WorkerIdsUsedUpError
 from ...stores.sql import executor_of, executor_on
 from .._examine import Examined
-from .._sql_registry import SqlRegistry
 from .._table import as_integer, create_table
-from .._worker_ids import Entry, WorkerIdDistributor, WorkerIdStore
+from .._worker_ids import Entry, Registry, WorkerIdDistributor, WorkerIdStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +52,7 @@ INSERT: Final = """INSERT INTO WORKER_NODE (HOST_NAME, PORT, TYPE, LAUNCH_DATE, 
 VALUES (:host, :port, :type, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)"""
 
 
-class _Starts(SqlRegistry):
+class _Starts(Registry["SqlExecutor"]):
     """The rows of ``WORKER_NODE``: one is inserted for each start, and never looked at again.
 
     A number stays the object's own for as long as the process lives, also when a generator on it is
