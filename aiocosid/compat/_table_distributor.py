@@ -145,9 +145,8 @@ class TableDistributor(IdSegmentDistributor):
             done = await executor.run(statement, name=self.name, **given, **table.scope)
         except OutOfRangeError as error:  # a column that is narrower than 64 bits
             raise self._used_up() from error.__cause__
-        answers = [row[0] for row in done.rows]
-        if executor.dialect_name == "mysql":
-            answers = [done.inserted_id] * done.matched
+        made = [done.inserted_id] * done.matched
+        answers = made if executor.dialect_name == "mysql" else [row[0] for row in done.rows]
         if not answers:
             return None
         stored = as_integer(answers[0])

@@ -220,9 +220,8 @@ class HibernateStore(TableStore):
     def _row(self, row: Sequence[Any]) -> TableRow:
         """Read what the database tells of a sequence."""
         name, stored, start, increment, cycles, cache = row
-        number = start
-        if stored is not None:
-            number = stored + increment * (self._executor.dialect_name == "postgresql")
+        drawn = increment if self._executor.dialect_name == "postgresql" else 0
+        number = start if stored is None else stored + drawn
         known = f"the nodes' is taken for {self._table.increment}"
         found = {
             f"its increment is {increment}, and {known}": increment != self._table.increment,
