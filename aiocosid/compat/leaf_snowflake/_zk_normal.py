@@ -47,7 +47,7 @@ class _Forever(LeafNodes):
             return True
         await at.ensure(self.namespace)
         spare = f"{self.folder}/0"
-        await at.commit(create(self.folder, b""), create(spare, b""), ("delete", spare, b"", ANY))
+        await at.commit(create(self.folder, b""), create(spare, b""), ("delete", spare, (ANY,)))
         return False
 
     async def _make(self, at: Nodes, bits: int, now_ms: int) -> Entry:
@@ -55,7 +55,7 @@ class _Forever(LeafNodes):
         path, data = f"{self.folder}/{self.place}-", self._written(claim(-1, now_ms))
         number = int((await create_numbered(at, path, data))[-10:])
         if number >> bits:
-            await at.commit(("delete", self._path(number), b"", ANY))  # it is nobody's number
+            await at.commit(("delete", self._path(number), (ANY,)))  # it is nobody's number
             raise await self._used_up(at, bits, number)
         return Entry(worker_id=number, owner=str(self.place))
 
@@ -82,11 +82,9 @@ class _Forever(LeafNodes):
         return Entry(worker_id=worker_id, stamp=found, owner=str(self.place), about=node)
 
     async def write(self, at: Nodes, entry: Entry, new: int) -> bool:
-        node: Node | None = entry.about
-        if node is None:
-            return True  # it was made with its claim
+        node: Node | None = entry.about  # none where it was made with its claim
         change = write(self._path(entry.worker_id), self._written(new), node)
-        return await at.commit(change) is not None
+        return node is None or await at.commit(change) is not None
 
     def _written(self, stamp: int) -> bytes:
         return as_json(ip=self.place.ip, port=self.place.port, timestamp=stamp)

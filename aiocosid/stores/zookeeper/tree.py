@@ -62,8 +62,8 @@ _FOLLOWERS: Final = {"RolledBackError", "RuntimeInconsistency"}  # of another ch
 
 _T = TypeVar("_T")
 
-Change = tuple[str, str, Any, int]
-"""What to do, to which path, with what data, if it has which version."""
+Change = tuple[str, str, tuple[Any, ...]]
+"""What a transaction of the driver's is to do, to which path, and what else it is told of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,27 +98,27 @@ class Node:
 
 def expect(path: str, node: Node) -> Change:
     """Have a transaction fail if a node has changed since it was read."""
-    return "check", path, b"", node.version
+    return "check", path, (node.version,)
 
 
 def create(path: str, data: bytes) -> Change:
     """Make a node; fails if there is one."""
-    return "create", path, data, ANY
+    return "create", path, (data,)
 
 
 def create_ephemeral(path: str, data: bytes) -> Change:
     """Make a node that goes with our session; fails if there is one."""
-    return "ephemeral", path, data, ANY
+    return "create", path, (data, None, True)  # with the client's default ACL, and ephemeral
 
 
 def write(path: str, data: bytes, node: Node | None) -> Change:
     """Write a node as it was read; make it, if there was none."""
-    return create(path, data) if node is None else ("set_data", path, data, node.version)
+    return create(path, data) if node is None else ("set_data", path, (data, node.version))
 
 
 def delete(path: str, node: Node) -> Change:
     """Remove a node as it was read."""
-    return "delete", path, b"", node.version
+    return "delete", path, (node.version,)
 
 
 class Nodes:
@@ -202,16 +202,11 @@ class Nodes:
             nothing was done.
         """
         transaction = self._wire.client.transaction()
-        for what, path, data, version in changes:
-            at = self._root + path
-            if what in {"create", "ephemeral"}:
-                transaction.create(at, data, ephemeral=what == "ephemeral")
-            else:
-                about = (at, data) if what == "set_data" else (at,)
-                getattr(transaction, what)(*about, version)
+        for what, path, arguments in changes:
+            getattr(transaction, what)(self._root + path, *arguments)
         (results,) = await self._ask(lambda _: transaction.commit_async())
         done = zip(changes, results, strict=True)
-        made = [(path, result) for (what, path, *_), result in done if what == "create"]
+        made = [(path, result) for (what, path, _), result in done if what == "create"]
         if any(isinstance(result, NoNodeError) for _, result in made):  # as by somebody's hand
             await self.ensure(*(path.rpartition("/")[0] for path, _ in made))
             return await self.commit(*changes)
