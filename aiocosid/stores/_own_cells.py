@@ -30,14 +30,17 @@ def quoted(name: str) -> str:
 
 
 def is_enough(snapshot: Snapshot, need: Need) -> bool:
-    """Tell whether a decision can rest on what was read: nobody but the asker turned up in it."""
+    """Tell whether a decision can rest on what was read.
+
+    Not if that is one machine id alone, and somebody else holds it, or the asker holds another.
+    """
     holders = {holder for seat in snapshot.seats.values() for holder in seat.holders}
     is_elsewhere = snapshot.own not in {None, need.machine_id}
     return need.is_complete or not (is_elsewhere or holders - {need.instance})
 
 
 def leave_out_compared(snapshot: Snapshot, changes: Changes) -> None:
-    """Leave out machine ids that are written only to be compared; else they have to be."""
+    """Leave out machine ids that are written only to be compared, where that is done otherwise."""
     changes.seats = {
         number: seat
         for number, seat in changes.seats.items()
@@ -74,10 +77,8 @@ class Places:
         self._store = store
         self.namespace = namespace
         self.root = f"{start}ns{part}{name}{part}"
-        self.marker, self.count = (
-            f"{start}store{part}marker",
-            f"{start}store{part}count{part}{name}",
-        )
+        self.marker = f"{start}store{part}marker"
+        self.count = f"{start}store{part}count{part}{name}"
         self.space, self.seats = f"{self.root}space", f"{self.root}id{part}"
         self._owns = f"{self.root}own{part}"
 

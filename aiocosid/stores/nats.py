@@ -208,14 +208,13 @@ class NatsBackend(Backend):
     # Calls.  They end with our own deadline: the driver's would swallow a cancellation that comes
     # together with the reply.
 
-    async def _call(
-        self, work: Callable[[Client], Awaitable[T]], *, seconds: float = 0, again: set[int] = BUSY
-    ) -> T:
+    async def _call(self, work: Callable[[Client], Awaitable[T]], *, creates: bool = False) -> T:
         """Do some work, and once more when the server says that nothing was done for now."""
+        seconds: float = CREATE_TIMEOUT if creates else self._options["timeout"]
         client: Client | None = None
         earlier: Exception | None = None
         try:
-            with fail_if_forked(), anyio.fail_after(seconds or self._options["timeout"]):
+            with fail_if_forked(), anyio.fail_after(seconds):
                 client = await self._connection.ready()
                 self._ensure_usable(client)
                 earlier = client.last_error
@@ -224,7 +223,7 @@ class NatsBackend(Backend):
                         return await work(client)
                     except NatsError as exc:
                         code = getattr(exc, "err_code", None)
-                        if code not in again:
+                        if code not in (STARTING if creates else BUSY):
                             for each in (self._counters, self._cells) * (code in {None, NO_STREAM}):
                                 await self._info(client, each)  # it may be gone
                             raise
@@ -261,7 +260,7 @@ class NatsBackend(Backend):
         return info
 
     async def create_schema(self) -> bool:
-        return await self._call(self._create, seconds=CREATE_TIMEOUT, again=STARTING)
+        return await self._call(self._create, creates=True)
 
     async def _create(self, client: Client) -> bool:
         common = {"storage": "file", "max_msgs_per_subject": 1, "allow_direct": True}
