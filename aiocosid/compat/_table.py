@@ -196,7 +196,7 @@ class CounterTable:
             sets.append(f"{self.touched} = CURRENT_TIMESTAMP")
         return f"UPDATE {self.table} SET {', '.join(sets)} WHERE {' AND '.join(guards)}"
 
-    def unless_there(self, dialect: DialectName, target: str = "") -> str:
+    def _unless_there(self, dialect: DialectName, target: str = "") -> str:
         """Return what ends an INSERT of a row that stays as it is if it is there.
 
         Args:

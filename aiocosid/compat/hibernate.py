@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .._checks import check_integer
 from ..abc import MAX_ID
-from ..errors import (
-    InvalidArgumentError,
-    StoreError,
-)
+from ..errors import InvalidArgumentError, StoreError
 from ..stores.sql import driver_code
 from ._table import CounterTable, TableRow, as_integer, create_table
 from ._table_distributor import TableDistributor

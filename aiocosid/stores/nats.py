@@ -92,7 +92,7 @@ STARTING: Final = {10008, 10009, NO_STREAM}  # said of a stream that others crea
 REFUSALS: Final = ("authorization", "authentication", "permissions")
 
 T = TypeVar("T")
-Headers: TypeAlias = dict[str, str]
+_Fields: TypeAlias = dict[str, str]  # of the head of a message
 
 
 class _Last(NamedTuple):
@@ -389,7 +389,7 @@ class NatsBackend(Backend):
         texts = places.spread_texts(snapshot, changes, known)
         compared = {places.marker, places.space} - texts.keys()
 
-        def expect(key: str, body: bytes = b"-") -> Headers:
+        def expect(key: str, body: bytes = b"-") -> _Fields:
             expected = {EXPECTED: str(before[key].sequence), f"{EXPECTED}-Subject": key}
             return expected if body else expected | {"Nats-TTL": "1h"}
 
@@ -406,7 +406,7 @@ class NatsBackend(Backend):
         return True
 
     async def _publish(
-        self, client: Client, messages: Sequence[tuple[str, bytes, Headers]]
+        self, client: Client, messages: Sequence[tuple[str, bytes, _Fields]]
     ) -> int | None:
         """Publish a batch, wholly or not at all.
 
@@ -433,7 +433,7 @@ class NatsBackend(Backend):
 
 
 async def _ask(
-    client: Client, subject: str, body: bytes = b"", headers: Headers | None = None, *, but: int = 0
+    client: Client, subject: str, body: bytes = b"", headers: _Fields | None = None, *, but: int = 0
 ) -> Any:  # noqa: ANN401 - JSON
     """Ask JetStream, or publish to a stream; return the reply.
 

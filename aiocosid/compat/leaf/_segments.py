@@ -96,6 +96,6 @@ class LeafStore(TableStore):
             raise IdOverflowError(asking.namespaced_name, limit=MAX_ID - LEAF_ALLOC.ahead)
         if description is not None:
             check_text("description", description, at_most=256)
-        unless = LEAF_ALLOC.unless_there(self._executor.dialect_name, "(biz_tag)")
+        unless = LEAF_ALLOC._unless_there(self._executor.dialect_name, "(biz_tag)")
         values = {"name": name, "start": start, "step": step, "about": description}
         await self._executor.run(_INSERT + unless, **values)

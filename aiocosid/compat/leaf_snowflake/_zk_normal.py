@@ -6,14 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import LeafWorkerIdsUsedUpError
-from ...stores.zookeeper.tree import (
-    ANY,
-    OwnedLink,
-    as_link,
-    create,
-    create_numbered,
-    write,
-)
+from ...stores.zookeeper.tree import ANY, OwnedLink, as_link, create, create_numbered, write
 from .._stamps import claim
 from .._worker_ids import Entry, WorkerIdStore
 from ._place import NAMED, WHY, Place

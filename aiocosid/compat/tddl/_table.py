@@ -87,7 +87,7 @@ class SequenceTable(CounterTable):
         keys = ("name", *self.scope)
         columns, given = ", ".join(keys), ", ".join(f":{key}" for key in keys)
         insert = f"INSERT INTO {self.table} ({columns}, value, gmt_modified)"
-        return f"{insert} VALUES ({given}, :least, CURRENT_TIMESTAMP) {self.unless_there(dialect)}"
+        return f"{insert} VALUES ({given}, :least, CURRENT_TIMESTAMP) {self._unless_there(dialect)}"
 
     def repair(self, dialect: DialectName) -> str:
         """(name, least) raises a row that is lower and has another database's numbers."""

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from ...errors import (
-    MissingExtraError,
-    StoreAuthenticationError,
-    StoreError,
-    StoreUnavailableError,
-)
+from ...errors import MissingExtraError, StoreAuthenticationError, StoreError, StoreUnavailableError
 from .._connection import fail_if_forked
 
 try:

@@ -231,9 +231,7 @@ class Nodes:
         return session
 
     async def _ask(
-        self,
-        *requests: Callable[[Any], Any],
-        passed: type[Exception] | tuple[()] = NoNodeError,
+        self, *requests: Callable[[Any], Any], passed: type[Exception] | tuple[()] = NoNodeError
     ) -> list[Any]:
         """Send requests; None answers for a failure that is passed over, as of a missing node."""
         answers: list[Any] = []
