@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack
+from typing import TYPE_CHECKING, ClassVar, Final, Self, Unpack, cast
 
 from .._checks import check_seconds
 from .._uncopied import Uncopied
@@ -18,7 +18,7 @@ from ._table import share_ids
 from ._url import split_group
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..abc import Clock
     from ._examine import Examined
@@ -75,13 +75,11 @@ class GroupStore(Uncopied, Store):
             InvalidArgumentError: the URL is malformed, or names something else.
             MissingExtraError: a driver is not installed.
         """
-        make: Any = cls  # with the arguments of its own
         system = cls.one.scheme
         urls, options = split_group(url, system, {**cls.options, "store_timeout": float})
         servers = [each.removeprefix(f"{system}+") for each in urls]
         engines = [None if url.endswith(cls.off) else executor_of(url) for url in servers]
-        store: Self = make(engines, **options)
-        return store
+        return cast("Callable[..., Self]", cls)(engines, **options)
 
     def __repr__(self) -> str:
         """Name the databases, without credentials."""

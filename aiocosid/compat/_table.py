@@ -167,9 +167,8 @@ class CounterTable:
         if self.step is not None:
             guards.append(f"{self.step} > 0")
         if dialect == "mysql":
-            raised = f"LAST_INSERT_ID({raised})"
-        returning = "" if dialect == "mysql" else f" RETURNING {self.value}"
-        return self._update(dialect, raised, guards) + returning
+            return self._update(dialect, f"LAST_INSERT_ID({raised})", guards)
+        return f"{self._update(dialect, raised, guards)} RETURNING {self.value}"
 
     def set_floor(self, dialect: DialectName) -> str:
         """(name, least) raises a sound row to ``least`` if it is lower."""
@@ -196,6 +195,16 @@ class CounterTable:
         if self.touched is not None and dialect not in self.touches_itself:
             sets.append(f"{self.touched} = CURRENT_TIMESTAMP")
         return f"UPDATE {self.table} SET {', '.join(sets)} WHERE {' AND '.join(guards)}"
+
+    def _unless_there(self, dialect: DialectName, target: str = "") -> str:
+        """Return what ends an INSERT of a row that stays as it is if it is there.
+
+        Args:
+            dialect: the database's.
+            target: the primary key in brackets, if another conflict is to be an error.
+        """
+        mysql = f"ON DUPLICATE KEY UPDATE {self.key} = {self.key}"
+        return mysql if dialect == "mysql" else f"ON CONFLICT {target} DO NOTHING"
 
     def rows(self, dialect: DialectName, *given: str) -> str:
         """(``given``) answers the rows, all or the one of a ``name``, as `TableRow` has them."""

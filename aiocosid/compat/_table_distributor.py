@@ -8,7 +8,6 @@ from .._checks import check_step
 from ..abc import IdSegmentDistributor
 from ..errors import (
     CorruptCounterError,
-    CosIdError,
     CounterMissingError,
     IdOverflowError,
     InvalidArgumentError,
@@ -111,11 +110,8 @@ class TableDistributor(IdSegmentDistributor):
         sent = self._water.sent()
         try:
             max_id = await self._advanced(step, above)
-        except CosIdError:
-            self._water.ensure_own(repr(self))
-            raise
-        # Suspended across a fork: the range is the parent's.
-        self._water.ensure_own(repr(self))
+        finally:
+            self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
         span = (step - 1) * self.stride + 1
         return self._water.check(self, max_id, step=span, sent=sent)
 
@@ -149,9 +145,8 @@ class TableDistributor(IdSegmentDistributor):
             done = await executor.run(statement, name=self.name, **given, **table.scope)
         except OutOfRangeError as error:  # a column that is narrower than 64 bits
             raise self._used_up() from error.__cause__
-        answers = [row[0] for row in done.rows]
-        if executor.dialect_name == "mysql":
-            answers = [done.inserted_id] * done.matched
+        made = [done.inserted_id] * done.matched
+        answers = made if executor.dialect_name == "mysql" else [row[0] for row in done.rows]
         if not answers:
             return None
         stored = as_integer(answers[0])

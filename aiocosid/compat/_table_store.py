@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, ClassVar, Self, Unpack, cast
 
 from .._checks import check_above, check_text
 from .._uncopied import Uncopied
@@ -15,7 +15,7 @@ from ._table_distributor import TableDistributor
 from ._url import split_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -70,10 +70,8 @@ class TableStore(Uncopied, Store):
             InvalidArgumentError: the URL is malformed, or names something else.
             MissingExtraError: the driver is not installed.
         """
-        make: Any = cls  # with the arguments of its own
         server, options = split_options(url, cls.scheme, cls.options)
-        store: Self = make(executor_of(server), **options)
-        return store
+        return cast("Callable[..., Self]", cls)(executor_of(server), **options)
 
     def __repr__(self) -> str:
         """Name the database, without credentials."""

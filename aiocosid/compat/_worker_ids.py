@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
 
 from .. import _fork
 from .._checks import MAX_MS, check_integer, check_machine_bits
 from .._uncopied import Uncopied
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
-from ..errors import ForkedError, MachineIdLostError, UnsupportedByStoreError
+from ..errors import ForkedError, MachineIdLostError, StoreUnavailableError, UnsupportedByStoreError
 from ._stamps import LIVES, claim, stamp
 from ._url import split_options
 
@@ -25,6 +25,8 @@ __all__ = ("Entry", "Registry", "WorkerIdDistributor", "WorkerIdStore")
 
 At = TypeVar("At")
 T = TypeVar("T")
+
+ATTEMPTS: Final = 20  # a row has one writer, and for a moment two
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +52,10 @@ class Registry(ABC, Generic[At]):
     ``At`` is what an attempt works on: a tree of nodes, or a database.
 
     Attributes:
+        door: leads to the server, and is opened and closed with the store: a database, unless a
+            subclass says otherwise.
         namespace: names the registry in messages.
         instance_id: who asks.
-        store: the server, without credentials.
         times: ``interval``, the seconds between two signs of life, and ``safe_guard``, after which
             a silent owner's worker id may go to somebody else; it may be left out.
         is_leased: whether a worker id is lost without a sign of life.
@@ -61,22 +64,31 @@ class Registry(ABC, Generic[At]):
             one of its own.
     """
 
-    store: str
     is_leased: ClassVar[bool] = False
     by_address: ClassVar[bool] = True
 
-    def __init__(self, namespace: str, instance_id: InstanceId, **times: float) -> None:
-        self.namespace, self.instance_id = namespace, instance_id
+    def __init__(self, door: Any, namespace: str, who: InstanceId, **times: float) -> None:  # noqa: ANN401 - of the subclass
+        self.door, self.namespace, self.instance_id = door, namespace, who
         self.times = {"safe_guard": inf, **times}
+
+    @property
+    def store(self) -> str:
+        """The server, without credentials."""
+        label: str = self.door.label
+        return label
 
     @property
     def session(self) -> int:
         """As `MachineIdDistributor.session`."""
         return 0
 
-    @abstractmethod
     async def run(self, attempt: Callable[[At], Coroutine[Any, Any, T | None]]) -> T:
         """Run an attempt until it returns something: None means that others were faster."""
+        for _ in range(ATTEMPTS):
+            if (found := await attempt(self.door)) is not None:
+                return found
+        reason = f"others write the row of {self.instance_id.text} again and again"
+        raise StoreUnavailableError(self.store, reason)
 
     @abstractmethod
     async def find(self, at: At, bits: int, now_ms: int, latest_ms: int) -> Entry | None:
@@ -119,10 +131,6 @@ class Registry(ABC, Generic[At]):
 
     def adopt(self) -> None:
         """Begin anew in a forked child."""
-
-    @abstractmethod
-    async def aopen(self) -> None:
-        """Get ready in this process."""
 
 
 class WorkerIdDistributor(Uncopied, MachineIdDistributor, Generic[At]):
@@ -281,7 +289,7 @@ class WorkerIdDistributor(Uncopied, MachineIdDistributor, Generic[At]):
             self._registry.adopt()
             self._begin()
         self._ensure_own()
-        await self._registry.aopen()
+        await self._registry.door.aopen()
 
 
 class WorkerIdStore(Uncopied, Store):
@@ -304,8 +312,8 @@ class WorkerIdStore(Uncopied, Store):
     needs_all: ClassVar[bool] = True
     why: ClassVar[str] = "it keeps worker ids alone"
 
-    def _on(self, registry: Registry[Any], door: Any = None) -> None:  # noqa: ANN401 - as it is
-        self._door, self._machine = door or registry, WorkerIdDistributor(registry)
+    def _on(self, registry: Registry[Any]) -> None:
+        self._door, self._machine = registry.door, WorkerIdDistributor(registry)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -324,10 +332,8 @@ class WorkerIdStore(Uncopied, Store):
             InvalidArgumentError: the URL is malformed, lacks something, or names something else.
             MissingExtraError: the driver is not installed.
         """
-        make: Any = cls  # with the arguments of its own
         server, options = split_options(url, cls.scheme, cls.options, needs_all=cls.needs_all)
-        store: Self = make(cls._connect(server), **options)
-        return store
+        return cast("Callable[..., Self]", cls)(cls._connect(server), **options)
 
     def __repr__(self) -> str:
         """Name the registry and the address."""

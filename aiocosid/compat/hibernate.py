@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .._checks import check_integer
 from ..abc import MAX_ID
-from ..errors import (
-    InvalidArgumentError,
-    StoreError,
-)
+from ..errors import InvalidArgumentError, StoreError
 from ..stores.sql import driver_code
 from ._table import CounterTable, TableRow, as_integer, create_table
 from ._table_distributor import TableDistributor
@@ -220,9 +217,8 @@ class HibernateStore(TableStore):
     def _row(self, row: Sequence[Any]) -> TableRow:
         """Read what the database tells of a sequence."""
         name, stored, start, increment, cycles, cache = row
-        number = start
-        if stored is not None:
-            number = stored + increment * (self._executor.dialect_name == "postgresql")
+        drawn = increment if self._executor.dialect_name == "postgresql" else 0
+        number = start if stored is None else stored + drawn
         known = f"the nodes' is taken for {self._table.increment}"
         found = {
             f"its increment is {increment}, and {known}": increment != self._table.increment,

@@ -94,7 +94,7 @@ class _Servers(ZookeeperRegistry):
 
     @property
     def session(self) -> int:
-        return self._link.session
+        return self.door.session
 
     def _path(self, worker_id: int) -> str:
         return f"{self.namespace}/{worker_id % _SIZE}"
@@ -108,7 +108,7 @@ class _Servers(ZookeeperRegistry):
             expected = f"{_BITS}: datacenter and worker"
             raise InvalidArgumentError("bits", bits, expected=expected)
         await at.ensure(self.namespace, self._notes)
-        granted = self._link.session_timeout
+        granted = self.door.session_timeout
         if granted < self._lasts - _CUT:
             reason = f"the server grants sessions of {granted:g} s; ask for no longer ones"
             raise StoreError(STORE, f"{reason} ({self._lasts:g} s)")
@@ -131,7 +131,13 @@ class _Servers(ZookeeperRegistry):
         return [self._worker(at, *each) for each in found]
 
     def _worker(self, at: Nodes, number: int, node: Node | None, note: Node | None) -> _Worker:
-        mark_ms, token = _read_note(self._note_path(number), note)
+        mark_ms, token = -1, ""
+        if note is not None:
+            if not (match := _NOTE.fullmatch(note.data)) or int(match[1]) > MAX_MS:
+                expected = "a time in milliseconds since 1970, and a token"
+                path, found = self._note_path(number), repr(note.data)
+                raise CorruptMachineStateError(STORE, place=path, found=found, expected=expected)
+            mark_ms, token = int(match[1]), match[2].decode()
         is_ours = node is not None and token == self._token and node.owner == at.owner
         owner = "" if node is None else node.data.decode(errors="backslashreplace")
         about: dict[str, Any] = {"worker_id": number, "stamp": mark_ms, "owner": owner}
@@ -174,17 +180,6 @@ class _Servers(ZookeeperRegistry):
     async def release(self, at: Nodes, entry: Any, new: int) -> bool:
         gone = delete(self._path(entry.worker_id), entry.node)
         return await at.commit(gone, self._noted(entry, new)) is not None
-
-
-def _read_note(path: str, note: Node | None) -> tuple[int, str]:
-    """Return the mark and the token of a note; of none -1 and no token."""
-    if note is None:
-        return -1, ""
-    match = _NOTE.fullmatch(note.data)
-    if match is None or int(match[1]) > MAX_MS:
-        expected = "a time in milliseconds since 1970, and a token"
-        raise CorruptMachineStateError(STORE, place=path, found=repr(note.data), expected=expected)
-    return int(match[1]), match[2].decode()
 
 
 class TwitterStore(WorkerIdStore):
@@ -239,13 +234,11 @@ class TwitterStore(WorkerIdStore):
             InvalidArgumentError: an argument is outside its range, or the client is none of
                 kazoo's.
         """
-        check_integer(
-            "worker_id", 0 if worker_id is None else worker_id, at_least=0, at_most=_SIZE - 1
-        )
-        check_integer("datacenter_id", datacenter_id, at_least=0, at_most=_SIZE - 1)
+        workers = range(_SIZE) if worker_id is None else (worker_id,)
+        for argument, number in (("worker_id", workers[0]), ("datacenter_id", datacenter_id)):
+            check_integer(argument, number, at_least=0, at_most=_SIZE - 1)
         if not _NODE.fullmatch(path):
             raise InvalidArgumentError("path", path, expected="the path of a node of ZooKeeper")
         name = host_port_instance_id(this_host() if host is None else host, port)
-        workers = range(_SIZE) if worker_id is None else (worker_id,)
         wanted = [datacenter_id << _WORKER_BITS | each for each in workers]
         self._on(_Servers(as_link(client), path, name, wanted))

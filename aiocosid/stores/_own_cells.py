@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..machine.cells import Changes, Need
 
-__all__ = ("Places", "ShardedPlaces", "quoted")
+__all__ = ("Places", "ShardedPlaces", "is_enough", "leave_out_compared", "quoted")
 
 SEAT: Final = re.compile(r"(.+)\n(-1|[0-9]{1,16})(?:\n(-?[0-9]{1,16}))?")
 
@@ -27,6 +27,25 @@ C = TypeVar("C", Count, Marker, Note, Space)
 def quoted(name: str) -> str:
     """Return a name as one word of a key: letters, digits, and ``-_~%``."""
     return quote(name, safe="").replace(".", "%2E")
+
+
+def is_enough(snapshot: Snapshot, need: Need) -> bool:
+    """Tell whether a decision can rest on what was read.
+
+    Not if that is one machine id alone, and somebody else holds it, or the asker holds another.
+    """
+    holders = {holder for seat in snapshot.seats.values() for holder in seat.holders}
+    is_elsewhere = snapshot.own not in {None, need.machine_id}
+    return need.is_complete or not (is_elsewhere or holders - {need.instance})
+
+
+def leave_out_compared(snapshot: Snapshot, changes: Changes) -> None:
+    """Leave out machine ids that are written only to be compared, where that is done otherwise."""
+    changes.seats = {
+        number: seat
+        for number, seat in changes.seats.items()
+        if seat.owners != snapshot.seats.get(number, Seat()).owners
+    }
 
 
 class Places:
@@ -58,10 +77,8 @@ class Places:
         self._store = store
         self.namespace = namespace
         self.root = f"{start}ns{part}{name}{part}"
-        self.marker, self.count = (
-            f"{start}store{part}marker",
-            f"{start}store{part}count{part}{name}",
-        )
+        self.marker = f"{start}store{part}marker"
+        self.count = f"{start}store{part}count{part}{name}"
         self.space, self.seats = f"{self.root}space", f"{self.root}id{part}"
         self._owns = f"{self.root}own{part}"
 
@@ -169,6 +186,17 @@ class ShardedPlaces(Places):
     def needed(self, need: Need) -> list[str]:
         """Return what has to be read, beside all below `count` and `root` if that is needed."""
         return [key for key in super().needed(need) if key != self.count]
+
+    def spread_texts(
+        self, snapshot: Snapshot, changes: Changes, before: Mapping[str, bytes]
+    ) -> dict[str, bytes]:
+        """Return `texts`, with those counts that are others than before instead of the one."""
+        texts = self.texts(changes)
+        if changes.count is not None:
+            del texts[self.count]
+            counts = self.spread(changes.count.epoch, snapshot.seats | changes.seats)
+            texts |= {key: text for key, text in counts.items() if text != before.get(key, b"")}
+        return texts
 
     def spread(self, epoch: str, seats: Mapping[int, Seat]) -> dict[str, bytes]:
         """Return the counts of all machine ids of the namespace."""

@@ -20,7 +20,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import anyio
@@ -41,7 +41,6 @@ from ..errors import (
     UnsupportedByStoreError,
     WrongLoopError,
 )
-from ..machine.cells import Seat
 from ._backend import Backend, Granted
 from ._connection import (
     CLOSE_TIMEOUT,
@@ -50,7 +49,7 @@ from ._connection import (
     OwnedConnection,
     fail_if_forked,
 )
-from ._own_cells import ShardedPlaces, quoted
+from ._own_cells import ShardedPlaces, is_enough, leave_out_compared, quoted
 from ._store import BackendStore
 from ._tls import client_context
 from ._url import read_url
@@ -65,7 +64,7 @@ except ModuleNotFoundError as _exc:
     raise MissingExtraError("nats-py", extra="nats") from _exc
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from ..machine.cells import Changes, Need, Snapshot
     from ._give_back import Note
@@ -93,6 +92,7 @@ STARTING: Final = {10008, 10009, NO_STREAM}  # said of a stream that others crea
 REFUSALS: Final = ("authorization", "authentication", "permissions")
 
 T = TypeVar("T")
+_Fields: TypeAlias = dict[str, str]  # of the head of a message
 
 
 class _Last(NamedTuple):
@@ -186,24 +186,17 @@ class NatsBackend(Backend):
     when a majority of the replicas has them.
     """
 
-    __slots__ = ("_cells", "_connection", "_counters", "_far", "_prefix", "_replicas", "_timeout")
+    __slots__ = ("_cells", "_connection", "_counters", "_far", "_options", "_prefix")
 
     name_width = 256  # a protocol line of 4,096 bytes holds it, with three for each byte of UTF-8
 
     def __init__(
-        self,
-        label: str,
-        connection: Connection[Client],
-        prefix: str,
-        replicas: int | None,
-        timeout: float,
+        self, label: str, connection: Connection[Client], options: Mapping[str, Any]
     ) -> None:
         super().__init__(label)
-        self._connection = connection
-        self._prefix = prefix
-        self._counters, self._cells = f"{prefix}_counters", f"{prefix}_cells"
-        self._replicas = replicas
-        self._timeout = timeout
+        self._connection, self._options = connection, options
+        self._prefix: str = options["prefix"]
+        self._counters, self._cells = f"{self._prefix}_counters", f"{self._prefix}_cells"
         self._far: set[str] = set()  # counters whose end may be near
 
     async def aopen(self) -> None:
@@ -215,14 +208,13 @@ class NatsBackend(Backend):
     # Calls.  They end with our own deadline: the driver's would swallow a cancellation that comes
     # together with the reply.
 
-    async def _call(
-        self, work: Callable[[Client], Awaitable[T]], *, seconds: float = 0, again: set[int] = BUSY
-    ) -> T:
+    async def _call(self, work: Callable[[Client], Awaitable[T]], *, creates: bool = False) -> T:
         """Do some work, and once more when the server says that nothing was done for now."""
+        seconds: float = CREATE_TIMEOUT if creates else self._options["timeout"]
         client: Client | None = None
         earlier: Exception | None = None
         try:
-            with fail_if_forked(), anyio.move_on_after(seconds or self._timeout):
+            with fail_if_forked(), anyio.fail_after(seconds):
                 client = await self._connection.ready()
                 self._ensure_usable(client)
                 earlier = client.last_error
@@ -231,17 +223,16 @@ class NatsBackend(Backend):
                         return await work(client)
                     except NatsError as exc:
                         code = getattr(exc, "err_code", None)
-                        if code not in again:
+                        if code not in (STARTING if creates else BUSY):
                             for each in (self._counters, self._cells) * (code in {None, NO_STREAM}):
                                 await self._info(client, each)  # it may be gone
                             raise
                     await SYSTEM_CLOCK.sleep(random.uniform(0, PAUSE))  # noqa: S311 - no secret
-            # A subject that is denied is not answered, but the driver hears of it.
-            denial = client.last_error if client is not None else None
-            is_denied = denial is not earlier and "permissions" in str(denial).lower()
-            raise denial if denial and is_denied else TimeoutError
         except (OSError, NatsError, ValueError) as exc:
-            raise _as_store_error(self.label, exc) from exc
+            # A subject that is denied is not answered, but the driver hears of it.
+            heard = client and isinstance(exc, TimeoutError) and client.last_error
+            is_denied = heard is not earlier and "permissions" in str(heard).lower()
+            raise _as_store_error(self.label, heard if heard and is_denied else exc) from exc
 
     def _ensure_usable(self, client: Client) -> None:
         """Refuse a server that is too old, and a connection on which nothing goes out.
@@ -269,11 +260,12 @@ class NatsBackend(Backend):
         return info
 
     async def create_schema(self) -> bool:
-        return await self._call(self._create, seconds=CREATE_TIMEOUT, again=STARTING)
+        return await self._call(self._create, creates=True)
 
     async def _create(self, client: Client) -> bool:
         common = {"storage": "file", "max_msgs_per_subject": 1, "allow_direct": True}
-        common["num_replicas"] = self._replicas or (3 if "cluster" in client._server_info else 1)
+        by_default = 3 if "cluster" in client._server_info else 1
+        common["num_replicas"] = self._options["replicas"] or by_default
         counters = {"subjects": [f"{self._prefix}.counter.*"], "allow_msg_counter": True}
         cells = {
             "subjects": [f"{self._prefix}.cell.>", f"{self._prefix}.compared"],
@@ -281,12 +273,11 @@ class NatsBackend(Backend):
             "allow_msg_ttl": True,
             "first_seq": SYSTEM_CLOCK.now_ms() * 1000 + random.randrange(1000),  # noqa: S311
         }
-        is_new = False
+        reply: Any = None
         for name, options in ((self._counters, counters), (self._cells, cells)):
             body = json.dumps({"name": name, **common, **options}).encode()
             reply = await _ask(client, f"$JS.API.STREAM.CREATE.{name}", body, but=IS_THERE)
-            is_new = reply is not None and reply.get("did_create", False)
-        return is_new  # of the cells
+        return bool(reply and reply.get("did_create"))  # of the cells
 
     # Counters.
 
@@ -315,7 +306,7 @@ class NatsBackend(Backend):
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         start = above if create else None
         value = await self._call(lambda client: self._settle(client, name, above, start))
-        return _counter(name, value) if value >= BIAS else None
+        return _counter(name, value)
 
     async def _settle(self, client: Client, name: str, at_least: int, first: int | None) -> int:
         """Raise a counter that is lower, or create a missing one, and return its value.
@@ -334,10 +325,9 @@ class NatsBackend(Backend):
             last = await _last(client, self._counters, subject)
             found = _value(last)
             # What is added is never less than 0, whoever was faster: others have what is below.
+            by = 0 if first is None else BIAS + max(first - found, 0)
             if found >= BIAS:
                 by = max(at_least - found % BIAS, 0)
-            else:
-                by = 0 if first is None else BIAS + max(first - found, 0)
             if not by:
                 return found
             message = f"raise {at_least} {subject} {last.sequence} {salt}"
@@ -350,12 +340,8 @@ class NatsBackend(Backend):
     async def counters(self, prefix: str) -> Sequence[Counter]:
         start = self._subject("")
         found = await self._call(lambda client: _scan(client, self._counters, f"{start}*"))
-        values = {unquote(key.removeprefix(start)): _value(last) for key, last in found.items()}
-        return [
-            _counter(name, value)
-            for name, value in values.items()
-            if value >= BIAS and name.startswith(prefix)
-        ]
+        read = (_counter(unquote(key.removeprefix(start)), _value(found[key])) for key in found)
+        return [each for each in read if each and each.namespaced_name.startswith(prefix)]
 
     def _subject(self, name: str) -> str:
         return f"{self._prefix}.counter.{quoted(name)}"
@@ -389,30 +375,21 @@ class NatsBackend(Backend):
             now_ms=_unix_ms(info["ts"]),
             raw=found | {"": _Last(info["state"]["last_seq"])},
         )
-        holders = {holder for seat in snapshot.seats.values() for holder in seat.holders}
-        is_elsewhere = snapshot.own not in {None, need.machine_id}
-        if not need.is_complete and (is_elsewhere or holders - {need.instance}):
-            return await self._read(client, namespace, replace(need, is_complete=True))
-        return snapshot
+        if is_enough(snapshot, need):
+            return snapshot
+        return await self._read(client, namespace, replace(need, is_complete=True))
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
         places = ShardedPlaces(self.label, f"{self._prefix}.cell.", snapshot.namespace)
         before = defaultdict(_Last, snapshot.raw)
         is_great = len(changes.seats) > MOST_SEATS
         if is_great:  # most are written only to be compared: the whole stream is compared instead
-            changes.seats = {
-                number: seat
-                for number, seat in changes.seats.items()
-                if seat.owners != snapshot.seats.get(number, Seat()).owners
-            }
-        texts = places.texts(changes)
-        if changes.count is not None:
-            counts = places.spread(changes.count.epoch, snapshot.seats | changes.seats)
-            texts |= {key: text for key, text in counts.items() if text != before[key].data}
-            del texts[places.count]
+            leave_out_compared(snapshot, changes)
+        known = {key: each.data for key, each in before.items()}
+        texts = places.spread_texts(snapshot, changes, known)
         compared = {places.marker, places.space} - texts.keys()
 
-        def expect(key: str, body: bytes = b"-") -> dict[str, str]:
+        def expect(key: str, body: bytes = b"-") -> _Fields:
             expected = {EXPECTED: str(before[key].sequence), f"{EXPECTED}-Subject": key}
             return expected if body else expected | {"Nats-TTL": "1h"}
 
@@ -429,7 +406,7 @@ class NatsBackend(Backend):
         return True
 
     async def _publish(
-        self, client: Client, messages: Sequence[tuple[str, bytes, dict[str, str]]]
+        self, client: Client, messages: Sequence[tuple[str, bytes, _Fields]]
     ) -> int | None:
         """Publish a batch, wholly or not at all.
 
@@ -456,12 +433,7 @@ class NatsBackend(Backend):
 
 
 async def _ask(
-    client: Client,
-    subject: str,
-    body: bytes = b"",
-    headers: dict[str, str] | None = None,
-    *,
-    but: int = 0,
+    client: Client, subject: str, body: bytes = b"", headers: _Fields | None = None, *, but: int = 0
 ) -> Any:  # noqa: ANN401 - JSON
     """Ask JetStream, or publish to a stream; return the reply.
 
@@ -475,11 +447,9 @@ async def _ask(
     for_ever: Any = None  # the driver's own annotation leaves it out
     message = await client.request(subject, body, timeout=for_ever, headers=headers)
     reply = json.loads(message.data)
-    if "error" not in reply:
-        return reply
-    if reply["error"].get("err_code") == but:
-        return None
-    raise APIError.from_error(reply["error"])
+    if (error := reply.get("error")) and error.get("err_code") != but:
+        raise APIError.from_error(error)
+    return None if error else reply
 
 
 async def _last(client: Client, stream: str, subject: str) -> _Last:
@@ -521,8 +491,10 @@ def _value(last: _Last) -> int:
     return int(json.loads(last.data)["val"]) if last.data else 0
 
 
-def _counter(name: str, value: int) -> Counter:
-    return Counter(namespaced_name=name, last_max_id=min(value % BIAS, MAX_ID))
+def _counter(name: str, value: int) -> Counter | None:
+    """Return what a value says; None if nobody has created the counter."""
+    max_id = min(value % BIAS, MAX_ID)
+    return Counter(namespaced_name=name, last_max_id=max_id) if value >= BIAS else None
 
 
 class NatsStore(BackendStore[NatsBackend]):
@@ -557,8 +529,8 @@ class NatsStore(BackendStore[NatsBackend]):
         if replicas is not None:
             check_integer("replicas", replicas, at_least=1, at_most=5)
         timeout: float = NATS.options["timeout"].default
-        connection = BorrowedConnection("the NATS client", client)
-        self._backend = NatsBackend("nats", connection, prefix, replicas, timeout)
+        options = {"prefix": prefix, "replicas": replicas, "timeout": timeout}
+        self._backend = NatsBackend("nats", BorrowedConnection("the NATS client", client), options)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -582,7 +554,6 @@ class NatsStore(BackendStore[NatsBackend]):
             is_lost=lambda client: client.is_closed,
             silence=_silence,
         )
-        options = (found.options[name] for name in ("prefix", "replicas", "timeout"))
         store = cls.__new__(cls)
-        store._backend = NatsBackend(f"nats {found}", connection, *options)
+        store._backend = NatsBackend(f"nats {found}", connection, found.options)
         return store

@@ -278,7 +278,7 @@ async def test_a_crash_after_each_step(pools: Pools, namespace: str) -> None:
         other = Pools(pools.client, f"{namespace}{steps}")
         for step in (steps, 100):
             one = other.make()
-            with crash_after(one._registry._link._wire, step):  # type: ignore[attr-defined]
+            with crash_after(one._registry.door._wire, step):  # type: ignore[attr-defined]
                 try:
                     number = await other.take(one)
                     await one.revert(number, last_ms=other.now_ms)

@@ -457,7 +457,7 @@ async def test_a_crash_after_each_step(
         ip = f"10.0.0.{steps}"
         for step in (steps, 100):
             one = normal(zookeeper.behind, name=f"{namespace}{steps}", ip=ip, port=PORT)
-            wire = one._registry._link._wire
+            wire = one._registry.door._wire
             with crash_after(wire, step):
                 try:
                     await take(one)

@@ -96,8 +96,6 @@ class LeafStore(TableStore):
             raise IdOverflowError(asking.namespaced_name, limit=MAX_ID - LEAF_ALLOC.ahead)
         if description is not None:
             check_text("description", description, at_most=256)
-        unless = "ON CONFLICT (biz_tag) DO NOTHING"
-        if self._executor.dialect_name == "mysql":
-            unless = "ON DUPLICATE KEY UPDATE biz_tag = biz_tag"
+        unless = LEAF_ALLOC._unless_there(self._executor.dialect_name, "(biz_tag)")
         values = {"name": name, "start": start, "step": step, "about": description}
         await self._executor.run(_INSERT + unless, **values)

@@ -255,8 +255,15 @@ class LeafTags(Component, Generic[G]):
         # As of now: what changes while the answer is under way is judged by the next one.
         known = {name: (tag, tag.distributor._water.sent()) for name, tag in self._tags.items()}
         names = {*self._floors, *(tag.name for tag, _ in known.values())}
-        rows = await self._rows()
-        if rows is None or self._unusable is not None:
+        try:
+            rows = {row.name: row for row in await self._store._rows()}
+        except CosIdError as error:
+            if not self._is_failing:
+                logger.warning("%s: cannot read the tags: %s", self._label(), error)
+            self._is_failing = True
+            return
+        self._is_failing = False
+        if self._unusable is not None:
             return
         self._names = frozenset(rows)
         for name, (tag, reached) in known.items():
@@ -264,17 +271,6 @@ class LeafTags(Component, Generic[G]):
                 self._end_tag(name)
         for name in names - rows.keys():
             self._floors.pop(name, None)  # removed, which its owner means
-
-    async def _rows(self) -> dict[str, TableRow] | None:
-        try:
-            rows = {row.name: row for row in await self._store._rows()}
-        except CosIdError as error:
-            if not self._is_failing:
-                logger.warning("%s: cannot read the tags: %s", self._label(), error)
-            self._is_failing = True
-            return None
-        self._is_failing = False
-        return rows
 
     def _end_tag(self, name: str) -> None:
         tag, root = self._drop(name), self._root

@@ -71,8 +71,7 @@ def _is_on(told: Mapping[str, str], key: str) -> bool:
 
 
 def _needed(told: Mapping[str, str], key: str, why: str) -> str:
-    found = told.get(key, "")
-    if not found:
+    if not (found := told.get(key, "")):
         raise InvalidArgumentError(key, None, expected=f"given, for {why}")
     return found
 

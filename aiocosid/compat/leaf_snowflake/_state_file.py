@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ..._checks import MAX_MS
@@ -30,29 +31,22 @@ def read_file(path: str, name: str, text: str) -> tuple[int, int]:
     Raises:
         CorruptMachineStateError: it is damaged.
     """
-    worker_id, timestamp = _json(text) if name == JSON else _properties(text)
+    worker_id: Any = None
+    timestamp: Any = None
+    with suppress(ValueError, TypeError, KeyError):
+        if name == JSON:
+            fields: Any = json.loads(text)
+            worker_id, timestamp = fields["workId"], fields["timestamp"]
+        else:
+            lines = (line.strip() for line in text.splitlines())
+            pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
+            fields = {key.strip(): value.strip() for key, _, value in pairs}
+            # Leaf's has no time.
+            worker_id, timestamp = int(fields["workerID"]), int(fields.get("maxTimestamp", "-1"))
     is_sound = type(worker_id) is int and worker_id >= 0 and type(timestamp) is int
     if not is_sound or not -1 <= timestamp < MAX_MS:
         raise CorruptMachineStateError(STORE, place=path, found=repr(text), expected=EXPECTED)
     return worker_id, timestamp
-
-
-def _json(text: str) -> tuple[Any, Any]:
-    try:
-        fields: Any = json.loads(text)
-        return fields["workId"], fields["timestamp"]
-    except (ValueError, TypeError, KeyError):
-        return None, None
-
-
-def _properties(text: str) -> tuple[Any, Any]:
-    lines = (line.strip() for line in text.splitlines())
-    pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
-    fields = {key.strip(): value.strip() for key, _, value in pairs}
-    try:
-        return int(fields["workerID"]), int(fields.get("maxTimestamp", "-1"))  # Leaf's has none
-    except (KeyError, ValueError):
-        return None, None
 
 
 def written(name: str, place: Place, worker_id: int, timestamp: int) -> str:

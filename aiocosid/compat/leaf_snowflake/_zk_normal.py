@@ -6,15 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import LeafWorkerIdsUsedUpError
-from ...stores.zookeeper.tree import (
-    ANY,
-    BadVersionError,
-    NoNodeError,
-    OwnedLink,
-    as_link,
-    create,
-    create_numbered,
-)
+from ...stores.zookeeper.tree import ANY, OwnedLink, as_link, create, create_numbered, write
 from .._stamps import claim
 from .._worker_ids import Entry, WorkerIdStore
 from ._place import NAMED, WHY, Place
@@ -48,7 +40,7 @@ class _Forever(LeafNodes):
             return True
         await at.ensure(self.namespace)
         spare = f"{self.folder}/0"
-        await at.commit(create(self.folder, b""), create(spare, b""), ("delete", spare, b"", ANY))
+        await at.commit(create(self.folder, b""), create(spare, b""), ("delete", spare, (ANY,)))
         return False
 
     async def _make(self, at: Nodes, bits: int, now_ms: int) -> Entry:
@@ -56,7 +48,7 @@ class _Forever(LeafNodes):
         path, data = f"{self.folder}/{self.place}-", self._written(claim(-1, now_ms))
         number = int((await create_numbered(at, path, data))[-10:])
         if number >> bits:
-            await at.commit(("delete", self._path(number), b"", ANY))  # it is nobody's number
+            await at.commit(("delete", self._path(number), (ANY,)))  # it is nobody's number
             raise await self._used_up(at, bits, number)
         return Entry(worker_id=number, owner=str(self.place))
 
@@ -83,14 +75,9 @@ class _Forever(LeafNodes):
         return Entry(worker_id=worker_id, stamp=found, owner=str(self.place), about=node)
 
     async def write(self, at: Nodes, entry: Entry, new: int) -> bool:
-        node: Node | None = entry.about
-        if node is None:
-            return True  # it was made with its claim
-        try:
-            await at.write(self._path(entry.worker_id), self._written(new), node.version)
-        except (BadVersionError, NoNodeError):
-            return False
-        return True
+        node: Node | None = entry.about  # none where it was made with its claim
+        change = write(self._path(entry.worker_id), self._written(new), node)
+        return node is None or await at.commit(change) is not None
 
     def _written(self, stamp: int) -> bytes:
         return as_json(ip=self.place.ip, port=self.place.port, timestamp=stamp)

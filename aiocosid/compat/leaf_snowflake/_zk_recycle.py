@@ -111,14 +111,10 @@ class _Pools(LeafNodes):
     async def _server_ms(self, at: Nodes, wanted: Entry) -> int:
         clock = f"{OURS}/leaf/{node_of(self.namespace)}"
         try:
-            looked = await at.look(clock)
-            if looked is None:
-                await at.ensure(clock)
-                looked = await at.look(clock)
+            return (await at.look(clock))[0]
         except NoAuthError as error:
             reason = f"to take {wanted.about[0]}, which is silent, the user needs to write {clock}"
             raise StoreAuthenticationError(STORE, reason) from error
-        return looked[0] if looked is not None else 0
 
     async def claim(self, at: Nodes, entry: Entry, new: int) -> bool:
         """Move it in, in one step, if it is not there already."""

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..._checks import MAX_MS
 from ...errors import CorruptMachineStateError, InvalidArgumentError, LeafWorkerIdsUsedUpError
 from ...stores.sql import executor_of, executor_on
-from .._sql_registry import SqlRegistry
 from .._table import as_integer
-from .._worker_ids import Entry, WorkerIdStore
+from .._worker_ids import Entry, Registry, WorkerIdStore
 from ._place import ADDRESS, INTERVAL, WHY, Place
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ UPDATE leaf_workerid_alloc SET max_timestamp = :new
 WHERE id = :id AND ip_port = :place AND max_timestamp <=> :found"""
 
 
-class _Rows(SqlRegistry):
+class _Rows(Registry["SqlExecutor"]):
     """The rows of ``leaf_workerid_alloc``; ``max_timestamp`` is the stamp."""
 
     def __init__(self, executor: SqlExecutor, place: Place) -> None:
@@ -135,8 +134,7 @@ class LeafWorkerIdStore(WorkerIdStore):
             InvalidArgumentError: an argument is outside its range, or the engine is another
                 database's.
         """
-        executor = executor_on(engine)
-        self._on(_Rows(executor, Place.of(ip, port)), executor)
+        self._on(_Rows(executor_on(engine), Place.of(ip, port)))
 
     async def create_schema(self) -> None:
         """Create ``leaf_workerid_alloc`` as the fork ships it, if it is missing.

@@ -84,13 +84,10 @@ class SequenceTable(CounterTable):
 
     def insert(self, dialect: DialectName) -> str:
         """(name, least[, schema_name]) adds a row; one that is there stays as it is."""
-        unless = "ON CONFLICT DO NOTHING"
-        if dialect == "mysql":
-            unless = "ON DUPLICATE KEY UPDATE name = name"
         keys = ("name", *self.scope)
         columns, given = ", ".join(keys), ", ".join(f":{key}" for key in keys)
         insert = f"INSERT INTO {self.table} ({columns}, value, gmt_modified)"
-        return f"{insert} VALUES ({given}, :least, CURRENT_TIMESTAMP) {unless}"
+        return f"{insert} VALUES ({given}, :least, CURRENT_TIMESTAMP) {self._unless_there(dialect)}"
 
     def repair(self, dialect: DialectName) -> str:
         """(name, least) raises a row that is lower and has another database's numbers."""

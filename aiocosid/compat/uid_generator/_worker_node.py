@@ -13,9 +13,8 @@ from ...abc import DEFAULT_NAMESPACE
 from ...errors import InvalidArgumentError, StoreError, WorkerIdsUsedUpError
 from ...stores.sql import executor_of, executor_on
 from .._examine import Examined
-from .._sql_registry import SqlRegistry
 from .._table import as_integer, create_table
-from .._worker_ids import Entry, WorkerIdDistributor, WorkerIdStore
+from .._worker_ids import Entry, Registry, WorkerIdDistributor, WorkerIdStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +52,7 @@ INSERT: Final = """INSERT INTO WORKER_NODE (HOST_NAME, PORT, TYPE, LAUNCH_DATE, 
 VALUES (:host, :port, :type, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)"""
 
 
-class _Starts(SqlRegistry):
+class _Starts(Registry["SqlExecutor"]):
     """The rows of ``WORKER_NODE``: one is inserted for each start, and never looked at again.
 
     A number stays the object's own for as long as the process lives, also when a generator on it is
@@ -186,18 +185,16 @@ class UidGeneratorStore(WorkerIdStore):
         """
         (row,) = (await self._door.run(EXAMINE)).rows
         count, lowest, highest = map(as_integer, row)
-        most = (1 << DEFAULT_BITS) - 1
-        too_high = f"worker ids above {most} do not fit uid-generator's default of"
-        problems = {
-            f"a row has ID {lowest}; worker ids are above 0": lowest is not None and lowest < 1,
-            f"{too_high} {DEFAULT_BITS} bits": (highest or 0) > most,
-        }
-        meaning = f"the worker id of the last of {count} starts, not given again"
-        wrong = tuple(each for each in problems if problems[each])
-        if highest is None:
-            meaning = "no start yet"
+        most, problems = (1 << DEFAULT_BITS) - 1, list[str]()
+        if lowest is not None and lowest < 1:
+            problems.append(f"a row has ID {lowest}; worker ids are above 0")
+        if (highest or 0) > most:
+            default = f"uid-generator's default of {DEFAULT_BITS} bits"
+            problems.append(f"worker ids above {most} do not fit {default}")
+        last = f"the worker id of the last of {count} starts, not given again"
+        meaning = "no start yet" if highest is None else last
         about: dict[str, Any] = {"name": "WORKER_NODE", "stored": highest, "meaning": meaning}
-        return [Examined(**about, next_id=(highest or 0) + 1, problems=wrong)]
+        return [Examined(**about, next_id=(highest or 0) + 1, problems=tuple(problems))]
 
 
 def place_of(host: str | None, port: str | int | None, *, container: bool | None) -> Place:

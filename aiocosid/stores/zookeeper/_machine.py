@@ -96,9 +96,7 @@ class Cells:
         # What every hand-out writes: the count before what it is held against, the adder last.
         shared = self.count, self.notes, self.pool, self.entries, self.adder
         paths = [OURS, MARKER, self.space, *shared, *own]
-        while (looked := await nodes.look(CLOCK, *paths)) is None:
-            await nodes.ensure(CLOCK)
-        now_ms, found = looked
+        now_ms, found = await nodes.look(CLOCK, *paths)
         self.nodes = dict(zip(paths, found, strict=True))
         numbers = {number for number, _ in self._owners(own)}
         numbers |= {need.machine_id} if need.machine_id is not None else set()
@@ -215,16 +213,16 @@ class Cells:
         fixed = MARKER, self.space, self.count, self.adder
         kept = {path: self.nodes.get(path) for path in (*fixed, *wanted)}
         is_other = False
-        for (what, path, data, _), result in zip(sent, results, strict=True):
+        for (what, path, arguments), result in zip(sent, results, strict=True):
             if what == "set_data":
-                kept[path] = node = Node.of((data, result))
+                kept[path] = node = Node.of((arguments[0], result))
                 is_other |= self.node(path).born not in {0, node.born}
             elif what == "delete":
                 kept[path] = None
         now_ms = max(node.changed_ms for node in kept.values() if node is not None)
         if is_other:
             after = self._states(changes.seats, now_ms + RELEASE_STAMP_MARGIN)
-            await nodes.commit(*(("set_data", path, data, ANY) for path, data in after.items()))
+            await nodes.commit(*(("set_data", path, (data, ANY)) for path, data in after.items()))
             return False
         self.nodes = kept
         for number, seat in changes.seats.items():
@@ -274,7 +272,7 @@ def _state(node: Node) -> tuple[int, ...]:
 def _changed(path: str, data: bytes | None, node: Node | None) -> list[Change]:
     """Return how a node comes to hold that; a new one is written at once, to be told its time."""
     if node is None:
-        return [] if data is None else [create(path, data), ("set_data", path, data, 0)]
+        return [] if data is None else [create(path, data), ("set_data", path, (data, 0))]
     if data is None:
         written = replace(node, version=node.version + 1)
         return [write(path, node.data, node), delete(path, written)]

@@ -64,7 +64,7 @@ class ZookeeperBackend(Backend):
         return self._link.session
 
     async def aopen(self) -> None:
-        self._link.aopen()
+        await self._link.aopen()
 
     async def aclose(self) -> None:
         await self._link.aclose()
@@ -120,16 +120,13 @@ class ZookeeperBackend(Backend):
             return name.startswith("__") or name.endswith(LOCKER)
 
         found = await self._link.call(lambda nodes: nodes.walk(COSID, skip=is_no_counter))
-        values = {
-            text_of(path.removeprefix(f"{COSID}/")): int.from_bytes(node.data, "big", signed=True)
-            for path, node in found.items()
-            if len(node.data) == WIDTH
-        }
-        return [
-            Counter(namespaced_name=name, last_max_id=value)
-            for name, value in values.items()
-            if value >= 0 and name.startswith(prefix)
-        ]
+        counters: list[Counter] = []
+        for path, node in found.items():
+            name = text_of(path.removeprefix(f"{COSID}/"))
+            value = int.from_bytes(node.data, "big", signed=True)
+            if len(node.data) == WIDTH and value >= 0 and name.startswith(prefix):
+                counters.append(Counter(namespaced_name=name, last_max_id=value))
+        return counters
 
     # Cells.
 

@@ -10,14 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from ... import _fork
-from ...errors import (
-    ForkedError,
-    MissingExtraError,
-    StoreAuthenticationError,
-    StoreError,
-    StoreUnavailableError,
-)
+from ...errors import MissingExtraError, StoreAuthenticationError, StoreError, StoreUnavailableError
+from .._connection import fail_if_forked
 
 try:
     from kazoo import client as _client  # type: ignore[import-untyped]
@@ -31,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ("REPLY_TIMEOUT", "STORE", "KazooClient", "Wire", "as_store_error", "wire_of")
 
 KazooClient: Any = _client.KazooClient
-BadVersionError: type[Exception] = _exceptions.BadVersionError
 NoAuthError: type[Exception] = _exceptions.NoAuthError
 NoNodeError: type[Exception] = _exceptions.NoNodeError
 NodeExistsError: type[Exception] = _exceptions.NodeExistsError
@@ -128,17 +121,16 @@ class Wire:
             StoreAuthenticationError: the user was refused.
             ForkedError: the session is the parent's.
         """
-        generation = _fork.generation
-        await self._connected()
-        _ensure_own(generation)
+        with fail_if_forked():  # nothing is sent then: the session is the parent's
+            await self._connected()
         answers = [self._send(request) for request in requests]
-        try:
-            await asyncio.wait(answers, timeout=REPLY_TIMEOUT)
-        finally:
-            for answer in answers:
-                self._pending.discard(answer)
-                answer.cancel()
-        _ensure_own(generation)  # the answers were, or will be, the parent's
+        with fail_if_forked():
+            try:
+                await asyncio.wait(answers, timeout=REPLY_TIMEOUT)
+            finally:
+                for answer in answers:
+                    self._pending.discard(answer)
+                    answer.cancel()
         if any(answer.cancelled() for answer in answers):
             raise StoreUnavailableError(STORE, f"no answer within {REPLY_TIMEOUT:g} s")
         return [answer.result() for answer in answers]
@@ -202,11 +194,6 @@ def wire_of(client: Any) -> Wire:  # noqa: ANN401 - a user's
     """Return the wire to a user's client: the same for all who use it."""
     known = (each for each in client.state_listeners if isinstance(each, Wire))
     return next(known, None) or Wire(client, is_own=False)
-
-
-def _ensure_own(generation: int) -> None:
-    if generation != _fork.generation:
-        raise ForkedError("the call")
 
 
 def _tell(future: asyncio.Future[Any], value: object = None) -> None:

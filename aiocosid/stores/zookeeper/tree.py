@@ -24,10 +24,8 @@ from .._url_specs import ZOOKEEPER
 from ._paths import OURS as OURS
 from ._paths import node_of as node_of
 from ._wire import STORE as STORE
-from ._wire import BadVersionError as BadVersionError
-from ._wire import KazooClient, NodeExistsError, Wire, as_store_error, wire_of
+from ._wire import KazooClient, NodeExistsError, NoNodeError, Wire, as_store_error, wire_of
 from ._wire import NoAuthError as NoAuthError
-from ._wire import NoNodeError as NoNodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -36,11 +34,9 @@ __all__ = (
     "ANY",
     "OURS",
     "STORE",
-    "BadVersionError",
     "Change",
     "Link",
     "NoAuthError",
-    "NoNodeError",
     "Node",
     "Nodes",
     "OwnedLink",
@@ -66,8 +62,8 @@ _FOLLOWERS: Final = {"RolledBackError", "RuntimeInconsistency"}  # of another ch
 
 _T = TypeVar("_T")
 
-Change = tuple[str, str, Any, int]
-"""What to do, to which path, with what data, if it has which version."""
+Change = tuple[str, str, tuple[Any, ...]]
+"""What a transaction of the driver's is to do, to which path, and what else it is told of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,27 +98,27 @@ class Node:
 
 def expect(path: str, node: Node) -> Change:
     """Have a transaction fail if a node has changed since it was read."""
-    return "check", path, b"", node.version
+    return "check", path, (node.version,)
 
 
 def create(path: str, data: bytes) -> Change:
     """Make a node; fails if there is one."""
-    return "create", path, data, ANY
+    return "create", path, (data,)
 
 
 def create_ephemeral(path: str, data: bytes) -> Change:
     """Make a node that goes with our session; fails if there is one."""
-    return "ephemeral", path, data, ANY
+    return "create", path, (data, None, True)  # with the client's default ACL, and ephemeral
 
 
 def write(path: str, data: bytes, node: Node | None) -> Change:
     """Write a node as it was read; make it, if there was none."""
-    return create(path, data) if node is None else ("set_data", path, data, node.version)
+    return create(path, data) if node is None else ("set_data", path, (data, node.version))
 
 
 def delete(path: str, node: Node) -> Change:
     """Remove a node as it was read."""
-    return "delete", path, b"", node.version
+    return "delete", path, (node.version,)
 
 
 class Nodes:
@@ -138,19 +134,21 @@ class Nodes:
         """Read nodes, in this order; None for what is not there."""
         return _read(await self._ask(*map(self._getting, paths)))
 
-    async def look(self, clock: str, *paths: str) -> tuple[int, list[Node | None]] | None:
+    async def look(self, clock: str, *paths: str) -> tuple[int, list[Node | None]]:
         """Read nodes as they are now, and the server's clock, in milliseconds since 1970.
 
         It begins with a write: whatever a server that lags behind has missed, it reads after that.
 
         Args:
-            clock: the path of a node to write to; None is returned if it is not there.
+            clock: the path of a node to write to; it is made where it is missing.
             *paths: what to read.
         """
-        ticked, *found = await self._ask(
-            methodcaller("set_async", self._root + clock, b""), *map(self._getting, paths)
-        )
-        return None if ticked is None else (ticked.mtime, _read(found))
+        tick = methodcaller("set_async", self._root + clock, b"")
+        while True:
+            ticked, *found = await self._ask(tick, *map(self._getting, paths))
+            if ticked is not None:
+                return ticked.mtime, _read(found)
+            await self.ensure(clock)
 
     async def children(self, path: str) -> list[str]:
         """Return the names of the nodes below one, in order; none if it is not there."""
@@ -196,17 +194,6 @@ class Nodes:
             reason = "the client's chroot does not exist; create it first"
             raise StoreError(STORE, reason) from exc
 
-    async def write(self, path: str, data: bytes, version: int) -> Node:
-        """Write a node if it has that version, or `ANY`.
-
-        Raises:
-            BadVersionError: it has another one.
-            NoNodeError: it is not there.
-        """
-        setting = methodcaller("set_async", self._root + path, data, version)
-        (stat,) = await self._ask(setting, passed=())
-        return Node.of((data, stat))
-
     async def commit(self, *changes: Change) -> list[Any] | None:
         """Do all of it, or nothing.
 
@@ -215,16 +202,11 @@ class Nodes:
             nothing was done.
         """
         transaction = self._wire.client.transaction()
-        for what, path, data, version in changes:
-            at = self._root + path
-            if what in {"create", "ephemeral"}:
-                transaction.create(at, data, ephemeral=what == "ephemeral")
-            else:
-                about = (at, data) if what == "set_data" else (at,)
-                getattr(transaction, what)(*about, version)
+        for what, path, arguments in changes:
+            getattr(transaction, what)(self._root + path, *arguments)
         (results,) = await self._ask(lambda _: transaction.commit_async())
         done = zip(changes, results, strict=True)
-        made = [(path, result) for (what, path, *_), result in done if what == "create"]
+        made = [(path, result) for (what, path, _), result in done if what == "create"]
         if any(isinstance(result, NoNodeError) for _, result in made):  # as by somebody's hand
             await self.ensure(*(path.rpartition("/")[0] for path, _ in made))
             return await self.commit(*changes)
@@ -249,9 +231,7 @@ class Nodes:
         return session
 
     async def _ask(
-        self,
-        *requests: Callable[[Any], Any],
-        passed: type[Exception] | tuple[()] = NoNodeError,
+        self, *requests: Callable[[Any], Any], passed: type[Exception] | tuple[()] = NoNodeError
     ) -> list[Any]:
         """Send requests; None answers for a failure that is passed over, as of a missing node."""
         answers: list[Any] = []
@@ -348,7 +328,7 @@ class Link(Uncopied):
         """Seconds that a session lives without us; what is asked for, until the server has said."""
         return self._wire.session_timeout if self._wire is not None else self._timeout
 
-    def aopen(self) -> None:
+    async def aopen(self) -> None:
         """Get ready in this process and on this loop, or raise as `call` does."""
         self._connection.aopen()
 
