@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
+from .._checks import check_above, check_integer, check_machine_bits, check_text
 from .._uncopied import Uncopied
 from ..abc import (
     DEFAULT_GUARD_INTERVAL,
@@ -15,8 +16,7 @@ from ..abc import (
     MachineMarker,
     Store,
 )
-from ..abc._ids import check_integer, check_text
-from ..abc._machine import NAME_WIDTH, check_machine_bits, check_safe_guard
+from ..abc._machine import NAME_WIDTH, check_safe_guard
 from ..errors import (
     CounterMissingError,
     NameTooLongError,
@@ -32,7 +32,6 @@ from ..machine.distributor import (
     nonce,
     transact,
 )
-from ._arguments import check_above
 from ._watermark import WatchedDistributor
 
 if TYPE_CHECKING:

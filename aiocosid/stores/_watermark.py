@@ -6,10 +6,10 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from .. import _fork
+from .._checks import check_step
 from .._uncopied import Uncopied
 from ..abc import MAX_ID, IdSegmentDistributor
 from ..errors import ForkedError, IdOverflowError, StoreRolledBackError
-from ._arguments import check_step
 from ._give_back import GrantRun
 
 if TYPE_CHECKING:

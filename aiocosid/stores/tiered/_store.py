@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ..._checks import check_above, check_integer, check_seconds
 from ..._clock import SYSTEM_CLOCK
 from ...abc import DEFAULT_GUARD_INTERVAL, DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD, Store
-from ...abc._ids import check_integer, check_seconds
 from ...errors import InvalidArgumentError
 from ...events import Instruments
-from .._arguments import check_above
 from .._over import StoreOverStores
 from ..redis import RedisStore
 from ..redis._span import Span

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from aiocosid import _fork
+from aiocosid._checks import check_above, check_step
 from aiocosid.abc import MAX_ID
 from aiocosid.errors import ForkedError, InvalidArgumentError, StoreRolledBackError
-from aiocosid.stores._arguments import check_above, check_step
 from aiocosid.stores._watermark import HighWater
 from aiocosid.stores.memory import MemoryStore
 
