@@ -56,29 +56,18 @@ class CounterDistributor(WatchedDistributor):
 
     __slots__ = ("_backend", "fork_remedy", "store")
 
-    def __init__(
-        self,
-        backend: Backend,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> None:
+    def __init__(self, backend: Backend, **described: Any) -> None:  # noqa: ANN401 - a contract's
         """Describe a counter; nothing is sent yet.
 
         Args:
             backend: the store; whoever made it closes it.
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where a new counter starts.
-            step: ids per segment.
+            **described: as for `aiocosid.abc.IdSegmentDistributor`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
             NameTooLongError: ``{namespace}.{name}`` is longer than the store can hold.
         """
-        super().__init__(namespace=namespace, name=name, offset=offset, step=step)
+        super().__init__(**described)
         limit = backend.name_width
         if limit is not None and len(self.namespaced_name) > limit:
             raise NameTooLongError(self.namespaced_name, limit=limit)
