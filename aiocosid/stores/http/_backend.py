@@ -15,14 +15,13 @@ from ... import _fork
 from ...abc import MAX_ID
 from ...errors import (
     CorruptCounterError,
-    ForkedError,
     IdOverflowError,
     StoreError,
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
 from .._backend import Backend, Granted
-from .._connection import CLOSE_TIMEOUT, BorrowedConnection, Connection
+from .._connection import CLOSE_TIMEOUT, BorrowedConnection, Connection, fail_if_forked
 from .._store import CounterDistributor
 from ._errors import OK, STORE, Answer, as_store_error, httpx
 
@@ -79,14 +78,13 @@ class HttpSession:
         """
         if self.client.is_closed:
             raise StoreError(STORE, "the httpx client that it was given is closed")
-        generation = _fork.generation
-        await self._turns.acquire()
-        _ensure_own(generation)
+        with fail_if_forked():
+            await self._turns.acquire()
         task = asyncio.create_task(_exchange(self.client, method, path, query))
         self._calls.add(task)
         task.add_done_callback(self._ended)
-        await asyncio.wait((task,))
-        _ensure_own(generation)  # the answer was, or will be, the parent's
+        with fail_if_forked():
+            await asyncio.wait((task,))
         if task.cancelled():
             raise StoreUnavailableError(STORE, "closed while the call was under way")
         return task.result()
@@ -114,11 +112,6 @@ class HttpSession:
 def base_of(url: StoreUrl) -> str:
     """Return ``http://host:8688``, with a path if it has one; without credentials."""
     return f"http{'s' if url.tls else ''}://{url}"
-
-
-def _ensure_own(generation: int) -> None:
-    if generation != _fork.generation:
-        raise ForkedError("the call")
 
 
 async def _exchange(
