@@ -47,7 +47,6 @@ LONGEST_PAUSE: Final = 0.1  # seconds
 LONGEST_TRY: Final = 10.0  # seconds; a lease gives its calls less
 MOST_SPREAD: Final = 8  # doublings of the choice, 4 for each conflict: 256 equals
 
-REOPEN: Final = "open it anew in this process"
 MOST_ALARMS: Final = 8  # in succession, in half a second, until one is believed
 
 STAMPS_REMEMBERED: Final = 4096
@@ -363,8 +362,7 @@ class CellMachineIdDistributor(Uncopied, MachineIdDistributor):
 
     def _ensure_own(self) -> None:
         if self._born != _fork.generation:
-            remedy = self._backend.fork_remedy or REOPEN
-            raise ForkedError(repr(self), remedy=remedy)
+            raise ForkedError(repr(self), remedy=self._backend.fork_remedy)
 
     async def aopen(self) -> None:
         """Get ready in this process; in a forked child as a new instance, on new connections.

@@ -17,6 +17,7 @@ from .. import _fork
 from .._loop import is_dead
 from .._uncopied import Uncopied
 from ..errors import ForkedError, UnsupportedRuntimeError, WrongLoopError
+from ..errors._general import REOPEN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -67,7 +68,7 @@ class Connection(Uncopied, ABC, Generic[C]):
 
     __slots__ = ("__weakref__", "_born", "_loop", "what")
 
-    remedy = "open it anew in this process"
+    remedy = REOPEN
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -106,13 +107,12 @@ class Connection(Uncopied, ABC, Generic[C]):
     def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
         """Get ready for another loop; the former one is dead, or there was none."""
 
-    @abstractmethod
     def aopen(self) -> None:
         """Get ready in this process, or raise as `ready` does."""
+        self.ensure_usable()
 
-    @abstractmethod
     async def aclose(self) -> None:
-        """Close what was opened here."""
+        """Close what was opened here; never a user's client."""
 
 
 class BorrowedConnection(Connection[C]):
@@ -136,13 +136,6 @@ class BorrowedConnection(Connection[C]):
         """Return the user's client."""
         self.ensure_usable()
         return self.client
-
-    def aopen(self) -> None:
-        """Raise as `ready` does."""
-        self.ensure_usable()
-
-    async def aclose(self) -> None:
-        """Leave the user's client open."""
 
 
 class OwnedConnection(Connection[C]):

@@ -81,13 +81,11 @@ def test_a_child_has_to_make_it_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     water = HighWater()
     reply(water, 30, None)
     water.ensure_own("the counter")
-    assert not water.is_forked
     monkeypatch.setattr(_fork, "generation", _fork.generation + 1)
     with pytest.raises(ForkedError, match="the counter"):
         water.ensure_own("the counter")
     water.adopt()
     water.ensure_own("the counter")
-    assert not water.is_forked
     assert water.sent() == 30
 
 
