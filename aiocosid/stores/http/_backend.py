@@ -23,7 +23,7 @@ from ...errors import (
 from .._backend import Backend, Granted
 from .._connection import CLOSE_TIMEOUT, BorrowedConnection, Connection, fail_if_forked
 from .._store import CounterDistributor
-from ._errors import OK, STORE, Answer, as_store_error, httpx
+from ._errors import CLOSED, OK, STORE, Answer, as_store_error, httpx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,12 +47,13 @@ HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
 class HttpSession:
     """One client on one loop, and our calls that are under way on it."""
 
-    __slots__ = ("_calls", "_turns", "client")
+    __slots__ = ("_calls", "_is_closed", "_turns", "client")
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
         self._turns = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
         self._calls: set[asyncio.Task[Answer]] = set()
+        self._is_closed = False
 
     @classmethod
     async def of_url(cls, url: StoreUrl) -> HttpSession:
@@ -80,13 +81,16 @@ class HttpSession:
             raise StoreError(STORE, "the httpx client that it was given is closed")
         with fail_if_forked():
             await self._turns.acquire()
+        if self._is_closed:  # while it waited; the client may be open still
+            self._turns.release()
+            raise StoreUnavailableError(STORE, CLOSED)
         task = asyncio.create_task(_exchange(self.client, method, path, query))
         self._calls.add(task)
         task.add_done_callback(self._ended)
         with fail_if_forked():
             await asyncio.wait((task,))
         if task.cancelled():
-            raise StoreUnavailableError(STORE, "closed while the call was under way")
+            raise StoreUnavailableError(STORE, CLOSED)
         return task.result()
 
     def _ended(self, task: asyncio.Task[Answer]) -> None:
@@ -96,7 +100,8 @@ class HttpSession:
             task.exception()  # of one whose caller has gone nobody else asks
 
     async def aclose(self) -> None:
-        """End what is under way and close the client."""
+        """End what is under way, or waits for its turn, and close the client."""
+        self._is_closed = True
         if calls := tuple(self._calls):
             for task in calls:
                 task.cancel()
