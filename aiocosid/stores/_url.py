@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = ("Host", "Option", "StoreUrl", "UrlSpec", "read_url")
 
@@ -183,18 +183,21 @@ class UrlSpec:
         named = re.fullmatch(self.path, path)
         if named is None:
             raise self.refused(scheme)
-        options = self._options(scheme, query)
-        for name, text in named.groupdict().items():
-            if text and name not in options:
-                options[name] = self._option(scheme, name, text)
-        defaults = {name: option.default for name, option in self._known(scheme).items()}
+        known = {**self.options, **(self.tls_options if self.schemes[scheme] else {})}
+        options = {name: option.default for name, option in known.items()}
+        for name, text in self._texts(scheme, query, named.groupdict(), known):
+            option = known.get(name, Option(""))
+            try:
+                options[name] = option.read(text)
+            except (KeyError, ValueError, OSError):  # what they say may be secret, too
+                raise self.refused(scheme, f"with {option.expected} for {name}") from None
         return StoreUrl(
             scheme,
             self.schemes[scheme],
             self._hosts(scheme, hosts),
             (unquote(user), unquote(password)) if at else None,
             path,
-            defaults | options,
+            options,
         )
 
     def _hosts(self, scheme: str, text: str) -> tuple[Host, ...]:
@@ -212,32 +215,25 @@ class UrlSpec:
             raise self.refused(scheme)
         return tuple(hosts)
 
-    def _options(self, scheme: str, query: str) -> dict[str, Any]:
-        options: dict[str, Any] = {}
-        known = ", ".join(self._known(scheme)) or "none"
+    def _texts(
+        self, scheme: str, query: str, path: Mapping[str, str | None], known: Mapping[str, Any]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield options with their texts: those of the query, then those that only the path has."""
+        given: set[str] = set()
+        names = ", ".join(known) or "none"
         for pair in query.split("&") if query else ():
             name, found, text = pair.partition("=")
-            if name in options:
-                raise self.refused(scheme, f"with at most once each of the options {known}")
-            if not found or not (self.takes_others or name in self._known(scheme)):
+            if name in given:
+                raise self.refused(scheme, f"with at most once each of the options {names}")
+            if not found or not (self.takes_others or name in known):
                 shown = f" {name!r}" if found else ""
-                raise self.refused(
-                    scheme, f"without the option{shown}; known are the options {known}"
-                )
-            options[name] = self._option(scheme, name, unquote(text))
-        if 0 < len(options.keys() & {*self.together}) < len(self.together):
+                expected = f"without the option{shown}; known are the options {names}"
+                raise self.refused(scheme, expected)
+            given.add(name)
+            yield name, unquote(text)
+        if 0 < len(given & {*self.together}) < len(self.together):
             raise self.refused(scheme, f"with all of {', '.join(self.together)}, or none")
-        return options
-
-    def _option(self, scheme: str, name: str, text: str) -> Any:  # noqa: ANN401 - of its kind
-        option = self._known(scheme).get(name, Option(""))
-        try:
-            return option.read(text)
-        except (KeyError, ValueError, OSError):  # what they say may be secret, too
-            raise self.refused(scheme, f"with {option.expected} for {name}") from None
-
-    def _known(self, scheme: str) -> dict[str, Option]:
-        return {**self.options, **(self.tls_options if self.schemes[scheme] else {})}
+        yield from ((name, text) for name, text in path.items() if text and name not in given)
 
 
 def read_url(url: str, *specs: UrlSpec) -> StoreUrl:
