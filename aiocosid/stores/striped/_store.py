@@ -176,9 +176,7 @@ def read_url(url: str) -> tuple[list[str], float]:
     is_known = len(stores) + len(timeouts) == len(given) and len(timeouts) <= 1
     if scheme.lower() != "striped" or not query.startswith("?") or not stores or not is_known:
         raise InvalidArgumentError("url", "striped:...", expected=EXPECTED)
-    if not timeouts:
-        return stores, STORE_TIMEOUT
     try:
-        return stores, float(timeouts[0])
+        return stores, float(timeouts[0]) if timeouts else STORE_TIMEOUT
     except ValueError:
         raise InvalidArgumentError("store_timeout", timeouts[0], expected="a number") from None
