@@ -26,7 +26,7 @@ from ..abc import (
 )
 from ..abc._ids import check_integer
 from ..abc._machine import check_machine_bits
-from ..errors import ForkedError, MachineIdInUseError, StoreUnavailableError
+from ..errors import MachineIdInUseError, StoreUnavailableError
 from . import _rules
 from ._rules import Asker, Decision, Taken
 from .cells import ENDLESS_MS, MAX_MS, Need
@@ -361,8 +361,7 @@ class CellMachineIdDistributor(Uncopied, MachineIdDistributor):
         return transact(self._backend, self.namespace, need, decide, snapshot)
 
     def _ensure_own(self) -> None:
-        if self._born != _fork.generation:
-            raise ForkedError(repr(self), remedy=self._backend.fork_remedy)
+        _fork.ensure_own(self._born, repr(self), remedy=self._backend.fork_remedy)
 
     async def aopen(self) -> None:
         """Get ready in this process; in a forked child as a new instance, on new connections.

@@ -16,7 +16,7 @@ import anyio
 from .. import _fork
 from .._loop import is_dead
 from .._uncopied import Uncopied
-from ..errors import ForkedError, UnsupportedRuntimeError, WrongLoopError
+from ..errors import UnsupportedRuntimeError, WrongLoopError
 from ..errors._general import REOPEN
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def fail_if_forked() -> Generator[None]:
     try:
         yield
     finally:
-        if generation != _fork.generation:
-            raise ForkedError("the call")
+        _fork.ensure_own(generation, "the call")
 
 
 def running_loop(what: str) -> asyncio.AbstractEventLoop:
@@ -96,8 +95,7 @@ class Connection(Uncopied, ABC, Generic[C]):
             self._loop = loop
 
     def _ensure_own(self) -> None:
-        if self._born != _fork.generation:
-            raise ForkedError(self.what, remedy=self.remedy)
+        _fork.ensure_own(self._born, self.what, remedy=self.remedy)
 
     @property
     def _is_in_use(self) -> bool:

@@ -9,7 +9,7 @@ from .. import _fork
 from .._checks import check_step
 from .._uncopied import Uncopied
 from ..abc import MAX_ID, IdSegmentDistributor
-from ..errors import ForkedError, IdOverflowError, StoreRolledBackError
+from ..errors import IdOverflowError, StoreRolledBackError
 from ..errors._general import REOPEN
 from ._give_back import GrantRun
 
@@ -76,8 +76,7 @@ class HighWater:
         Raises:
             ForkedError: ``what`` belongs to the parent process.
         """
-        if self._born != _fork.generation:
-            raise ForkedError(what, remedy=remedy)
+        _fork.ensure_own(self._born, what, remedy=remedy)
 
     def adopt(self) -> None:
         """Make it this process's: what the parent saw until the fork still holds."""

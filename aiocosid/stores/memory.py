@@ -25,7 +25,6 @@ from ..abc import (
 from ..errors import (
     ClockSkewError,
     CounterMissingError,
-    ForkedError,
     IdOverflowError,
     InvalidArgumentError,
     WouldBlock,
@@ -117,8 +116,7 @@ class MemorySequenceDistributor(Uncopied, SequenceDistributor):
         Raises:
             ForkedError: the counters are the parent's.
         """
-        if self._born != _fork.generation:
-            raise ForkedError(repr(self), remedy="make it anew, or count on a server")
+        _fork.ensure_own(self._born, repr(self), remedy="make it anew, or count on a server")
 
 
 class MemoryBackend(Backend):
@@ -160,8 +158,7 @@ class MemoryBackend(Backend):
         self._lock = threading.RLock()  # another thread of the parent's may have held the old one
 
     def _refuse_child(self) -> None:
-        if self._born != _fork.generation:
-            raise ForkedError("the memory store", remedy=self.fork_remedy)
+        _fork.ensure_own(self._born, "the memory store", remedy=self.fork_remedy)
 
     # Counters.
 
