@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from ._durability import DEMANDS
@@ -114,44 +115,40 @@ _REDIS_TLS: Final = {
     "ssl_ciphers": Option("that may be used"),
 }
 
+
+def _redis(
+    schemes: dict[str, bool], form: str, port: int, path: str, *, hosts: float = inf, **more: Option
+) -> UrlSpec:
+    options = _REDIS_OPTIONS | more
+    return UrlSpec(
+        schemes, form, port, hosts=hosts, path=path, options=options, tls_options=_REDIS_TLS
+    )
+
+
 REDIS: Final = (
-    UrlSpec(
+    _redis(
         {"redis": False, "valkey": False, "rediss": True, "valkeys": True},
         "redis://user:password@host:port/db; several hosts are redis+cluster:// or "
         "redis+sentinel://",
         6379,
+        r"(?:/(?P<db>.*))?",
         hosts=1,
-        path=r"(?:/(?P<db>.*))?",
-        options=_REDIS_OPTIONS,
-        tls_options=_REDIS_TLS,
     ),
-    UrlSpec(
-        {"unix": False},
-        "unix:///path/of/socket?db=0",
-        0,
-        hosts=0,
-        path=r"/[^\x00]+",
-        options=_REDIS_OPTIONS,
-    ),
-    UrlSpec(
+    _redis({"unix": False}, "unix:///path/of/socket?db=0", 0, r"/[^\x00]+", hosts=0),
+    _redis(
         {"redis+cluster": False, "rediss+cluster": True},
         "redis+cluster://user:password@host:port,host:port, which has only db 0",
         6379,
-        path=r"(?:/(?P<db>.*))?",
-        options=_REDIS_OPTIONS | {"db": integer("0, if it is given", 0, at_most=0)},
-        tls_options=_REDIS_TLS,
+        r"(?:/(?P<db>.*))?",
+        db=integer("0, if it is given", 0, at_most=0),
     ),
-    UrlSpec(
+    _redis(
         {"redis+sentinel": False, "rediss+sentinel": True},
         "redis+sentinel://user:password@host:port,host:port/service/db",
         26379,
-        path=r"/(?P<service>[^/]+)(?:/(?P<db>.*))?",
-        options=_REDIS_OPTIONS
-        | {
-            "sentinel_username": Option("whom to log in as at the sentinels"),
-            "sentinel_password": Option("of that user"),
-        },
-        tls_options=_REDIS_TLS,
+        r"/(?P<service>[^/]+)(?:/(?P<db>.*))?",
+        sentinel_username=Option("whom to log in as at the sentinels"),
+        sentinel_password=Option("of that user"),
     ),
 )
 """Redis or Valkey: a server, by its socket, a Cluster, or by Sentinels."""
