@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from .._checks import check_above, check_integer, check_machine_bits, check_text
 from .._uncopied import Uncopied
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from ..machine.cells import Snapshot
     from ._backend import Backend, Granted
     from ._give_back import Note
+
+    Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
 
 __all__ = ("BackendStore", "CounterDistributor")
 
@@ -377,12 +379,7 @@ class BackendStore(Uncopied, Store, Generic[B]):
         ]
 
     async def _change(
-        self,
-        namespace: str,
-        rule: Callable[[Snapshot, Asker], Decision],
-        *,
-        need: Need = WHOLE,
-        guard_ms: int = 0,
+        self, namespace: str, rule: Rule, *, need: Need = WHOLE, guard_ms: int = 0
     ) -> Any:  # noqa: ANN401 - the rule's answer
         """Do as a rule decides for somebody who is no instance."""
         asker = Asker("", guard_ms=guard_ms, nonce=nonce())
