@@ -145,7 +145,6 @@ class MemoryBackend(Backend):
         self._born = _fork.generation
         self._lock = threading.RLock()  # held for a few steps of Python, never across an await
         self._busy = False  # whether counters are being changed
-        _fork.watch(self)
 
     async def aopen(self) -> None:
         self._refuse_child()
@@ -153,11 +152,8 @@ class MemoryBackend(Backend):
     async def aclose(self) -> None:
         """Keep all: what shares this store goes on with it."""
 
-    def _forget(self) -> None:
-        self._busy = False
-        self._lock = threading.RLock()  # another thread of the parent's may have held the old one
-
     def _refuse_child(self) -> None:
+        """Raise in a child, before the lock is asked for: a thread of the parent's may have it."""
         _fork.ensure_own(self._born, "the memory store", remedy=self.fork_remedy)
 
     # Counters.
@@ -216,11 +212,9 @@ class MemoryBackend(Backend):
         return Counter(namespaced_name=name, last_max_id=max_id)
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
-        with self._lock:
-            found = list(self._counters.items())
         return [
             Counter(namespaced_name=name, last_max_id=max_id)
-            for name, max_id in found
+            for name, max_id in self._counters.copy().items()  # copied in one step of Python
             if name.startswith(prefix)
         ]
 
