@@ -39,7 +39,10 @@ class MachineMarker:
 
 
 class MachineStore:
-    """What a store does about machine ids; one of your own may have none."""
+    """What a store does about machine ids; one of your own may have none.
+
+    What a store does not do itself is done by its `_holder`.
+    """
 
     __slots__ = ()
 
@@ -63,7 +66,9 @@ class MachineStore:
             InvalidArgumentError: an argument is outside its range.
             UnsupportedByStoreError: this store has no machine ids, as one of your own may not.
         """
-        raise self._has_no_machine_ids()
+        return self._holder().machine_id_distributor(
+            namespace=namespace, instance_id=instance_id, safe_guard=safe_guard, interval=interval
+        )
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
         """Return the machine ids that were ever handed out, by namespace and number.
@@ -75,7 +80,7 @@ class MachineStore:
             CorruptMachineStateError: an entry is damaged.
             StoreError: the store refuses or cannot be reached.
         """
-        raise self._has_no_machine_ids()
+        return await self._holder().machines(namespace=namespace)
 
     async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
         """Take a machine id from its owner, whoever that is: for one that died and is stable.
@@ -86,7 +91,7 @@ class MachineStore:
             InvalidArgumentError: nobody holds the id.
             StoreError: the store refuses or cannot be reached.
         """
-        raise self._has_no_machine_ids()
+        await self._holder().revert_machine(namespace=namespace, machine_id=machine_id)
 
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
         """Return the width of a namespace's machine ids, or None if none is noted yet.
@@ -95,7 +100,7 @@ class MachineStore:
             CorruptMachineStateError: the note is damaged.
             StoreError: the store refuses or cannot be reached.
         """
-        raise self._has_no_machine_ids()
+        return await self._holder().machine_bits(namespace=namespace)
 
     async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
         """Change the width of a namespace's machine ids for good, while nobody holds one.
@@ -113,7 +118,7 @@ class MachineStore:
             InvalidArgumentError: ``bits`` is outside its range.
             StoreError: the store refuses or cannot be reached.
         """
-        raise self._has_no_machine_ids()
+        await self._holder().set_machine_bits(namespace=namespace, bits=bits)
 
     async def is_initialized(self) -> bool:
         """Tell whether the store has a marker of its own, as it is now: it has forgotten nothing.
@@ -122,7 +127,7 @@ class MachineStore:
             UnsupportedByStoreError: this store keeps no marker for all namespaces.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
-        raise self._has_no_machine_ids()
+        return await self._holder().is_initialized()
 
     async def initialize(self) -> None:
         """Write the store's marker: it has forgotten nothing, so that every namespace may start.
@@ -136,7 +141,7 @@ class MachineStore:
             UnsupportedByStoreError: this store keeps no marker for all namespaces.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
-        raise self._has_no_machine_ids()
+        await self._holder().initialize()
 
     async def mark_machines(
         self,
@@ -173,7 +178,9 @@ class MachineStore:
             InvalidArgumentError: the namespace is no text, or too long, or the safe guard no time.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
-        raise self._has_no_machine_ids()
+        return await self._holder().mark_machines(
+            namespace=namespace, is_new=is_new, safe_guard=safe_guard
+        )
 
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
         """Return the markers, by namespace; where there is none yet, none.  Writes nothing.
@@ -184,7 +191,12 @@ class MachineStore:
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
-        raise self._has_no_machine_ids()
+        return await self._holder().machine_markers(namespace=namespace)
 
-    def _has_no_machine_ids(self) -> UnsupportedByStoreError:
-        return UnsupportedByStoreError(type(self).__name__, "this store hands out no machine ids")
+    def _holder(self) -> MachineStore:
+        """Return the store that keeps the machine ids of one that does not do so itself.
+
+        Raises:
+            UnsupportedByStoreError: there is none (the default).
+        """
+        raise UnsupportedByStoreError(type(self).__name__, "this store hands out no machine ids")

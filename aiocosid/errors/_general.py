@@ -29,6 +29,9 @@ __all__ = (
     "WrongLoopError",
 )
 
+REOPEN: Final = "open it anew in this process"
+"""What to do about most of what is a parent process's."""
+
 MOST_SHOWN: Final = 100  # characters of a wrong value: it may be a whole body of a request
 
 _E = TypeVar("_E", bound="CosIdError")
@@ -184,7 +187,7 @@ class ForkedError(CosIdError):
         what: what belongs to the parent.
     """
 
-    def __init__(self, what: str, *, remedy: str = "open it anew in this process") -> None:
+    def __init__(self, what: str, *, remedy: str = REOPEN) -> None:
         super().__init__(f"{what} belongs to the process that this one was forked from; {remedy}")
         self.what = what
 

@@ -394,7 +394,7 @@ class CellBackend(Protocol):
     """Names the server or file in messages, without credentials."""
 
     fork_remedy: str
-    """What to do in a forked child, if it is not to open it anew."""
+    """What to do in a forked child."""
 
     is_local: bool
     """Whether it answers without a suspension, so that nobody need take turns."""

@@ -26,7 +26,7 @@ from ..abc import (
 )
 from ..abc._ids import check_integer
 from ..abc._machine import check_machine_bits
-from ..errors import ForkedError, MachineIdInUseError, StoreUnavailableError
+from ..errors import MachineIdInUseError, StoreUnavailableError
 from . import _rules
 from ._rules import Asker, Decision, Taken
 from .cells import ENDLESS_MS, MAX_MS, Need
@@ -47,7 +47,6 @@ LONGEST_PAUSE: Final = 0.1  # seconds
 LONGEST_TRY: Final = 10.0  # seconds; a lease gives its calls less
 MOST_SPREAD: Final = 8  # doublings of the choice, 4 for each conflict: 256 equals
 
-REOPEN: Final = "open it anew in this process"
 MOST_ALARMS: Final = 8  # in succession, in half a second, until one is believed
 
 STAMPS_REMEMBERED: Final = 4096
@@ -362,9 +361,7 @@ class CellMachineIdDistributor(Uncopied, MachineIdDistributor):
         return transact(self._backend, self.namespace, need, decide, snapshot)
 
     def _ensure_own(self) -> None:
-        if self._born != _fork.generation:
-            remedy = self._backend.fork_remedy or REOPEN
-            raise ForkedError(repr(self), remedy=remedy)
+        _fork.ensure_own(self._born, repr(self), remedy=self._backend.fork_remedy)
 
     async def aopen(self) -> None:
         """Get ready in this process; in a forked child as a new instance, on new connections.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from .._uncopied import Uncopied
 from ..errors import UnsupportedByStoreError, WouldBlock
+from ..errors._general import REOPEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,7 @@ class Backend(Uncopied, ABC):
         label: names the server or file in messages, without credentials.
         name_width: the most characters of a counter's ``{namespace}.{name}``; None for any number.
         takes_back: whether `give_back` may work.
-        fork_remedy: what to do in a forked child, if it is not to open it anew.
+        fork_remedy: what to do in a forked child.
         is_local: whether it lives in this process, and answers without a suspension.
         has_marker: whether it keeps a marker for all namespaces: not where no commit spans them.
     """
@@ -59,7 +60,7 @@ class Backend(Uncopied, ABC):
 
     name_width: int | None = None
     takes_back: bool = False
-    fork_remedy: str = ""
+    fork_remedy: str = REOPEN
     is_local: bool = False
     has_marker: bool = True
 

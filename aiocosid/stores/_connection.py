@@ -16,7 +16,8 @@ import anyio
 from .. import _fork
 from .._loop import is_dead
 from .._uncopied import Uncopied
-from ..errors import ForkedError, UnsupportedRuntimeError, WrongLoopError
+from ..errors import UnsupportedRuntimeError, WrongLoopError
+from ..errors._general import REOPEN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -46,8 +47,7 @@ def fail_if_forked() -> Generator[None]:
     try:
         yield
     finally:
-        if generation != _fork.generation:
-            raise ForkedError("the call")
+        _fork.ensure_own(generation, "the call")
 
 
 def running_loop(what: str) -> asyncio.AbstractEventLoop:
@@ -67,7 +67,7 @@ class Connection(Uncopied, ABC, Generic[C]):
 
     __slots__ = ("__weakref__", "_born", "_loop", "what")
 
-    remedy = "open it anew in this process"
+    remedy = REOPEN
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -95,8 +95,7 @@ class Connection(Uncopied, ABC, Generic[C]):
             self._loop = loop
 
     def _ensure_own(self) -> None:
-        if self._born != _fork.generation:
-            raise ForkedError(self.what, remedy=self.remedy)
+        _fork.ensure_own(self._born, self.what, remedy=self.remedy)
 
     @property
     def _is_in_use(self) -> bool:
@@ -106,13 +105,12 @@ class Connection(Uncopied, ABC, Generic[C]):
     def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
         """Get ready for another loop; the former one is dead, or there was none."""
 
-    @abstractmethod
     def aopen(self) -> None:
         """Get ready in this process, or raise as `ready` does."""
+        self.ensure_usable()
 
-    @abstractmethod
     async def aclose(self) -> None:
-        """Close what was opened here."""
+        """Close what was opened here; never a user's client."""
 
 
 class BorrowedConnection(Connection[C]):
@@ -136,13 +134,6 @@ class BorrowedConnection(Connection[C]):
         """Return the user's client."""
         self.ensure_usable()
         return self.client
-
-    def aopen(self) -> None:
-        """Raise as `ready` does."""
-        self.ensure_usable()
-
-    async def aclose(self) -> None:
-        """Leave the user's client open."""
 
 
 class OwnedConnection(Connection[C]):

@@ -39,7 +39,6 @@ A fork copies what we remember: what was granted before it stays where it is.
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from secrets import token_hex
@@ -51,17 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 __all__ = ("GrantRun", "Note", "Offer")
-
-_forks = 0
-
-
-def _count_fork() -> None:
-    global _forks  # noqa: PLW0603 - a fact of the process, like its pid
-    _forks += 1
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
-    os.register_at_fork(after_in_parent=_count_fork)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +92,7 @@ class GrantRun:
         self._begin()
 
     def _begin(self) -> None:
-        self._process, self._forks = _fork.generation, _forks
+        self._process, self._forks = _fork.generation, _fork.children
         self._calls: int = 0  # under way
         self._base = self._top = 0
         self._kept = 0  # up to here a forked child may remember
@@ -113,8 +101,8 @@ class GrantRun:
     def _look_at_forks(self) -> None:
         if self._process != _fork.generation:
             self._begin()  # all that is noted is the parent's
-        elif self._forks != _forks:
-            self._forks, self._kept = _forks, self._top
+        elif self._forks != _fork.children:
+            self._forks, self._kept = _fork.children, self._top
 
     def note(self) -> Note:
         """Return what to note with the next grant."""

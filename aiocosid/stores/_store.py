@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
+from .._checks import check_above, check_integer, check_machine_bits, check_text
 from .._uncopied import Uncopied
 from ..abc import (
     DEFAULT_GUARD_INTERVAL,
@@ -15,8 +16,7 @@ from ..abc import (
     MachineMarker,
     Store,
 )
-from ..abc._ids import check_integer, check_text
-from ..abc._machine import NAME_WIDTH, check_machine_bits, check_safe_guard
+from ..abc._machine import NAME_WIDTH, check_safe_guard
 from ..errors import (
     CounterMissingError,
     NameTooLongError,
@@ -32,7 +32,6 @@ from ..machine.distributor import (
     nonce,
     transact,
 )
-from ._arguments import check_above
 from ._watermark import WatchedDistributor
 
 if TYPE_CHECKING:
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
     from ..machine.cells import Snapshot
     from ._backend import Backend, Granted
     from ._give_back import Note
+
+    Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
 
 __all__ = ("BackendStore", "CounterDistributor")
 
@@ -57,29 +58,18 @@ class CounterDistributor(WatchedDistributor):
 
     __slots__ = ("_backend", "fork_remedy", "store")
 
-    def __init__(
-        self,
-        backend: Backend,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> None:
+    def __init__(self, backend: Backend, **described: Any) -> None:  # noqa: ANN401 - a contract's
         """Describe a counter; nothing is sent yet.
 
         Args:
             backend: the store; whoever made it closes it.
-            namespace: the counter's namespace.
-            name: the counter's name.
-            offset: where a new counter starts.
-            step: ids per segment.
+            **described: as for `aiocosid.abc.IdSegmentDistributor`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
             NameTooLongError: ``{namespace}.{name}`` is longer than the store can hold.
         """
-        super().__init__(namespace=namespace, name=name, offset=offset, step=step)
+        super().__init__(**described)
         limit = backend.name_width
         if limit is not None and len(self.namespaced_name) > limit:
             raise NameTooLongError(self.namespaced_name, limit=limit)
@@ -389,12 +379,7 @@ class BackendStore(Uncopied, Store, Generic[B]):
         ]
 
     async def _change(
-        self,
-        namespace: str,
-        rule: Callable[[Snapshot, Asker], Decision],
-        *,
-        need: Need = WHOLE,
-        guard_ms: int = 0,
+        self, namespace: str, rule: Rule, *, need: Need = WHOLE, guard_ms: int = 0
     ) -> Any:  # noqa: ANN401 - the rule's answer
         """Do as a rule decides for somebody who is no instance."""
         asker = Asker("", guard_ms=guard_ms, nonce=nonce())

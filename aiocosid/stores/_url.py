@@ -6,24 +6,16 @@ import re
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = ("Host", "Option", "StoreUrl", "UrlSpec", "read_url")
 
-Kind: TypeAlias = Literal["seconds", "integer", "boolean", "file", "choice", "text"]
-"""How the text of an option is read: seconds above 0, an integer, true or false, the path of a file
-that can be read, one of some words in whatever case, or as it is."""
-
-_BOOLEANS: Final = {
-    **dict.fromkeys(("true", "yes", "1"), True),
-    **dict.fromkeys(("false", "no", "0"), False),
-}
 _HOST: Final = re.compile(r"(\[[^\[\]@\s]+\]|[^:\[\]@#\s]*)(?::([0-9]{1,5}))?")
 _UNESCAPED: Final = re.compile(r"[\[\]#\s]")
 _ESCAPE: Final = "user, password, path and options percent-encoded"
@@ -31,64 +23,70 @@ _ESCAPE: Final = "user, password, path and options percent-encoded"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, behind the ``?`` of a URL.
+    """One option, behind the ``?`` of a URL; by itself one whose text is taken as it is.
 
     Attributes:
-        kind: how its text is read.
         doc: what it does, in one line.
         default: what counts where it is not given; None for nothing.
-        at_least: the lowest integer.
-        at_most: the highest integer, or above the longest time in seconds.
-        choices: the words.
-        needs_tls: whether only the schemes with TLS have it.
+        expected: what its text has to be, as a sentence says it.
+        read: returns what a text says; raises KeyError, ValueError or OSError for another one.
     """
 
-    kind: Kind
     doc: str
     default: Any = None
-    at_least: int = 0
-    at_most: float = inf
-    choices: tuple[str, ...] = ()
-    needs_tls: bool = False
+    expected: str = "a text"
+    read: Callable[[str], Any] = str
 
-    @property
-    def expected(self) -> str:
-        """What its text has to be, as a sentence says it."""
-        if self.kind == "integer":
-            highest = "" if self.at_most == inf else f" to {self.at_most}"
-            return f"an integer from {self.at_least}{highest}"
-        if self.kind == "choice":
-            return " or ".join((", ".join(self.choices[:-1]), self.choices[-1]))
-        return {
-            "seconds": "a number of seconds",
-            "boolean": "true or false",
-            "file": "a file that can be read",
-        }.get(self.kind, "a text")
 
-    def read(self, text: str) -> Any:  # noqa: ANN401 - of its kind
-        """Return what a text says.
+def seconds(doc: str, default: float, *, below: float = inf) -> Option:
+    """Return the option of a time in seconds, above 0."""
 
-        Raises:
-            KeyError, ValueError, OSError: it is not what it has to be.
-        """
-        match self.kind:
-            case "seconds":
-                if not 0 < (value := float(text)) < self.at_most:
-                    raise ValueError(text)
-                return value
-            case "integer":
-                if not self.at_least <= (value := int(text)) <= self.at_most:
-                    raise ValueError(text)
-                return value
-            case "boolean":
-                return _BOOLEANS[text.lower()]
-            case "choice":
-                return {each.lower(): each for each in self.choices}[text.lower()]
-            case "file":  # a driver would report a missing one as a server that cannot be reached
-                Path(text).open("rb").close()
-            case _:
-                pass
+    def read(text: str) -> float:
+        if not 0 < (value := float(text)) < below:
+            raise ValueError(text)
+        return value
+
+    return Option(doc, default, "a number of seconds", read)
+
+
+def integer(
+    doc: str, default: int | None = None, *, at_least: int = 0, at_most: float = inf
+) -> Option:
+    """Return the option of an integer in a range."""
+
+    def read(text: str) -> int:
+        if not at_least <= (value := int(text)) <= at_most:
+            raise ValueError(text)
+        return value
+
+    highest = "" if at_most == inf else f" to {at_most}"
+    return Option(doc, default, f"an integer from {at_least}{highest}", read)
+
+
+def choice(doc: str, *words: str, default: str | None = None) -> Option:
+    """Return the option of one of some words, in whatever case."""
+    known = {each.lower(): each for each in words}
+    expected = f"{', '.join(words[:-1])} or {words[-1]}"
+    return Option(doc, default, expected, lambda text: known[text.lower()])
+
+
+def boolean(doc: str) -> Option:
+    """Return the option of true or false."""
+    known = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    return Option(doc, expected="true or false", read=lambda text: known[text.lower()])
+
+
+def file(doc: str) -> Option:
+    """Return the option of a file's path, which can be read.
+
+    A driver would report a missing one as a server that cannot be reached.
+    """
+
+    def read(text: str) -> str:
+        Path(text).open("rb").close()
         return text
+
+    return Option(doc, expected="a file that can be read", read=read)
 
 
 class Host(NamedTuple):
@@ -148,6 +146,7 @@ class UrlSpec:
         path: matches the decoded path without the ``/`` at its end; named groups become options.
         default_path: where it is empty.
         options: by their names.
+        tls_options: those that only the schemes with TLS have.
         together: options of which all are given, or none.
         takes_others: whether further options are handed on as they are.
     """
@@ -161,6 +160,7 @@ class UrlSpec:
     path: str = r"[^\x00]*"
     default_path: str = ""
     options: Mapping[str, Option] = field(default_factory=dict[str, Option])
+    tls_options: Mapping[str, Option] = field(default_factory=dict[str, Option])
     together: tuple[str, ...] = ()
     takes_others: bool = False
 
@@ -183,18 +183,21 @@ class UrlSpec:
         named = re.fullmatch(self.path, path)
         if named is None:
             raise self.refused(scheme)
-        options = self._options(scheme, query)
-        for name, text in named.groupdict().items():
-            if text and name not in options:
-                options[name] = self._option(scheme, name, text)
-        defaults = {name: option.default for name, option in self._known(scheme).items()}
+        known = {**self.options, **(self.tls_options if self.schemes[scheme] else {})}
+        options = {name: option.default for name, option in known.items()}
+        for name, text in self._texts(scheme, query, named.groupdict(), known):
+            option = known.get(name, Option(""))
+            try:
+                options[name] = option.read(text)
+            except (KeyError, ValueError, OSError):  # what they say may be secret, too
+                raise self.refused(scheme, f"with {option.expected} for {name}") from None
         return StoreUrl(
             scheme,
             self.schemes[scheme],
             self._hosts(scheme, hosts),
             (unquote(user), unquote(password)) if at else None,
             path,
-            defaults | options,
+            options,
         )
 
     def _hosts(self, scheme: str, text: str) -> tuple[Host, ...]:
@@ -212,35 +215,25 @@ class UrlSpec:
             raise self.refused(scheme)
         return tuple(hosts)
 
-    def _options(self, scheme: str, query: str) -> dict[str, Any]:
-        options: dict[str, Any] = {}
-        known = ", ".join(self._known(scheme)) or "none"
+    def _texts(
+        self, scheme: str, query: str, path: Mapping[str, str | None], known: Mapping[str, Any]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield options with their texts: those of the query, then those that only the path has."""
+        given: set[str] = set()
+        names = ", ".join(known) or "none"
         for pair in query.split("&") if query else ():
             name, found, text = pair.partition("=")
-            if name in options:
-                raise self.refused(scheme, f"with at most once each of the options {known}")
-            if not found or not (self.takes_others or name in self._known(scheme)):
+            if name in given:
+                raise self.refused(scheme, f"with at most once each of the options {names}")
+            if not found or not (self.takes_others or name in known):
                 shown = f" {name!r}" if found else ""
-                raise self.refused(
-                    scheme, f"without the option{shown}; known are the options {known}"
-                )
-            options[name] = self._option(scheme, name, unquote(text))
-        if 0 < len(options.keys() & {*self.together}) < len(self.together):
+                expected = f"without the option{shown}; known are the options {names}"
+                raise self.refused(scheme, expected)
+            given.add(name)
+            yield name, unquote(text)
+        if 0 < len(given & {*self.together}) < len(self.together):
             raise self.refused(scheme, f"with all of {', '.join(self.together)}, or none")
-        return options
-
-    def _option(self, scheme: str, name: str, text: str) -> Any:  # noqa: ANN401 - of its kind
-        option = self._known(scheme).get(name, Option("text", ""))
-        try:
-            return option.read(text)
-        except (KeyError, ValueError, OSError):  # what they say may be secret, too
-            raise self.refused(scheme, f"with {option.expected} for {name}") from None
-
-    def _known(self, scheme: str) -> dict[str, Option]:
-        has_tls = self.schemes[scheme]
-        return {
-            name: option for name, option in self.options.items() if has_tls or not option.needs_tls
-        }
+        yield from ((name, text) for name, text in path.items() if text and name not in given)
 
 
 def read_url(url: str, *specs: UrlSpec) -> StoreUrl:

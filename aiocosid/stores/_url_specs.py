@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from ._durability import DEMANDS
-from ._url import Option, UrlSpec
+from ._url import Option, UrlSpec, boolean, choice, file, integer, seconds
 
 __all__ = ("ETCD", "HTTP", "MYSQL", "NATS", "POSTGRES", "REDIS", "ZOOKEEPER")
 
-_DURABILITY: Final = Option(
-    "choice", "what to do about a server that may lose what it has granted", "warn", choices=DEMANDS
+_DURABILITY: Final = choice(
+    "what to do about a server that may lose what it has granted", *DEMANDS, default="warn"
 )
-_CA: Final = Option("file", "certificate of the authority to be trusted", needs_tls=True)
-_CERTIFICATE: Final = Option("file", "certificate that is shown to the server", needs_tls=True)
-_KEY: Final = Option("file", "key of that certificate", needs_tls=True)
-_TLS_FILES: Final = {"ssl_ca_certs": _CA, "ssl_certfile": _CERTIFICATE, "ssl_keyfile": _KEY}
+_AUTHORITY: Final = file("certificate of the authority to be trusted")
+_CERTIFICATE: Final = file("certificate that is shown to the server")
+_KEY: Final = file("key of that certificate")
+_TLS: Final = {"ssl_ca_certs": _AUTHORITY, "ssl_certfile": _CERTIFICATE, "ssl_keyfile": _KEY}
+_PAIR: Final = ("ssl_certfile", "ssl_keyfile")
 
-_CALL_OPTIONS: Final = {
-    # Below the 2 s after which a generator gives a call up, so that it hears the reason.
-    "timeout": Option("seconds", "that a call may take, retries included", 1.5),
-    **_TLS_FILES,
-}
+# Below the 2 s after which a generator gives a call up, so that it hears the reason.
+_TIMEOUT: Final = seconds("that a call may take, retries included", 1.5)
 
 ETCD: Final = UrlSpec(
     {"etcd": False, "etcds": True},
@@ -30,8 +29,9 @@ ETCD: Final = UrlSpec(
     needs_both=True,
     path=r"(?:/[^\x00]*[^\x00/])?",
     default_path="/cosid",
-    options=_CALL_OPTIONS,
-    together=("ssl_certfile", "ssl_keyfile"),
+    options={"timeout": _TIMEOUT},
+    tls_options=_TLS,
+    together=_PAIR,
 )
 """An etcd cluster; the path is the prefix of all keys."""
 
@@ -52,16 +52,15 @@ MYSQL: Final = UrlSpec(
     path=r"/(?P<database>[^/\x00]+)",
     options={
         "durability": _DURABILITY,
-        "ssl-ca": Option("file", "certificate of the authority to be trusted"),
-        "ssl-cert": Option("file", "certificate that is shown to the server"),
-        "ssl-key": Option("file", "key of that certificate"),
-        "ssl-mode": Option(
-            "choice",
+        "ssl-ca": _AUTHORITY,
+        "ssl-cert": _CERTIFICATE,
+        "ssl-key": _KEY,
+        "ssl-mode": choice(
             "what of the server's certificate is checked; by default nothing is encrypted, or with "
             "ssl-ca VERIFY_CA",
-            choices=("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"),
+            *("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"),
         ),
-        "unix_socket": Option("text", "path of the server's socket, instead of its host"),
+        "unix_socket": Option("path of the server's socket, instead of its host"),
     },
 )
 """MySQL or MariaDB."""
@@ -73,9 +72,12 @@ NATS: Final = UrlSpec(
     needs_both=True,
     path="/(?P<prefix>[A-Za-z0-9_-]{1,64})",
     default_path="/aiocosid",
-    options=_CALL_OPTIONS
-    | {"replicas": Option("integer", "of the streams that are created", at_least=1, at_most=5)},
-    together=("ssl_certfile", "ssl_keyfile"),
+    options={
+        "timeout": _TIMEOUT,
+        "replicas": integer("of the streams that are created", at_least=1, at_most=5),
+    },
+    tls_options=_TLS,
+    together=_PAIR,
 )
 """NATS with JetStream; the path is what streams and subjects begin with."""
 
@@ -91,64 +93,62 @@ POSTGRES: Final = UrlSpec(
 # Timeouts are below the 2 s after which a generator gives a call up by default, so that it hears
 # the reason.  Protocol 2 is understood by every server and proxy, and nothing here needs more.
 _REDIS_OPTIONS: Final = {
-    "db": Option("integer", "number of the database", 0),
-    "username": Option("text", "whom to log in as, as in front of the host"),
-    "password": Option("text", "of that user, as in front of the host"),
-    "client_name": Option("text", "by which the server lists the connections"),
-    "max_connections": Option("integer", "that are open at once", at_least=1),
-    "health_check_interval": Option("integer", "seconds after which an idle connection is tried"),
-    "protocol": Option("integer", "version of the protocol", 2, at_least=2, at_most=3),
-    "socket_timeout": Option("seconds", "that a reply may take", 1.5),
-    "socket_connect_timeout": Option("seconds", "that connecting may take", 1.0),
-    "replicas": Option("integer", "how many have to confirm each grant", 0, at_most=1000),
-    "replica_timeout": Option("seconds", "that replicas have to confirm", 0.5),
+    "db": integer("number of the database", 0),
+    "username": Option("whom to log in as, as in front of the host"),
+    "password": Option("of that user, as in front of the host"),
+    "client_name": Option("by which the server lists the connections"),
+    "max_connections": integer("that are open at once", at_least=1),
+    "health_check_interval": integer("seconds after which an idle connection is tried"),
+    "protocol": integer("version of the protocol", 2, at_least=2, at_most=3),
+    "socket_timeout": seconds("that a reply may take", 1.5),
+    "socket_connect_timeout": seconds("that connecting may take", 1.0),
+    "replicas": integer("how many have to confirm each grant", 0, at_most=1000),
+    "replica_timeout": seconds("that replicas have to confirm", 0.5),
     "durability": _DURABILITY,
-    **_TLS_FILES,
-    "ssl_cert_reqs": Option(
-        "choice",
-        "whether the server has to have a certificate",
-        choices=("none", "optional", "required"),
-        needs_tls=True,
+}
+_REDIS_TLS: Final = {
+    **_TLS,
+    "ssl_cert_reqs": choice(
+        "whether the server has to have a certificate", "none", "optional", "required"
     ),
-    "ssl_check_hostname": Option("boolean", "whether it has to be the host's", needs_tls=True),
-    "ssl_ciphers": Option("text", "that may be used", needs_tls=True),
+    "ssl_check_hostname": boolean("whether it has to be the host's"),
+    "ssl_ciphers": Option("that may be used"),
 }
 
+
+def _redis(
+    schemes: dict[str, bool], form: str, port: int, path: str, *, hosts: float = inf, **more: Option
+) -> UrlSpec:
+    options = _REDIS_OPTIONS | more
+    return UrlSpec(
+        schemes, form, port, hosts=hosts, path=path, options=options, tls_options=_REDIS_TLS
+    )
+
+
 REDIS: Final = (
-    UrlSpec(
+    _redis(
         {"redis": False, "valkey": False, "rediss": True, "valkeys": True},
         "redis://user:password@host:port/db; several hosts are redis+cluster:// or "
         "redis+sentinel://",
         6379,
+        r"(?:/(?P<db>.*))?",
         hosts=1,
-        path=r"(?:/(?P<db>.*))?",
-        options=_REDIS_OPTIONS,
     ),
-    UrlSpec(
-        {"unix": False},
-        "unix:///path/of/socket?db=0",
-        0,
-        hosts=0,
-        path=r"/[^\x00]+",
-        options=_REDIS_OPTIONS,
-    ),
-    UrlSpec(
+    _redis({"unix": False}, "unix:///path/of/socket?db=0", 0, r"/[^\x00]+", hosts=0),
+    _redis(
         {"redis+cluster": False, "rediss+cluster": True},
         "redis+cluster://user:password@host:port,host:port, which has only db 0",
         6379,
-        path=r"(?:/(?P<db>.*))?",
-        options=_REDIS_OPTIONS | {"db": Option("integer", "0, if it is given", 0, at_most=0)},
+        r"(?:/(?P<db>.*))?",
+        db=integer("0, if it is given", 0, at_most=0),
     ),
-    UrlSpec(
+    _redis(
         {"redis+sentinel": False, "rediss+sentinel": True},
         "redis+sentinel://user:password@host:port,host:port/service/db",
         26379,
-        path=r"/(?P<service>[^/]+)(?:/(?P<db>.*))?",
-        options=_REDIS_OPTIONS
-        | {
-            "sentinel_username": Option("text", "whom to log in as at the sentinels"),
-            "sentinel_password": Option("text", "of that user"),
-        },
+        r"/(?P<service>[^/]+)(?:/(?P<db>.*))?",
+        sentinel_username=Option("whom to log in as at the sentinels"),
+        sentinel_password=Option("of that user"),
     ),
 )
 """Redis or Valkey: a server, by its socket, a Cluster, or by Sentinels."""
@@ -160,9 +160,7 @@ ZOOKEEPER: Final = UrlSpec(
     needs_both=True,
     path=r"(?:/(?!\.{1,2}(?:/|$))[^/\x00-\x1f\x7f-\x9f]+)*",
     options={
-        "session_timeout": Option(
-            "seconds", "that a session lives without us", 10.0, at_most=2**31 / 1000
-        )
+        "session_timeout": seconds("that a session lives without us", 10.0, below=2**31 / 1000)
     },
 )
 """A ZooKeeper ensemble; the path is the node below which everything lies."""

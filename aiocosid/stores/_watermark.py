@@ -6,10 +6,11 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from .. import _fork
+from .._checks import check_step
 from .._uncopied import Uncopied
 from ..abc import MAX_ID, IdSegmentDistributor
-from ..errors import ForkedError, IdOverflowError, StoreRolledBackError
-from ._arguments import check_step
+from ..errors import IdOverflowError, StoreRolledBackError
+from ..errors._general import REOPEN
 from ._give_back import GrantRun
 
 if TYPE_CHECKING:
@@ -69,19 +70,13 @@ class HighWater:
         if self._highest is not None:
             self._highest = min(self._highest, to)
 
-    @property
-    def is_forked(self) -> bool:
-        """Whether the process was forked since this object was made or last adopted."""
-        return self._born != _fork.generation
-
-    def ensure_own(self, what: str, *, remedy: str = "") -> None:
-        """Raise in a forked child.
+    def ensure_own(self, what: str, *, remedy: str = REOPEN) -> None:
+        """Raise in a forked child, unless it has adopted this since.
 
         Raises:
             ForkedError: ``what`` belongs to the parent process.
         """
-        if self.is_forked:
-            raise ForkedError(what, remedy=remedy) if remedy else ForkedError(what)
+        _fork.ensure_own(self._born, what, remedy=remedy)
 
     def adopt(self) -> None:
         """Make it this process's: what the parent saw until the fork still holds."""
@@ -106,8 +101,8 @@ class WatchedDistributor(Uncopied, IdSegmentDistributor):
 
     __slots__ = ("_run", "_water")
 
-    fork_remedy: str = ""
-    """What to do in a forked child, if it is not to open it anew."""
+    fork_remedy: str = REOPEN
+    """What to do in a forked child."""
 
     def __init__(self, **described: Any) -> None:  # noqa: ANN401 - a contract's
         """Describe a counter; see `aiocosid.abc.IdSegmentDistributor`."""

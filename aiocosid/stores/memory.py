@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
@@ -25,12 +25,11 @@ from ..abc import (
 from ..errors import (
     ClockSkewError,
     CounterMissingError,
-    ForkedError,
     IdOverflowError,
     InvalidArgumentError,
     WouldBlock,
 )
-from ..machine.cells import Count, Marker, Need, Seat, Snapshot, Space
+from ..machine.cells import Marker, Need, Seat, Snapshot, Space
 from ._backend import Backend, Granted
 from ._store import BackendStore
 
@@ -117,18 +116,7 @@ class MemorySequenceDistributor(Uncopied, SequenceDistributor):
         Raises:
             ForkedError: the counters are the parent's.
         """
-        if self._born != _fork.generation:
-            raise ForkedError(repr(self), remedy="make it anew, or count on a server")
-
-
-@dataclass(slots=True)
-class _Cells:
-    """The cells of one namespace."""
-
-    space: Space | None = None
-    count: Count | None = None
-    seats: dict[int, Seat] = field(default_factory=dict[int, Seat])
-    own: dict[str, int] = field(default_factory=dict[str, int])
+        _fork.ensure_own(self._born, repr(self), remedy="make it anew, or count on a server")
 
 
 class MemoryBackend(Backend):
@@ -148,7 +136,8 @@ class MemoryBackend(Backend):
         super().__init__("memory")
         self._counters: dict[str, int] = {}
         self._notes: dict[str, tuple[str, int, int]] = {}  # nonce, top, base: see _give_back
-        self.cells: dict[str, _Cells] = {}
+        # Complete, but for the marker; `raw` has the machine id of each instance.
+        self.cells: dict[str, Snapshot] = {}
         # It lives and dies with us, so it has forgotten nothing.
         self.identity = "memory"
         self.marker: Marker | None = Marker(self.identity, token_hex(8))
@@ -156,7 +145,6 @@ class MemoryBackend(Backend):
         self._born = _fork.generation
         self._lock = threading.RLock()  # held for a few steps of Python, never across an await
         self._busy = False  # whether counters are being changed
-        _fork.watch(self)
 
     async def aopen(self) -> None:
         self._refuse_child()
@@ -164,13 +152,9 @@ class MemoryBackend(Backend):
     async def aclose(self) -> None:
         """Keep all: what shares this store goes on with it."""
 
-    def _forget(self) -> None:
-        self._busy = False
-        self._lock = threading.RLock()  # another thread of the parent's may have held the old one
-
     def _refuse_child(self) -> None:
-        if self._born != _fork.generation:
-            raise ForkedError("the memory store", remedy=self.fork_remedy)
+        """Raise in a child, before the lock is asked for: a thread of the parent's may have it."""
+        _fork.ensure_own(self._born, "the memory store", remedy=self.fork_remedy)
 
     # Counters.
 
@@ -228,11 +212,9 @@ class MemoryBackend(Backend):
         return Counter(namespaced_name=name, last_max_id=max_id)
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
-        with self._lock:
-            found = list(self._counters.items())
         return [
             Counter(namespaced_name=name, last_max_id=max_id)
-            for name, max_id in found
+            for name, max_id in self._counters.copy().items()  # copied in one step of Python
             if name.startswith(prefix)
         ]
 
@@ -251,20 +233,14 @@ class MemoryBackend(Backend):
     async def read(self, namespace: str, need: Need) -> Snapshot:
         self._refuse_child()
         with self._lock:
-            cells = self.cells.get(namespace, _Cells())
-            return Snapshot(
-                namespace,
-                self.identity,
+            cells = self.cells.get(namespace) or self._new(namespace)
+            return replace(
+                cells,
+                identity=self.identity,
                 now_ms=self._now_ms(),
                 marker=self.marker,
-                space=cells.space,
-                count=cells.count,
                 seats=dict(cells.seats),
-                own=cells.own.get(need.instance),
-                is_complete=True,
-                stamps_tell=self.stamps_tell,
-                raw=cells.own,  # which is never changed, but replaced
-                store=self.label,
+                own=cells.raw.get(need.instance),  # `raw` is never changed, but replaced
             )
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
@@ -279,7 +255,7 @@ class MemoryBackend(Backend):
                     _value(cells.seats.get(number)) == _value(snapshot.seats.get(number))
                     for number in changes.seats
                 )
-                and all(cells.own.get(who) == snapshot.raw.get(who) for who in changes.own)
+                and all(cells.raw.get(who) == snapshot.raw.get(who) for who in changes.own)
             )
             if not is_same:
                 return False
@@ -287,16 +263,19 @@ class MemoryBackend(Backend):
             for number, seat in changes.seats.items():
                 changes.seats[number] = Seat(seat.owners, seat.note, now_ms)
             snapshot.apply(changes)
-            self.marker, cells.space = snapshot.marker, snapshot.space
-            cells.count = changes.count or cells.count  # it may not have been compared
-            cells.seats.update(changes.seats)
-            kept = (cells.own | changes.own).items()
-            snapshot.raw = cells.own = {who: each for who, each in kept if each is not None}
+            cells.apply(changes)
+            self.marker = snapshot.marker
+            kept = (cells.raw | changes.own).items()
+            snapshot.raw = cells.raw = {who: each for who, each in kept if each is not None}
             return True
 
-    def cells_of(self, namespace: str) -> _Cells:
-        """Return a namespace's cells, made if there are none yet."""
-        return self.cells.setdefault(namespace, _Cells())
+    def cells_of(self, namespace: str) -> Snapshot:
+        """Return a namespace's cells, kept from now on if there are none yet."""
+        return self.cells.setdefault(namespace, self._new(namespace))
+
+    def _new(self, namespace: str) -> Snapshot:
+        tell = self.stamps_tell
+        return Snapshot(namespace, "", is_complete=True, stamps_tell=tell, raw={}, store=self.label)
 
     def _now_ms(self) -> int:
         return round(self._clock.monotonic() * 1000)
@@ -356,7 +335,7 @@ class MemoryStore(BackendStore[MemoryBackend]):
             cells = backend.cells_of(namespace)
             longest = 0 if everything or cells.space is None else cells.space.guard_ms
             if everything:
-                cells.seats, cells.own, cells.count = {}, {}, None
+                cells.seats, cells.raw, cells.count = {}, {}, None
             epoch = backend.marker.epoch if backend.marker is not None else ""
             cells.space = Space("another", epoch, guard_ms=longest)
 

@@ -15,16 +15,15 @@ from ... import _fork
 from ...abc import MAX_ID
 from ...errors import (
     CorruptCounterError,
-    ForkedError,
     IdOverflowError,
     StoreError,
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
 from .._backend import Backend, Granted
-from .._connection import CLOSE_TIMEOUT, BorrowedConnection, Connection
+from .._connection import CLOSE_TIMEOUT, BorrowedConnection, Connection, fail_if_forked
 from .._store import CounterDistributor
-from ._errors import OK, STORE, Answer, as_store_error, httpx
+from ._errors import CLOSED, OK, STORE, Answer, as_store_error, httpx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,12 +47,13 @@ HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
 class HttpSession:
     """One client on one loop, and our calls that are under way on it."""
 
-    __slots__ = ("_calls", "_turns", "client")
+    __slots__ = ("_calls", "_is_closed", "_turns", "client")
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
         self._turns = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
         self._calls: set[asyncio.Task[Answer]] = set()
+        self._is_closed = False
 
     @classmethod
     async def of_url(cls, url: StoreUrl) -> HttpSession:
@@ -79,16 +79,18 @@ class HttpSession:
         """
         if self.client.is_closed:
             raise StoreError(STORE, "the httpx client that it was given is closed")
-        generation = _fork.generation
-        await self._turns.acquire()
-        _ensure_own(generation)
+        with fail_if_forked():
+            await self._turns.acquire()
+        if self._is_closed:  # while it waited; the client may be open still
+            self._turns.release()
+            raise StoreUnavailableError(STORE, CLOSED)
         task = asyncio.create_task(_exchange(self.client, method, path, query))
         self._calls.add(task)
         task.add_done_callback(self._ended)
-        await asyncio.wait((task,))
-        _ensure_own(generation)  # the answer was, or will be, the parent's
+        with fail_if_forked():
+            await asyncio.wait((task,))
         if task.cancelled():
-            raise StoreUnavailableError(STORE, "closed while the call was under way")
+            raise StoreUnavailableError(STORE, CLOSED)
         return task.result()
 
     def _ended(self, task: asyncio.Task[Answer]) -> None:
@@ -98,7 +100,8 @@ class HttpSession:
             task.exception()  # of one whose caller has gone nobody else asks
 
     async def aclose(self) -> None:
-        """End what is under way and close the client."""
+        """End what is under way, or waits for its turn, and close the client."""
+        self._is_closed = True
         if calls := tuple(self._calls):
             for task in calls:
                 task.cancel()
@@ -114,11 +117,6 @@ class HttpSession:
 def base_of(url: StoreUrl) -> str:
     """Return ``http://host:8688``, with a path if it has one; without credentials."""
     return f"http{'s' if url.tls else ''}://{url}"
-
-
-def _ensure_own(generation: int) -> None:
-    if generation != _fork.generation:
-        raise ForkedError("the call")
 
 
 async def _exchange(

@@ -25,7 +25,7 @@ except ModuleNotFoundError as _exc:
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ("OK", "STORE", "Answer", "as_object", "as_store_error", "httpx")
+__all__ = ("CLOSED", "OK", "STORE", "Answer", "as_object", "as_store_error", "httpx")
 
 STORE: Final = "cosid proxy"
 
@@ -35,10 +35,12 @@ FORBIDDEN: Final = {401, 403, 407}
 LATER: Final = {408, 425, 429}
 SERVER_FAILS: Final = 500
 
+CLOSED: Final = "closed while the call was under way"
+
 _BAD_REQUESTS: Final = (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 _OTHER_LOOP: Final = "the httpx client has connections of another event loop; it may have acted"
 _OF_RUNTIME: Final = {
-    "client has been closed": "closed while the call was under way",
+    "client has been closed": CLOSED,
     "Event loop is closed": _OTHER_LOOP,
     "a different event loop": _OTHER_LOOP,
     "a different loop": _OTHER_LOOP,

@@ -67,7 +67,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
     backwards; and what a store raises that is no matter of its server.
     """
 
-    __slots__ = ("_closings", "_home", "_order", "_store", "_stripes")
+    __slots__ = ("_closings", "_home", "_order", "_store", "_stripes", "stride")
 
     store = "striped"
 
@@ -87,14 +87,10 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         if any(each.counter.stride != 1 for each in self._stripes):
             expected = "stores that grant any range without holes"
             raise InvalidArgumentError("stores", store._stores, expected=expected)
+        self.stride = len(self._stripes)
         # Drawn for each object: those whose home fails spread over the others.
         self._order = random.sample(self._stripes, len(self._stripes))
         self._home = self._stripes.index(self._order[0])
-
-    @property
-    def stride(self) -> int:  # type: ignore[override]  # how many stores there are
-        """From one id of a segment to the next: how many stores there are."""
-        return len(self._stripes)
 
     @property
     def step_limit(self) -> int | None:  # type: ignore[override]  # the stores'

@@ -35,11 +35,6 @@ class Health:
         self._in_a_row = 0
 
     @property
-    def is_good(self) -> bool:
-        """Whether it answered when it was asked last."""
-        return self.last_error is None
-
-    @property
     def is_resting(self) -> bool:
         """Whether it is in quarantine."""
         return self._again_at > self._clock.monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from urllib.parse import parse_qsl
 
 from ..._clock import SYSTEM_CLOCK
@@ -147,9 +147,9 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
             highest = max(highest, await stripe.raise_to(above))
         return Counter(namespaced_name=counter.namespaced_name, last_max_id=highest)
 
-    def _has_no_machine_ids(self) -> UnsupportedByStoreError:
+    def _holder(self) -> NoReturn:
         reason = "it hands out no machine ids, which need one store that decides: take one of them"
-        return UnsupportedByStoreError(StripedIdSegmentDistributor.store, reason)
+        raise UnsupportedByStoreError(StripedIdSegmentDistributor.store, reason)
 
 
 def _check_stores(stores: Any) -> None:  # noqa: ANN401 - whatever was given
@@ -176,9 +176,7 @@ def read_url(url: str) -> tuple[list[str], float]:
     is_known = len(stores) + len(timeouts) == len(given) and len(timeouts) <= 1
     if scheme.lower() != "striped" or not query.startswith("?") or not stores or not is_known:
         raise InvalidArgumentError("url", "striped:...", expected=EXPECTED)
-    if not timeouts:
-        return stores, STORE_TIMEOUT
     try:
-        return stores, float(timeouts[0])
+        return stores, float(timeouts[0]) if timeouts else STORE_TIMEOUT
     except ValueError:
         raise InvalidArgumentError("store_timeout", timeouts[0], expected="a number") from None

@@ -177,14 +177,14 @@ class Stripe:
 
     def statistics(self) -> StripeStatistics:
         """Return a picture of it."""
-        health = self.health
+        last_error = self.ended or self.health.last_error
         return StripeStatistics(
             store=self.counter.store,
             place=self._place.number,
-            is_healthy=health.is_good and self.ended is None,
+            is_healthy=last_error is None,
             has_ended=self.ended is not None,
             segments=self._segments,
             raises=self._raises,
-            failures=health.failures,
-            last_error=self.ended or health.last_error,
+            failures=self.health.failures,
+            last_error=last_error,
         )

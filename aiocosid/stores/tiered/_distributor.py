@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 from contextlib import suppress
-from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -198,7 +197,18 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         """Return what the cache answers; None if it does not, which begins an outage."""
         go_on()
         store = self._store
-        call = partial(self._answer, command, go_on)
+
+        async def call() -> T:
+            # Once more if it fails at first: its connection may have been cut while it was idle.  A
+            # segment, or a span, is a gap if the first one took effect.
+            try:
+                return await command()
+            except StoreUnavailableError:
+                if store.outage.is_on:
+                    raise
+            go_on()
+            return await command()
+
         answer = await asked(call, store=STORE, clock=store.clock, within=store.cache_timeout)
         if not isinstance(answer, CosIdError):
             self._found()
@@ -209,19 +219,6 @@ class TieredIdSegmentDistributor(WatchedDistributor):
             raise answer
         self._lost(answer)
         return None
-
-    async def _answer(self, command: Callable[[], Awaitable[T]], go_on: Callable[[], None]) -> T:
-        """Ask once more if it fails at first: its connection may have been cut while it was idle.
-
-        A segment, or a span, is a gap if the first one took effect.
-        """
-        try:
-            return await command()
-        except StoreUnavailableError:
-            if self._store.outage.is_on:
-                raise
-            go_on()
-        return await command()
 
     def _found(self) -> None:
         lasted = self._store.outage.end()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ..._checks import check_above, check_integer, check_seconds
 from ..._clock import SYSTEM_CLOCK
-from ...abc import DEFAULT_GUARD_INTERVAL, DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD, Store
-from ...abc._ids import check_integer, check_seconds
+from ...abc import DEFAULT_NAMESPACE, Store
 from ...errors import InvalidArgumentError
 from ...events import Instruments
-from .._arguments import check_above
 from .._over import StoreOverStores
 from ..redis import RedisStore
 from ..redis._span import Span
@@ -20,7 +19,7 @@ from ._root_name import name_of_root
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...abc import Clock, Counter, InstanceId, Machine, MachineIdDistributor, MachineMarker
+    from ...abc import Clock, Counter
     from ...events import Instrument
 
 __all__ = ("TieredStore",)
@@ -147,94 +146,8 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
         await self._span_of(raised.namespaced_name).void()
         return raised
 
-    def machine_id_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
-    ) -> MachineIdDistributor:
-        """Return the root's.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return self.root.machine_id_distributor(
-            namespace=namespace, instance_id=instance_id, safe_guard=safe_guard, interval=interval
-        )
-
-    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
-        """Return the root's machine ids.
-
-        Raises:
-            CosIdError: as the root's.
-        """
-        return await self.root.machines(namespace=namespace)
-
-    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
-        """Take a machine id from its owner, in the root.
-
-        Raises:
-            CosIdError: as the root's.
-        """
-        await self.root.revert_machine(namespace=namespace, machine_id=machine_id)
-
-    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
-        """Return the width of a namespace's machine ids in the root.
-
-        Raises:
-            CosIdError: as the root's.
-        """
-        return await self.root.machine_bits(namespace=namespace)
-
-    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
-        """Change the width of a namespace's machine ids in the root.
-
-        Raises:
-            CosIdError: as the root's.
-        """
-        await self.root.set_machine_bits(namespace=namespace, bits=bits)
-
-    async def is_initialized(self) -> bool:
-        """Tell whether the root has a marker of its own.
-
-        Raises:
-            CosIdError: as the root's.
-        """
-        return await self.root.is_initialized()
-
-    async def initialize(self) -> None:
-        """Write the root's marker, so that every namespace may start.
-
-        Raises:
-            CosIdError: as the root's.
-        """
-        await self.root.initialize()
-
-    async def mark_machines(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        is_new: bool = False,
-        safe_guard: float | None = None,
-    ) -> MachineMarker:
-        """Mark the root as one that has forgotten nothing; see `aiocosid.abc.Store`.
-
-        Raises:
-            CosIdError: as the root's.
-        """
-        return await self.root.mark_machines(
-            namespace=namespace, is_new=is_new, safe_guard=safe_guard
-        )
-
-    async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
-        """Return the root's markers.
-
-        Raises:
-            CosIdError: as the root's.
-        """
-        return await self.root.machine_markers(namespace=namespace)
+    def _holder(self) -> Store:
+        return self.root
 
 
 def _check_both(root: object, cache: object) -> None:

@@ -121,7 +121,7 @@ class SimulatedStore:
         for cells in self.server.cells.values():
             for number, seat in cells.seats.items():
                 cells.seats[number] = replace(seat, owners=())
-            cells.own = {}  # replaced, as snapshots have it
+            cells.raw = {}  # replaced, as snapshots have it
 
     def _put(self, saved: _Saved) -> None:
         found, server = deepcopy(saved), self.server

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from math import inf
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 
-from aiocosid.errors import InvalidArgumentError
+from aiocosid.errors import InvalidArgumentError, StoreUnavailableError
 from aiocosid.stores._url import read_url
 from aiocosid.stores._url_specs import HTTP
 from aiocosid.stores.http import HttpStore
-from aiocosid.stores.http._backend import base_of, path_of
+from aiocosid.stores.http._backend import CALLS_AT_ONCE, HttpSession, base_of, path_of
 from aiocosid.stores.http._machine import iso_duration
 
 
@@ -43,6 +45,50 @@ def test_paths() -> None:
     assert path_of("a/b", "c d?e#f%g;h") == "/a%2Fb/c%20d%3Fe%23f%25g%3Bh"
     assert path_of("..", ".") == "/%2E%2E/%2E"
     assert path_of("ä€", "a.b") == "/%C3%A4%E2%82%AC/a.b"
+
+
+class Reluctant(httpx.AsyncByteStream):
+    """A body that does not come, on a connection that takes a moment to be closed."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield nothing."""
+        await anyio.sleep_forever()
+        yield b""
+
+    async def aclose(self) -> None:
+        """Take longer than what is cancelled at once."""
+        await anyio.sleep(0.1)
+
+
+@pytest.mark.asyncio
+async def test_a_call_that_waits_for_its_turn_is_not_sent_once_its_session_is_closed() -> None:
+    """Not either while others are being ended: it would be on what nobody closes."""
+    sent: list[str] = []
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.url.path)
+        if len(sent) == 1:
+            return httpx.Response(200, stream=Reluctant())
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    transport = httpx.MockTransport(answer)
+    session = HttpSession(httpx.AsyncClient(base_url="http://host", transport=transport))
+    errors: list[StoreUnavailableError] = []
+
+    async def ask() -> None:
+        with pytest.raises(StoreUnavailableError, match="closed while the call was") as error:
+            await session.ask("GET", "/", {})
+        errors.append(error.value)
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for _ in range(CALLS_AT_ONCE + 5):
+                group.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            await session.aclose()
+    assert len(sent) == CALLS_AT_ONCE
+    assert len(errors) == CALLS_AT_ONCE + 5
 
 
 def test_urls() -> None:

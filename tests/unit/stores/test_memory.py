@@ -26,13 +26,22 @@ pytestmark = pytest.mark.asyncio
 FORK = """
 import os, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
+from aiocosid.errors import ForkedError
 from aiocosid.stores.memory import MemoryStore
 
 store = MemoryStore()
-store._backend._lock.acquire()  # as another thread does that is at work in the moment of the fork
+# As another thread does that is at work in the moment of the fork.
+other = threading.Thread(target=store._backend._lock.acquire)
+other.start()
+other.join()
 if os.fork():
     os.wait()
     sys.exit()
+try:
+    store._backend.add_nowait("cosid.order", 1, first=1)
+    sys.exit("a child counts on")
+except ForkedError:
+    pass
 try:
     store.counters().send(None)
 except StopIteration as done:

@@ -215,6 +215,6 @@ def test_the_password_is_not_shown() -> None:
 @pytest.mark.parametrize("spec", [spec for specs in SPECS.values() for spec in specs])
 def test_each_option_is_described(spec: UrlSpec) -> None:
     """And its default is one of those that it might have."""
-    for option in spec.options.values():
+    for option in (*spec.options.values(), *spec.tls_options.values()):
         assert option.doc
         assert option.default is None or option.read(str(option.default)) == option.default
