@@ -338,8 +338,18 @@ class NatsCluster:
                 each.spawn()
             for each in self.members:
                 each.wait_ready()
+            wait_until(self._can_place, "streams on all members", deadline=ELECTION_DEADLINE)
             self._stack = self._stack.pop_all()
         return self
+
+    def _can_place(self) -> bool:
+        """Create a stream and delete it: one who leads may not have heard of all members yet."""
+        options = {"name": "first", "subjects": ["first"], "num_replicas": MEMBERS}
+        try:
+            told = self.call("STREAM.CREATE.first", timeout=2.0, **options)
+            return "error" not in told and "error" not in self.call("STREAM.DELETE.first")
+        except (OSError, ValueError):
+            return False
 
     def __exit__(
         self,
