@@ -169,7 +169,5 @@ def _of_call(exc: Message) -> StoreError:
 
 def has_bad_token(exc: Message) -> bool:
     """Tell whether the call was refused because the login has ended; it was not carried out."""
-    if not isinstance(exc, grpc.aio.AioRpcError):
-        return False
     text = exc.details() or ""
     return "invalid auth token" in text or "revision of auth store is old" in text

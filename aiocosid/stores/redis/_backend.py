@@ -204,7 +204,7 @@ class RedisBackend(Backend):
 
     def can_take_back(self, name: str) -> bool:
         """Tell whether both keys of a counter lie in one slot: not where ``{}`` is no hash tag."""
-        return not name.startswith("}")
+        return len(_keys_of(name)) > 1
 
     async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
         offer = top, lower, nonce.encode(), top - lower

@@ -50,10 +50,11 @@ class Confirmed:
     a cluster's pipeline sends again what has failed, the WAIT alone, on another connection.
     """
 
-    __slots__ = ("_client", "_demands", "_key")
+    __slots__ = ("_client", "_demands", "_is_cluster", "_key")
 
     def __init__(self, client: Any, key: bytes, demands: Demands) -> None:  # noqa: ANN401 - the driver's
         self._client = client
+        self._is_cluster = hasattr(client, "nodes_manager")
         self._key = key
         self._demands = demands
 
@@ -81,10 +82,6 @@ class Confirmed:
             raise StoreUnavailableError(STORE, f"{few}; its range is a gap")
         return reply
 
-    @property
-    def _is_cluster(self) -> bool:
-        return hasattr(self._client, "nodes_manager")
-
     async def _send(
         self,
         command: tuple[Any, ...],
@@ -93,7 +90,7 @@ class Confirmed:
     ) -> tuple[Any, Any]:
         wait = "WAIT", self._demands.replicas, max(1, int(self._demands.replica_timeout * 1000))
         where: dict[str, Any] = {}
-        how: dict[str, Any] = {"raise_on_error": False}
+        how = {"raise_on_error": False}
         if self._is_cluster:
             where["target_nodes"] = asked or self._client.get_node_from_key(self._key)
             how["allow_redirections"] = False
