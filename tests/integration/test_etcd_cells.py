@@ -158,7 +158,7 @@ class TestCommits:
         for key in (marker, f"{root}space", f"{root}own/a", f"{root}id/00000000"):
             snapshot = await read(store)
             before = etcd.get(key)
-            text = before.replace("b", "c") if before else "0"
+            text = f"{before} " if before else "0"
             etcd.put(key, text)
             found = etcd.keys(root)
             changes = holding(snapshot, "a", 0)
