@@ -170,7 +170,12 @@ class Keeper(Caller):
             while (error := await self._try_to_take()) is not None:
                 attempt += 1
                 self._note(error, attempt)
-                if not error.retryable or not isinstance(error, StoreError):
+                if isinstance(error, MachineIdLostError) and self._takes_another:
+                    self._lose(error)  # before the first sign of life: to a namesake
+                    self._thefts += 1
+                    if self._thefts >= LOSSES:
+                        raise self._namesake() from error
+                elif not error.retryable or not isinstance(error, StoreError):
                     raise error
                 if answered is None or self._clock.monotonic() < self._call_by:
                     answered = error  # else it tells only that there was no time for this call
@@ -254,7 +259,7 @@ class Keeper(Caller):
                     continue
                 attempt += 1
                 self._note(error, attempt)
-                if isinstance(error, MachineIdLostError) and self._options.on_lost == "raise":
+                if isinstance(error, MachineIdLostError) and not self._takes_another:
                     self._retire(error)
         except Exception as error:  # noqa: BLE001 - a stranger's distributor, whatever it answers
             if self._life is life:
@@ -279,7 +284,7 @@ class Keeper(Caller):
             self._thefts = self._thefts + 1 if is_theft else 0
             if self._thefts >= LOSSES:
                 self._retire(self._namesake())
-            elif self._options.on_lost == "redistribute":
+            elif self._takes_another:
                 self._note(error, 1)
                 return await self._take_anew()
         elif error is None:
@@ -287,6 +292,10 @@ class Keeper(Caller):
             if self._settling >= SETTLED:
                 self._thefts = 0
         return error
+
+    @property
+    def _takes_another(self) -> bool:
+        return self._options.on_lost == "redistribute"
 
     def _namesake(self) -> CosIdError:
         """Return the error of a lease whose id is taken away again and again."""

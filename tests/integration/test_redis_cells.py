@@ -18,6 +18,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
+from aiocosid.machine import MachineIdLease
 from aiocosid.machine._rules import Asker, hand_out
 from aiocosid.machine.cells import Changes, Count, Need, Owner, Seat
 from aiocosid.machine.distributor import CellMachineIdDistributor
@@ -26,7 +27,7 @@ from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.redis._backend import COMMIT
 from tests.servers import FaultProxy, ValkeyCluster, ValkeyServer
 
-from ._snowflakes import LAYOUT, lease_on, until
+from ._snowflakes import LAYOUT, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -223,12 +224,18 @@ async def test_java_takes_and_gives_back_without_an_alarm(
     assert await take(of(store, "d")) == MachineGrant(0, T + 2)
 
 
-async def test_two_of_one_instance_id_open_at_once(server: ValkeyServer, store: RedisStore) -> None:
-    """Both are open, twenty times out of twenty: who is overtaken takes the id once more."""
-    for turn in range(20):
+@pytest.mark.usefixtures("store")
+async def test_two_of_one_instance_id_open_at_once(server: ValkeyServer) -> None:
+    """Both are open, twenty times out of twenty: who is overtaken takes the id once more.
+
+    Each is open before the next sign of life of the other, by which that would take it back.
+    """
+
+    async def open_both(turn: int) -> None:
         stores = [RedisStore.from_url(server.url) for _ in range(2)]
-        leases = [lease_on(each, f"twins{turn}", "10.0.0.1:8080") for each in stores]
-        generators = [SnowflakeId(each, layout=LAYOUT) for each in leases]
+        who: Any = {"namespace": f"twins{turn}", "instance_id": "10.0.0.1:8080"}
+        made = [each.machine_id_distributor(interval=2, safe_guard=30, **who) for each in stores]
+        generators = [SnowflakeId(MachineIdLease(each, bits=1), layout=LAYOUT) for each in made]
         opened = await asyncio.gather(
             *(each.__aenter__() for each in generators), return_exceptions=True
         )
@@ -237,6 +244,8 @@ async def test_two_of_one_instance_id_open_at_once(server: ValkeyServer, store: 
             await generator.aclose()
         for each in stores:
             await each.aclose()
+
+    await asyncio.gather(*map(open_both, range(20)))
 
 
 async def test_an_instance_that_is_no_utf8(store: RedisStore, server: ValkeyServer) -> None:

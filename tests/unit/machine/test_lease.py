@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aiocosid.abc import InstanceId
+from aiocosid.abc import InstanceId, MachineGrant
 from aiocosid.errors import (
     BusyError,
     ClockTooManyBackwardsError,
@@ -271,6 +271,44 @@ async def test_a_loss_may_be_an_error_instead(clock: ManualClock) -> None:
                 await gen.next_id()
         with pytest.raises(MachineIdLostError):
             gen.next_id_nowait()
+
+
+class Overtaken(Link):
+    """Is handed an id just before another process of its instance id is, so many times."""
+
+    times = 1
+
+    async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
+        grant = await super().distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
+        if self.times:
+            self.times -= 1
+            twin = self.store_.machine_id_distributor(instance_id=self.instance_id)
+            await twin.distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
+        return grant
+
+
+@pytest.mark.parametrize(
+    ("times", "on_lost", "error"),
+    [
+        (1, "redistribute", None),
+        (1, "raise", MachineIdLostError),
+        (LOSSES, "redistribute", MachineIdInUseError),
+    ],
+)
+async def test_whoever_is_overtaken_while_it_opens_takes_the_id_once_more(
+    times: int, on_lost: Any, error: type[Exception] | None, clock: ManualClock
+) -> None:
+    """Unless a loss is to be an error, and not without end, if a namesake always is faster."""
+    link = Overtaken(store_of(clock))
+    link.times = times
+    lease = MachineIdLease(link, on_lost=on_lost, clock=clock)
+    async with anyio.create_task_group() as group:
+        opening = Call(group, lease.__aenter__)
+        await clock.advance(1)
+        assert opening.is_done
+        assert type(opening.error) is (type(None) if error is None else error)
+        assert lease.statistics().losses == (0 if error is MachineIdLostError else times)
+        await lease.aclose()
 
 
 async def test_crash_and_restart_after_a_step_back(clock: ManualClock) -> None:
