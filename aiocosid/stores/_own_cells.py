@@ -194,16 +194,14 @@ class ShardedPlaces(Places):
         texts = self.texts(changes)
         if changes.count is not None:
             del texts[self.count]
-            counts = self.spread(changes.count.epoch, snapshot.seats | changes.seats)
-            texts |= {key: text for key, text in counts.items() if text != before.get(key, b"")}
+            seats = snapshot.seats | changes.seats
+            noted = Tally(number % SHARDS for number, seat in seats.items() if seat.is_noted)
+            for shard in range(SHARDS):
+                key, ids = self._shard(shard), noted[shard]
+                text, found = Count(changes.count.epoch, ids).text().encode(), before.get(key, b"")
+                if text != found and (ids or found):
+                    texts[key] = text
         return texts
-
-    def spread(self, epoch: str, seats: Mapping[int, Seat]) -> dict[str, bytes]:
-        """Return the counts of all machine ids of the namespace."""
-        noted = Tally(number % SHARDS for number, seat in seats.items() if seat.is_noted)
-        return {
-            self._shard(shard): Count(epoch, ids).text().encode() for shard, ids in noted.items()
-        }
 
     def total(self, texts: Mapping[str, bytes]) -> bytes:
         """Return the text of the one count that all come to, under the marker that is there."""

@@ -15,7 +15,7 @@ import pytest_asyncio
 from aiocosid.machine.cells import Changes, Need, Note, Owner, Seat, Snapshot
 from aiocosid.stores._backend import Backend as CellBackend
 from aiocosid.stores._store import BackendStore
-from tests.contracts._stores import ENGINES, STORES, Backend, Etcd, Sqlite
+from tests.contracts._stores import ENGINES, STORES, Backend, Etcd, Nats, Sqlite
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -24,7 +24,16 @@ ALL: Final = Need(is_complete=True)
 TURNS: Final = 12  # of each writer
 
 KINDS: Final = [
-    *("sqlite", "postgres", "mariadb", "valkey", "engine_aiomysql", "engine_psycopg", "etcd"),
+    *(
+        "sqlite",
+        "postgres",
+        "mariadb",
+        "valkey",
+        "engine_aiomysql",
+        "engine_psycopg",
+        "etcd",
+        "nats",
+    ),
     *(pytest.param(each, marks=pytest.mark.stress) for each in ("engine_my", "engine_pg", "redis")),
 ]
 
@@ -106,19 +115,33 @@ async def test_a_new_id_that_is_sent_twice(backend: CellBackend, namespace: str)
 
 
 async def test_two_are_counted_at_once(kind: Backend, backend: CellBackend, namespace: str) -> None:
-    """Both are; but a file has one writer at a time anyway, and etcd compares values alone."""
+    """Both are; but a file has one writer at a time anyway."""
     one, copy = [await backend.read(namespace, ALL) for _ in range(2)]
     assert await backend.commit(one, replace(taken(one, 2, "c"), last_new=None))
     is_second = await backend.commit(copy, replace(taken(copy, 3, "d"), last_new=None))
-    assert is_second or isinstance(kind, Sqlite | Etcd)
+    assert is_second or isinstance(kind, Sqlite)
     found = await backend.read(namespace, ALL)
     assert found.count is not None
     assert found.count.ids == 3 + is_second
 
 
+async def test_who_is_gone_is_counted_no_more(backend: CellBackend, namespace: str) -> None:
+    """When all are counted anew, after a quarantine."""
+    found = await backend.read(namespace, ALL)
+    assert found.count is not None
+    del found.seats[1]
+    assert await backend.commit(found, replace(signed(found, 0), count=replace(found.count, ids=1)))
+    again = await backend.read(namespace, ALL)
+    assert again.count == replace(found.count, ids=1)
+
+
 @pytest.mark.parametrize("stale", ["space", "count", "epoch", "seat", "note", "own", "absent seat"])
-async def test_one_stale_cell_refuses_all(backend: CellBackend, namespace: str, stale: str) -> None:
+async def test_one_stale_cell_refuses_all(
+    kind: Backend, backend: CellBackend, namespace: str, stale: str
+) -> None:
     """And nothing is written, of whatever else was as it had been read."""
+    if stale == "epoch" and isinstance(kind, Nats):
+        pytest.skip("a count without its namespace's cell is written by whoever adds one alone")
     old, new = [await backend.read(namespace, ALL) for _ in range(2)]
     assert new.space is not None
     assert new.count is not None
@@ -155,6 +178,8 @@ async def test_a_peers_sign_of_life(kind: Backend, backend: CellBackend, namespa
 
 async def test_another_store(kind: Backend, backend: CellBackend, namespace: str) -> None:
     """What was read from one is not committed to another; etcd tells by its reply which it is."""
+    if isinstance(kind, Nats):
+        pytest.skip("a stream that is made anew goes on above all numbers of the former one")
     snapshot = await backend.read(namespace, ALL)
     before = state(snapshot)
     snapshot.identity = "another"
