@@ -31,7 +31,8 @@ def store(aiocosid: Command, request: pytest.FixtureRequest, tmp_path: Path) -> 
         case "sqlite":
             url = f"sqlite:///{tmp_path}/ids.db"
         case "valkey":
-            url = request.getfixturevalue("valkey").url
+            # Its own: a store is initialised here, but for its one namespace elsewhere.
+            url = request.getfixturevalue("valkey_factory")().url
         case _:
             url = request.getfixturevalue("postgres_database")
     marked = ", initialised for machine ids"
