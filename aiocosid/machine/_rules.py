@@ -344,7 +344,8 @@ class _Pool:
         snapshot = self._snapshot
         last = snapshot.last_new
         has_gaps = snapshot.space is not None and snapshot.space.gaps
-        begin = 0 if last is None or (has_gaps and last + 1 >= self._size) else last + 1
+        begin = snapshot.first_new if last is None else last + 1
+        begin = 0 if has_gaps and begin >= self._size else begin
         found = 0
         for number in count(begin):
             is_unread = snapshot.is_sample and number not in snapshot.seats
@@ -387,7 +388,7 @@ def _is_enough(snapshot: Snapshot, pool: _Pool, number: int | None) -> bool:
     counted, last_new = snapshot.count, snapshot.last_new
     if counted is None or counted.epoch != _epoch(snapshot):
         return False  # all have to be counted
-    if number is None or last_new is None or snapshot.cells > last_new + 1:
+    if number is None or (last_new is not None and snapshot.cells > last_new + 1):
         return False  # somebody holds a number that was not new yet
     if number == pool.own and pool.keeps_own:
         return True

@@ -264,7 +264,7 @@ class Need:
         machine_id: this one too; None for no other.
         is_complete: all machine ids of the namespace.
         sample: so many of those that might be taken are enough instead, if not 0, on a store where
-            a read of all is dear: the lowest given back, else the lowest new ones.
+            a read of all is dear: the first given back, else the lowest new ones.
     """
 
     instance: str = ""
@@ -290,6 +290,7 @@ class Snapshot:
         seats: machine ids by number, in the store's own order.
         own: the machine id that the asking instance's own cell names, if there is one.
         last_new: CosId's adder: the last machine id that was new; None on stores that have none.
+        first_new: where those begin instead that are looked at as new ones.
         is_complete: whether all seats of the namespace are here.
         stamps_tell: whether stamps can be compared with ``now_ms``: False where no peer of CosId's
             is, and only ``seen_ms`` tells who is silent.
@@ -310,6 +311,7 @@ class Snapshot:
     seats: dict[int, Seat] = field(default_factory=dict[int, Seat])
     own: int | None = None
     last_new: int | None = None
+    first_new: int = 0
     is_complete: bool = False
     stamps_tell: bool = True
     damages: tuple[Damage, ...] = ()

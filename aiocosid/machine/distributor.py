@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from math import ceil, inf
 from secrets import token_hex
@@ -45,13 +46,14 @@ NONCE_BYTES: Final = 8
 FIRST_PAUSE: Final = 0.002  # seconds after the first conflict, doubled by each further one
 LONGEST_PAUSE: Final = 0.1  # seconds
 LONGEST_TRY: Final = 10.0  # seconds; a lease gives its calls less
-MOST_SPREAD: Final = 8  # doublings of the choice, 4 for each conflict: 256 equals
+SPREAD: Final = 4  # doublings of the choice for each conflict: 16 equals after the first
+MOST_SPREAD: Final = 8  # doublings at most: 256 equals
 
 MOST_ALARMS: Final = 8  # in succession, in half a second, until one is believed
 
 STAMPS_REMEMBERED: Final = 4096
 
-SAMPLE: Final = 8  # of the ids that might be taken; more processes than that rarely ask at once
+SAMPLE: Final = 8  # of the ids that might be taken, at first; more rarely ask at once
 
 
 def guard_ms_of(safe_guard: float) -> int:
@@ -114,6 +116,7 @@ async def transact(
             continue
         snapshot = None
         conflicts += 1
+        need = replace(need, sample=min(need.sample << SPREAD, 1 << MOST_SPREAD))
         if SYSTEM_CLOCK.monotonic() > until:
             reason = f"the machine ids of {namespace!r} were always changed by others first"
             raise StoreUnavailableError(backend.label, reason)
@@ -222,7 +225,7 @@ class CellMachineIdDistributor(Uncopied, MachineIdDistributor):
         token, asker = nonce(), self._asker()
 
         def decide(snapshot: Snapshot, conflicts: int) -> Decision:
-            widest = 1 << min(4 * conflicts, MOST_SPREAD)
+            widest = 1 << min(SPREAD * conflicts, MOST_SPREAD)
             return _rules.hand_out(
                 snapshot,
                 asker,

@@ -243,7 +243,10 @@ def strange_on_redis(namespace: str) -> list[tuple[str, ...]]:
 
 
 async def test_machine_ids_on_redis(valkey: ValkeyServer, namespace: str) -> None:
-    """Whatever it is: a snowflake does not open, nothing is written, and a repair is enough."""
+    """Whatever it is: a snowflake does not open, nothing is written, and a repair is enough.
+
+    But for what is about one machine id, which keeps nobody from another.
+    """
     keys = [f"cosid:{{{namespace}}}:{suffix}" for suffix in MACHINE_KEYS]
     async with open_store(valkey.url) as store:
         for first, *rest in planted_on_redis(namespace)[::2]:
@@ -276,7 +279,11 @@ async def test_machine_ids_on_redis(valkey: ValkeyServer, namespace: str) -> Non
                     assert command[1] in str(error)
                     assert len(str(error)) < 700
                     assert str(error).isprintable()
-            assert failures == 4, command
+            is_of_one = first == "HSET" and rest[0].endswith((":note", ":seen"))
+            assert failures == 4 - is_of_one, command
+            if is_of_one:
+                assert str(valkey.call("HGET", keys[0], "two")).startswith("1|")
+                continue
             with pytest.raises(CorruptMachineStateError):
                 async with SnowflakeId(newcomer):
                     pass

@@ -448,7 +448,7 @@ async def test_a_damaged_marker(server: ValkeyServer) -> None:
 async def test_a_server_that_hides_who_it_is(server: ValkeyServer) -> None:
     """Without a right to INFO nothing is handed out or guarded; the error says what to allow."""
     mark_machines(server, NS)
-    rights = "evalsha eval type time get set hget hmget hset hdel hgetall"
+    rights = "evalsha eval type time get set hget hmget hset hdel hgetall hlen"
     allowed = [f"+{each}" for each in rights.split()] + ["~aiocosid:marker"]
     server.call("ACL", "SETUSER", "app", "on", ">secret", "~cosid:*", *allowed)
     url = f"redis://app:secret@{server.host}:{server.port}"

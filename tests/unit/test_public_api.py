@@ -63,7 +63,7 @@ PROMISED = {
 # No user's, although no underscore says so; a store's own module may see them.
 INTERNAL = {
     "aiocosid.machine.distributor": {
-        *("FIRST_PAUSE", "LONGEST_PAUSE", "LONGEST_TRY", "MOST_SPREAD", "MOST_ALARMS"),
+        *("FIRST_PAUSE", "LONGEST_PAUSE", "LONGEST_TRY", "SPREAD", "MOST_SPREAD", "MOST_ALARMS"),
         *("MAX_MACHINE_ID", "NONCE_BYTES", "STAMPS_REMEMBERED", "SAMPLE"),
         "nonce",
     },

@@ -14,6 +14,7 @@ from ...errors import CorruptCounterError, CounterMissingError, IdOverflowError
 from ...machine._rules import quarantine_ms
 from ...machine.cells import ENDLESS_MS, Seat
 from .._backend import Backend, Granted
+from .._own_cells import is_enough
 from ._cells import Commit, EtcdPlaces
 from ._driver import STORE
 from ._member import put, span, unchanged
@@ -145,14 +146,16 @@ class EtcdBackend(Backend):
     async def _find(self, member: Member, places: EtcdPlaces, need: Need) -> Snapshot:
         if need.is_complete and need.sample:
             return await _sample(member, places, replace(need, is_complete=False))
-        prefix = places.root if need.is_complete else ""
+        prefix, counted = "", 0
+        if need.is_complete:  # the count before what it counts, which never is less then
+            prefix = places.root
+            reply = await member.look(span(places.counts, is_prefix=True, count_only=True))
+            counted = reply.responses[0].response_range.count
         header, found = await member.read(*places.needed(need), prefix=prefix)
-        snapshot = places.read(header, found, need)
-        holders = {holder for seat in snapshot.seats.values() for holder in seat.holders}
-        is_elsewhere = snapshot.own not in {None, need.machine_id}
-        if not need.is_complete and (is_elsewhere or holders - {need.instance}):
-            return await self._find(member, places, replace(need, is_complete=True))
-        return snapshot
+        snapshot = places.read(header, found, need, counted)
+        if is_enough(snapshot, need):
+            return snapshot
+        return await self._find(member, places, replace(need, is_complete=True))
 
     def _look_back(self, snapshot: Snapshot, before: tuple[str, str, int] | None) -> None:
         """Doubt a cluster that was further already, unless somebody has begun a quarantine.
@@ -202,20 +205,20 @@ async def _sample(member: Member, places: EtcdPlaces, need: Need) -> Snapshot:
         *(span(key) for key in places.needed(need)),
         span(places.free, is_prefix=True, limit=need.sample, keys_only=True),
         span(places.seats, is_prefix=True, **descending),
+        span(places.counts, is_prefix=True, count_only=True),
     )
-    *parts, freed, seats = (each.response_range for each in reply.responses)
+    *parts, freed, seats, counts = (each.response_range for each in reply.responses)
     found = [each for part in parts for each in part.kvs]
     texts = [_text(each.value) for each in found if _text(each.key) == places.own(need.instance)]
     texts += [_text(each.key).removeprefix(places.free) for each in freed.kvs]
     if numbers := {int(each) for each in texts if each.isdecimal()}:
         keys = [key for each in numbers for key in (places.seat(each), places.alive(each))]
         found += (await member.read(*keys))[1]
-    snapshot = places.read(reply.header, found, need)
+    snapshot = places.read(reply.header, found, need, counts.count)
     snapshot.cells = snapshot.notes = seats.count
     last = _text(seats.kvs[0].key).removeprefix(places.seats) if seats.kvs else ""
-    snapshot.last_new = int(last) if last.isdecimal() else -1
-    new = range(snapshot.last_new + 1, snapshot.last_new + 1 + need.sample)
-    snapshot.seats.update((each, Seat()) for each in new)
+    snapshot.first_new = first = int(last) + 1 if last.isdecimal() else 0
+    snapshot.seats.update((each, Seat()) for each in range(first, first + need.sample))
     return snapshot
 
 

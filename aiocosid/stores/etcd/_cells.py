@@ -50,6 +50,7 @@ class EtcdPlaces(Places):
         quarantine: there as long as a quarantine lasts.
         lives: what the keys begin with that end with an owner's lease.
         free: what the keys begin with that say which machine ids were given back.
+        counts: what the keys begin with of machine ids that were counted since all were.
     """
 
     kind = EtcdSnapshot
@@ -59,6 +60,7 @@ class EtcdPlaces(Places):
         super().__init__(STORE, f"{prefix}/machine/", namespace)
         self.quarantine = f"{self.root}quarantine"
         self.lives, self.free = f"{self.root}alive/", f"{self.root}free/"
+        self.counts = f"{self.count}/"
 
     def alive(self, machine_id: int) -> str:
         """Return the key that ends with its owner's lease."""
@@ -74,8 +76,20 @@ class EtcdPlaces(Places):
         more += [self.alive(need.machine_id)] if need.machine_id is not None else []
         return [*super().needed(need), *more]
 
-    def read(self, header: Message, found: Iterable[Message], need: Need) -> Snapshot:
+    def counted(self, machine_id: int) -> str:
+        """Return the key by which it is counted."""
+        return f"{self.counts}{machine_id:08d}"
+
+    def read(
+        self, header: Message, found: Iterable[Message], need: Need, counted: int = 0
+    ) -> Snapshot:
         """Return what was found, at the moment 0 of the store's clock.
+
+        Args:
+            header: of the reply.
+            found: the keys.
+            need: what was to be read.
+            counted: how many keys there are that begin with `counts`.
 
         Raises:
             CorruptMachineStateError: a cell is damaged.
@@ -89,7 +103,7 @@ class EtcdPlaces(Places):
             elif key.startswith(self.lives) and number.isdecimal():
                 raw.lives[int(number)] = each.lease
         seen = {self.seat(number): ALIVE for number in raw.lives}
-        return self.snapshot(
+        snapshot = self.snapshot(
             f"{header.cluster_id:x} {header.raft_term}",
             # An empty one is damaged, and not missing.
             {key: text or b" " for key, text in raw.cells.items()},
@@ -97,6 +111,9 @@ class EtcdPlaces(Places):
             need,
             raw=raw,
         )
+        if snapshot.count is not None:
+            snapshot.count = replace(snapshot.count, ids=snapshot.count.ids + counted)
+        return snapshot
 
 
 @dataclass(slots=True)
@@ -141,6 +158,7 @@ class Commit:
         self._bounds = self._bound_seats()
         self._cells = self._places.texts(changes)
         self._compared = {self._places.marker, self._places.space, *self._cells}
+        self._counting = self._count()
 
     def _note_term(self) -> None:
         """Note the term that the cluster has reached: when it falls below, it was put back."""
@@ -166,12 +184,23 @@ class Commit:
         }
         return [unwritten(self._places.seats, self._raw.revision)]
 
+    def _count(self) -> list[Message]:
+        """Return what is to be done if machine ids are counted: one more has a key of its own."""
+        places, changes = self._places, self._changes
+        if changes.count is None:
+            return []
+        if changes.signed is None or not self._snapshot.counts_one_more(changes):
+            self._bounds.append(unwritten(places.counts, self._raw.revision))
+            return [remove(places.counts, is_prefix=True)]
+        del self._cells[places.count]
+        return [put(places.counted(changes.signed), b"")]
+
     async def write(self, member: Member) -> bool:
         """Carry it out if nothing has changed; bring the snapshot up to date."""
         raw, before = self._raw, self._raw.cells
         compares = [unchanged(key, before.get(key)) for key in self._compared] + self._bounds
         ops = [put(key, text) if text else remove(key) for key, text in self._cells.items()]
-        ops += self._mark_free()
+        ops += self._counting + self._mark_free()
         ops += await self._quarantine(member)
         reply = await self._sign(member, compares, ops)
         header, cluster = reply.header, self._snapshot.identity.partition(" ")[0]

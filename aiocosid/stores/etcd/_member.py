@@ -169,9 +169,11 @@ def put(key: str, value: bytes, lease: int = 0) -> Message:
     return rpc.RequestOp(request_put=rpc.PutRequest(key=key.encode(), value=value, lease=lease))
 
 
-def remove(key: str) -> Message:
-    """Change: remove a key."""
-    return rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key.encode()))
+def remove(key: str, *, is_prefix: bool = False) -> Message:
+    """Change: remove a key, or all that begin so."""
+    end = _span_end(key) if is_prefix else b""
+    deletion = rpc.DeleteRangeRequest(key=key.encode(), range_end=end)
+    return rpc.RequestOp(request_delete_range=deletion)
 
 
 def _span_end(prefix: str) -> bytes:

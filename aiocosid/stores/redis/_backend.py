@@ -5,8 +5,8 @@ and ``:adder`` are CosId's; ``:note`` (machine id -> note), ``:seen`` (machine i
 written, by the server's clock) and ``:space`` are ours.  The store's marker and the counts of all
 namespaces lie in ``aiocosid:marker``; on a cluster a count lies in its namespace's slot.
 
-One script reads them all.  A replica answers only whoever takes nothing: the first argument is 1
-for all others.
+One script reads them all, or a sample, which names those that it has looked for, and how many there
+are.  A replica answers only whoever takes nothing: the first argument is 1 for all others.
 
 Another one commits: it is given the server that was read, and for each cell the number of its key,
 the field or '', what was read, and what to write.  A value has ``=`` before it; '' is none, and
@@ -210,11 +210,12 @@ class RedisBackend(Backend):
         offer = top, lower, nonce.encode(), top - lower
         return bool(await self.link.run(GIVE_BACK, _keys_of(name), *offer, counter=name))
 
-    # Cells: always the whole namespace, in one script.
+    # Cells: the whole namespace, or a sample, in one script.
 
     async def read(self, namespace: str, need: Need) -> Snapshot:
         codec = CellCodec(namespace, is_cluster=self.link.is_cluster)
-        given = int(bool(need.instance)), codec.count_field
+        sample = need.sample if need.is_complete else 0
+        given = int(bool(need.instance)), codec.count_field, need.instance.encode(), sample
         tag, *reply = await self.link.run(READ, codec.keys, *given)
         if tag == b"damaged":
             place, kind = map(text_of, reply)
@@ -318,11 +319,12 @@ class CellCodec:
             CorruptMachineStateError: a cell of ours, the adder, or the instance's entry is damaged.
         """
         here, _, now_ms, store, count, adder, space, *hashes = reply
+        sampled, cells, notes = hashes[4:] or ((), -1, -1)
         single = zip(self._single, (store, count, space, adder), strict=True)
         raw = {cell: value for cell, value in single if value is not None}
-        for key, flat in zip((ENTRIES, POOL, NOTES, SEEN), hashes, strict=True):
+        for key, flat in zip((ENTRIES, POOL, NOTES, SEEN), hashes, strict=False):
             raw |= {(key, field): flat[i + 1] for i, field in enumerate(flat) if not i % 2}
-        seats: defaultdict[int, Seat] = defaultdict(Seat)
+        seats = defaultdict(Seat, {int(number): Seat() for number in sampled})
         damages = tuple(self._put_owners(seats, raw, instance))
         self._put_notes(seats, raw)
         return Snapshot(
@@ -335,10 +337,12 @@ class CellCodec:
             seats=dict(seats),
             # CosId begins with -1.
             last_new=-1 if adder in {None, b"-1"} else self._whole(ADDED, adder),
-            is_complete=True,
+            is_complete=cells < 0,
             damages=damages,
             raw=raw,
             store=STORE,
+            cells=cells,
+            notes=notes,
         )
 
     def _put_owners(

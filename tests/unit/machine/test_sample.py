@@ -67,7 +67,7 @@ def sampled(snapshot: Snapshot) -> Snapshot:
     )
 
 
-def decide(snapshot: Snapshot, latest_ms: int, asker: Asker = ASKER) -> Decision:
+def decide(snapshot: Snapshot, latest_ms: int, asker: Asker = ASKER, spread: int = 0) -> Decision:
     return _rules.hand_out(
         snapshot,
         asker,
@@ -75,7 +75,43 @@ def decide(snapshot: Snapshot, latest_ms: int, asker: Asker = ASKER) -> Decision
         now_ms=NOW,
         latest_ms=latest_ms,
         token="new",  # noqa: S106 - no secret
+        spread=spread,
     )
+
+
+def without_adder(snapshot: Snapshot) -> Snapshot:
+    """As on a store where all cells are ours: no peer's, and no number without a cell."""
+    seats = {
+        number: replace(seat, note=seat.note or Note("".join(seat.holders), token="t"))  # noqa: S106
+        for number, seat in snapshot.seats.items()
+        if seat.owners
+    }
+    ids = sum(seat.is_noted for seat in seats.values())
+    return replace(snapshot, seats=seats, last_new=None, count=Count("e", ids))
+
+
+def test_a_sample_of_cells_that_are_all_ours() -> None:
+    """New numbers are above the highest; one that was passed over is found when all is read."""
+    chance, taken, passed_over = random.Random(5), 0, 0  # noqa: S311 - the same every time
+    for _ in range(3000):
+        snapshot, spread = drawn(chance), chance.choice((0, 0, 1, 5))
+        whole = without_adder(snapshot)
+        first = max(whole.seats, default=-1) + 1
+        sample = sampled(replace(whole, last_new=first - 1))
+        found = decide(replace(sample, last_new=None, first_new=first), NOW + 10_000, spread=spread)
+        if found.need is not None:
+            assert (found.need.is_complete, found.need.sample) == (True, 0)
+            continue
+        taken += 1
+        machine_id = found.answer.machine_id
+        before = whole.seats.get(machine_id, Seat())
+        assert not before.is_held or before.holders == ("me",)
+        assert found.changes.last_new is None
+        mine = {number for number, seat in whole.seats.items() if "me" in seat.holders}
+        assert found.changes.seats.keys() == {machine_id} | mine
+        passed_over += machine_id > first
+    assert taken > 1000, "most need no more"
+    assert passed_over > 100
 
 
 @pytest.mark.parametrize("stable", [False, True])
