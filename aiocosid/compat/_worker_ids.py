@@ -11,7 +11,7 @@ from .. import _fork
 from .._checks import MAX_MS, check_integer, check_machine_bits
 from .._uncopied import Uncopied
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
-from ..errors import ForkedError, MachineIdLostError, StoreUnavailableError, UnsupportedByStoreError
+from ..errors import MachineIdLostError, StoreUnavailableError, UnsupportedByStoreError
 from ._stamps import LIVES, claim, stamp
 from ._url import split_options
 
@@ -271,10 +271,9 @@ class WorkerIdDistributor(Uncopied, MachineIdDistributor, Generic[At]):
         return MachineIdLostError(self.namespace, worker_id, reason=reason)
 
     def _ensure_own(self) -> None:
-        if self._born != _fork.generation:
-            another = "make a distributor with another port"
-            remedy = another if self._registry.by_address else "open it anew"
-            raise ForkedError(repr(self), remedy=f"{remedy} in this process")
+        another = "make a distributor with another port"
+        remedy = another if self._registry.by_address else "open it anew"
+        _fork.ensure_own(self._born, repr(self), remedy=f"{remedy} in this process")
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.

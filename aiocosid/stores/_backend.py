@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .._uncopied import Uncopied
-from ..errors import UnsupportedByStoreError, WouldBlock
+from ..abc import MAX_ID
+from ..errors import CounterMissingError, IdOverflowError, UnsupportedByStoreError, WouldBlock
 from ..errors._general import REOPEN
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
     from ..machine.cells import Changes, Need, Snapshot
     from ._give_back import Note
 
-__all__ = ("Backend", "Granted")
+__all__ = ("MISSING", "Backend", "Granted", "after_add", "after_raise")
+
+MISSING: Final = -1
+"""Instead of a counter's value: it is missing, and stays so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,26 @@ class Granted:
 
     max_id: int
     base: int | None = None
+
+
+def after_add(found: int | None, by: int, *, first: int | None, store: str, name: str) -> int:
+    """Return what `Backend.add` makes of a counter, where the server cannot add by itself.
+
+    Raises:
+        CounterMissingError: it is missing, and ``first`` is None.
+        IdOverflowError: it would pass 2^63-1.
+    """
+    if found is None and first is None:
+        raise CounterMissingError(store, counter=name)
+    max_id = (first or 0) if found is None else found + by
+    if max_id > MAX_ID:
+        raise IdOverflowError(name, limit=MAX_ID)
+    return max_id
+
+
+def after_raise(found: int | None, above: int, *, create: bool) -> int:
+    """Return what `Backend.raise_to` makes of a counter; `MISSING` if it is, and stays so."""
+    return MISSING if found is None and not create else max(found or 0, above)
 
 
 class Backend(Uncopied, ABC):

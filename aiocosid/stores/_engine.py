@@ -28,7 +28,7 @@ from ..errors import (
 from ._connection import BorrowedConnection, OwnedConnection, running_loop
 from ._engine_line import Line
 from ._engine_url import dialect_of, engine_of, label_of
-from ._executor import CALL_TIMEOUT, PARAMETER, TEAR_TIMEOUT, Executor, drop_outcome, ensure_same
+from ._executor import CALL_TIMEOUT, PARAMETER, TEAR_TIMEOUT, Executor, drop_outcome
 from ._mysql import COMMIT, in_foreign_session
 from ._mysql import run as run_mysql
 from ._sql_errors import as_store_error, is_stale
@@ -304,14 +304,14 @@ async def _in_greenlet(label: str, line: Line, function: Callable[..., T], *args
 def _called(label: str, line: Line, function: Callable[..., T], *args: object) -> T:
     """Call a function with a connection, in SQLAlchemy's greenlet."""
     engine = line.engine.sync_engine
-    born, pool = _fork.generation, engine.pool
+    born, what, pool = _fork.generation, f"the connection to {label}", engine.pool
     connection = engine.connect()
     driver = connection.connection.driver_connection
     try:
-        ensure_same(born, label)  # it may have been forked while it waited
+        _fork.ensure_own(born, what)  # it may have been forked while it waited
         line.lent.add(driver)
         result = function(connection, *args)
-        ensure_same(born, label)
+        _fork.ensure_own(born, what)
     except BaseException as exc:
         if born != _fork.generation:
             _fork.abandoned.append(connection)

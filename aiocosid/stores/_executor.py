@@ -11,7 +11,7 @@ import anyio
 
 from .. import _fork
 from .._uncopied import Uncopied
-from ..errors import CosIdError, ForkedError, StoreError, WrongLoopError
+from ..errors import CosIdError, StoreError, WrongLoopError
 from ._sql_errors import as_store_error
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ __all__ = (
     "Row",
     "Value",
     "drop_outcome",
-    "ensure_same",
 )
 
 CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
@@ -49,12 +48,6 @@ _Session = Any
 
 Value = str | int
 """What a statement is given."""
-
-
-def ensure_same(generation: int, label: str) -> None:
-    """Raise `ForkedError` in a child that was forked since then."""
-    if generation != _fork.generation:
-        raise ForkedError(f"the connection to {label}")
 
 
 def drop_outcome(call: asyncio.Future[Any]) -> None:
@@ -140,7 +133,8 @@ class PoolExecutor(Executor):
         generation = _fork.generation
         connection = await self._acquire(pool)
         try:
-            ensure_same(generation, self.label)  # it may have been forked while it waited
+            # It may have been forked while it waited.
+            _fork.ensure_own(generation, f"the connection to {self.label}")
             rows = await self._run(connection, statement, values)
         except BaseException as error:
             if generation == _fork.generation:

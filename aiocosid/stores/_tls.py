@@ -5,10 +5,12 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Final
 
+from ..errors import StoreError
+
 if TYPE_CHECKING:
     from ._url import StoreUrl, UrlSpec
 
-__all__ = ("OPTIONS", "client_context")
+__all__ = ("OPTIONS", "client_context", "untrusted")
 
 OPTIONS: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
@@ -35,3 +37,10 @@ def client_context(
         expected = f"with files that hold certificates, and a key, for {', '.join(names)} ({exc})"
         raise spec.refused(url.scheme, expected) from None
     return context
+
+
+def untrusted(
+    store: str, text: str, remedy: str = "give the file of its authority as ssl_ca_certs"
+) -> StoreError:
+    """Return the error for a server whose certificate no authority vouches for that is trusted."""
+    return StoreError(store, f"the server's certificate is not trusted ({text}); {remedy}")

@@ -15,7 +15,6 @@ from ..abc import (
     DEFAULT_MAX_SEQUENCE,
     DEFAULT_NAMESPACE,
     DEFAULT_TOLERANCE,
-    MAX_ID,
     Counter,
     SecondFenced,
     SecondSpent,
@@ -24,13 +23,11 @@ from ..abc import (
 )
 from ..errors import (
     ClockSkewError,
-    CounterMissingError,
-    IdOverflowError,
     InvalidArgumentError,
     WouldBlock,
 )
 from ..machine.cells import Marker, Need, Seat, Snapshot, Space
-from ._backend import Backend, Granted
+from ._backend import Backend, Granted, after_add
 from ._store import BackendStore
 
 if TYPE_CHECKING:
@@ -173,11 +170,7 @@ class MemoryBackend(Backend):
         """
         with self._changing():
             found = self._counters.get(name)
-            if found is None and first is None:
-                raise CounterMissingError(self.label, counter=name)
-            max_id = first if found is None and first is not None else (found or 0) + by
-            if max_id > MAX_ID:
-                raise IdOverflowError(name, limit=MAX_ID)
+            max_id = after_add(found, by, first=first, store=self.label, name=name)
             self._counters[name] = max_id
             base = None if note is None else self._note(name, note, max_id, max_id - by)
         return Granted(max_id, base)

@@ -51,7 +51,7 @@ from ._connection import (
 )
 from ._own_cells import ShardedPlaces, is_enough, leave_out_compared, quoted
 from ._store import BackendStore
-from ._tls import client_context
+from ._tls import client_context, untrusted
 from ._url import read_url
 from ._url_specs import NATS
 
@@ -171,8 +171,7 @@ def _as_store_error(label: str, exc: Exception) -> StoreError:
     """Return the driver's error, or the server's, as ours."""
     text = str(exc) or "no answer in time"
     if isinstance(exc, ssl.SSLCertVerificationError):
-        remedy = "give the file of its authority as ssl_ca_certs"
-        return StoreError(label, f"the server's certificate is not trusted ({text}); {remedy}")
+        return untrusted(label, text)
     if any(word in text.lower() for word in REFUSALS):
         return StoreAuthenticationError(label, text)
     is_final = isinstance(exc, APIError) and not isinstance(exc, ServiceUnavailableError)

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ...abc import MAX_ID, Counter
-from ...errors import CorruptCounterError, CounterMissingError, IdOverflowError
+from ...errors import CorruptCounterError
 from ...machine._rules import quarantine_ms
 from ...machine.cells import ENDLESS_MS, Seat
-from .._backend import Backend, Granted
+from .._backend import MISSING, Backend, Granted, after_add, after_raise
 from .._own_cells import is_enough
 from ._cells import Commit, EtcdPlaces
 from ._driver import STORE
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ("EtcdBackend",)
 
-NONE: Final = -1  # instead of a counter's value: it is missing, and stays so
 INTEGER: Final = re.compile(rb"0|[1-9][0-9]{0,18}")
 
 
@@ -69,23 +69,14 @@ class EtcdBackend(Backend):
     async def add(
         self, name: str, by: int, *, first: int | None, note: Note | None = None
     ) -> Granted:
-        def choose(found: int | None) -> int:
-            if found is None and first is None:
-                raise CounterMissingError(STORE, counter=name)
-            max_id = (first or 0) if found is None else found + by
-            if max_id > MAX_ID:
-                raise IdOverflowError(name, limit=MAX_ID)
-            return max_id
-
+        choose = partial(after_add, by=by, first=first, store=STORE, name=name)
         # What is remembered may be old: the transaction tells.  It is used once.
         return Granted(await self._change(name, choose, self._known))
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
-        def choose(found: int | None) -> int:
-            return NONE if found is None and not create else max(found or 0, above)
-
+        choose = partial(after_raise, above=above, create=create)
         max_id = await self._change(name, choose, {})
-        return None if max_id == NONE else Counter(namespaced_name=name, last_max_id=max_id)
+        return None if max_id == MISSING else Counter(namespaced_name=name, last_max_id=max_id)
 
     async def _change(
         self, name: str, choose: Callable[[int | None], int], known: dict[str, bytes]
@@ -100,7 +91,7 @@ class EtcdBackend(Backend):
                 if value is not None and found is None:
                     raise CorruptCounterError(STORE, counter=key, found=f"{value[:40]!r}")
                 chosen = choose(found)
-                if chosen in {NONE, found}:
+                if chosen in {MISSING, found}:
                     return chosen
                 text = b"%d" % chosen
                 reply = await member.write([unchanged(key, value)], [put(key, text)], else_read=key)

@@ -22,6 +22,7 @@ from ...errors import (
     StoreError,
     StoreUnavailableError,
 )
+from .._tls import untrusted
 
 try:
     grpc: Any = import_module("grpc")
@@ -158,8 +159,7 @@ def _meaning(exc: BaseException) -> StoreError | None:
 def _of_call(exc: Message) -> StoreError:
     code, text = exc.code().name, exc.details() or exc.code().name
     if _UNTRUSTED in text:
-        remedy = "give the file of its authority as ssl_ca_certs"
-        return StoreError(STORE, f"the server's certificate is not trusted ({text}); {remedy}")
+        return untrusted(STORE, text)
     if code in _OUTAGES:
         return StoreUnavailableError(STORE, text)
     if code in _REFUSALS or any(word in text for word in _OF_LOGIN):

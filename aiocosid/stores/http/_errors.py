@@ -16,6 +16,7 @@ from ...errors import (
     StoreUnavailableError,
 )
 from ...errors._general import MOST_SHOWN
+from .._tls import untrusted
 
 try:
     import httpx
@@ -127,7 +128,7 @@ def _meaning(exc: Exception) -> StoreError:
     text = str(exc) or type(exc).__name__
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(exc)):
         remedy = "pass an httpx.AsyncClient whose verify= knows its authority"
-        return StoreError(STORE, f"the server's certificate is not trusted ({text}); {remedy}")
+        return untrusted(STORE, text, remedy)
     if isinstance(exc, httpx.HTTPStatusError):  # raised by a hook of the user's client
         return Answer(exc.response.status_code, b"").refusal()
     if isinstance(exc, _BAD_REQUESTS):

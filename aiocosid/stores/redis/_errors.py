@@ -19,6 +19,7 @@ from ...errors import (
     StoreError,
     StoreUnavailableError,
 )
+from .._tls import untrusted
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -96,8 +97,7 @@ def _refusal(exc: Exception) -> StoreError | None:
         if _names(cause) & _AUTHENTICATION or any(word in text for word in _REFUSALS):
             return StoreAuthenticationError(STORE, text)
         if isinstance(cause, ssl.SSLCertVerificationError):
-            remedy = "give the file of its authority as ssl_ca_certs"
-            return StoreError(STORE, f"the server's certificate is not trusted ({text}); {remedy}")
+            return untrusted(STORE, text)
     if "MovedError" in _names(exc) or str(exc).startswith(("MOVED ", "CROSSSLOT")):
         remedy = "use redis+cluster:// or a RedisCluster client"
         return StoreError(STORE, f"the server is part of a cluster; {remedy}")

@@ -18,7 +18,7 @@ import anyio
 
 from ... import _fork
 from ..._uncopied import Uncopied
-from ...errors import ForkedError, InvalidArgumentError, MissingExtraError, StoreUnavailableError
+from ...errors import InvalidArgumentError, MissingExtraError, StoreUnavailableError
 from .._connection import BorrowedConnection, Connection, OwnedConnection
 from .._durability import DurabilityCheck
 from .._url import StoreUrl
@@ -131,18 +131,18 @@ class Session:
         generation = _fork.generation
 
         async def run(client: Any) -> T:  # noqa: ANN401 - one of the driver's
-            _ensure_own(generation)
+            _fork.ensure_own(generation, "the call")
             if hasattr(client, "nodes_manager"):
                 # A cluster client that has not seen the slots yet sends calls anywhere, is
                 # redirected for each, and after some of that closes the connections under all.
                 await client.initialize()
-                _ensure_own(generation)
+                _fork.ensure_own(generation, "the call")
             return await command(client)
 
         async with self._turns:
             if not self.clients:
                 raise StoreUnavailableError(STORE, "closed while the call waited")
-            _ensure_own(generation)
+            _fork.ensure_own(generation, "the call")
             task = asyncio.create_task(run(self.clients[0]))
             self._calls.add(task)
             task.add_done_callback(self._ended)
@@ -152,7 +152,7 @@ class Session:
                 if generation == _fork.generation:
                     await _abort(task)
                 raise
-        _ensure_own(generation)  # the reply was, or will be, the parent's
+        _fork.ensure_own(generation, "the call")  # the reply was, or will be, the parent's
         if task.cancelled():
             raise StoreUnavailableError(STORE, "closed while the call was under way")
         return task.result()
@@ -188,11 +188,6 @@ def _connections(client: Any) -> Iterator[Any]:  # noqa: ANN401 - one of the dri
         return
     for node in (*nodes.nodes_cache.values(), *nodes.startup_nodes.values()):
         yield from node._connections
-
-
-def _ensure_own(generation: int) -> None:
-    if generation != _fork.generation:
-        raise ForkedError("the call")
 
 
 async def _close(client: Any) -> None:  # noqa: ANN401 - one of the driver's

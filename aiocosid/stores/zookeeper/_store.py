@@ -4,16 +4,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID, Counter
+from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP, Counter
 from ...errors import (
     CorruptCounterError,
-    CounterMissingError,
-    IdOverflowError,
     InvalidArgumentError,
 )
-from .._backend import Backend, Granted
+from .._backend import MISSING, Backend, Granted, after_add, after_raise
 from .._store import BackendStore
 from ._machine import ENTRIES, Cells
 from ._paths import COSID, OURS, STORES_OWN, name_of, own_node_of, path_of, text_of
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ("ZookeeperBackend", "ZookeeperStore")
 
-NONE: Final = -1  # instead of a counter's value: it is missing, and stays so
 WIDTH: Final = 8  # bytes, of a Java ``long``, the highest first
 LOCKER: Final = "-locker"  # what Curator appends for its mutex
 
@@ -74,22 +72,12 @@ class ZookeeperBackend(Backend):
     async def add(
         self, name: str, by: int, *, first: int | None, note: Note | None = None
     ) -> Granted:
-        def added(before: int | None) -> int:
-            if before is None and first is None:
-                raise CounterMissingError(self.label, counter=name)
-            max_id = (first or 0) if before is None else before + by
-            if max_id > MAX_ID:
-                raise IdOverflowError(name, limit=MAX_ID)
-            return max_id
-
-        return Granted(await self._change(name, added))
+        add = partial(after_add, by=by, first=first, store=self.label, name=name)
+        return Granted(await self._change(name, add))
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
-        def raised(before: int | None) -> int:
-            return NONE if before is None and not create else max(before or 0, above)
-
-        max_id = await self._change(name, raised)
-        return None if max_id == NONE else Counter(namespaced_name=name, last_max_id=max_id)
+        max_id = await self._change(name, partial(after_raise, above=above, create=create))
+        return None if max_id == MISSING else Counter(namespaced_name=name, last_max_id=max_id)
 
     async def _change(self, name: str, change: Callable[[int | None], int]) -> int:
         """Write what ``change`` makes of a counter, None for a missing one, and return it."""
@@ -101,7 +89,7 @@ class ZookeeperBackend(Backend):
             is_none = node is None or (not node.data and node.children)
             before = None if node is None or is_none else self._value(path, node.data)
             after = change(before)
-            if after in {NONE, before}:
+            if after in {MISSING, before}:
                 return after
             is_done = await nodes.commit(write(path, after.to_bytes(WIDTH, "big"), node))
             return None if is_done is None else after
