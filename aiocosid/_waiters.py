@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,8 +48,10 @@ class Waiter:
         self._wake()
 
 
-class WaiterQueue(deque[Waiter]):
+class WaiterQueue(OrderedDict[Waiter, None]):
     """First come, first served; nobody behind the first is served before it.
+
+    Whoever leaves is found at once, wherever it stands: thousands may be cancelled together.
 
     Attributes:
         wanted: ids that all of them wait for together.
@@ -61,14 +63,19 @@ class WaiterQueue(deque[Waiter]):
         super().__init__()
         self.wanted = 0
 
+    @property
+    def first(self) -> Waiter:
+        """The caller that has waited longest; there has to be one."""
+        return next(iter(self))
+
     def add(self, waiter: Waiter) -> None:
         """Let a caller stand at the end."""
-        self.append(waiter)
+        self[waiter] = None
         self.wanted += waiter.n
 
     def discard(self, waiter: Waiter) -> None:
         """Let a caller that gives up leave."""
-        self.remove(waiter)
+        del self[waiter]
         self.wanted -= waiter.n
 
     def serve(
@@ -82,11 +89,10 @@ class WaiterQueue(deque[Waiter]):
             sent: the number of the fetch that they come from, if only those who lined up before it
                 was sent may have them.
         """
-        while self and available >= max(1, self[0].n):
-            if sent is not None and self[0].since >= sent:
+        while self and available >= max(1, self.first.n):
+            if sent is not None and self.first.since >= sent:
                 break
-            waiter = self.popleft()
-            self.wanted -= waiter.n
+            waiter = self._remove_first()
             available -= waiter.n
             waiter.serve(take(waiter.n))
 
@@ -97,6 +103,9 @@ class WaiterQueue(deque[Waiter]):
 
     def fail_first(self, error: CosIdError) -> None:
         """Fail the caller that has waited longest."""
-        waiter = self.popleft()
+        self._remove_first().fail(error)
+
+    def _remove_first(self) -> Waiter:
+        waiter, _ = self.popitem(last=False)
         self.wanted -= waiter.n
-        waiter.fail(error)
+        return waiter

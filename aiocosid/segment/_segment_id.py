@@ -82,7 +82,7 @@ class SegmentId(SegmentGenerator):
 
     def _serve(self) -> None:
         super()._serve()
-        if self._in_store_order and self._waiters and self._waiters[0].since >= self._sent:
+        if self._in_store_order and self._waiters and self._waiters.first.since >= self._sent:
             # They asked after the fetch was sent for somebody who has left since.
             self._discard(self._chain.clear(), "order")
 

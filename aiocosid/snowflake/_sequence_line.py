@@ -127,7 +127,7 @@ class SequenceLine(SequenceSupply):
         if waiter.pieces is not None:
             self._discard(waiter.n, "cancelled")
         elif waiter.error is None:
-            if line[0] is waiter:
+            if line.first is waiter:
                 self._empty_pool()
             line.discard(waiter)
             self._serve()  # there may be enough for whoever stood behind
@@ -150,7 +150,7 @@ class SequenceLine(SequenceSupply):
         line = self._waiters
         try:
             while line:
-                now_ns, first = self._read_ns(), line[0]
+                now_ns, first = self._read_ns(), line.first
                 in_pool, in_hand = self._in_pool(), self._seconds.in_hand(now_ns)
                 if in_pool + in_hand >= max(1, first.n):
                     self._served_at = self._clock.monotonic()

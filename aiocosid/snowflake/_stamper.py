@@ -195,7 +195,7 @@ class Stamper(Component):
                 await checkpoint()
         except BaseException:
             if not waiter.is_done and waiters is self._waiters:  # else forked, and opened anew
-                if waiters[0] is waiter:
+                if waiters.first is waiter:
                     self._pool.clear()  # taken for it; by now there may be ids above them
                 waiters.discard(waiter)
             raise
@@ -305,7 +305,7 @@ class Stamper(Component):
             if not isinstance(limited, Limited):
                 return
             self._ask_for_more(limited)
-            waited = self._clock.monotonic() - max(self._waiters[0].since, self._served_at)
+            waited = self._clock.monotonic() - max(self._waiters.first.since, self._served_at)
             left = self._options.wait_timeout - waited
             if left <= RESOLUTION:
                 self._pool.clear()  # for the first of them
