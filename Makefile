@@ -67,7 +67,7 @@ stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
 	$(BIN)/python -m pytest -m stress -n $(WORKERS) $(TESTS) $(ARGS)
 
 simulate: $(VENV)/.dev  ## Simulated worlds, on all cores, until something is found: SEEDS=100000
-	$(BIN)/python -m aiocosid.testing.simulation all --seeds $(SEEDS) $(ARGS)
+	$(BIN)/python -m tests.simulation all --seeds $(SEEDS) $(ARGS)
 
 fuzz: $(VENV)/.dev  ## Every parser, guided by coverage:  make fuzz SECONDS=60 [TARGETS="urls dates"]
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)

@@ -26,7 +26,7 @@ from aiocosid.abc import (
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import COSID_MS, SnowflakeLayout
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.testing.simulation import World, WorldClock
+from tests.simulation import World, WorldClock
 
 NETWORK = 0.001  # seconds there and back
 CALLS_PER_SECOND = 10_000  # that the store can do

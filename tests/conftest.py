@@ -77,7 +77,6 @@ LONG = re.compile(
     | /test_zookeeper\.py::TestSessions::test_two_processes$
     | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[(sqlite|valkey)\]
     | /simulation/test_scenarios\.py::test_nothing_is_found_where_nothing_is\[
-    | /simulation/test_(etcd|mysql|zookeeper)_model\.py::
     | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/(reference|howto|tutorial)
     """,
     re.VERBOSE,

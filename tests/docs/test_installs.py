@@ -51,7 +51,7 @@ def modules(source: str) -> Iterator[str]:
 def needs(page: list[Block]) -> set[frozenset[str]]:
     """The libraries without which the code of a page does not run; one of each set is enough."""
     own = {Path(block.title).parts[0].removesuffix(".py") for block in page if block.title}
-    own |= {"aiocosid", *sys.stdlib_module_names}
+    own |= {"aiocosid", "tests", *sys.stdlib_module_names}  # tests: in a clone
     found: set[frozenset[str]] = set()
     for block in page:
         if block.language not in RUN:

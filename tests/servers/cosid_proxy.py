@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 import uvicorn
 
-from aiocosid.testing.simulation._cosid_proxy import CosIdProxyModel
+from tests.simulation._cosid_proxy import CosIdProxyModel
 
 from ._process import HOST, free_port, wait_until
 

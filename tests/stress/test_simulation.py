@@ -8,12 +8,12 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from aiocosid.testing.simulation import first_failure, simulate
-from aiocosid.testing.simulation._fleet import run_all
 from tests.servers import RedisServer, ValkeyServer
-from tests.unit.testing.simulation._broken import BROKEN
-from tests.unit.testing.simulation._planted import SOUND
-from tests.unit.testing.simulation._sequences import OnServer, first_difference
+from tests.simulation import first_failure, simulate
+from tests.simulation._fleet import run_all
+from tests.unit.simulation._broken import BROKEN
+from tests.unit.simulation._planted import SOUND
+from tests.unit.simulation._sequences import OnServer, first_difference
 
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(900)]
 

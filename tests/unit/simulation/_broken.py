@@ -1,0 +1,307 @@
+"""The shipped code with one line broken, in scenarios that have to find it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import anyio
+
+from aiocosid import CosIdError, SegmentChainId
+from aiocosid._root import Root
+from aiocosid._waiters import WaiterQueue
+from aiocosid.machine import MachineIdLease, _rules
+from aiocosid.machine._keeper import Keeper
+from aiocosid.snowflake._stamper import Stamper
+from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
+from aiocosid.stores.redis._link import Script
+from aiocosid.stores.striped._place import UNIT, Place
+from aiocosid.stores.tiered import TieredStore
+from tests.simulation import (
+    SCENARIOS,
+    Faults,
+    Node,
+    Scenario,
+    SimulatedRedis,
+    SimulatedStore,
+    World,
+    churn,
+    redis_trouble,
+)
+from tests.simulation._redis import Persistence
+from tests.simulation._redis_client import SimulatedRedisClient
+from tests.simulation._redis_commands import Reply
+from tests.simulation._scenarios import STEP
+from tests.simulation._store_trouble import RedisAct
+
+from . import _broken_generators
+from ._breaking import Broken, broken
+from ._broken_leases import (
+    attached_alone,
+    ignores_lease,
+    life,
+    marks_early,
+    renews_late,
+    silent_past_the_lease,
+    taking,
+    twins,
+)
+
+# Stores that forget
+
+
+async def plain_redis_that_forgets(world: World) -> None:
+    """Two processes and more on plain Redis: nobody can see what it has lost."""
+    redis = SimulatedRedis(world, persistence="none", replicas=1)
+
+    def make(node: Node) -> SegmentChainId:
+        store = RedisStore(redis.client(node))
+        counter = store.segment_distributor(name="order", step=STEP)
+        return SegmentChainId(counter, clock=node.clock)
+
+    acts: tuple[RedisAct, ...] = ("restart", "flush", "fail over", "split")
+    await churn(world, make, meanwhile=partial(redis_trouble, redis=redis, seconds=5.0, acts=acts))
+
+
+PERSISTENCES: tuple[Persistence, ...] = ("none", "everysec", "snapshot")
+
+
+def tiered(*acts: RedisAct) -> Scenario:
+    """Spans of a store, handed out by a Redis that forgets."""
+
+    async def scenario(world: World) -> None:
+        kept = world.rng.choice(PERSISTENCES)
+        redis = SimulatedRedis(world, persistence=kept, replicas=1)
+        root = SimulatedStore(world)
+
+        def make(node: Node) -> SegmentChainId:
+            store = TieredStore(
+                root.store(node),
+                RedisStore(redis.client(node)),
+                root_name="root",
+                span=100 * STEP,
+                clock=node.clock,
+            )
+            counter = store.segment_distributor(name="order", step=STEP)
+            return SegmentChainId(counter, clock=node.clock)
+
+        happens = partial(redis_trouble, redis=redis, seconds=5.0, every=0.8, acts=acts)
+        # New processes have no floor, and take what the others know to be gone.
+        await churn(
+            world,
+            make,
+            pause=0.15,
+            faults=Faults(),
+            acts=("crash",),
+            meanwhile=happens,
+            recovery=60.0,
+        )
+
+    return scenario
+
+
+def fence(identity: bytes) -> tuple[tuple[object, str, object], ...]:
+    """Another identity in the scripts of spans."""
+    line = b"run_id .. ' ' .. replid"
+    return tuple(
+        (_span, name, Script(script.text.replace(line, identity)))
+        for name in ("LOOK", "TAKE", "OPEN", "RELEASE")
+        if line in (script := getattr(_span, name)).text
+    )
+
+
+# Calls and waiters
+
+
+async def two_counters(world: World) -> None:
+    """Two counters on one client, with calls that are given up."""
+    redis = SimulatedRedis(world)
+    redis.master.execute([b"SCRIPT", b"LOAD", _backend.ADD.text])  # no call is sent again as text
+
+    async def main(node: Node) -> None:
+        store = RedisStore(redis.client(node))
+        counters = [
+            store.segment_distributor(name=name, step=STEP) for name in ("order", "invoice")
+        ]
+        while True:
+            with suppress(CosIdError):
+                first, second = (
+                    SegmentChainId(each, clock=node.clock, safe_distance=1) for each in counters
+                )
+                async with first, second, anyio.create_task_group() as group:
+                    for chain in (first, second):
+                        group.start_soon(taking, node, node.watch(chain))
+
+    # The driver would wait for longer than the generator does.
+    await life(world, main, lose_reply=0.02, delay=0.1, delayed=(1.0, 6.0), timeout=20.0)
+
+
+class PoolsCancelled(SimulatedRedisClient):
+    """A call that is cancelled leaves its connection to the next one, with a reply to come."""
+
+    _lines: list[deque[Any]]
+
+    async def _exchange(self, words: list[bytes]) -> Reply:
+        lines = vars(self).setdefault("_lines", [])
+        line = lines.pop() if lines else deque()
+        line.append(self._send(words))
+        try:
+            reply: Reply = await anyio_shielded(line[0])
+        finally:
+            lines.append(line)
+        line.popleft()
+        return reply
+
+
+async def anyio_shielded(reply: Any) -> Reply:
+    """Await what others will await if this one is cancelled."""
+    import asyncio
+
+    result: Reply = await asyncio.shield(reply)
+    return result
+
+
+def serves_small(
+    line: WaiterQueue, available: int, take: Callable[[int], list[range]], sent: Any = None
+) -> None:
+    """Whoever can be served is, whoever stands before."""
+    for waiter in tuple(line):
+        if available >= max(1, waiter.n):
+            line.discard(waiter)
+            available -= waiter.n
+            waiter.serve(take(waiter.n))
+
+
+# Give-back
+
+
+async def gives_back(world: World) -> None:
+    """Short lives on one counter, with equal steps, that give back what they have not used."""
+    redis = SimulatedRedis(world)
+
+    async def main(node: Node) -> None:
+        while True:
+            with suppress(CosIdError):
+                store = RedisStore(redis.client(node))
+                counter = store.segment_distributor(name="order", step=STEP)
+                async with SegmentChainId(
+                    counter, clock=node.clock, safe_distance=1, max_distance=1, give_back=True
+                ) as chain:
+                    await node.watch(chain).next_ids(STEP)
+                    # What was ordered comes: nothing goes back while it is under way.
+                    await node.clock.sleep(world.rng.expovariate(5.0))
+            await node.clock.sleep(world.rng.expovariate(10.0))
+
+    await life(world, main, nodes=6, resend=0.5, latency=(0.005, 0.1))
+
+
+PLAIN_GIVE_BACK = Script(b"""\
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('INCRBY', KEYS[1], '-' .. ARGV[4])
+return 1
+""")
+
+LOSSES: tuple[RedisAct, ...] = ("restart", "save", "flush", "fail over", "fail back", "split")
+
+
+SHIPPED: dict[str, Scenario] = {
+    "tiered": tiered(*LOSSES),
+    "twins": twins,
+    "two counters": two_counters,
+    "gives back": gives_back,
+    "silent past the lease": silent_past_the_lease,
+}
+"""The same scenarios with nothing broken."""
+
+
+def ids_of_no_place(place: Place, value: int, step: int) -> range:
+    """As if all stores had one residue class."""
+    last = value // UNIT * place.width
+    return range(last - (step - 1) * place.width, last + 1, place.width)
+
+
+def forgets_nothing(root: Root) -> None:
+    """As if there were no forks."""
+
+
+def seconds(line: bytes, instead: bytes) -> tuple[object, str, object]:
+    """Break the script that grants sequences of a second."""
+    text = _sequence.GRANT.text
+    assert line in text
+    return _sequence, "GRANT", Script(text.replace(line, instead))
+
+
+def ends_at_once(space: object) -> int:
+    """As if a quarantine had no length."""
+    return 0
+
+
+BROKEN: dict[str, Broken] = {
+    "no fence": Broken(plain_redis_that_forgets, "handed out twice", 0),
+    "no fence in the scripts": Broken(
+        broken(tiered(*LOSSES), *fence(b"'same'")),
+        # Or all that are left see that the counter went back, and end.
+        "handed out twice|got no ids",
+        1,
+    ),
+    "run_id only": Broken(
+        broken(tiered("fail back"), *fence(b"run_id")), "handed out twice|got no ids", 0
+    ),
+    "no lease check": Broken(
+        broken(silent_past_the_lease, (MachineIdLease, "limit_ms", ignores_lease)),
+        "its lease had ended",
+        0,
+    ),
+    "lease judged after the renewal": Broken(
+        broken(silent_past_the_lease, (Keeper, "_renew", renews_late)), "its lease had ended", 5
+    ),
+    "stripes that overlap": Broken(
+        broken(SCENARIOS["segment_chain_striped"], (Place, "ids", ids_of_no_place)),
+        "handed out twice",
+        0,
+    ),
+    "no fork guard": Broken(
+        broken(SCENARIOS["segment_chain_forks"], (Root, "_forget", forgets_nothing)),
+        "handed out twice",
+        0,
+    ),
+    "resend of a plain give-back": Broken(
+        broken(gives_back, (_backend, "GIVE_BACK", PLAIN_GIVE_BACK)), "handed out twice", 14
+    ),
+    "cancelled call whose connection is pooled": Broken(
+        broken(two_counters, (SimulatedRedisClient, "_exchange", PoolsCancelled._exchange)),
+        "handed out twice",
+        57,
+    ),
+    "waiters overtaken": Broken(
+        broken(SCENARIOS["segment_chain_faults"], (WaiterQueue, "serve", serves_small)),
+        "a caller that came later",
+        60,
+    ),
+    "two sequencers on one lease": Broken(
+        broken(twins, (Stamper, "_attached", attached_alone)), "handed out twice", 0
+    ),
+    "mark behind use": Broken(
+        broken(SCENARIOS["snowflake_crashes"], (Keeper, "_renew", marks_early)), "machine id", 3
+    ),
+    "no fence of seconds": Broken(
+        broken(SCENARIOS["sharded_losses"], seconds(b"second < opens", b"false")),
+        "handed out twice",
+        2,
+    ),
+    "a fence of seconds by run_id": Broken(
+        broken(SCENARIOS["sharded_losses"], seconds(b"run_id .. ' ' .. replid", b"run_id")),
+        "handed out twice",
+        320,
+    ),
+    "no quarantine": Broken(
+        broken(SCENARIOS["store_quarantine"], (_rules, "quarantine_ms", ends_at_once)),
+        "machine id|handed out twice",
+        0,
+    ),
+    **_broken_generators.BROKEN,
+}
+"""Defects of the project's promise, and what the simulation says of each."""

@@ -1,0 +1,151 @@
+"""Scenarios of leases, and their lines broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import anyio
+
+from aiocosid import CosIdError, SnowflakeId
+from aiocosid.abc import MachineIdDistributor
+from aiocosid.machine import MachineIdLease
+from aiocosid.machine._keeper import Keeper
+from aiocosid.snowflake._sequencer import Sequencer
+from aiocosid.snowflake._stamper import Stamper
+from aiocosid.stores.memory import MemoryStore
+from tests.simulation import (
+    Faults,
+    Node,
+    World,
+    churn,
+    trouble,
+)
+from tests.simulation._scenarios import INTERVAL, LAYOUT, SAFE_GUARD, parse
+
+
+def machines_in_memory(world: World) -> Callable[[Node], MachineIdDistributor]:
+    store = MemoryStore(clock=world.clock)
+
+    def make(node: Node) -> MachineIdDistributor:
+        machine = store.machine_id_distributor(
+            instance_id=node.process.name, safe_guard=SAFE_GUARD, interval=INTERVAL
+        )
+        return node.link().machines(machine)
+
+    return make
+
+
+async def silent_past_the_lease(
+    world: World,
+    machines: Callable[[World], Callable[[Node], MachineIdDistributor]] = machines_in_memory,
+) -> None:
+    """Nodes that are cut off while their clocks are set back: their marks last longer than leases.
+
+    Only the lease silences them.
+    """
+    machine = machines(world)
+
+    def make(node: Node) -> SnowflakeId:
+        lease = MachineIdLease(
+            machine(node),
+            bits=LAYOUT.machine_bits,
+            lead=0.9 * SAFE_GUARD,
+            clock=node.clock,
+        )
+        return SnowflakeId(lease, layout=LAYOUT, clock=node.clock)
+
+    async def strike(world: World) -> None:
+        for node in world.nodes:
+            await world.sleep(world.rng.uniform(0.5, 2.0))
+            node.step_clock(-world.rng.uniform(0.5, 2.0))
+            for link in node.links:
+                link.cut()
+        await world.sleep(SAFE_GUARD + 2.0)
+        for link in (link for node in world.nodes for link in node.links):
+            link.heal()
+
+    await churn(
+        world,
+        make,
+        faults=Faults(delay=0.3, delayed=(0.4, 1.5), timeout=3.0, reset=0.0),
+        acts=(),
+        seconds=0.0,
+        pause=0.2,
+        recovery=20.0,
+        deadline=10.0,
+        parse=parse,
+        meanwhile=strike,
+    )
+
+
+def ignores_lease(lease: MachineIdLease) -> int:
+    return lease._mark_ms
+
+
+async def renews_late(keeper: Keeper) -> CosIdError | None:
+    """As shipped, but counts from the reply."""
+    result = await renew(keeper)
+    if result is None:
+        keeper._ends_at = keeper._clock.monotonic() + keeper._options.lease_time
+    return result
+
+
+async def marks_early(keeper: Keeper) -> CosIdError | None:
+    """As shipped, but uses the mark before the store has it."""
+    now_ms = keeper._clock.now_ms() + int(keeper._options.lead_seconds * 1000)
+    keeper._mark_ms = max(keeper._mark_ms, now_ms)
+    return await renew(keeper)
+
+
+renew = Keeper._renew
+
+
+async def twins(world: World) -> None:
+    """Two generators of one name on one lease, in each process."""
+    store = MemoryStore(clock=world.clock)
+
+    async def main(node: Node) -> None:
+        while True:
+            machine = store.machine_id_distributor(
+                instance_id=node.process.name, safe_guard=SAFE_GUARD, interval=INTERVAL
+            )
+            lease = MachineIdLease(node.link().machines(machine), bits=2, clock=node.clock)
+            first, second = (SnowflakeId(lease, layout=LAYOUT, clock=node.clock) for _ in range(2))
+            with suppress(CosIdError):
+                async with first, second, anyio.create_task_group() as group:
+                    for each in (first, second):
+                        watched = node.watch(each, parse=parse)
+                        watched._counter = "cosid.order"
+                        group.start_soon(taking, node, watched)
+            await node.clock.sleep(0.3)
+
+    await life(world, main)
+
+
+async def taking(node: Node, ids: Any, n: int = 0) -> None:
+    """Take ids for ever."""
+    while True:
+        with suppress(CosIdError):
+            await ids.next_ids(n or node.world.rng.randrange(1, 20))
+        await node.clock.sleep(node.world.rng.expovariate(3.0))
+
+
+async def life(world: World, main: Any, nodes: int = 2, **faults: Any) -> None:
+    """Let processes run for some seconds, die and come back."""
+    for _ in range(nodes):
+        world.node(main, faults=Faults(**faults))
+    await trouble(world, world.nodes, seconds=5.0, every=0.8, acts=("crash",))
+    for node in world.nodes:
+        node.crash()
+
+
+def attached_alone(stamper: Any) -> Sequencer:
+    """As shipped, but never to what is there."""
+    stamper.name = f"{stamper.name}/{id(stamper)}"
+    sequencer: Sequencer = attached(stamper)
+    return sequencer
+
+
+attached = Stamper._attached
