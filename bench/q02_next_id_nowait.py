@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aiocosid import SegmentChainId, WouldBlock
+from aiocosid import SegmentChainId
+from aiocosid.errors import WouldBlock
 from aiocosid.stores.memory import MemoryStore
 
 from ._harness import SHORT_ROUNDS, Answer, Empty, beside, ratio

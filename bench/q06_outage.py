@@ -6,8 +6,9 @@ import asyncio
 import time
 from typing import Any
 
-from aiocosid import CosIdError, SegmentChainId, SegmentId, StoreUnavailableError
+from aiocosid import CosIdError, SegmentChainId, SegmentId
 from aiocosid.abc import IdGenerator
+from aiocosid.errors import StoreUnavailableError
 
 from ._harness import Answer, SlowDistributor
 

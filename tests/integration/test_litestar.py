@@ -110,7 +110,7 @@ def test_names_and_errors_and_another_dependency(namespace: str) -> None:
         with aiocosid.use_provider(aiocosid.connect("memory://")):  # its own one comes first
             assert set(client.get("/ids").json()) == {"__share__", "order/2026"}
     assert "aiocosid" not in app.state
-    with pytest.raises(aiocosid.NotOpenError):
+    with pytest.raises(aiocosid.errors.NotOpenError):
         aiocosid.default_provider()
 
 
@@ -118,7 +118,7 @@ def test_it_does_not_start_without_its_provider() -> None:
     """Nor does it leave anything behind."""
 
     def refuse() -> aiocosid.IdProvider:
-        raise aiocosid.StoreUnavailableError("redis", "nobody there")
+        raise aiocosid.errors.StoreUnavailableError("redis", "nobody there")
 
     app = Litestar(plugins=[CosIdPlugin(refuse)])
     with pytest.raises(StartError), serve(app):

@@ -504,7 +504,7 @@ async def test_errors_come_out_as_they_are(sessions: async_sessionmaker[Any]) ->
             with aiocosid.use_provider(ids):
                 await chain.aclose()
                 session.add(Order())
-                with pytest.raises(aiocosid.ClosedError):
+                with pytest.raises(aiocosid.errors.ClosedError):
                     await session.flush()
 
 

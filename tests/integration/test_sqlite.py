@@ -570,7 +570,7 @@ class TestUsersConnection:
 def test_an_old_sqlite(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without RETURNING there is no grant, and the error says which version has it."""
     monkeypatch.setattr("sqlite3.sqlite_version_info", (3, 34, 1))
-    with pytest.raises(aiocosid.UnsupportedRuntimeError, match=r"3\.35"):
+    with pytest.raises(aiocosid.errors.UnsupportedRuntimeError, match=r"3\.35"):
         SqliteStore.from_url(url)
 
 

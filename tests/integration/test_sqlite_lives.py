@@ -104,7 +104,7 @@ class TestLoops:
 
         own = SqliteStore.from_url(url)
         counter = own.segment_distributor(name="order")
-        with pytest.raises(aiocosid.UnsupportedRuntimeError, match="asyncio"):
+        with pytest.raises(aiocosid.errors.UnsupportedRuntimeError, match="asyncio"):
             trio.run(counter.next_max_id, 10)
 
     def test_a_loop_ends_with_a_file_that_cannot_be_opened(

@@ -29,6 +29,7 @@ from aiocosid.errors import (
     CounterMissingError,
     IdOverflowError,
     InvalidArgumentError,
+    StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
 )
@@ -444,7 +445,7 @@ async def test_no_database_answers(pair: tuple[list[TinyidStore], list[Execute]]
         await group.next_max_id(5)
     for execute in does:
         await execute("DELETE FROM tiny_id_info")
-    with pytest.raises(aiocosid.StoreError, match=r"no database answers: .*no row") as caught:
+    with pytest.raises(StoreError, match=r"no database answers: .*no row") as caught:
         await group_of(stores, ManualClock()).next_max_id(5)
     assert not isinstance(caught.value, StoreUnavailableError)
     with pytest.raises(InvalidArgumentError):
@@ -512,7 +513,7 @@ async def test_shared_ids_of_a_database_that_comes_back(
     await does[1]("ALTER TABLE away RENAME TO tiny_id_info")
     assert await group.next_max_id(5) == 20, "in quarantine: nobody asks it"
     await does[0]("ALTER TABLE tiny_id_info RENAME TO away")
-    with pytest.raises(aiocosid.StoreError, match="of which database 0 has"):
+    with pytest.raises(StoreError, match="of which database 0 has"):
         await group.next_max_id(5)  # the last resort, still in quarantine
     await clock.advance(60)
     with pytest.raises(CorruptCounterError, match="of which database 0 has"):

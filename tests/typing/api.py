@@ -23,7 +23,6 @@ from aiocosid import (
     SegmentId,
     SnowflakeId,
     StringIdGenerator,
-    WouldBlock,
 )
 from aiocosid.abc import (
     AnyGenerator,
@@ -40,6 +39,7 @@ from aiocosid.abc import (
     Store,
 )
 from aiocosid.converter import PrefixIdConverter, Radix62IdConverter
+from aiocosid.errors import WouldBlock
 from aiocosid.events import Event, MachineIdDistributed, MachineIdGuardFailed, MachineIdLost
 from aiocosid.machine import (
     IpMachineIdDistributor,
@@ -329,21 +329,21 @@ def errors(error: aiocosid.CosIdError) -> bool:
 def errors_of_snowflakes(error: aiocosid.CosIdError) -> None:
     """What each of them knows."""
     match error:
-        case aiocosid.ClockTooManyBackwardsError(backwards=seconds, threshold=_):
+        case aiocosid.errors.ClockTooManyBackwardsError(backwards=seconds, threshold=_):
             assert_type(seconds, float)
-        case aiocosid.ClockTooFarForwardError(forward=seconds, limit=_):
+        case aiocosid.errors.ClockTooFarForwardError(forward=seconds, limit=_):
             assert_type(seconds, float)
-        case aiocosid.LayoutExpiredError(last_instant=last_instant):
+        case aiocosid.errors.LayoutExpiredError(last_instant=last_instant):
             assert_type(last_instant, str)
-        case aiocosid.MachineIdOverflowError(size=_, holders=holders):
+        case aiocosid.errors.MachineIdOverflowError(size=_, holders=holders):
             assert_type(holders, tuple[str, ...])
-        case aiocosid.MachineIdLostError(namespace=_, machine_id=machine_id):
+        case aiocosid.errors.MachineIdLostError(namespace=_, machine_id=machine_id):
             assert_type(machine_id, int)
-        case aiocosid.MachineIdInUseError(what=what):
+        case aiocosid.errors.MachineIdInUseError(what=what):
             assert_type(what, str)
-        case aiocosid.MachineIdUnavailableError(waited=seconds):
+        case aiocosid.errors.MachineIdUnavailableError(waited=seconds):
             assert_type(seconds, float)
-        case aiocosid.CorruptMachineStateError(place=place):
+        case aiocosid.errors.CorruptMachineStateError(place=place):
             assert_type(place, str)
         case _:
             pass

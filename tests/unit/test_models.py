@@ -21,6 +21,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 import aiocosid
 from aiocosid import CosIdGenerator, IdProvider, SegmentChainId
+from aiocosid.abc import SHARE
 from aiocosid.errors import ClosedError, InvalidArgumentError, NotOpenError
 from aiocosid.machine import ManualMachineIdDistributor
 from aiocosid.models import CosId, _fields, ensure_ids, id_fields
@@ -436,4 +437,4 @@ def test_other_annotations_do_not_disturb() -> None:
 
     (found,) = id_fields(Full)
     assert (found.attribute, found.kind, found.mark) == ("id", int, CosId("order"))
-    assert CosId().name == aiocosid.abc.SHARE
+    assert CosId().name == SHARE

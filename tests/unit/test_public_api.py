@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.metadata
 import inspect
 from collections.abc import Iterator
 
@@ -164,10 +165,15 @@ def test_init_modules_only_re_export() -> None:
     assert code == []
 
 
-def test_the_whole_error_tree_is_at_the_top() -> None:
-    """Whoever catches an error needs no second import."""
-    assert set(errors.__all__) - set(aiocosid.__all__) == set()
-    assert all(getattr(aiocosid, name) is getattr(errors, name) for name in errors.__all__)
+def test_the_front_door_is_small() -> None:
+    """What most programs begin with; of the errors the root, and what every nowait call raises."""
+    assert len(aiocosid.__all__) <= 30
+    assert set(errors.__all__) & set(aiocosid.__all__) == {"CosIdError", "WouldBlock"}
+    assert aiocosid.errors is errors
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert aiocosid.__version__ == importlib.metadata.version("aiocosid")
 
 
 def test_every_error_has_the_one_root() -> None:

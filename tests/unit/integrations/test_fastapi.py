@@ -86,12 +86,12 @@ async def test_an_error_is_an_invitation_or_the_servers_own() -> None:
             reply = await http.get("/order")
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
     assert reply.json() == {"detail": "no id just now"}
-    lost = aiocosid.MachineIdLostError("shop", 7, reason="gone")
+    lost = aiocosid.errors.MachineIdLostError("shop", 7, reason="gone")
     async with aiocosid.connect("memory://") as ids:
         await ids.segment_chain("order")
         with aiocosid.use_provider(ids):
             async with client(shop(lost)) as http:
-                with pytest.raises(aiocosid.MachineIdLostError):  # as the server sees it
+                with pytest.raises(aiocosid.errors.MachineIdLostError):  # as the server sees it
                     await http.get("/order")
             async with client(shop(lost), raise_app_exceptions=False) as http:
                 assert (await http.get("/order")).status_code == 500
@@ -138,7 +138,7 @@ async def test_a_lifespan_opens_closes_and_opens_again() -> None:
                 await provider.segment_chain("order")
             with pytest.raises(NotOpenError):
                 aiocosid.default_provider()
-            with pytest.raises(aiocosid.ClosedError):
+            with pytest.raises(aiocosid.errors.ClosedError):
                 await provider.segment_chain("order")
         assert opened == times
 

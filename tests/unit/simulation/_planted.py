@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Self
 
-from aiocosid import CosIdError, SegmentChainId, StoreUnavailableError
+from aiocosid import CosIdError, SegmentChainId
 from aiocosid.abc import IdGenerator, IdSegmentDistributor, Statistics
+from aiocosid.errors import StoreUnavailableError
 from tests.simulation import Link, Node, Scenario, World, churn
 
 from ._machines import TinyMachines, parse_machine, snowflakes

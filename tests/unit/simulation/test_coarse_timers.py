@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager
 
 import anyio
 
-from aiocosid import MachineIdUnavailableError, SegmentChainId, SnowflakeId
+from aiocosid import SegmentChainId, SnowflakeId
+from aiocosid.errors import MachineIdUnavailableError
 from aiocosid.stores.memory import MemoryStore
 from tests.simulation import Node, NodeClock, World
 

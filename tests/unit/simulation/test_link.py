@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aiocosid import StoreUnavailableError
 from aiocosid.abc import IdSegmentDistributor
-from aiocosid.errors import MachineIdLostError
+from aiocosid.errors import MachineIdLostError, StoreUnavailableError
 from aiocosid.stores._store import CounterDistributor
 from aiocosid.stores.memory import MemoryStore
 from tests.simulation import Faults, Link, Node, World
