@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from anyio.lowlevel import checkpoint
 
-from . import _fork
-from ._inner_life import InnerLife
+from ._life import fork
+from ._life.delegating import DelegatingLifecycle
 from .abc import IdConverter, IdGenerator, Statistics, TextIdGenerator
 from .errors import ForkedError, InvalidArgumentError
 
@@ -21,7 +21,7 @@ __all__ = ("StringIdGenerator", "StringStatistics", "WritingGenerator")
 G = TypeVar("G", bound=IdGenerator)
 
 
-class WritingGenerator(InnerLife, TextIdGenerator, Generic[G]):
+class WritingGenerator(DelegatingLifecycle, TextIdGenerator, Generic[G]):
     """Writes the ids of the generator inside of it; a subclass says how."""
 
     __slots__ = ("__weakref__", "_inner")
@@ -38,13 +38,13 @@ class WritingGenerator(InnerLife, TextIdGenerator, Generic[G]):
 
     async def next_ids(self, n: int) -> list[str]:
         """Return exactly ``n`` ids as text, all or nothing; see `aiocosid.abc.IdGenerator`."""
-        process = _fork.generation
+        process = fork.generation
         ids = await self._inner.next_ids(n)
         texts = self._texts(ids[: self._stretch])
         for start in range(self._stretch, n, self._stretch):
             await checkpoint()
             texts += self._texts(ids[start : start + self._stretch])
-        if process != _fork.generation:
+        if process != fork.generation:
             raise ForkedError(repr(self))
         return texts
 

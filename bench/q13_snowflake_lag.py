@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from aiocosid._clock import SystemClock
+from aiocosid._life.clock import SystemClock
 from aiocosid.snowflake import SnowflakeLayout
 
 from ._harness import Answer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from .._checks import check_step
-from .._strangers import asked
+from .._life.foreign_calls import call_bounded
 from ..abc import IdSegmentDistributor
 from ..errors import (
     CorruptCounterError,
@@ -161,7 +161,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
     async def _attempt(self, member: _Member, call: Callable[[], Awaitable[T]]) -> T | CosIdError:
         """Ask one database; return what it answers, or why it does not."""
         store, clock, within = member.counter.store, self._group.clock, self._group.store_timeout
-        answer = await asked(call, store=store, clock=clock, within=within)
+        answer = await call_bounded(call, store=store, clock=clock, within=within)
         self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
         self._note(member, answer)
         return answer

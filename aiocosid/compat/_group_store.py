@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Final, Self, Unpack, cast
 
 from .._checks import check_seconds
-from .._uncopied import Uncopied
+from .._life.not_copyable import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, Store
 from ..errors import InvalidArgumentError
 from ..stores.counters import Health
@@ -35,7 +35,7 @@ STORE_TIMEOUT: Final = 0.6  # seconds
 _LAST_MAX_ID: Final = attrgetter("last_max_id")
 
 
-class GroupStore(Uncopied, Store):
+class GroupStore(NotCopyable, Store):
     """Another system's counters in several databases, of which any one is enough.
 
     Attributes:

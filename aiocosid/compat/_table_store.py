@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Self, Unpack, cast
 
 from .._checks import check_above, check_text
-from .._uncopied import Uncopied
+from .._life.not_copyable import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, Store
 from ..errors import InvalidArgumentError, UnsupportedByStoreError
 from ..stores.sql import OutOfRangeError, executor_of, executor_on
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ("TableStore",)
 
 
-class TableStore(Uncopied, Store):
+class TableStore(NotCopyable, Store):
     """Counters in another system's table, on any SQLAlchemy engine.
 
     The table's rows are named as they are; a namespace is no part of them, so that counters of all

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
 
-from .. import _fork
 from .._checks import MAX_MS, check_integer, check_machine_bits
-from .._uncopied import Uncopied
+from .._life import fork
+from .._life.not_copyable import NotCopyable
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
 from ..errors import MachineIdLostError, StoreUnavailableError, UnsupportedByStoreError
 from ._stamps import LIVES, claim, stamp
@@ -133,7 +133,7 @@ class Registry(ABC, Generic[At]):
         """Begin anew in a forked child."""
 
 
-class WorkerIdDistributor(Uncopied, MachineIdDistributor, Generic[At]):
+class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
     """A worker id in another system's registry.
 
     Get it from a store, as by ``LeafZkNormalStore(client, ...).machine_id_distributor()``.
@@ -151,7 +151,7 @@ class WorkerIdDistributor(Uncopied, MachineIdDistributor, Generic[At]):
         self._begin()
 
     def _begin(self) -> None:
-        self._born = _fork.generation
+        self._born = fork.generation
         self._worker_id = self._floor_ms = self._life = -1
         self._latest_ms = MAX_MS - LIVES * self._registry.by_address
         self._stamps: set[int] = set()  # those of ours, one of which lies there if it is ours still
@@ -249,7 +249,7 @@ class WorkerIdDistributor(Uncopied, MachineIdDistributor, Generic[At]):
         """
         check_integer("machine_id", machine_id, at_least=0)
         check_integer("last_ms", last_ms, at_least=-1, at_most=self._latest_ms)
-        if self._born != _fork.generation or machine_id != self._worker_id:
+        if self._born != fork.generation or machine_id != self._worker_id:
             return
         registry, stamps, floor_ms, life = self._registry, self._stamps, self._floor_ms, self._life
 
@@ -273,7 +273,7 @@ class WorkerIdDistributor(Uncopied, MachineIdDistributor, Generic[At]):
     def _ensure_own(self) -> None:
         another = "make a distributor with another port"
         remedy = another if self._registry.by_address else "open it anew"
-        _fork.ensure_own(self._born, repr(self), remedy=f"{remedy} in this process")
+        fork.ensure_own(self._born, repr(self), remedy=f"{remedy} in this process")
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.
@@ -284,14 +284,14 @@ class WorkerIdDistributor(Uncopied, MachineIdDistributor, Generic[At]):
             ForkedError: the address is the parent process's, or the engine or client that was
                 passed in.
         """
-        if self._born != _fork.generation and not self._registry.by_address:
+        if self._born != fork.generation and not self._registry.by_address:
             self._registry.adopt()
             self._begin()
         self._ensure_own()
         await self._registry.door.aopen()
 
 
-class WorkerIdStore(Uncopied, Store):
+class WorkerIdStore(NotCopyable, Store):
     """One registry, one address: one worker id, whoever of this process asks.
 
     Attributes:

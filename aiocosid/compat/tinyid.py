@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from .._clock import SYSTEM_CLOCK
-from .._uncopied import Uncopied
+from .._life.clock import SYSTEM_CLOCK
+from .._life.not_copyable import NotCopyable
 from ..abc import DEFAULT_NAMESPACE
 from ._group_store import STORE_TIMEOUT, GroupStore
 from ._table import CounterTable, create_table
@@ -116,7 +116,7 @@ class TinyidGroupStore(GroupStore):
         self._gather(dict(enumerate(map(TinyidStore, engines))), store_timeout, clock)
 
 
-class TinyidTokens(Uncopied):
+class TinyidTokens(NotCopyable):
     """What ``tiny_id_token`` allows, read when it is asked and at most every 60 s.
 
     No token is ever part of a message, a log line or a ``repr``.

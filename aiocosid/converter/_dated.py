@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from .._clock import SYSTEM_CLOCK
 from .._dates import TOKEN, DatePattern, moment_of, resolve_zone
+from .._life.clock import SYSTEM_CLOCK
 from ..abc import Clock, IdConverter
 from ..errors import InvalidArgumentError, InvalidIdError
 from ._checks import check_affix, check_converter, text_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
-from .. import _fork
+from .._life import fork
 from ..abc import DEFAULT_NAMESPACE, SHARE, IdGenerator
 from ..errors import ForkedError
 from ._local import LocalGenerator
@@ -45,7 +45,7 @@ class CounterId(LocalGenerator, IdGenerator):
             InvalidArgumentError: an argument is outside its range.
         """
         self._numbers = count(1)  # each step is one of C's: nobody gets in between
-        self._made_in = _fork.generation
+        self._made_in = fork.generation
         super().__init__(namespace=namespace, name=name, clock=clock)
 
     async def next_id(self) -> int:
@@ -67,6 +67,6 @@ class CounterId(LocalGenerator, IdGenerator):
         return await self._batch(n, lambda some: list(islice(self._numbers, some)))
 
     async def _start(self) -> None:
-        if self._made_in != _fork.generation:
+        if self._made_in != fork.generation:
             raise ForkedError(self._label(), remedy="make a new one, or count in a store")
         await super()._start()

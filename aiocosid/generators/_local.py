@@ -5,10 +5,10 @@ from __future__ import annotations
 from operator import length_hint
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from .. import _fork
-from .._component import Component
+from .._life import fork
+from .._life.component import Component
+from .._life.turns import TurnLine
 from .._listing import MAX_BATCH
-from .._turns import TurnLine
 from ..abc import Statistics
 from ..abc._ids import check_integer, check_text
 
@@ -65,7 +65,7 @@ class LocalGenerator(Component):
 
     async def _wait_turn(self) -> None:
         """Return when one id may be made; the loop has had a turn if one was due."""
-        process, again = _fork.generation, False
+        process, again = fork.generation, False
         self._check_usable()
         while self._is_spent():
             if await self._turns.wait(self._is_spent, again=again):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from anyio.lowlevel import checkpoint
 
-from .. import _fork
+from .._life import fork
 from ..abc._ids import check_integer
 from ..errors import ForkedError
 from ._wrapped import WrappedGenerator
@@ -58,13 +58,13 @@ class UncertaintyIdGenerator(WrappedGenerator):
 
     async def next_ids(self, n: int) -> list[int]:
         """Return exactly ``n`` ids, all or nothing; see `aiocosid.abc.IdGenerator.next_ids`."""
-        process = _fork.generation
+        process = fork.generation
         ids = await self._inner.next_ids(n)
         blurred = self._blurred(ids[:STRETCH])
         for start in range(STRETCH, n, STRETCH):
             await checkpoint()
             blurred += self._blurred(ids[start : start + STRETCH])
-        if process != _fork.generation:
+        if process != fork.generation:
             raise ForkedError(repr(self))
         return blurred
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from .. import _fork
+from .._life import fork
 from ..abc import DEFAULT_NAMESPACE, SHARE, TextIdGenerator
 from ..errors import WouldBlock
 from ._local import LocalGenerator
@@ -103,9 +103,9 @@ class Uuid7Id(UuidGenerator):
         self._read_ns: Callable[[], int] = self._clock.wall_reader()
         self._busy = False
         process = getattr(self, "_made_in", None)
-        if process != _fork.generation:
+        if process != fork.generation:
             self._last: int = 0  # in a forked child the parent's would be counted on by both
-            self._made_in = _fork.generation
+            self._made_in = fork.generation
 
     def _new(self) -> str:
         if self._busy:

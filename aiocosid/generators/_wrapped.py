@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .._inner_life import InnerLife
+from .._life.delegating import DelegatingLifecycle
 from ..abc import IdGenerator, Statistics
 from ..errors import IdOverflowError, InvalidArgumentError
 
@@ -27,7 +27,7 @@ class WrappedStatistics(Statistics):
         return {"kind": self.kind, "actual": self.actual.as_tree()}
 
 
-class WrappedGenerator(InnerLife, IdGenerator):
+class WrappedGenerator(DelegatingLifecycle, IdGenerator):
     """Opens and closes with the generator inside of it; a subclass changes or checks its ids."""
 
     __slots__ = ("__weakref__", "_inner")

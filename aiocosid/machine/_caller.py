@@ -8,8 +8,8 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from .._component import Component
-from .._strangers import asked
+from .._life.component import Component
+from .._life.foreign_calls import call_bounded
 from ..errors import (
     ClosedError,
     CosIdError,
@@ -74,7 +74,7 @@ class Caller(Component):
     async def _call(self, method: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - any call
         """Call the store once, to its end or its timeout; returns an error, and raises none."""
         life = self._life
-        answer = await asked(
+        answer = await call_bounded(
             partial(method, *args, **named),
             store=self.distributor.store,
             clock=self._clock,

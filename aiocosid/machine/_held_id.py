@@ -10,7 +10,7 @@ import hashlib
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from .. import _fork
+from .._life import fork
 from ..abc._machine import MAX_MACHINE_BITS, WIDTH_EXPECTED, check_same_bits
 from ..errors import (
     ClosedError,
@@ -80,7 +80,7 @@ class HeldId:
         self._mark_ms = self._floor_ms = -1
         self._mutex = Lock()
         self.takings = self.leavings = 0
-        _fork.watch(self)
+        fork.watch(self)
 
     def take(self, bits: int, now_ms: int, *, leavings: int) -> int:
         """Lock the id, if it is not ours yet, and return above which time its ids have to be.

@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary, ref
 
 import anyio
 
-from .. import _fork
-from .._loop import is_dead, running_loop
-from .._strangers import translated
+from .._life import fork
+from .._life.foreign_calls import as_cosid_error
+from .._life.loop import is_dead, running_loop
 from ..errors import (
     ClockTooManyBackwardsError,
     ClosedError,
@@ -142,7 +142,7 @@ class Keeper(Caller):
         while True:
             holder = _holders.get(self.distributor)
             other = holder() if holder is not None else None
-            if other is None or other is self or other._born != _fork.generation:
+            if other is None or other is self or other._born != fork.generation:
                 break
             root = other._root if other._closing is None else other._closing.root
             if root is None or is_dead(root.loop):
@@ -263,7 +263,7 @@ class Keeper(Caller):
                     self._retire(error)
         except Exception as error:  # noqa: BLE001 - a stranger's distributor, whatever it answers
             if self._life is life:
-                ours = translated(self.distributor.store, error)
+                ours = as_cosid_error(self.distributor.store, error)
                 (self._retire if opened.is_set() else self._refuse)(ours)
         finally:
             opened.set()

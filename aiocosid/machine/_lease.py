@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary, ref
 
 import anyio
 
-from .. import _fork
-from .._loop import is_dead, start_root_task
+from .._life import fork
+from .._life.loop import is_dead, start_root_task
 from ..abc._machine import check_machine_bits
 from ..errors import (
     ClosedError,
@@ -29,7 +29,7 @@ from ._statistics import MachineIdStatistics
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from .._root import Root
+    from .._life.root import Root
     from ..abc import Clock, MachineIdDistributor
     from ..events import Instrument
 
@@ -146,7 +146,7 @@ class MachineIdLease(Keeper):
         Not while the store fails: then the next attempt has its time, whoever asks how often.  Nor
         from a forked child, another loop or a later one: the sleep is not theirs to end.
         """
-        is_here = self._born == _fork.generation and self._find_loop() is self._loop
+        is_here = self._born == fork.generation and self._find_loop() is self._loop
         if is_here and self._last_error is None:
             self._hurry = True
             self._wake()
@@ -248,11 +248,11 @@ class MachineIdLease(Keeper):
     def _forget_dead_life(self) -> None:
         """Begin anew in a forked child, or on another loop after the last one has died."""
         root = self._root if self._closing is None else self._closing.root
-        if self._born != _fork.generation or (root is not None and is_dead(root.loop)):
+        if self._born != fork.generation or (root is not None and is_dead(root.loop)):
             self._past_ms, self.issuers = self._last_issued_ms(), {}
             self._users, self._is_shared, self._opening = 0, False, None
             self._root = self._closing = None
-            self._born = _fork.generation
+            self._born = fork.generation
 
     # Looking inside.
 

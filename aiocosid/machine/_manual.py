@@ -7,9 +7,9 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .. import _fork
 from .._instance_id import as_instance_id
-from .._uncopied import Uncopied
+from .._life import fork
+from .._life.not_copyable import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, InstanceId, MachineGrant, MachineIdDistributor
 from ..abc._ids import check_integer
 from ..abc._machine import MAX_MACHINE_BITS, check_machine_bits
@@ -28,7 +28,7 @@ DEFAULT_MARK_INTERVAL: Final = 3.0
 waits for a sign of life here, so that it can be short: it costs two flushes of a small file."""
 
 
-class ManualMachineIdDistributor(Uncopied, MachineIdDistributor):
+class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
     """Always the one machine id: whoever runs the program sees to it that each host has another.
 
     On one machine it is held by an exclusive lock of a file, named by namespace and id, so that a
@@ -93,7 +93,7 @@ class ManualMachineIdDistributor(Uncopied, MachineIdDistributor):
             instance_id=self.instance_id,
             directory=default_state_dir() if state_dir is None else Path(state_dir),
         )
-        self._born = _fork.generation
+        self._born = fork.generation
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:  # noqa: ARG002 - there is no other id to prefer
         """Lock the machine id; an object that holds it already finds it again.
@@ -143,7 +143,7 @@ class ManualMachineIdDistributor(Uncopied, MachineIdDistributor):
         Raises:
             StoreError: the mark cannot be written; the machine id is unlocked all the same.
         """
-        if machine_id != self.machine_id or self._born != _fork.generation:
+        if machine_id != self.machine_id or self._born != fork.generation:
             return
         held = self._held
         held.leavings += 1
@@ -159,13 +159,13 @@ class ManualMachineIdDistributor(Uncopied, MachineIdDistributor):
 
     async def aclose(self) -> None:
         """Unlock the machine id if it was not given back; its mark stays as it is."""
-        if self._born == _fork.generation:
+        if self._born == fork.generation:
             held = self._held
             held.leavings += 1
             await in_thread(partial(held.let_go, takings=held.takings))
 
     def _refuse_child(self) -> None:
-        if self._born != _fork.generation:
+        if self._born != fork.generation:
             remedy = "make a distributor with another machine id or worker index in this process"
             raise ForkedError(f"machine id {self.machine_id}", remedy=remedy)
 

@@ -14,11 +14,11 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from .. import _fork
-from .._clock import SYSTEM_CLOCK
 from .._instance_id import as_instance_id
-from .._loop import running_loop
-from .._uncopied import Uncopied
+from .._life import fork
+from .._life.clock import SYSTEM_CLOCK
+from .._life.loop import running_loop
+from .._life.not_copyable import NotCopyable
 from ..abc import (
     DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
@@ -140,7 +140,7 @@ def _turn(backend: CellBackend, namespace: str) -> anyio.Lock | nullcontext[None
     return locks[place]
 
 
-class CellMachineIdDistributor(Uncopied, MachineIdDistributor):
+class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     """The machine ids of one namespace on a store, for one instance.
 
     Made by a store's ``machine_id_distributor``.  Each call is one atomic step on the store: it
@@ -190,7 +190,7 @@ class CellMachineIdDistributor(Uncopied, MachineIdDistributor):
         self.store = backend.label
         self._backend = backend
         self._is_unique = instance_id is None
-        self._born = _fork.generation
+        self._born = fork.generation
         self._forget()
 
     def _forget(self) -> None:
@@ -364,7 +364,7 @@ class CellMachineIdDistributor(Uncopied, MachineIdDistributor):
         return transact(self._backend, self.namespace, need, decide, snapshot)
 
     def _ensure_own(self) -> None:
-        _fork.ensure_own(self._born, repr(self), remedy=self._backend.fork_remedy)
+        fork.ensure_own(self._born, repr(self), remedy=self._backend.fork_remedy)
 
     async def aopen(self) -> None:
         """Get ready in this process; in a forked child as a new instance, on new connections.
@@ -373,10 +373,10 @@ class CellMachineIdDistributor(Uncopied, MachineIdDistributor):
             ForkedError: the client was passed in, and is the parent's.
         """
         await self._backend.aopen()
-        if self._born != _fork.generation:
+        if self._born != fork.generation:
             # The parent lives on under the old name.  One that was given stays, and whoever of the
             # two takes the id last has it.
-            self._born = _fork.generation
+            self._born = fork.generation
             self._forget()
             if self._is_unique:
                 self.instance_id = as_instance_id(None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from .._component import Component
+from .._life.component import Component
 from ..abc._ids import check_seconds
 from ..errors import ClosedError
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from .. import _fork
-from .._component import RESOLUTION
+from .._life import fork
+from .._life.component import RESOLUTION
+from .._life.turns import TurnLine
+from .._life.waiting_line import Waiter
 from .._listing import MAX_BATCH, STRETCH, listed
-from .._turns import TurnLine
-from .._waiters import Waiter
 from ..abc import IdGenerator
 from ..abc._ids import check_integer
 from ..errors import CosIdError, ForkedError, SegmentUnavailableError, WouldBlock
@@ -23,7 +23,7 @@ from ._stock import EMPTY, undivided
 from ._supply import Supply
 
 if TYPE_CHECKING:
-    from .._waiters import WaiterQueue
+    from .._life.waiting_line import WaiterQueue
     from ._segment import IdSegment
 
 __all__ = ("MAX_BATCH", "SegmentGenerator")
@@ -123,7 +123,7 @@ class SegmentGenerator(Supply, IdGenerator):
         pieces = self._take_now(n)
         if pieces is None:
             pieces = await self._wait(n)
-        process, chain = _fork.generation, self._chain
+        process, chain = fork.generation, self._chain
         try:
             ids = await listed(pieces)
         except BaseException:
@@ -218,7 +218,7 @@ class SegmentGenerator(Supply, IdGenerator):
 
     async def _wait(self, n: int) -> list[range]:
         """Stand in line for ``n`` ids, for as long as ``wait_timeout``."""
-        event, process, line = anyio.Event(), _fork.generation, self._waiters
+        event, process, line = anyio.Event(), fork.generation, self._waiters
         waiter = Waiter(n, event.set, self._sent)
         self._line_up(waiter)
         if not waiter.is_done:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from anyio.lowlevel import checkpoint
 
-from .. import _fork
+from .._life import fork
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, GroupedId, IdGenerator
 from ..abc._ids import check_integer
 from ..errors import InvalidArgumentError
@@ -141,7 +141,7 @@ class GroupedSegmentId(OpenGroups, IdGenerator):
         Python's garbage collector looks at each of them, unlike at an `int`: 100,000 at once keep
         the event loop for about 20 milliseconds at a time, 10,000 for less than one.
         """
-        process, group = _fork.generation, self._enter()
+        process, group = fork.generation, self._enter()
         try:
             ids = await _labelled(await group.generator.next_ids(n), group)
         finally:

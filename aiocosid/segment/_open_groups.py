@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from .._component import Component
+from .._life.component import Component
 from ..abc import Store
 from ..errors import ClosedError, CosIdError
 from ._group import Agreement, Group, GroupDistributor

@@ -8,8 +8,8 @@ from math import inf
 from operator import length_hint
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
-from .._component import Component
-from .._waiters import WaiterQueue
+from .._life.component import Component
+from .._life.waiting_line import WaiterQueue
 from ..errors import ClosedError, CosIdError, ForkedError, InvalidArgumentError
 from ..events import DistanceChanged, Event, IdsDiscarded, Starved
 from ._chain import IdSegmentChain

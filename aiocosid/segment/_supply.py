@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from .._strangers import asked, translated
+from .._life.foreign_calls import as_cosid_error, call_bounded
 from ..abc import MAX_ID
 from ..errors import (
     CorruptCounterError,
@@ -56,7 +56,7 @@ class Supply(Stock):
                 self._take_off(segments)
                 return
             except Exception as error:  # noqa: BLE001 - as in _fetch
-                if not self._fail(translated(self._distributor.store, error), segments, now):
+                if not self._fail(as_cosid_error(self._distributor.store, error), segments, now):
                     if self._waiters:
                         self._take_off(segments)  # a flight goes on asking
                     return
@@ -118,7 +118,7 @@ class Supply(Stock):
         sent_at = self._clock.monotonic()
         self._stock = self._chain.remaining + self._left()
         self._sent += 1
-        answer = await asked(
+        answer = await call_bounded(
             partial(self._answer, count),
             store=self._distributor.store,
             clock=self._clock,
@@ -303,7 +303,7 @@ class Supply(Stock):
             if scope.cancelled_caught:
                 logger.warning("%s: cannot give ids back: no answer", self._label())
         except BaseException as error:  # noqa: BLE001 - as in _fetch; closing goes on
-            told = translated(self._distributor.store, error)
+            told = as_cosid_error(self._distributor.store, error)
             logger.warning("%s: cannot give ids back: %s", self._label(), told)
         finally:
             if self._chain is life:  # else opened anew meanwhile

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from .._clock import SYSTEM_CLOCK
 from .._dates import moment_of
+from .._life.clock import SYSTEM_CLOCK
 from .._text_generator import WritingGenerator
 from ..errors import InvalidArgumentError
 from ._cosid_state import RADIX62, CosIdFriendlyText, CosIdState

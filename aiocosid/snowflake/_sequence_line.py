@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.lowlevel import checkpoint
 
-from .. import _fork
-from .._component import RESOLUTION
-from .._turns import TurnLine
-from .._waiters import Waiter, WaiterQueue
+from .._life import fork
+from .._life.component import RESOLUTION
+from .._life.turns import TurnLine
+from .._life.waiting_line import Waiter, WaiterQueue
 from ..errors import (
     ClockTooManyBackwardsError,
     CosIdError,
@@ -90,7 +90,7 @@ class SequenceLine(SequenceSupply):
     async def _wait(self, n: int) -> list[range]:
         """Stand in line for ``n`` ids; 0 waits until there are any, and takes none."""
         self._check_usable()
-        event, process, line = anyio.Event(), _fork.generation, self._waiters
+        event, process, line = anyio.Event(), fork.generation, self._waiters
         waiter = Waiter(n, event.set, self._clock.monotonic())
         line.add(waiter)
         self._waits += n > 0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from .._component import Component
-from .._strangers import asked, translated
+from .._life.component import Component
+from .._life.foreign_calls import as_cosid_error, call_bounded
 from ..abc import SecondFenced, SecondSpent, SequenceGrant
 from ..errors import (
     ClockSkewError,
@@ -184,7 +184,7 @@ class SequenceSupply(Component):
         """Make one call; shielded: it belongs to all callers and to none."""
         life, flights, sent_at = self._seconds, self._flights, self._clock.monotonic()
         try:
-            answer = await asked(
+            answer = await call_bounded(
                 partial(self._distributor.grant, second, size),
                 store=self._distributor.store,
                 clock=self._clock,
@@ -205,7 +205,7 @@ class SequenceSupply(Component):
         try:
             self._take_in(answer, second, ahead=ahead, took=took)
         except Exception as error:  # noqa: BLE001 - a stranger's answer must not end the root
-            error = translated(self._distributor.store, error)
+            error = as_cosid_error(self._distributor.store, error)
             self._failed(error, ahead=ahead, took=took)
         self._serve()
         self._wake()  # who waits for time to pass looks at it anew

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import _fork
+from .._life import fork
 from .._listing import MAX_BATCH, listed
 from ..abc import IdGenerator, MachineIdDistributor, SequenceDistributor
 from ..abc._ids import check_integer
@@ -151,7 +151,7 @@ class ShardedId(SequenceLine, IdGenerator):
         check_integer("n", n, at_least=1, at_most=MAX_BATCH)
         offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
         self._check_usable()
-        process = _fork.generation
+        process = fork.generation
         await self._turn_if_due()
         pieces = None if self._waiters else self._take_now(n)
         if pieces is None:

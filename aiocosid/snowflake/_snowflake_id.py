@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from .. import _fork
+from .._life import fork
 from .._listing import MAX_BATCH, listed
 from ..abc import IdGenerator, MachineIdDistributor
 from ..abc._ids import check_text
@@ -145,7 +145,7 @@ class SnowflakeId(Stamper, IdGenerator):
         if type(n) is not int or not 1 <= n <= MAX_BATCH:
             raise InvalidArgumentError("n", n, expected=f"an integer from 1 to {MAX_BATCH}")
         self._check_usable()
-        process = _fork.generation
+        process = fork.generation
         ids = await listed(await self._ranges(n))
         self._check_process(process)
         return ids

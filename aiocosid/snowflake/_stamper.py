@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from .. import _fork
-from .._component import RESOLUTION, Component
-from .._turns import TurnLine
-from .._waiters import Waiter, WaiterQueue
+from .._life import fork
+from .._life.component import RESOLUTION, Component
+from .._life.turns import TurnLine
+from .._life.waiting_line import Waiter, WaiterQueue
 from ..errors import (
     BusyError,
     ClockTooFarForwardError,
@@ -183,7 +183,7 @@ class Stamper(Component):
 
     async def _wait(self, n: int) -> list[range]:
         """Stand in line for ``n`` ids."""
-        event, process = anyio.Event(), _fork.generation
+        event, process = anyio.Event(), fork.generation
         waiter, waiters = Waiter(n, event.set, self._clock.monotonic()), self._waiters
         waiters.add(waiter)
         if not self._pumping:

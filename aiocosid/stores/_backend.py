@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from .._uncopied import Uncopied
+from .._life.not_copyable import NotCopyable
 from ..abc import MAX_ID
 from ..errors import CounterMissingError, IdOverflowError, UnsupportedByStoreError, WouldBlock
 from ..errors._general import REOPEN
@@ -64,7 +64,7 @@ def after_raise(found: int | None, above: int, *, create: bool) -> int:
     return MISSING if found is None and not create else max(found or 0, above)
 
 
-class Backend(Uncopied, ABC):
+class Backend(NotCopyable, ABC):
     """One server, file or cluster, on a user's client or on connections of its own.
 
     All distributors of a store share it.  An atomic step is safe to be applied twice; a cancelled

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import anyio
 
-from .. import _fork
-from .._loop import is_dead
-from .._uncopied import Uncopied
+from .._life import fork
+from .._life.loop import is_dead
+from .._life.not_copyable import NotCopyable
 from ..errors import UnsupportedRuntimeError, WrongLoopError
 from ..errors._general import REOPEN
 
@@ -43,11 +43,11 @@ def fail_if_forked() -> Generator[None]:
     Raises:
         ForkedError: the reply was, or will be, the parent's.
     """
-    generation = _fork.generation
+    generation = fork.generation
     try:
         yield
     finally:
-        _fork.ensure_own(generation, "the call")
+        fork.ensure_own(generation, "the call")
 
 
 def running_loop(what: str) -> asyncio.AbstractEventLoop:
@@ -58,7 +58,7 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
         raise UnsupportedRuntimeError(f"{what} needs asyncio's event loop") from None
 
 
-class Connection(Uncopied, ABC, Generic[C]):
+class Connection(NotCopyable, ABC, Generic[C]):
     """A client on asyncio, in one process and on one event loop at a time.
 
     Attributes:
@@ -71,7 +71,7 @@ class Connection(Uncopied, ABC, Generic[C]):
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self._born = _fork.generation
+        self._born = fork.generation
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @abstractmethod
@@ -95,7 +95,7 @@ class Connection(Uncopied, ABC, Generic[C]):
             self._loop = loop
 
     def _ensure_own(self) -> None:
-        _fork.ensure_own(self._born, self.what, remedy=self.remedy)
+        fork.ensure_own(self._born, self.what, remedy=self.remedy)
 
     @property
     def _is_in_use(self) -> bool:
@@ -178,7 +178,7 @@ class OwnedConnection(Connection[C]):
         self._client: C | None = None
         self._life: AsyncGenerator[None] | None = None
         self._lock = asyncio.Lock()
-        _fork.watch(self)
+        fork.watch(self)
 
     async def ready(self) -> C:
         """Return the client; the first call connects, and those beside it wait for that."""
@@ -215,13 +215,13 @@ class OwnedConnection(Connection[C]):
         An async generator is what a loop closes by itself before it ends: asyncio.run() leaves no
         connection behind, even of an object that nobody has closed.
         """
-        born = _fork.generation
+        born = fork.generation
         try:
             yield
         finally:
             if self._client is client:
                 self._client = self._life = None
-            if born == _fork.generation:
+            if born == fork.generation:
                 await self._end(client)
 
     async def _end(self, client: C) -> None:
@@ -231,7 +231,7 @@ class OwnedConnection(Connection[C]):
     def aopen(self) -> None:
         """Get ready in this process; connects when it is used."""
         running_loop(self.what)
-        self._born = _fork.generation
+        self._born = fork.generation
 
     async def aclose(self) -> None:
         """Close the client, if there is one; the next use opens another.
@@ -239,7 +239,7 @@ class OwnedConnection(Connection[C]):
         Raises:
             WrongLoopError: it is in use on another event loop.
         """
-        if self._born != _fork.generation or not self._is_in_use:
+        if self._born != fork.generation or not self._is_in_use:
             return
         self.ensure_usable()
         # Whoever opens it now would leave it open.
@@ -261,6 +261,6 @@ class OwnedConnection(Connection[C]):
         client, self._client = self._client, None
         if client is not None:
             self._silence(client)
-            _fork.abandoned.append((client, self._life))
+            fork.abandoned.append((client, self._life))
         self._life = self._loop = None
         self._lock = asyncio.Lock()

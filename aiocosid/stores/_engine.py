@@ -17,7 +17,7 @@ from weakref import ref
 
 import anyio
 
-from .. import _fork
+from .._life import fork
 from ..errors import (
     CosIdError,
     InvalidArgumentError,
@@ -229,7 +229,7 @@ class _UsersEngine(BorrowedConnection[Line]):
     def __init__(self, engine: AsyncEngine) -> None:
         super().__init__(f"the connection to {label_of(engine.url)}", Line(engine))
         self._pool: ref[object] | None = None
-        _fork.watch(self)
+        fork.watch(self)
 
     def ensure_usable(self) -> None:
         """Raise `WrongLoopError` unless the pool is empty, was never used, or only on this loop."""
@@ -304,17 +304,17 @@ async def _in_greenlet(label: str, line: Line, function: Callable[..., T], *args
 def _called(label: str, line: Line, function: Callable[..., T], *args: object) -> T:
     """Call a function with a connection, in SQLAlchemy's greenlet."""
     engine = line.engine.sync_engine
-    born, what, pool = _fork.generation, f"the connection to {label}", engine.pool
+    born, what, pool = fork.generation, f"the connection to {label}", engine.pool
     connection = engine.connect()
     driver = connection.connection.driver_connection
     try:
-        _fork.ensure_own(born, what)  # it may have been forked while it waited
+        fork.ensure_own(born, what)  # it may have been forked while it waited
         line.lent.add(driver)
         result = function(connection, *args)
-        _fork.ensure_own(born, what)
+        fork.ensure_own(born, what)
     except BaseException as exc:
-        if born != _fork.generation:
-            _fork.abandoned.append(connection)
+        if born != fork.generation:
+            fork.abandoned.append(connection)
         else:
             _give_back(connection, engine, pool, is_useless=is_stale(exc))
         raise

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-from .. import _fork
+from .._life import fork
 from ..errors import MissingExtraError
 from ._sqlite_door import inherit
 
@@ -73,7 +73,7 @@ class Line:
     def silence(self) -> None:
         """Keep, in a forked child, the parent's connections from saying anything."""
         drivers = {connection.driver_connection for connection in self._opened()}
-        _fork.silence(map(_socket_of, drivers | self.lent))
+        fork.silence(map(_socket_of, drivers | self.lent))
         if self.engine.url.get_backend_name() == "sqlite":
             inherit(f"{self.engine.url.database}")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from .. import _fork
-from .._uncopied import Uncopied
+from .._life import fork
+from .._life.not_copyable import NotCopyable
 from ..errors import CosIdError, StoreError, WrongLoopError
 from ._sql_errors import as_store_error
 
@@ -56,7 +56,7 @@ def drop_outcome(call: asyncio.Future[Any]) -> None:
         call.exception()
 
 
-class Executor(Uncopied, ABC):
+class Executor(NotCopyable, ABC):
     """Runs one statement on a connection, the user's or one of its own, and gives its rows.
 
     A driver needs nothing else to become a store.
@@ -130,17 +130,17 @@ class PoolExecutor(Executor):
             raise as_store_error(self.label, exc) from exc
 
     async def _fetch(self, pool: _Pool, statement: str, values: Mapping[str, Value]) -> list[Row]:
-        generation = _fork.generation
+        generation = fork.generation
         connection = await self._acquire(pool)
         try:
             # It may have been forked while it waited.
-            _fork.ensure_own(generation, f"the connection to {self.label}")
+            fork.ensure_own(generation, f"the connection to {self.label}")
             rows = await self._run(connection, statement, values)
         except BaseException as error:
-            if generation == _fork.generation:
+            if generation == fork.generation:
                 await self._release(pool, connection, error)
             else:
-                _fork.abandoned.append(connection)
+                fork.abandoned.append(connection)
             raise
         await self._release(pool, connection, None)
         return rows

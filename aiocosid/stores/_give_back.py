@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from .. import _fork
+from .._life import fork
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -92,17 +92,17 @@ class GrantRun:
         self._begin()
 
     def _begin(self) -> None:
-        self._process, self._forks = _fork.generation, _fork.children
+        self._process, self._forks = fork.generation, fork.children
         self._calls: int = 0  # under way
         self._base = self._top = 0
         self._kept = 0  # up to here a forked child may remember
         self._nonce = ""
 
     def _look_at_forks(self) -> None:
-        if self._process != _fork.generation:
+        if self._process != fork.generation:
             self._begin()  # all that is noted is the parent's
-        elif self._forks != _fork.children:
-            self._forks, self._kept = _fork.children, self._top
+        elif self._forks != fork.children:
+            self._forks, self._kept = fork.children, self._top
 
     def note(self) -> Note:
         """Return what to note with the next grant."""

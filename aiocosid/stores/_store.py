@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from .._checks import check_above, check_integer, check_machine_bits, check_text
-from .._uncopied import Uncopied
+from .._life.not_copyable import NotCopyable
 from ..abc import (
     DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
@@ -130,7 +130,7 @@ EVERYWHERE: Final = "cosid"
 """A namespace to read the store's marker with."""
 
 
-class BackendStore(Uncopied, Store, Generic[B]):
+class BackendStore(NotCopyable, Store, Generic[B]):
     """Counters and machine ids on one server, file or cluster.  Each server's class inherits it."""
 
     __slots__ = ("_backend",)

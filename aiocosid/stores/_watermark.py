@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from .. import _fork
 from .._checks import check_step
-from .._uncopied import Uncopied
+from .._life import fork
+from .._life.not_copyable import NotCopyable
 from ..abc import MAX_ID, IdSegmentDistributor
 from ..errors import IdOverflowError, StoreRolledBackError
 from ..errors._general import REOPEN
@@ -35,7 +35,7 @@ class HighWater:
 
     def __init__(self) -> None:
         self._highest: int | None = None
-        self._born = _fork.generation
+        self._born = fork.generation
 
     def sent(self) -> int | None:
         """Return what a call that is sent now has to be compared with, or None at first."""
@@ -76,11 +76,11 @@ class HighWater:
         Raises:
             ForkedError: ``what`` belongs to the parent process.
         """
-        _fork.ensure_own(self._born, what, remedy=remedy)
+        fork.ensure_own(self._born, what, remedy=remedy)
 
     def adopt(self) -> None:
         """Make it this process's: what the parent saw until the fork still holds."""
-        self._born = _fork.generation
+        self._born = fork.generation
 
 
 def _went_back(counter: IdSegmentDistributor, seen: int, expected: int) -> StoreRolledBackError:
@@ -93,7 +93,7 @@ def _went_back(counter: IdSegmentDistributor, seen: int, expected: int) -> Store
     )
 
 
-class WatchedDistributor(Uncopied, IdSegmentDistributor):
+class WatchedDistributor(NotCopyable, IdSegmentDistributor):
     """Compares what comes back with what it has seen, and knows what may be given back.
 
     What there is to do for a range is a subclass's `_grant`.

@@ -8,9 +8,9 @@ from dataclasses import replace
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from .. import _fork
-from .._clock import SYSTEM_CLOCK
-from .._uncopied import Uncopied
+from .._life import fork
+from .._life.clock import SYSTEM_CLOCK
+from .._life.not_copyable import NotCopyable
 from ..abc import (
     DEFAULT_MAX_SEQUENCE,
     DEFAULT_NAMESPACE,
@@ -44,7 +44,7 @@ _SECOND_MS: Final = 1000
 _KEPT: Final = 60  # seconds that a counter is kept after it can be asked for
 
 
-class MemorySequenceDistributor(Uncopied, SequenceDistributor):
+class MemorySequenceDistributor(NotCopyable, SequenceDistributor):
     """Counters in memory, one for each second; all generators that are given this object share it.
 
     Never beside processes that count elsewhere.
@@ -78,7 +78,7 @@ class MemorySequenceDistributor(Uncopied, SequenceDistributor):
         self._clock = clock or SYSTEM_CLOCK
         self._counters: dict[int, int] = {}
         self._opens = 0  # the first second whose counter cannot have been dropped
-        self._born = _fork.generation
+        self._born = fork.generation
 
     async def grant(self, second: int, size: int) -> SequenceReply:
         """Take sequences; see `aiocosid.abc.SequenceDistributor.grant`.
@@ -113,7 +113,7 @@ class MemorySequenceDistributor(Uncopied, SequenceDistributor):
         Raises:
             ForkedError: the counters are the parent's.
         """
-        _fork.ensure_own(self._born, repr(self), remedy="make it anew, or count on a server")
+        fork.ensure_own(self._born, repr(self), remedy="make it anew, or count on a server")
 
 
 class MemoryBackend(Backend):
@@ -139,7 +139,7 @@ class MemoryBackend(Backend):
         self.identity = "memory"
         self.marker: Marker | None = Marker(self.identity, token_hex(8))
         self._clock = clock
-        self._born = _fork.generation
+        self._born = fork.generation
         self._lock = threading.RLock()  # held for a few steps of Python, never across an await
         self._busy = False  # whether counters are being changed
 
@@ -151,7 +151,7 @@ class MemoryBackend(Backend):
 
     def _refuse_child(self) -> None:
         """Raise in a child, before the lock is asked for: a thread of the parent's may have it."""
-        _fork.ensure_own(self._born, "the memory store", remedy=self.fork_remedy)
+        fork.ensure_own(self._born, "the memory store", remedy=self.fork_remedy)
 
     # Counters.
 

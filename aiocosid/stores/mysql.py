@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
-from .. import _fork
+from .._life import fork
 from ..errors import InvalidArgumentError, MissingExtraError
 from ._connection import BorrowedConnection, OwnedConnection
 from ._durability import DurabilityCheck
@@ -190,7 +190,7 @@ def _salvage(pool: _Pool) -> None:
 
 def _silence(pool: _Pool) -> None:
     transports = (each._transport for each in _connections(pool))
-    _fork.silence(each.get_extra_info("socket") for each in transports if each is not None)
+    fork.silence(each.get_extra_info("socket") for each in transports if each is not None)
 
 
 def _hang_up(connection: _Session) -> None:

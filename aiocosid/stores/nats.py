@@ -25,8 +25,8 @@ from urllib.parse import unquote
 
 import anyio
 
-from .. import _fork
-from .._clock import SYSTEM_CLOCK
+from .._life import fork
+from .._life.clock import SYSTEM_CLOCK
 from ..abc import MAX_ID, Counter
 from ..abc._ids import check_integer
 from ..errors import (
@@ -164,7 +164,7 @@ async def _close(client: Client) -> None:
 
 def _silence(client: Client) -> None:
     writer = getattr(client._transport, "_io_writer", None)
-    _fork.silence((writer and writer.get_extra_info("socket"),))
+    fork.silence((writer and writer.get_extra_info("socket"),))
 
 
 def _as_store_error(label: str, exc: Exception) -> StoreError:

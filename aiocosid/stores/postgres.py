@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
-from .. import _fork
+from .._life import fork
 from ..errors import InvalidArgumentError, MissingExtraError
 from ._connection import BorrowedConnection, OwnedConnection
 from ._durability import DurabilityCheck
@@ -211,7 +211,7 @@ def _salvage(pool: _Pool) -> None:
 
 def _silence(pool: _Pool) -> None:
     connections = (holder._con for holder in pool._holders if holder._con is not None)
-    _fork.silence(each._transport.get_extra_info("socket") for each in connections)
+    fork.silence(each._transport.get_extra_info("socket") for each in connections)
 
 
 async def _leave(_: _Session) -> None:

@@ -8,11 +8,11 @@ from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar, cast, overload
 
-from .. import _fork
-from .._clock import SYSTEM_CLOCK
+from .._life import fork
+from .._life.clock import SYSTEM_CLOCK
+from .._life.loop import running_loop
+from .._life.not_copyable import NotCopyable
 from .._listing import MAX_BATCH
-from .._loop import running_loop
-from .._uncopied import Uncopied
 from ..abc._ids import check_integer
 from ..errors import CosIdError, ForkedError, WouldBlock
 from ._batches import (
@@ -47,7 +47,7 @@ EMPTY: Final[Iterator[Any]] = iter(())
 AWAIT: Final = "await the asynchronous generator's there"
 
 
-class SyncIdGenerator(Uncopied, Generic[T]):
+class SyncIdGenerator(NotCopyable, Generic[T]):
     """A generator for threads and synchronous code, with ids in hand that need no other thread.
 
     It may be shared by any number of threads.  It is opened at the first use, unless it is opened
@@ -146,11 +146,11 @@ class SyncIdGenerator(Uncopied, Generic[T]):
         self._timer: object = None  # of the last batch that grows old
         self._drop()
         session.holders.add(self)
-        _fork.watch(self)
+        fork.watch(self)
 
     def _forget(self) -> None:
         if self._flight is not None:
-            _fork.abandoned.append(self._flight)
+            fork.abandoned.append(self._flight)
         self._drop()
 
     def _drop(self) -> None:
@@ -216,15 +216,15 @@ class SyncIdGenerator(Uncopied, Generic[T]):
 
     def _in_one_process(self, take: Callable[[], R]) -> R:
         """Take ids, unless a signal handler forks meanwhile and this is the child."""
-        process = _fork.generation
+        process = fork.generation
         try:
             taken = take()
         except Exception as error:  # of half a step, perhaps
-            if process == _fork.generation:
+            if process == fork.generation:
                 raise
             raise _forked() from error
         # In one line: Python runs no handler in the middle of it.
-        return taken if process == _fork.generation else _raise(_forked())
+        return taken if process == fork.generation else _raise(_forked())
 
     def _gather(self, n: int) -> list[T]:
         """Take ids in hand, and wait for those that are missing."""
@@ -266,7 +266,7 @@ class SyncIdGenerator(Uncopied, Generic[T]):
         Returns:
             None if that is enough; else what to wait for, and whether it was sent for this call.
         """
-        process = _fork.generation
+        process = fork.generation
         taken += islice(self._piece, n - len(taken))
         flight = self._flight
         if len(taken) < n and flight is not None:
@@ -285,7 +285,7 @@ class SyncIdGenerator(Uncopied, Generic[T]):
             return
         piece = flight.result()
         taken += islice(piece, n - len(taken))
-        self._piece = piece if process == _fork.generation else EMPTY  # in one line, as above
+        self._piece = piece if process == fork.generation else EMPTY  # in one line, as above
         if self._is_ahead and len(taken) == n:
             with suppress(CosIdError):  # whoever needs it will ask again
                 self._order(1)

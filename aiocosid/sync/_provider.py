@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, Unpack
 
 from .._default import generator_named
-from .._uncopied import Uncopied
+from .._life.not_copyable import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor, Provider, Store
 from ..abc._ids import check_text
 from ..errors import BusyError
@@ -49,7 +49,7 @@ class _Kind(NamedTuple, Generic[P]):
     find: Callable[[P], Awaitable[AnyGenerator]]
 
 
-class SyncProvider(Uncopied, Generic[P]):
+class SyncProvider(NotCopyable, Generic[P]):
     """The generators of a provider for threads and synchronous code, by name.
 
     It may be shared by any number of threads.  It is opened at the first use, unless it is opened

@@ -9,10 +9,10 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
-from .. import _fork
-from .._clock import SYSTEM_CLOCK
-from .._loop import running_loop
-from .._uncopied import Uncopied
+from .._life import fork
+from .._life.clock import SYSTEM_CLOCK
+from .._life.loop import running_loop
+from .._life.not_copyable import NotCopyable
 from ..errors import ClosedError, CosIdError, SegmentUnavailableError, WouldBlock
 from ._steps import undivided
 from ._thread import LoopThread, shared_thread
@@ -103,7 +103,7 @@ class _Life(Generic[T]):
             task.result()
 
 
-class Session(Uncopied, Generic[T]):
+class Session(NotCopyable, Generic[T]):
     """Something that is open on the background loop from the first need on, until it is closed.
 
     In a forked child it is opened anew, at the first need there.
@@ -140,11 +140,11 @@ class Session(Uncopied, Generic[T]):
         self.holders: WeakSet[_Holder] = WeakSet()
         self.label = label
         self.timeout = timeout
-        _fork.watch(self)
+        fork.watch(self)
 
     def _forget(self) -> None:
         if self._life is not None:
-            _fork.abandoned.append(self._life)
+            fork.abandoned.append(self._life)
         self._life = self._thread = self._closing = None
         _sessions.discard(self)
 

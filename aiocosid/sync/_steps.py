@@ -10,7 +10,7 @@ import threading
 from functools import wraps
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from .. import _fork
+from .._life import fork
 from ..errors import WouldBlock
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class _Steps:
 
     def __init__(self) -> None:
         self._forget()
-        _fork.watch(self)
+        fork.watch(self)
 
     def _forget(self) -> None:
         self.lock = threading.RLock()

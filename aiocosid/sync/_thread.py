@@ -9,7 +9,7 @@ from contextvars import Context
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import _fork
+from .._life import fork
 from ..errors import UnsupportedRuntimeError
 
 if TYPE_CHECKING:
@@ -97,12 +97,12 @@ class _Shared:
 
     def __init__(self) -> None:
         self.thread: LoopThread | None = None
-        _fork.watch(self)
+        fork.watch(self)
 
     def _forget(self) -> None:
         # Nothing of it may be destroyed here: that would reach into the parent's loop.
         if self.thread is not None:
-            _fork.abandoned.append(self.thread)
+            fork.abandoned.append(self.thread)
         self.thread = None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from .._clock import SYSTEM_CLOCK
+from .._life.clock import SYSTEM_CLOCK
 from ..abc import IdSegmentDistributor
 from ..errors import CosIdError, StoreUnavailableError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
-from .._clock import SYSTEM_CLOCK
+from .._life.clock import SYSTEM_CLOCK
 from ..abc import InstanceId
 from ..errors import MachineBitsMismatchError, MachineIdLostError, MachineIdOverflowError
 

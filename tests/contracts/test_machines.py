@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from aiocosid import connect
-from aiocosid._clock import SYSTEM_CLOCK
+from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import InstanceId, MachineIdDistributor, MachineMarker, Store
 from aiocosid.errors import (
     InvalidArgumentError,

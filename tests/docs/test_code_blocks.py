@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aiocosid._clock import SYSTEM_CLOCK
+from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.stores import memory
 
 from ._blocks import ROOT, SERVERS, Block, Reader, blocks, pages

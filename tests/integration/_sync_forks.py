@@ -20,7 +20,8 @@ from typing import Any
 import aiosqlite
 
 import aiocosid
-from aiocosid import _fork, sync
+from aiocosid import sync
+from aiocosid._life import fork
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
     ClosedError,
@@ -213,7 +214,7 @@ def children_of_children() -> None:
 
     ended_well(in_child(child))
     all_different([*mine, *orders.next_ids(10)], 2)
-    assert _fork.generation == 0
+    assert fork.generation == 0
 
 
 def the_end_of_a_program() -> None:
@@ -255,7 +256,7 @@ class _OfProcess(IdSegmentDistributor):
 
     async def next_max_id(self, step: int) -> int:
         counts[0] += step
-        return counts[0] + _fork.generation * 10**9
+        return counts[0] + fork.generation * 10**9
 
 
 counts = [0]

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 from sqlalchemy.util import greenlet_spawn
 
-from aiocosid import _fork
+from aiocosid._life import fork
 from aiocosid.errors import (
     ForkedError,
     SchemaMissingError,
@@ -172,11 +172,11 @@ class TestTornCalls:
             async with engine.connect():
                 waits = asyncio.ensure_future(counter.next_max_id(10))
                 await settle()
-                monkeypatch.setattr(_fork, "generation", _fork.generation + 1)
+                monkeypatch.setattr(fork, "generation", fork.generation + 1)
             with pytest.raises(ForkedError):
                 await waits
             monkeypatch.undo()
-            kept = _fork.abandoned.pop()
+            kept = fork.abandoned.pop()
             await greenlet_spawn(kept.close)
             assert await counter_on(engine, namespace).next_max_id(1) == 2
 

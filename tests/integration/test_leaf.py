@@ -16,7 +16,8 @@ import pytest_asyncio
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from aiocosid import SegmentId, _fork
+from aiocosid import SegmentId
+from aiocosid._life import fork
 from aiocosid.abc import MAX_ID
 from aiocosid.compat.leaf import LeafStore
 from aiocosid.errors import (
@@ -268,7 +269,7 @@ async def test_a_forked_child_takes_no_ids(
     for each, due in ((borrowed, 10), (own, 20)):
         assert await each.next_max_id(10) == due
     await own_store.aclose()
-    monkeypatch.setattr(_fork, "generation", _fork.generation + 1)
+    monkeypatch.setattr(fork, "generation", fork.generation + 1)
     for each in (borrowed, own):
         with pytest.raises(ForkedError):
             await each.next_max_id(10)

@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from kazoo.security import READ_ACL_UNSAFE  # type: ignore[import-untyped]
 
-from aiocosid._clock import SYSTEM_CLOCK
+from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import MachineIdDistributor
 from aiocosid.compat.leaf_snowflake import _zk_recycle
 from aiocosid.compat.leaf_snowflake.zookeeper import LeafZkRecycleStore

@@ -15,8 +15,9 @@ import pytest
 import pytest_asyncio
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from aiocosid import _fork, connect
-from aiocosid._clock import SYSTEM_CLOCK
+from aiocosid import connect
+from aiocosid._life import fork
+from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import MachineIdDistributor
 from aiocosid.compat.leaf_snowflake.mysql import LeafWorkerIdStore
 from aiocosid.compat.leaf_snowflake.zookeeper import LeafZkNormalStore
@@ -291,7 +292,7 @@ async def test_a_forked_child(registry: Registry, monkeypatch: pytest.MonkeyPatc
     one = registry.make("10.0.0.1")
     number, _ = await take(one)
     with monkeypatch.context() as patch:
-        patch.setattr(_fork, "generation", _fork.generation + 1)
+        patch.setattr(fork, "generation", fork.generation + 1)
         with pytest.raises(ForkedError, match="another port"):
             await one.aopen()
         with pytest.raises(ForkedError):

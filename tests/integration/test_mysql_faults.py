@@ -16,7 +16,7 @@ import asyncmy
 import pytest
 import pytest_asyncio
 
-from aiocosid import _fork
+from aiocosid._life import fork
 from aiocosid.errors import ForkedError, MachineIdQuarantineError, StoreUnavailableError
 from aiocosid.stores import _executor
 from aiocosid.stores import mysql as module
@@ -229,12 +229,12 @@ class TestTornCalls:
             waits = asyncio.ensure_future(counter.next_max_id(10))
             await settle()
             with monkeypatch.context() as patch:
-                patch.setattr(_fork, "generation", _fork.generation + 1)
+                patch.setattr(fork, "generation", fork.generation + 1)
                 pool.release(held)
                 with pytest.raises(ForkedError):
                     await waits
             assert await store.counters() == []
-            pool.release(_fork.abandoned.pop())
+            pool.release(fork.abandoned.pop())
 
     async def test_a_silent_server(
         self,

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from aiocosid import _fork
+from aiocosid._life import fork
 from aiocosid.errors import ForkedError, StoreUnavailableError
 from aiocosid.stores import _executor
 from aiocosid.stores._connection import CLOSE_TIMEOUT
@@ -210,13 +210,13 @@ class TestTornCalls:
         waits = asyncio.ensure_future(counter.next_max_id(10))
         await settle()
         with monkeypatch.context() as patch:
-            patch.setattr(_fork, "generation", _fork.generation + 1)
+            patch.setattr(fork, "generation", fork.generation + 1)
             await pool.release(held)
             with pytest.raises(ForkedError):
                 await waits
         assert await store.counters() == []
         pool.terminate()
-        _fork.abandoned.clear()
+        fork.abandoned.clear()
 
     async def test_cancelled_on_a_silent_server(
         self, store: PostgresStore, postgres: PostgresServer, namespace: str

@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
-from aiocosid import SegmentChainId, _fork, connect
+from aiocosid import SegmentChainId, connect
+from aiocosid._life import fork
 from aiocosid.abc import MAX_ID, Counter
 from aiocosid.errors import (
     CorruptCounterError,
@@ -651,7 +652,7 @@ class TestLife:
                 call = asyncio.ensure_future(counter.next_max_id(1))
                 await answered
                 with monkeypatch.context() as patch:
-                    patch.setattr(_fork, "generation", _fork.generation + 1)
+                    patch.setattr(fork, "generation", fork.generation + 1)
                     proxy.heal()
                     with pytest.raises(ForkedError):
                         await call
@@ -671,7 +672,7 @@ class TestLife:
             waits = asyncio.ensure_future(counter.next_max_id(1))
             await settle()
             with monkeypatch.context() as patch:
-                patch.setattr(_fork, "generation", _fork.generation + 1)
+                patch.setattr(fork, "generation", fork.generation + 1)
                 proxy.heal()
                 for call in (first, waits):
                     with pytest.raises(ForkedError):

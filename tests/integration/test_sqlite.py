@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 import aiocosid
-from aiocosid import _fork
+from aiocosid._life import fork
 from aiocosid.abc import MAX_ID, Counter, IdSegmentDistributor
 from aiocosid.errors import (
     CorruptCounterError,
@@ -459,13 +459,13 @@ async def test_a_fork_while_the_statement_ran(
     own = SqliteStore.from_url(url)
     counter = own.segment_distributor(name="order")
 
-    async def fork(_: str) -> None:
-        patch.setattr(_fork, "generation", _fork.generation + 1)
+    async def forked(_: str) -> None:
+        patch.setattr(fork, "generation", fork.generation + 1)
         if fails:
             raise StoreUnavailableError("sqlite", "it was busy")
 
     backend: Any = own._backend
-    inner, backend._executor = backend._executor, Tapped(backend._executor, after=fork)
+    inner, backend._executor = backend._executor, Tapped(backend._executor, after=forked)
     with monkeypatch.context() as patch, pytest.raises(ForkedError):
         await counter.next_max_id(10)
     backend._executor = inner

@@ -16,7 +16,8 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from aiocosid import _fork, connect
+from aiocosid import connect
+from aiocosid._life import fork
 from aiocosid.abc import MAX_ID, IdSegmentDistributor
 from aiocosid.errors import (
     CorruptCounterError,
@@ -646,9 +647,9 @@ async def test_a_call_that_was_suspended_across_a_fork(
     bench.roots[0].gate = asyncio.Event()
     flight = asyncio.create_task(one.next_max_id(1000))
     await bench.roots[0].asked.wait()
-    monkeypatch.setattr(_fork, "generation", _fork.generation + 1)
+    monkeypatch.setattr(fork, "generation", fork.generation + 1)
     monkeypatch.setattr(
-        bench.memory._backend, "_born", _fork.generation
+        bench.memory._backend, "_born", fork.generation
     )  # it can be reached by both
     bench.roots[0].gate.set()
     with pytest.raises(ForkedError):

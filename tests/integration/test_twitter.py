@@ -12,7 +12,7 @@ from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from kazoo.exceptions import NodeExistsError  # type: ignore[import-untyped]
 
 from aiocosid import connect
-from aiocosid._clock import SYSTEM_CLOCK
+from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import MachineIdDistributor
 from aiocosid.compat.twitter import TwitterStore
 from aiocosid.errors import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from aiocosid._clock import SYSTEM_CLOCK
+from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.errors import (
     MachineIdLostError,
     MachineIdQuarantineError,

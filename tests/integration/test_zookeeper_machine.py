@@ -20,7 +20,7 @@ from kazoo.exceptions import (  # type: ignore[import-untyped]
     NoNodeError,
 )
 
-from aiocosid._clock import SYSTEM_CLOCK
+from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.errors import (
     CorruptMachineStateError,
     MachineIdLostError,

@@ -1,6 +1,6 @@
 """Who may import whom, what stays pure, who reads the clock, and how big things may get.
 
-The picture is in docs/explanation/architecture.md; this is the part a machine can hold on to.
+The table is in _rooms, and from there on docs/explanation/architecture.md.
 """
 
 from __future__ import annotations
@@ -15,95 +15,11 @@ import pytest
 
 from aiocosid.abc import Store
 
+from ._rooms import DEFERRED, MAY_IMPORT, PAGE, page
 from ._source import PACKAGE, Function, Import, Module, dotted, imports, load, room_of
 
 MODULES = load()
 KNOWN = set(MODULES)
-
-# What lies under everything: it knows no generator, no store and no event of the outside.
-LEAVES = {
-    "errors",
-    "events",
-    "_checks",
-    "_clock",
-    "_dates",
-    "_default",
-    "_fork",
-    "_inner_life",
-    "_instance_id",
-    "_loop",
-    "_listing",
-    "_root",
-    "_strangers",
-    "_turns",
-    "_uncopied",
-    "_waiters",
-    "abc",
-}
-GROUND = LEAVES | {"_component", "_text_generator"}
-ROOMS = GROUND | {
-    *("segment", "snowflake", "machine", "converter", "sharding", "generators", "provider"),
-}
-PUBLIC = {"", "stores", "compat"} | {room for room in ROOMS if not room.startswith("_")}
-
-# What each room may import when it is imported itself.  Imports for types only are free, and an
-# import inside a function is listed in DEFERRED.  A new room has to take its place here.
-MAY_IMPORT = {
-    "": {
-        "_default",
-        "_text_generator",
-        "abc",
-        "errors",
-        "events",
-        "provider",
-        "segment",
-        "snowflake",
-        "machine",
-    },
-    "__main__": {"cli"},
-    "errors": set[str](),
-    "events": {"errors"},
-    "_checks": {"errors"},
-    "abc": {"_checks", "errors", "events"},
-    "_clock": {"abc", "errors"},
-    "_dates": {"errors"},
-    "_default": {"abc", "errors"},
-    "_fork": {"errors"},
-    "_inner_life": set[str](),
-    "_instance_id": {"abc", "errors"},
-    "_loop": {"errors"},
-    "_listing": set[str](),
-    "_root": {"_fork", "_loop", "errors"},
-    "_strangers": {"_loop", "errors"},
-    "_turns": set[str](),
-    "_uncopied": set[str](),
-    "_waiters": {"errors"},
-    "_component": LEAVES,
-    "_text_generator": {"_fork", "_inner_life", "abc", "errors"},
-    "converter": {"_clock", "_dates", "abc", "errors"},
-    "sharding": {"_dates", "abc", "errors"},
-    "generators": GROUND,
-    "models": {"_default", "abc", "errors"},
-    "sync": PUBLIC | GROUND,
-    "segment": GROUND,
-    "snowflake": GROUND | {"machine"},
-    "machine": GROUND,
-    "stores": GROUND | {"machine"},
-    "compat": GROUND | {"machine", "stores"},
-    "_provider_options": {"events"},
-    "provider": ROOMS | {"_provider_options"},
-    "settings": ROOMS,
-    "integrations": PUBLIC | {"models", "sync"},
-    "server": PUBLIC,
-    "cli": PUBLIC,
-    "testing": ROOMS | PUBLIC,
-}
-DEFERRED = {
-    "__main__": {"cli"},
-    "cli": {"settings"},
-    "provider": {"compat", "machine", "snowflake", "stores", "settings"},
-    "settings": {"stores"},
-}
 
 # Rooms that show a user how to do it: they get by with what a user may import.
 OUTSIDERS = {"integrations", "server", "cli"}
@@ -119,7 +35,7 @@ PURE = (
     "segment/_pace.py",
     *("compat/_stamps.py", "compat/_table.py", "compat/_url.py", "compat/tddl/_table.py"),
     "segment/_double_buffer.py",
-    "_waiters.py",
+    "_life/waiting_line.py",
     "snowflake/_calendar.py",
     "snowflake/_clearance.py",
     "snowflake/_cosid_state.py",
@@ -143,7 +59,8 @@ IMPURE_IMPORTS = {
 # A wall clock, a monotonic clock, or a timer; by the last name, whatever it hangs on.
 CLOCKS = {"current_time", "now", "time", "today", "utcnow"}  # loop.time() among them
 TIMERS = {"call_at", "call_later", "sleep", "sleep_until"}
-KEEPS_TIME = {"_clock", "testing"}
+KEEPS_TIME = {"testing"}
+THE_CLOCK = "_life/clock.py"
 MAKES_A_USER_WAIT = {"cli/_session.py"}  # by real seconds, as nothing else does
 
 # A cohesive module of 500 lines is better than two that call each other.
@@ -259,6 +176,12 @@ def test_a_room_imports_only_what_it_may() -> None:
     assert [line for m in MODULES.values() for line in misplaced_imports(m, KNOWN)] == []
 
 
+def test_the_page_shows_the_table() -> None:
+    """``python -m tests.unit._rooms`` writes it anew."""
+    text = PAGE.read_text()
+    assert text == page(text)
+
+
 def test_there_is_no_import_cycle() -> None:
     graph = {
         name: {i.module for i in imports(m, KNOWN) if not (i.for_types or i.deferred)} & KNOWN
@@ -275,7 +198,7 @@ def test_pure_modules_are_pure() -> None:
 
 def test_only_the_clock_reads_a_clock_or_sleeps() -> None:
     others = [m for m in MODULES.values() if m.room not in KEEPS_TIME]
-    others = [m for m in others if m.path not in MAKES_A_USER_WAIT]
+    others = [m for m in others if m.path not in {THE_CLOCK, *MAKES_A_USER_WAIT}]
     assert [line for m in others for line in clock_reads(m)] == []
 
 

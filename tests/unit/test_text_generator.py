@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from aiocosid import _fork
+from aiocosid._life import fork
 from aiocosid._text_generator import StringIdGenerator
 from aiocosid.converter import (
     JavaScriptSafeIdConverter,
@@ -124,8 +124,8 @@ async def test_a_batch_written_across_a_fork_is_the_parents(
         StringIdGenerator(chain(step=10_000), ToStringIdConverter()) as gen,
         anyio.create_task_group() as group,
     ):
-        fork = after(3, lambda: monkeypatch.setattr(_fork, "generation", _fork.generation + 1))
-        group.start_soon(fork)
+        forking = after(3, lambda: monkeypatch.setattr(fork, "generation", fork.generation + 1))
+        group.start_soon(forking)
         with pytest.raises(ForkedError, match="StringIdGenerator"):
             await gen.next_ids(5000)
         monkeypatch.undo()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiocosid._waiters import Waiter, WaiterQueue
+from aiocosid._life.waiting_line import Waiter, WaiterQueue
 from aiocosid.errors import ClosedError
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import anyio
 
 from ..._checks import check_seconds
-from ..._component import Component
+from ..._life.component import Component
 from ...abc import DEFAULT_NAMESPACE, IdGenerator
 from ...errors import (
     ClosedError,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
-from ... import _fork
+from ..._life import fork
 from ...abc import InstanceId, MachineGrant
 from ...errors import InvalidArgumentError, StoreError
 from ...machine import ManualMachineIdDistributor
@@ -77,7 +77,7 @@ class _Local(ManualMachineIdDistributor):
         Raises:
             StoreError: a file cannot be written.
         """
-        if machine_id == self.machine_id and last_ms >= 0 and self._born == _fork.generation:
+        if machine_id == self.machine_id and last_ms >= 0 and self._born == fork.generation:
             least = max(last_ms, self._floor_ms)
             await in_thread(partial(self._write_all, least, may_lower=True))
         await super().revert(machine_id, last_ms=last_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..._clock import SYSTEM_CLOCK
+from ..._life.clock import SYSTEM_CLOCK
 from ...errors import CounterMissingError
 from .._group_store import STORE_TIMEOUT, GroupStore
 from .._table import as_integer

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
-from ... import _fork
-from ..._loop import is_stray_cancellation
+from ..._life import fork
+from ..._life.loop import is_stray_cancellation
 from ...errors import (
     CosIdError,
     ForkedError,
@@ -73,12 +73,12 @@ class _Channels:
     def __init__(self) -> None:
         self.open: WeakSet[Any] = WeakSet()
         self.is_broken = False
-        _fork.watch(self)
+        fork.watch(self)
 
     def _forget(self) -> None:
         if self.open:
             self.is_broken = True
-            _fork.abandoned.append(tuple(self.open))
+            fork.abandoned.append(tuple(self.open))
 
 
 _channels: Final = _Channels()

@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..._clock import SYSTEM_CLOCK
-from ..._uncopied import Uncopied
+from ..._life.clock import SYSTEM_CLOCK
+from ..._life.not_copyable import NotCopyable
 from ...errors import InvalidArgumentError, StoreUnavailableError, WrongLoopError
 from .._connection import BorrowedConnection, Connection, OwnedConnection, fail_if_forked
 from .._url_specs import ETCD
@@ -145,7 +145,7 @@ async def _heard(call: Awaitable[T]) -> T:
         raise
 
 
-class Link(Uncopied):
+class Link(NotCopyable):
     """A way to a cluster, by a user's client or by channels made from a URL."""
 
     __slots__ = ("__weakref__", "_connection", "_lines")

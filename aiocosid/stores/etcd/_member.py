@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..._clock import SYSTEM_CLOCK
+from ..._life.clock import SYSTEM_CLOCK
 from ...errors import StoreUnavailableError
 from ._driver import STORE, grpc, rpc
 

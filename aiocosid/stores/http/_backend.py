@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import anyio
 
-from ... import _fork
+from ..._life import fork
 from ...abc import MAX_ID
 from ...errors import (
     CorruptCounterError,
@@ -111,7 +111,7 @@ class HttpSession:
 
     def silence(self) -> None:
         """Keep the parent's client from saying anything in a forked child."""
-        _fork.silence(_sockets(self.client))
+        fork.silence(_sockets(self.client))
 
 
 def base_of(url: StoreUrl) -> str:

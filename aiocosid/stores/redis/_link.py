@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from ... import _fork
-from ..._uncopied import Uncopied
+from ..._life import fork
+from ..._life.not_copyable import NotCopyable
 from ...errors import InvalidArgumentError, MissingExtraError, StoreUnavailableError
 from .._connection import BorrowedConnection, Connection, OwnedConnection
 from .._durability import DurabilityCheck
@@ -128,31 +128,31 @@ class Session:
         A task, because the driver cleans up with awaits of its own, which a cancelled scope of the
         caller's would cut, and because on Python 3.11 it may swallow a cancellation.
         """
-        generation = _fork.generation
+        generation = fork.generation
 
         async def run(client: Any) -> T:  # noqa: ANN401 - one of the driver's
-            _fork.ensure_own(generation, "the call")
+            fork.ensure_own(generation, "the call")
             if hasattr(client, "nodes_manager"):
                 # A cluster client that has not seen the slots yet sends calls anywhere, is
                 # redirected for each, and after some of that closes the connections under all.
                 await client.initialize()
-                _fork.ensure_own(generation, "the call")
+                fork.ensure_own(generation, "the call")
             return await command(client)
 
         async with self._turns:
             if not self.clients:
                 raise StoreUnavailableError(STORE, "closed while the call waited")
-            _fork.ensure_own(generation, "the call")
+            fork.ensure_own(generation, "the call")
             task = asyncio.create_task(run(self.clients[0]))
             self._calls.add(task)
             task.add_done_callback(self._ended)
             try:
                 await asyncio.wait((task,))
             except BaseException:
-                if generation == _fork.generation:
+                if generation == fork.generation:
                     await _abort(task)
                 raise
-        _fork.ensure_own(generation, "the call")  # the reply was, or will be, the parent's
+        fork.ensure_own(generation, "the call")  # the reply was, or will be, the parent's
         if task.cancelled():
             raise StoreUnavailableError(STORE, "closed while the call was under way")
         return task.result()
@@ -172,7 +172,7 @@ class Session:
 
     def silence(self) -> None:
         """Keep the connections from saying anything.  Runs in a forked child, first."""
-        _fork.silence(
+        fork.silence(
             connection._writer.get_extra_info("socket")
             for client in self.clients
             for connection in _connections(client)
@@ -213,7 +213,7 @@ async def _abort(*calls: asyncio.Task[Any]) -> None:
             _, left = await asyncio.wait(left, timeout=CANCEL_PAUSE)
 
 
-class Link(Uncopied):
+class Link(NotCopyable):
     """The way to the servers, which a store and its distributors share.
 
     On the user's client, or on clients made from a URL; see `aiocosid.stores._connection`.

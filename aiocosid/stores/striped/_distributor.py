@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from ..._strangers import asked
+from ..._life.foreign_calls import call_bounded
 from ...abc._ids import check_integer
 from ...errors import (
     CosIdError,
@@ -154,8 +154,8 @@ class StripedIdSegmentDistributor(WatchedDistributor):
 
     def _turn(self) -> list[Stripe]:
         """Return whom to ask, in order: home, the others, and those in quarantine at last."""
-        asked = (stripe for stripe in self._order if stripe.ended is None)
-        return sorted(asked, key=lambda stripe: stripe.health.rank)
+        call_bounded = (stripe for stripe in self._order if stripe.ended is None)
+        return sorted(call_bounded, key=lambda stripe: stripe.health.rank)
 
     async def _attempt(self, stripe: Stripe, call: Callable[[], Awaitable[T]]) -> T | CosIdError:
         """Ask one store; return what it answers, or why it does not.
@@ -164,7 +164,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             CosIdError: it is no failure of the store.
         """
         store = self._store
-        answer = await asked(
+        answer = await call_bounded(
             call, store=stripe.counter.store, clock=store.clock, within=store.store_timeout
         )
         self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's

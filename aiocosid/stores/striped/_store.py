@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from urllib.parse import parse_qsl
 
-from ..._clock import SYSTEM_CLOCK
+from ..._life.clock import SYSTEM_CLOCK
 from ...abc import DEFAULT_NAMESPACE, Counter, Store
 from ...abc._ids import check_integer, check_seconds
 from ...errors import CounterMissingError, InvalidArgumentError, UnsupportedByStoreError

@@ -8,7 +8,7 @@ from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from ..._strangers import asked
+from ..._life.foreign_calls import call_bounded
 from ...errors import (
     CosIdError,
     IdOverflowError,
@@ -209,7 +209,9 @@ class TieredIdSegmentDistributor(WatchedDistributor):
             go_on()
             return await command()
 
-        answer = await asked(call, store=STORE, clock=store.clock, within=store.cache_timeout)
+        answer = await call_bounded(
+            call, store=STORE, clock=store.clock, within=store.cache_timeout
+        )
         if not isinstance(answer, CosIdError):
             self._found()
             return answer

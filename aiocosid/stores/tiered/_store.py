@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..._checks import check_above, check_integer, check_seconds
-from ..._clock import SYSTEM_CLOCK
+from ..._life.clock import SYSTEM_CLOCK
 from ...abc import DEFAULT_NAMESPACE, Store
 from ...errors import InvalidArgumentError
 from ...events import Instruments

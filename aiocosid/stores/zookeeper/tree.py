@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 
-from ..._clock import SYSTEM_CLOCK
-from ..._uncopied import Uncopied
+from ..._life.clock import SYSTEM_CLOCK
+from ..._life.not_copyable import NotCopyable
 from ...errors import InvalidArgumentError, StoreError, StoreUnavailableError
 from .._connection import BorrowedConnection, Connection, OwnedConnection
 from .._url import read_url
@@ -261,7 +261,7 @@ class _OnAnyLoop(BorrowedConnection[Wire]):
         return False
 
 
-class Link(Uncopied):
+class Link(NotCopyable):
     """A way to a server that stores and distributors share, on the user's client.
 
     Attributes:

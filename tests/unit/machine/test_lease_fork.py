@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aiocosid import _fork
+from aiocosid._life import fork
 from aiocosid.errors import CosIdError, ForkedError
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import COSID_MS, CachedSnowflakeId, SnowflakeId, SnowflakeLayout
@@ -147,7 +147,7 @@ async def test_a_call_that_goes_on_in_the_child_gets_nothing(
         assert not call.done()
         # What a fork does to this process's count, while the call is suspended.
         with monkeypatch.context() as patch:
-            patch.setattr(_fork, "generation", _fork.generation + 1)
+            patch.setattr(fork, "generation", fork.generation + 1)
             await clock.advance(0.1)
             with pytest.raises(ForkedError):
                 await call

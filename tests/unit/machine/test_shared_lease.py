@@ -367,7 +367,7 @@ class TestLives:
         self, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """One that outlasts the closing says nothing of the machine id that the next life has."""
-        monkeypatch.setattr("aiocosid._component.END_TIMEOUT", 0.001)
+        monkeypatch.setattr("aiocosid._life.component.END_TIMEOUT", 0.001)
         store = store_of(clock)
         link = Link(store)
         link.held = anyio.Event()

@@ -23,7 +23,7 @@ from anyio.lowlevel import checkpoint
 
 import aiocosid.segment
 from aiocosid import connect
-from aiocosid._fork import generation, watch
+from aiocosid._life.fork import generation, watch
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import ClosedError, ForkedError
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId

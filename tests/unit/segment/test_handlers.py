@@ -20,10 +20,10 @@ from typing import Any
 import anyio
 import pytest
 
-import aiocosid._waiters
+import aiocosid._life.waiting_line
 import aiocosid.segment
 from aiocosid import connect
-from aiocosid._root import Root
+from aiocosid._life.root import Root
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import ClosedError, WouldBlock
 from aiocosid.events import DistanceChanged, Event, SegmentFetched, Starved
@@ -179,7 +179,7 @@ class Remote(MemoryStore):
         return WrappedDistributor(super().segment_distributor(**about))
 
 
-@pytest.mark.parametrize("of", [aiocosid.segment, aiocosid._waiters])
+@pytest.mark.parametrize("of", [aiocosid.segment, aiocosid._life.waiting_line])
 async def test_closed_at_any_line(of: Any, caplog: pytest.LogCaptureFixture) -> None:
     """A call ends at once, with all its ids or as closed; what others count on goes on."""
     room: Any = SimpleNamespace(__path__=[str(of.__file__).removesuffix("__init__.py")])

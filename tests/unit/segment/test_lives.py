@@ -7,7 +7,8 @@ import asyncio
 import anyio
 import pytest
 
-from aiocosid import _component, connect
+from aiocosid import connect
+from aiocosid._life import component
 from aiocosid.errors import ClosedError, StoreRolledBackError
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.stores.memory import MemoryStore
@@ -156,7 +157,7 @@ async def test_a_distributor_that_closes_for_ever(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is given up in time, and the rest is closed."""
-    monkeypatch.setattr(_component, "RELEASE_TIMEOUT", 0.0)
+    monkeypatch.setattr(component, "RELEASE_TIMEOUT", 0.0)
     generator = SegmentId(Unending(counter()), clock=clock)
     async with generator:
         assert await generator.next_id() == 1

@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 
 from aiocosid import CosIdError, SegmentChainId
-from aiocosid._root import Root
-from aiocosid._waiters import WaiterQueue
+from aiocosid._life.root import Root
+from aiocosid._life.waiting_line import WaiterQueue
 from aiocosid.machine import MachineIdLease, _rules
 from aiocosid.machine._keeper import Keeper
 from aiocosid.snowflake._stamper import Stamper

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from aiocosid import _fork
+from aiocosid._life import fork
 from aiocosid.errors import (
     ClosedError,
     ForkedError,
@@ -167,7 +167,7 @@ async def test_a_batch_written_across_a_fork_is_the_parents(
         anyio.create_task_group() as group,
     ):
         group.start_soon(
-            _after(3, lambda: monkeypatch.setattr(_fork, "generation", _fork.generation + 1))
+            _after(3, lambda: monkeypatch.setattr(fork, "generation", fork.generation + 1))
         )
         with pytest.raises(ForkedError):
             await gen.next_ids(5000)

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aiocosid import _fork
+from aiocosid._life import fork
 from aiocosid.abc import SecondFenced, SequenceGrant, SequenceReply
 from aiocosid.errors import (
     BusyError,
@@ -509,7 +509,7 @@ async def test_a_call_that_goes_on_in_the_child(
         await asyncio.sleep(0)
         assert not call.done()
         with monkeypatch.context() as patch:  # what a fork does to this process's count
-            patch.setattr(_fork, "generation", _fork.generation + 1)
+            patch.setattr(fork, "generation", fork.generation + 1)
             if store.gate is not None:
                 store.gate.set()
             await clock.advance(0.1)

@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 import pytest
 
-from aiocosid import SegmentChainId, _fork, open_store
+from aiocosid import SegmentChainId, open_store
+from aiocosid._life import fork
 from aiocosid.abc import MAX_ID, Counter
 from aiocosid.errors import (
     CorruptCounterError,
@@ -385,16 +386,16 @@ class TestFailures:
         stores = flaky()
         one = at(stores)
         ids = await grant(one)
-        monkeypatch.setattr(_fork, "generation", _fork.generation + 1)
+        monkeypatch.setattr(fork, "generation", fork.generation + 1)
         with pytest.raises(ForkedError):
             await grant(one)
         for store in stores:
-            monkeypatch.setattr(store._backend, "_born", _fork.generation)
+            monkeypatch.setattr(store._backend, "_born", fork.generation)
         await one.aopen()
         assert (await grant(one))[0] > ids[-1]
         call = asyncio.ensure_future(grant(one))
         await asyncio.sleep(0)
-        monkeypatch.setattr(_fork, "generation", _fork.generation + 1)
+        monkeypatch.setattr(fork, "generation", fork.generation + 1)
         with pytest.raises(ForkedError):
             await call
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aiocosid import _fork
 from aiocosid._checks import check_above, check_step
+from aiocosid._life import fork
 from aiocosid.abc import MAX_ID
 from aiocosid.errors import ForkedError, InvalidArgumentError, StoreRolledBackError
 from aiocosid.stores._watermark import HighWater
@@ -81,7 +81,7 @@ def test_a_child_has_to_make_it_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     water = HighWater()
     reply(water, 30, None)
     water.ensure_own("the counter")
-    monkeypatch.setattr(_fork, "generation", _fork.generation + 1)
+    monkeypatch.setattr(fork, "generation", fork.generation + 1)
     with pytest.raises(ForkedError, match="the counter"):
         water.ensure_own("the counter")
     water.adopt()

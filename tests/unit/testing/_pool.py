@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from aiocosid._clock import SYSTEM_CLOCK
 from aiocosid._instance_id import as_instance_id
+from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import (
     DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from aiocosid._clock import SystemClock
+from aiocosid._life.clock import SystemClock
 from aiocosid.abc import Clock
 from aiocosid.errors import BusyError, InvalidArgumentError
 from aiocosid.testing import ManualClock, settle

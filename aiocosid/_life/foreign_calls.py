@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from ._loop import is_stray_cancellation
-from .errors import CosIdError, StoreError, StoreUnavailableError
+from ..errors import CosIdError, StoreError, StoreUnavailableError
+from .loop import is_stray_cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     import anyio
 
-    from .abc import Clock
+    from ..abc import Clock
 
-__all__ = ("asked", "translated")
+__all__ = ("as_cosid_error", "call_bounded")
 
 T = TypeVar("T")
 
 
-async def asked(
+async def call_bounded(
     call: Callable[[], Awaitable[T]],
     *,
     store: str,
@@ -47,13 +47,13 @@ async def asked(
     # Outside of the scope, which knows only its own cancellation: a driver may raise another one in
     # its place.
     except BaseException as error:  # noqa: BLE001 - whatever a stranger raises
-        answers.append(translated(store, error))
+        answers.append(as_cosid_error(store, error))
     if answers:
         return answers[0]
     return StoreUnavailableError(store, f"no answer within {round(within, 3):g} s")
 
 
-def translated(store: str, error: BaseException) -> CosIdError:
+def as_cosid_error(store: str, error: BaseException) -> CosIdError:
     """Return an error of ours, with what was raised as its cause; raise a cancellation on.
 
     A CancelledError although nobody has cancelled the task is a driver's, whose own task ended.

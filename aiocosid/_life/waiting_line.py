@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .errors import CosIdError
+    from ..errors import CosIdError
 
 __all__ = ("Waiter", "WaiterQueue")
 

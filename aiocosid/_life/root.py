@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from . import _fork
-from ._loop import call_in_a_task, in_a_task, running_loop, start_root_task
-from .errors import ClosedError, ForkedError
+from ..errors import ClosedError, ForkedError
+from . import fork
+from .loop import call_in_a_task, in_a_task, running_loop, start_root_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from anyio.abc import TaskGroup
 
-    from ._component import Component
+    from .component import Component
 
 __all__ = ("Root",)
 
@@ -42,7 +42,7 @@ class Root:
         self._ended = anyio.Event()
         self._late: list[Callable[[], object]] = []  # starts that wait for a task to do them
         self.task: object = None
-        _fork.watch(self)
+        fork.watch(self)
 
     async def start(self, name: str) -> None:
         """Start the root task; returns when tasks can be started in it."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from .abc import Clock
+from ..abc import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

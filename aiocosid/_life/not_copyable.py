@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NoReturn, SupportsIndex
 
-__all__ = ("Uncopied",)
+__all__ = ("NotCopyable",)
 
 
-class Uncopied:
+class NotCopyable:
     """Refuses `copy`, `pickle` and what builds on them, such as `dataclasses.asdict`."""
 
     __slots__ = ()

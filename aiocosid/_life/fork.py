@@ -14,8 +14,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from .errors import ForkedError
-from .errors._general import REOPEN
+from ..errors import ForkedError
+from ..errors._general import REOPEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

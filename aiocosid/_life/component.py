@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
-from . import _fork
-from ._clock import SYSTEM_CLOCK
-from ._loop import is_dead, loop_finder, no_loop, running_loop, start_root_task
-from ._root import Root
-from ._uncopied import Uncopied
-from .errors import (
+from ..errors import (
     BusyError,
     ClosedError,
     CosIdError,
@@ -29,6 +24,11 @@ from .errors import (
     UnsupportedRuntimeError,
     WrongLoopError,
 )
+from . import fork
+from .clock import SYSTEM_CLOCK
+from .loop import is_dead, loop_finder, no_loop, running_loop, start_root_task
+from .not_copyable import NotCopyable
+from .root import Root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from .abc import Clock
+    from ..abc import Clock
 
 __all__ = ("RESOLUTION", "Component")
 
@@ -66,7 +66,7 @@ class _Closing:
         self.task: object = None
 
 
-class Component(Uncopied):
+class Component(NotCopyable):
     """Opened by ``async with`` or `run`, closed by `aclose` from anywhere.
 
     A subclass says what opening and closing mean: `_reset` and `_start`, `_stop`, `_drain` and
@@ -97,7 +97,7 @@ class Component(Uncopied):
         self._closing: _Closing | None = None
         self._loop: object = None
         self._find_loop: Callable[[], object | None] = no_loop
-        self._born = _fork.generation
+        self._born = fork.generation
         self._timers: list[anyio.CancelScope] | None = None  # what is slept in, if anything is
         self._unusable: CosIdError | None = NotOpenError(self._label())
 
@@ -177,7 +177,7 @@ class Component(Uncopied):
         """
         closing = self._closing
         root = closing.root if closing is not None else self._root
-        if root is None or self._born != _fork.generation:
+        if root is None or self._born != fork.generation:
             return  # closed already, or the parent's: its sockets and tasks are not ours to end
         if is_dead(root.loop):
             self._root = self._closing = None  # asyncio.run() has ended the tasks already
@@ -245,7 +245,7 @@ class Component(Uncopied):
         """Make sure that it may be opened here and now, and mark it as ours."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise UnsupportedRuntimeError("a free-threaded build; ids are taken under the GIL")
-        forked = self._born != _fork.generation
+        forked = self._born != fork.generation
         root = self._root if self._unusable is None else None
         if self._closing is not None:
             root = self._closing.root
@@ -255,7 +255,7 @@ class Component(Uncopied):
             raise BusyError(self._label(), reason=reason)
         self._find_loop = loop_finder()
         self._loop = self._find_loop()
-        self._born = _fork.generation
+        self._born = fork.generation
         self._closing = None
         self._timers = None  # the parent's, or of a dead loop
         self._reset()
@@ -300,7 +300,7 @@ class Component(Uncopied):
 
         Not by when the component was opened: the child may have opened it anew meanwhile.
         """
-        if begun_in != _fork.generation:
+        if begun_in != fork.generation:
             raise ForkedError(self._label())
 
     def _check_usable(self) -> None:

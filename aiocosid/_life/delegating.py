@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-__all__ = ("InnerLife",)
+__all__ = ("DelegatingLifecycle",)
 
 
-class InnerLife:
+class DelegatingLifecycle:
     """Opens and closes with the generator inside of it."""
 
     __slots__ = ()
@@ -52,7 +52,7 @@ class InnerLife:
 class _Stand:
     """Tells the task group about the generator instead of the one inside of it."""
 
-    def __init__(self, status: TaskStatus[Any], generator: InnerLife) -> None:
+    def __init__(self, status: TaskStatus[Any], generator: DelegatingLifecycle) -> None:
         self._status = status
         self._generator = generator
 
