@@ -602,7 +602,7 @@ class TestLife:
     def test_second_run_with_a_users_client(self, valkey: ValkeyServer, namespace: str) -> None:
         """A connection of a loop that is gone fails once, as an outage, and is dropped."""
         code = (
-            "import asyncio, sys; from aiocosid import StoreUnavailableError\n"
+            "import asyncio, sys; from aiocosid.errors import StoreUnavailableError\n"
             "from aiocosid.stores.redis import RedisStore\n"
             "from redis.asyncio import Redis\n"
             "s = RedisStore(Redis.from_url(sys.argv[1]))\n"
