@@ -28,7 +28,7 @@ class DelegatingLifecycle:
 
     async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
         """Open in the calling task, and stay until closed or cancelled."""
-        await self._inner.run(task_status=_Stand(task_status, self))
+        await self._inner.run(task_status=_StatusProxy(task_status, self))
 
     async def aclose(self) -> None:
         """Close; see `aiocosid.abc.IdGenerator.aclose`."""
@@ -49,7 +49,7 @@ class DelegatingLifecycle:
         await self._inner.__aexit__(exc_type, exc_value, traceback)
 
 
-class _Stand:
+class _StatusProxy:
     """Tells the task group about the generator instead of the one inside of it."""
 
     def __init__(self, status: TaskStatus[Any], generator: DelegatingLifecycle) -> None:

@@ -74,7 +74,7 @@ class Tallies:
         found.generator = generator
         return found
 
-    def let_go(self, watched: Iterable[int]) -> list[Tally]:
+    def pop_unwatched(self, watched: Iterable[int]) -> list[Tally]:
         """Return those whose generators are not watched any more, and were until now.
 
         Args:

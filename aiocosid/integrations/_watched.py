@@ -84,7 +84,7 @@ class Watched:
                         series = found.setdefault(metric, {})
                         both = metric.merge(series[where], value) if where in series else value
                         series[where] = both
-            for tally in self._tallies.let_go(here):
+            for tally in self._tallies.pop_unwatched(here):
                 with suppress(Exception):  # it was logged while it was watched
                     _noted(tally, cast("AnyGenerator", tally.generator).statistics())
                 tally.generator = None

@@ -145,7 +145,7 @@ class HeldId:
             finally:
                 self._lock.release()
 
-    def let_go(self, *, takings: int) -> None:
+    def release(self, *, takings: int) -> None:
         """Unlock, and leave the mark as it is."""
         with self._mutex:
             if takings == self.takings:

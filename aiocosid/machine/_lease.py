@@ -22,8 +22,8 @@ from ..errors import (
     InvalidArgumentError,
     MachineIdUnavailableError,
 )
-from ._keeper import Keeper
 from ._options import LeaseOptions
+from ._renewer import LeaseRenewer
 from ._statistics import MachineIdStatistics
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ("MachineIdLease", "lease_of")
 
 
-class MachineIdLease(Keeper):
+class MachineIdLease(LeaseRenewer):
     """A machine id that is ours, shared by all generators that are given this object.
 
     It is opened by ``async with``, by `run`, or by the first generator that is opened on it, and

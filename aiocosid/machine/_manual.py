@@ -162,7 +162,7 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         if self._born == fork.generation:
             held = self._held
             held.leavings += 1
-            await in_thread(partial(held.let_go, takings=held.takings))
+            await in_thread(partial(held.release, takings=held.takings))
 
     def _refuse_child(self) -> None:
         if self._born != fork.generation:

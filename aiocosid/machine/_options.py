@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from ..abc import MachineIdDistributor
     from ..events import Instrument
 
-__all__ = ("LET_GO", "LeaseOptions")
+__all__ = ("RELEASE_MARGIN", "LeaseOptions")
 
 LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: the next one, and a margin
-LET_GO: Final = 1.0  # seconds above its mark that an id's stamp lies when it was let go in passing
+RELEASE_MARGIN: Final = 1.0  # seconds above its mark: the stamp of an id that was let go in passing
 LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a sign of life takes its time
 
 

@@ -99,7 +99,7 @@ class Hosting(Component):
 
     async def _drain(self) -> None:
         generators = self._hosted()
-        self._let_go()
+        self._drop_generators()
         # A generator's own close timeout may be longer than ours.
         with self._clock.move_on_after(self._close_timeout * 2):
             async with anyio.create_task_group() as group:
@@ -108,5 +108,5 @@ class Hosting(Component):
                     if generator._has_to_drain:  # a task each would be too many for the idle ones
                         group.start_soon(generator._drain)
 
-    def _let_go(self) -> None:
+    def _drop_generators(self) -> None:
         """Forget the generators, if they are not to come back."""

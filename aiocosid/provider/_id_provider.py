@@ -123,7 +123,7 @@ class IdProvider(Hosting):
             await self._store.create_schema()
 
     def _reset(self) -> None:
-        self._let_go()  # they are another loop's, or the parent process's
+        self._drop_generators()  # they are another loop's, or the parent process's
         self._opening = {}
 
     async def segment_chain(
@@ -387,7 +387,7 @@ class IdProvider(Hosting):
     def _leases(self) -> tuple[MachineIdLease, ...]:
         return () if self._lease is None else (self._lease,)
 
-    def _let_go(self) -> None:
+    def _drop_generators(self) -> None:
         for name in tuple(self._generators):
             self._drop(name)
 

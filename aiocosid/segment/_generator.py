@@ -12,14 +12,14 @@ from .._life import fork
 from .._life.component import RESOLUTION
 from .._life.turns import TurnLine
 from .._life.waiting_line import Waiter
-from .._listing import MAX_BATCH, STRETCH, listed
+from .._ranges import MAX_BATCH, STRETCH, expand_ranges
 from ..abc import IdGenerator
 from ..abc._ids import check_integer
 from ..errors import CosIdError, ForkedError, SegmentUnavailableError, WouldBlock
 from ..events import WaitTimedOut
 from ._segment import FOREVER
 from ._statistics import SegmentStatistics
-from ._stock import EMPTY, undivided
+from ._stock import EMPTY, atomic_step
 from ._supply import Supply
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class SegmentGenerator(Supply, IdGenerator):
         if self._find_loop() is not self._loop:
             self._check_usable()  # raises: it may be closed, or forked from, besides
         if type(n) is int and not self._busy:
-            try:  # a step, as in `undivided`, without the cost of calls
+            try:  # a step, as in `atomic_step`, without the cost of calls
                 self._busy = True
                 self._piece = EMPTY  # from here on nobody else can step it
                 left = length_hint(self._in_hand)
@@ -125,7 +125,7 @@ class SegmentGenerator(Supply, IdGenerator):
             pieces = await self._wait(n)
         process, chain = fork.generation, self._chain
         try:
-            ids = await listed(pieces)
+            ids = await expand_ranges(pieces)
         except BaseException:
             if self._chain is chain:
                 self._discard(n, "cancelled")
@@ -166,7 +166,7 @@ class SegmentGenerator(Supply, IdGenerator):
         # With none left the caller has to wait for the store, which is a turn and more.
         return self._since_turn >= limit and remaining > 0
 
-    @undivided
+    @atomic_step
     def _refill(self) -> None:
         """Put the next piece in hand if the last one is used up, and order what is missing."""
         if self._options.ttl != FOREVER:
@@ -192,7 +192,7 @@ class SegmentGenerator(Supply, IdGenerator):
         if segment.ttl != FOREVER:
             self._watch_expiry(segment.expires_at)
 
-    @undivided
+    @atomic_step
     def _take_now(self, n: int) -> list[range] | None:
         """Take ``n`` ids if there are so many and nobody waits for them."""
         if self._waiters or self._left() + self._chain.remaining < n:
@@ -239,7 +239,7 @@ class SegmentGenerator(Supply, IdGenerator):
         self._emit(WaitTimedOut, waited=self._options.wait_timeout)
         raise self._unavailable(self._options.wait_timeout)
 
-    @undivided
+    @atomic_step
     def _line_up(self, waiter: Waiter) -> None:
         self._check_usable()  # a store in this process may have ended us a moment ago
         in_hand = self._left() + self._chain.remaining
@@ -263,7 +263,7 @@ class SegmentGenerator(Supply, IdGenerator):
                 self._leave(waiter, line)
                 raise
 
-    @undivided
+    @atomic_step
     def _leave(self, waiter: Waiter, line: WaiterQueue) -> None:
         """Give up a place in the line, or the ids that were delivered in the same turn.
 
@@ -311,7 +311,7 @@ class SegmentGenerator(Supply, IdGenerator):
             self._expire_piece()
         self._discard(self._chain.drop_expired(now), "expired")
 
-    @undivided
+    @atomic_step
     def _expire_piece(self) -> None:
         left = self._left()
         self._in_hand = EMPTY

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._options import SegmentOptions
     from ._pace import Pace
 
-__all__ = ("EMPTY", "Stock", "logger", "undivided")
+__all__ = ("EMPTY", "Stock", "atomic_step", "logger")
 
 logger = logging.getLogger("aiocosid")
 
@@ -35,7 +35,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def undivided(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+def atomic_step(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Keep a step from those who would take an id in the middle of it.
 
     Python runs signal handlers, finalizers, log filters and instruments between any two lines of
@@ -271,7 +271,7 @@ class Stock(Component):
             return
         self._give_up(reason, keeps=isinstance(reason, ClosedError))
 
-    @undivided
+    @atomic_step
     def _give_up(self, reason: CosIdError, *, keeps: bool) -> None:
         self._gives_up_later = False
         kept = 0

@@ -21,7 +21,7 @@ from ..errors import (
 )
 from ..events import FetchFailed, IdsGivenBack, SegmentFetched
 from ._segment import FOREVER, IdSegment
-from ._stock import Stock, logger, undivided
+from ._stock import Stock, atomic_step, logger
 
 __all__ = ("Supply",)
 
@@ -40,7 +40,7 @@ class Supply(Stock):
 
     # Ordering.
 
-    @undivided
+    @atomic_step
     def _order(self, at_least: int = 0) -> None:
         """See that a flight is under way if segments are missing.  Quick, and never waits."""
         while not self._in_flight and (segments := self._missing(at_least)):
@@ -149,7 +149,7 @@ class Supply(Stock):
 
     # Landing.
 
-    @undivided
+    @atomic_step
     def _land(self, max_id: int, count: int, sent_at: float) -> bool:
         """Link what arrived, serve the waiters, put the rest in hand; answers as `_fetch` does."""
         if type(max_id) is not int:  # bool and float pass for integers, and ids would be such
@@ -214,7 +214,7 @@ class Supply(Stock):
         if not waiters:
             self._install()
 
-    @undivided
+    @atomic_step
     def _fail(self, error: CosIdError, segments: int, sent_at: float) -> bool:
         """Take note of a failure; decide who has to know, and whether to go on without a pause."""
         if isinstance(error, IdOverflowError):

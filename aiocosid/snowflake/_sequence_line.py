@@ -23,7 +23,7 @@ from ..errors import (
     WouldBlock,
 )
 from ..events import ClockBackwards, Starved, WaitTimedOut
-from ._seconds import NS
+from ._seconds_in_hand import NS
 from ._sequence_supply import SequenceSupply
 from ._sequencer import PIECE
 
@@ -134,14 +134,14 @@ class SequenceLine(SequenceSupply):
 
     def _timed_out(self, waited: float) -> CosIdError:
         second, name = self._seconds.target(self._read_ns()), self._distributor.namespaced_name
-        if self._standing.is_spent and not self._standing.is_away:
+        if self._availability.is_spent and not self._availability.is_away:
             reason = (
                 f"its seconds are used up by all nodes together: {self._distributor.max_sequence} "
                 "sequences each; divide the name, or take more sequence bits"
             )
             return SequenceExhaustedError(name, waited=waited, reason=reason)
-        if self._standing.opens > second and not self._standing.is_away:
-            reason = f"the store may have lost what is before second {self._standing.opens}"
+        if self._availability.opens > second and not self._availability.is_away:
+            reason = f"the store may have lost what is before second {self._availability.opens}"
             return SequenceUnavailableError(name, waited=waited, reason=reason)
         return self._unavailable(waited)
 
@@ -218,7 +218,7 @@ class SequenceLine(SequenceSupply):
     def _pause(self) -> float:
         """Return for how long nothing can change by itself, in seconds."""
         now, next_second = self._clock.monotonic(), (NS - self._read_ns() % NS) / NS
-        pauses = [next_second, self._standing.retry_at - now, self._standing.fence_at - now]
+        pauses = [next_second, self._availability.retry_at - now, self._availability.fence_at - now]
         return max(RESOLUTION, min(each for each in pauses if each > 0))
 
     # Opening and closing.

@@ -20,12 +20,12 @@ from ..errors import (
     SequenceUnavailableError,
 )
 from ..events import FetchFailed, IdsDiscarded, SegmentFetched
-from ._answers import judged
+from ._availability import StoreAvailability
 from ._batch_size import BatchSize
 from ._lane import Guess, Lane
-from ._seconds import NS, Seconds
+from ._replies import validated_reply
+from ._seconds_in_hand import NS, SecondsInHand
 from ._sharded_options import lane_width
-from ._standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,7 @@ class SequenceSupply(Component):
 
     __slots__ = (
         "__weakref__",
+        "_availability",
         "_batch",
         "_discarded",
         "_distributor",
@@ -71,7 +72,6 @@ class SequenceSupply(Component):
         "_size",
         "_skewed",
         "_spent",
-        "_standing",
         "_told",
         "_undelivered",
         "layout",
@@ -92,7 +92,7 @@ class SequenceSupply(Component):
         self._batch = BatchSize(options.most(distributor.max_sequence), options.batch)
         if lease is not None:
             lane_width(layout, distributor, lease)  # raises
-        self._seconds = Seconds(layout, options.broken_threshold)
+        self._seconds = SecondsInHand(layout, options.broken_threshold)
         super().__init__(clock)
         self._reset()
 
@@ -105,7 +105,7 @@ class SequenceSupply(Component):
         # By second; None before it has begun.
         self._flights: dict[int, anyio.CancelScope | None] = {}
         self._grounded: anyio.Event | None = None  # set when all have landed, for who closes
-        self._standing = Standing()
+        self._availability = StoreAvailability()
         self._planned = -1  # the last second in which the next one's was to come in advance
         self._size = 0
         self._told: int = 0  # ids dropped, as far as the instrument was told
@@ -159,7 +159,7 @@ class SequenceSupply(Component):
             InvalidArgumentError: it has not begun.
         """
         target = self._seconds.target(self._read_ns())
-        second = self._standing.to_ask(target, self._clock.monotonic())
+        second = self._availability.to_ask(target, self._clock.monotonic())
         if second is None:
             return
         if not self.layout.epoch_second <= second <= self.layout.last_second:
@@ -212,13 +212,13 @@ class SequenceSupply(Component):
 
     def _take_in(self, answer: object, second: int, *, ahead: bool, took: float) -> None:
         above = self._seconds.top(second, granted=True)
-        found = judged(answer, second, above, self._distributor)
+        found = validated_reply(answer, second, above, self._distributor)
         if isinstance(found, CosIdError):
             if isinstance(answer, SequenceGrant):
                 self._seconds.mark_spent(second)
             self._failed(found, ahead=ahead, took=took)
         else:
-            self._standing.answered(found, self._distributor.tolerance, self._clock.monotonic())
+            self._availability.answered(found, self._distributor.tolerance, self._clock.monotonic())
             self._note_answer(found, ahead=ahead, took=took)
 
     def _note_answer(
@@ -239,7 +239,7 @@ class SequenceSupply(Component):
 
     def _failed(self, error: CosIdError, *, ahead: bool, took: float) -> None:
         """Take note of a failure, and decide who has to know."""
-        standing, is_skew = self._standing, isinstance(error, ClockSkewError)
+        standing, is_skew = self._availability, isinstance(error, ClockSkewError)
         self._failures += 1
         self._skewed += is_skew
         self._emit(FetchFailed, error=error, attempt=standing.attempt + 1, took=took)
@@ -259,7 +259,7 @@ class SequenceSupply(Component):
             self._fail_all(self._unavailable)
 
     def _unavailable(self, waited: float = 0) -> CosIdError:
-        cause = self._standing.last_error
+        cause = self._availability.last_error
         error = SequenceUnavailableError(
             self._distributor.namespaced_name,
             waited=waited,
@@ -274,7 +274,7 @@ class SequenceSupply(Component):
     def _fall_back(self, now_ns: int, wanted: int) -> bool:
         """Put sequences in hand that the store has not granted, if that is wanted and due."""
         fallback, seconds = self._fallback, self._seconds
-        standing, second = self._standing, seconds.target(now_ns)
+        standing, second = self._availability, seconds.target(now_ns)
         is_due = standing.is_away or (isinstance(fallback, Lane) and standing.opens > second)
         if fallback is None or not is_due or seconds.ahead:
             return False

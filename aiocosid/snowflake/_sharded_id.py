@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._life import fork
-from .._listing import MAX_BATCH, listed
+from .._ranges import MAX_BATCH, expand_ranges
 from ..abc import IdGenerator, MachineIdDistributor, SequenceDistributor
 from ..abc._ids import check_integer
 from ..errors import InvalidArgumentError, WouldBlock
@@ -156,7 +156,8 @@ class ShardedId(SequenceLine, IdGenerator):
         pieces = None if self._waiters else self._take_now(n)
         if pieces is None:
             pieces = await self._wait(n)
-        ids = await listed([range(each.start + offset, each.stop + offset) for each in pieces])
+        shifted = [range(each.start + offset, each.stop + offset) for each in pieces]
+        ids = await expand_ranges(shifted)
         self._check_process(process)
         return ids
 
@@ -221,8 +222,8 @@ class ShardedId(SequenceLine, IdGenerator):
             waits=self._waits,
             waiting=len(self._waiters),
             on_unavailable=self._options.on_unavailable,
-            is_away=self._standing.is_away,
-            last_error=self._standing.last_error,
+            is_away=self._availability.is_away,
+            last_error=self._availability.last_error,
             last_instant=self.layout.bits.last_instant_text,
         )
 

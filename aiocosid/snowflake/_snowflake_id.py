@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from .._life import fork
-from .._listing import MAX_BATCH, listed
+from .._ranges import MAX_BATCH, expand_ranges
 from ..abc import IdGenerator, MachineIdDistributor
 from ..abc._ids import check_text
 from ..errors import InvalidArgumentError, MachineBitsMismatchError, WouldBlock
@@ -146,7 +146,7 @@ class SnowflakeId(Stamper, IdGenerator):
             raise InvalidArgumentError("n", n, expected=f"an integer from 1 to {MAX_BATCH}")
         self._check_usable()
         process = fork.generation
-        ids = await listed(await self._ranges(n))
+        ids = await expand_ranges(await self._ranges(n))
         self._check_process(process)
         return ids
 

@@ -25,7 +25,7 @@ from ..errors import (
     WouldBlock,
 )
 from ..events import ClockBackwards, SnowflakeOpened, WaitTimedOut
-from ..machine._options import LET_GO
+from ..machine._options import RELEASE_MARGIN
 from ._sequencer import PIECE, SHUT, Behind, Full, Limited, Sequencer, Shut
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ class Stamper(Component):
     def _threshold(self, refusal: Behind) -> float | None:
         """Return seconds to wait: a former owner's time mark is ahead of a clock that is right."""
         if self._options.broken_threshold is not None and refusal.is_floor:
-            return self._options.broken_threshold + self._lease.lead + LET_GO
+            return self._options.broken_threshold + self._lease.lead + RELEASE_MARGIN
         return self._options.broken_threshold
 
     def _note_behind(self, refusal: Behind) -> None:

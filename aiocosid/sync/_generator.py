@@ -12,7 +12,7 @@ from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
 from .._life.loop import running_loop
 from .._life.not_copyable import NotCopyable
-from .._listing import MAX_BATCH
+from .._ranges import MAX_BATCH
 from ..abc._ids import check_integer
 from ..errors import CosIdError, ForkedError, WouldBlock
 from ._batches import (
@@ -26,7 +26,7 @@ from ._batches import (
 )
 from ._grouping import check_groups
 from ._session import Session, refuse_on_a_loop
-from ._steps import undivided
+from ._steps import locked_step
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -259,7 +259,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
             flight.cancel()
             raise
 
-    @undivided
+    @locked_step
     def _serve(self, taken: list[T], n: int) -> tuple[Future[Iterator[T]], bool] | None:
         """Take what is in hand, up to ``n`` in all.
 
@@ -338,7 +338,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
             self._session.allow()
         self._wait(self._learn)
         if self._is_ahead:
-            undivided(self._order)(1)
+            locked_step(self._order)(1)
 
     def close(self) -> None:
         """Close it; what is in hand is a gap.  Idempotent, and from any thread.
@@ -352,7 +352,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         if self._owns_session:
             self._session.close()
         else:
-            undivided(self._drop)()
+            locked_step(self._drop)()
 
     def _wait(self, look: Callable[[AnyGenerator], R]) -> R:
         async def work(value: object) -> R:

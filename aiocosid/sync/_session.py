@@ -14,7 +14,7 @@ from .._life.clock import SYSTEM_CLOCK
 from .._life.loop import running_loop
 from .._life.not_copyable import NotCopyable
 from ..errors import ClosedError, CosIdError, SegmentUnavailableError, WouldBlock
-from ._steps import undivided
+from ._steps import locked_step
 from ._thread import LoopThread, shared_thread
 
 if TYPE_CHECKING:
@@ -201,12 +201,12 @@ class Session(NotCopyable, Generic[T]):
 
     # For threads.
 
-    @undivided
+    @locked_step
     def start(self, work: Callable[[T], Awaitable[R]]) -> Future[R]:
         """Do the same as `submit`, as a step of its own."""
         return self.submit(work)
 
-    @undivided
+    @locked_step
     def allow(self) -> None:
         """Let it be opened again after it was closed."""
         if self._is_closed:
@@ -247,12 +247,12 @@ class Session(NotCopyable, Generic[T]):
         """Close what is open, and wait for it as long as the timeout; idempotent."""
         refuse_on_a_loop(f"close() of {self.label}", "close the asynchronous object itself")
         deadline = SYSTEM_CLOCK.monotonic() + self.timeout
-        future, thread = undivided(self._leave)()
+        future, thread = locked_step(self._leave)()
         try:
             if future is not None:
                 self._await_end(future, deadline)
         finally:
-            if thread is not None and _let_go(thread):
+            if thread is not None and _release_thread(thread):
                 thread.join(JOIN_TIMEOUT)
 
     def _await_end(self, future: Future[None], deadline: float) -> None:
@@ -264,8 +264,8 @@ class Session(NotCopyable, Generic[T]):
             return  # the loop died, and everything on it
 
 
-@undivided
-def _let_go(thread: LoopThread) -> bool:
+@locked_step
+def _release_thread(thread: LoopThread) -> bool:
     thread.users -= 1
     if thread.users == 0:
         thread.stop()
@@ -276,7 +276,7 @@ def _let_go(thread: LoopThread) -> bool:
 def _close_all() -> None:
     """Give back what can be given back in a few seconds, and let the process end."""
     deadline = SYSTEM_CLOCK.monotonic() + EXIT_TIMEOUT
-    left = [(each, *undivided(each._leave)()) for each in tuple(_sessions)]
+    left = [(each, *locked_step(each._leave)()) for each in tuple(_sessions)]
     for session, future, _ in left:
         try:
             if future is not None:

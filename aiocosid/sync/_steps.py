@@ -16,7 +16,7 @@ from ..errors import WouldBlock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("undivided",)
+__all__ = ("locked_step",)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,7 +38,7 @@ class _Steps:
 _steps: Final = _Steps()
 
 
-def undivided(func: Callable[P, R]) -> Callable[P, R]:
+def locked_step(func: Callable[P, R]) -> Callable[P, R]:
     """Run it as a step, which waits for nothing but other steps.
 
     Raises WouldBlock to who comes in the middle of one in the same thread.

@@ -235,7 +235,7 @@ def state_files(text: str) -> None:
     except (CorruptMachineStateError, MachineBitsMismatchError):
         assert path.read_bytes() == content
     finally:
-        held.let_go(takings=0)
+        held.release(takings=0)
         for each in paths.values():
             each.unlink(missing_ok=True)
 

@@ -20,7 +20,7 @@ END: Final = "\n<!-- Until here. -->\n"
 # What lies under everything: it knows no generator, no store and no event of the outside.
 LEAVES = {
     *("abc", "errors", "events"),
-    *("_checks", "_dates", "_default", "_instance_id", "_life", "_listing"),
+    *("_checks", "_dates", "_default", "_instance_id", "_life", "_ranges"),
 }
 GROUND = LEAVES | {"_text_generator"}
 ROOMS = GROUND | {
@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "_default": {"abc", "errors"},
     "_instance_id": {"abc", "errors"},
     "_life": {"_checks", "abc", "errors", "events"},
-    "_listing": set[str](),
+    "_ranges": set[str](),
     "_text_generator": {"_life", "abc", "errors"},
     "converter": {"_dates", "_life", "abc", "errors"},
     "sharding": {"_dates", "abc", "errors"},

@@ -68,7 +68,7 @@ class Store(IdSegmentDistributor):
         self.arrived.clear()
         self._gate = asyncio.Event()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         assert self._gate is not None
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._gate.set)
@@ -190,7 +190,7 @@ def test_nowait_never_waits(make: Make) -> None:
     with pytest.raises(WouldBlock):
         orders.next_id_nowait()
     assert store.arrived.wait(10)
-    store.let_go()
+    store.release()
     assert orders.next_id() == 1
     assert orders.next_id_nowait() == 2
 
@@ -475,7 +475,7 @@ def test_an_error_from_before_a_call_is_not_its_own(make: Make) -> None:
     store.error = StoreAuthenticationError("store", "a wrong password")  # fails who waits at once
     flight = orders._flight
     assert flight is not None
-    store.let_go()
+    store.release()
     assert isinstance(flight.exception(10), SegmentUnavailableError)
     store.error = None
     assert len(waiting.result(10)) == 500
@@ -488,7 +488,7 @@ def test_no_wait_is_longer_than_the_timeout(make: Make) -> None:
     for call in (orders.next_id, lambda: orders.next_ids(3), orders.open, orders.statistics):
         with pytest.raises(SegmentUnavailableError, match=r"within 0\.05 s"):
             call()
-    store.let_go()
+    store.release()
     orders._session.timeout = 10
     assert orders.next_id() == 1
 

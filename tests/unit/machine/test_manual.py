@@ -390,7 +390,7 @@ async def test_taken_anew_while_it_is_given_back(tmp_path: Path) -> None:
     await take(distributor)
     await distributor.guard(7, now_ms=NOW, mark_ms=MARK)
     distributor._held.give_back(NOW, takings=takings)
-    distributor._held.let_go(takings=takings)
+    distributor._held.release(takings=takings)
     await distributor.guard(7, now_ms=NOW, mark_ms=MARK)
     assert mark_of(tmp_path) == f"7|{MARK}"
     await distributor.aclose()

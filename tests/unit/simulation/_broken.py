@@ -14,7 +14,7 @@ from aiocosid import CosIdError, SegmentChainId
 from aiocosid._life.root import Root
 from aiocosid._life.waiting_line import WaiterQueue
 from aiocosid.machine import MachineIdLease, _rules
-from aiocosid.machine._keeper import Keeper
+from aiocosid.machine._renewer import LeaseRenewer
 from aiocosid.snowflake._stamper import Stamper
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
 from aiocosid.stores.redis._link import Script
@@ -256,7 +256,9 @@ BROKEN: dict[str, Broken] = {
         0,
     ),
     "lease judged after the renewal": Broken(
-        broken(silent_past_the_lease, (Keeper, "_renew", renews_late)), "its lease had ended", 5
+        broken(silent_past_the_lease, (LeaseRenewer, "_renew", renews_late)),
+        "its lease had ended",
+        5,
     ),
     "stripes that overlap": Broken(
         broken(SCENARIOS["segment_chain_striped"], (Place, "ids", ids_of_no_place)),
@@ -285,7 +287,9 @@ BROKEN: dict[str, Broken] = {
         broken(twins, (Stamper, "_attached", attached_alone)), "handed out twice", 0
     ),
     "mark behind use": Broken(
-        broken(SCENARIOS["snowflake_crashes"], (Keeper, "_renew", marks_early)), "machine id", 3
+        broken(SCENARIOS["snowflake_crashes"], (LeaseRenewer, "_renew", marks_early)),
+        "machine id",
+        3,
     ),
     "no fence of seconds": Broken(
         broken(SCENARIOS["sharded_losses"], seconds(b"second < opens", b"false")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiocosid.machine._keeper import Keeper
+from aiocosid.machine._renewer import LeaseRenewer
 from aiocosid.segment import LeafSegmentId
 from aiocosid.segment._leaf_segment_id import RowStepped
 from aiocosid.segment._supply import Supply
@@ -18,7 +18,7 @@ from tests.simulation import (
 from ._breaking import Broken, broken
 
 
-async def marks_the_clock(keeper: Keeper, call: Any, *args: Any, **times: int) -> Any:
+async def marks_the_clock(keeper: LeaseRenewer, call: Any, *args: Any, **times: int) -> Any:
     """As shipped, but the store never hears of the seconds that are borrowed."""
     if "mark_ms" in times:
         latest_ms = times["now_ms"] + int(keeper._options.lead_seconds * 1000)
@@ -26,7 +26,7 @@ async def marks_the_clock(keeper: Keeper, call: Any, *args: Any, **times: int) -
     return await call_store(keeper, call, *args, **times)
 
 
-call_store = Keeper._call
+call_store = LeaseRenewer._call
 
 
 def keeps_its_ids(ring: Ring, machine_id: int, floor_tick: int) -> None:
@@ -60,7 +60,7 @@ async def goes_on(machines: HttpMachineIdDistributor, _: int) -> Answer:
 
 BROKEN: dict[str, Broken] = {
     "a mark without the borrowed seconds": Broken(
-        broken(SCENARIOS["cached_snowflakes"], (Keeper, "_call", marks_the_clock)),
+        broken(SCENARIOS["cached_snowflakes"], (LeaseRenewer, "_call", marks_the_clock)),
         "machine id|handed out twice",
         1,
     ),

@@ -11,7 +11,7 @@ import anyio
 from aiocosid import CosIdError, SnowflakeId
 from aiocosid.abc import MachineIdDistributor
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine._keeper import Keeper
+from aiocosid.machine._renewer import LeaseRenewer
 from aiocosid.snowflake._sequencer import Sequencer
 from aiocosid.snowflake._stamper import Stamper
 from aiocosid.stores.memory import MemoryStore
@@ -84,7 +84,7 @@ def ignores_lease(lease: MachineIdLease) -> int:
     return lease._mark_ms
 
 
-async def renews_late(keeper: Keeper) -> CosIdError | None:
+async def renews_late(keeper: LeaseRenewer) -> CosIdError | None:
     """As shipped, but counts from the reply."""
     result = await renew(keeper)
     if result is None:
@@ -92,14 +92,14 @@ async def renews_late(keeper: Keeper) -> CosIdError | None:
     return result
 
 
-async def marks_early(keeper: Keeper) -> CosIdError | None:
+async def marks_early(keeper: LeaseRenewer) -> CosIdError | None:
     """As shipped, but uses the mark before the store has it."""
     now_ms = keeper._clock.now_ms() + int(keeper._options.lead_seconds * 1000)
     keeper._mark_ms = max(keeper._mark_ms, now_ms)
     return await renew(keeper)
 
 
-renew = Keeper._renew
+renew = LeaseRenewer._renew
 
 
 async def twins(world: World) -> None:

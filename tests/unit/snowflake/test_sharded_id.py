@@ -22,7 +22,7 @@ from aiocosid.errors import (
 )
 from aiocosid.events import ClockBackwards, FetchFailed, IdsDiscarded, SegmentFetched, WaitTimedOut
 from aiocosid.snowflake import ShardedId, ShardedLayout
-from aiocosid.snowflake._seconds import NS, Seconds
+from aiocosid.snowflake._seconds_in_hand import NS, SecondsInHand
 from aiocosid.testing import ManualClock, settle
 
 from ..segment._kit import Call, tasks
@@ -285,7 +285,7 @@ async def test_a_clock_that_steps_back_far(clock: ManualClock) -> None:
 
 async def test_ids_in_hand_are_not_lost_to_a_late_answer() -> None:
     """It is of a second that is over."""
-    seconds = Seconds(LAYOUT, None)
+    seconds = SecondsInHand(LAYOUT, None)
     now = (START + 1) * NS
     assert seconds.land(SequenceGrant(START + 1, 1, 5), now, ahead=False, fallback=False)
     assert not seconds.land(SequenceGrant(START, 1, 7), now, ahead=False, fallback=False)
@@ -298,7 +298,7 @@ async def test_ids_in_hand_are_not_lost_to_a_late_answer() -> None:
 
 async def test_what_came_in_advance_is_handed_out_first() -> None:
     """Also if its second begins before the clock is there, as behind a fence: ids rise."""
-    seconds, now = Seconds(LAYOUT, 2.0), START * NS
+    seconds, now = SecondsInHand(LAYOUT, 2.0), START * NS
     assert seconds.land(SequenceGrant(START + 1, 1, 5), now, ahead=True, fallback=False)
     assert seconds.top(START + 1, granted=True) == 5
     assert seconds.land(SequenceGrant(START + 1, 6, 9), now, ahead=False, fallback=False)
@@ -386,7 +386,7 @@ async def test_a_fence_that_is_taken_away(clock: ManualClock) -> None:
             await clock.advance(1)
             await gen.next_id()
         assert [second - START for second, _ in store.asked] == [4, 5, 6]
-        assert gen._standing.opens == START + 3
+        assert gen._availability.opens == START + 3
 
 
 async def test_what_no_store_may_answer(clock: ManualClock) -> None:

@@ -160,7 +160,7 @@ class Entry:
         """Above which time the next owner's ids have to be."""
         return max(self.stamp_ms, self.mark_ms)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Belong to nobody, and remember the times."""
         self.holder, self.stable = "", False
 
@@ -217,7 +217,7 @@ class MachinePool:
         if best is None:
             raise MachineIdOverflowError(self.namespace, size=size, holders=self._holders())
         if own is not None and own is not best:
-            own.let_go()
+            own.release()
         grant = MachineGrant(best.machine_id, best.floor_ms)
         self.marker.remember(safe_guard)
         best.holder, best.stable, best.seen = who.text, who.stable, seen
@@ -287,7 +287,7 @@ class MachinePool:
         if last_ms >= 0:
             entry.mark_ms = last_ms
         if not who.stable:
-            entry.let_go()
+            entry.release()
 
     def _assert(self, who: InstanceId, machine_id: int, claim: Claim) -> None:
         """Hand an id to its owner once more, unless somebody with a better claim has it.
@@ -303,7 +303,7 @@ class MachinePool:
                 raise MachineIdLostError(self.namespace, machine_id, reason=reason)
         own = self._own(who)
         if own is not None and own.machine_id != machine_id:
-            own.let_go()
+            own.release()
             claims.pop(own.machine_id, None)
         entry = self.entries.setdefault(machine_id, Entry(machine_id))
         entry.holder, entry.stable, entry.token = who.text, who.stable, claim.token
@@ -334,7 +334,7 @@ class MachinePool:
         if entry is None or not entry.holder:
             expected = f"one that somebody holds in namespace {self.namespace!r}"
             raise InvalidArgumentError("machine_id", machine_id, expected=expected)
-        entry.let_go()
+        entry.release()
 
     def machines(self) -> Iterator[Machine]:
         """Give all ids that were handed out once, by number."""

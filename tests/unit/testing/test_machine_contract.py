@@ -101,7 +101,7 @@ class NewFirst(Sound):
         try:
             return await super().distribute(bits, **times)
         except MachineIdOverflowError:
-            returned[0].let_go()
+            returned[0].release()
             return await super().distribute(bits, **times)
 
 
@@ -110,7 +110,7 @@ class ExpiredFirst(Sound):
         limit = self._store._clock.monotonic() - self.safe_guard
         for each in self.entries.values():
             if each.seen <= limit and not each.stable and each.holder != self.instance_id.text:
-                each.let_go()
+                each.release()
         return await super().distribute(bits, **times)
 
 
@@ -226,7 +226,7 @@ class RevertsAnybodys(Sound):
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         if machine_id in self.entries:
             self.entries[machine_id].mark_ms = last_ms
-            self.entries[machine_id].let_go()
+            self.entries[machine_id].release()
 
 
 class RevertsNamesakes(Sound):
@@ -261,7 +261,7 @@ class RevertsByInstance(Sound):
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         for each in self.entries.values():
             if each.holder == self.instance_id.text:
-                each.let_go()
+                each.release()
 
 
 class RevertsNothing(Sound):
@@ -324,7 +324,7 @@ class GivesBackOnClose(Sound):
     async def aclose(self) -> None:
         for each in self.entries.values():
             if each.holder == self.instance_id.text:
-                each.let_go()
+                each.release()
 
 
 class Unchecked(Sound):

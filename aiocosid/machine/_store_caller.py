@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..abc import Clock, MachineIdDistributor
     from ._options import LeaseOptions
 
-__all__ = ("Caller",)
+__all__ = ("StoreCaller",)
 
 logger = logging.getLogger("aiocosid")
 
@@ -30,7 +30,7 @@ LAST_BACKOFF: Final = 2.0  # seconds; an outage is over for us at most this long
 JITTER: Final = 0.1  # of an interval: many processes started at once do not stay in step
 
 
-class Caller(Component):
+class StoreCaller(Component):
     """What a lease needs to talk to its distributor, and to wait between two calls."""
 
     __slots__ = (

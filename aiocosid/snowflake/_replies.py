@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from ..abc import SequenceDistributor, SequenceReply
 
-__all__ = ("judged",)
+__all__ = ("validated_reply",)
 
 
-def judged(
+def validated_reply(
     answer: object, second: int, above: int, distributor: SequenceDistributor
 ) -> SequenceReply | CosIdError:
     """Return an answer, or the error of a store that cannot have meant it.

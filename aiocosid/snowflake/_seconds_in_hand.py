@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..abc import SequenceGrant
     from ._sharded_layout import ShardedLayout
 
-__all__ = ("NS", "Seconds")
+__all__ = ("NS", "SecondsInHand")
 
 NS: Final = 1_000_000_000
 KEPT: Final = 4  # seconds of which is remembered that they are used up
@@ -29,16 +29,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def undivided(
-    method: Callable[Concatenate[Seconds, P], R],
-) -> Callable[Concatenate[Seconds, P], R]:
+def refuse_reentry(
+    method: Callable[Concatenate[SecondsInHand, P], R],
+) -> Callable[Concatenate[SecondsInHand, P], R]:
     """Refuse whoever would change what is in hand in the middle of a step.
 
     Python runs signal handlers and finalizers between any two lines of it.
     """
 
     @wraps(method)
-    def step(self: Seconds, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def step(self: SecondsInHand, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if self._busy:
             raise WouldBlock
         try:
@@ -50,7 +50,7 @@ def undivided(
     return step
 
 
-class Seconds:
+class SecondsInHand:
     """The ids in hand of one generator, and how far it has come.
 
     Attributes:
@@ -114,9 +114,9 @@ class Seconds:
         self.begin_ns = self.until_ns = 0
         self.issued = self.fell_back = self.dropped = 0
 
-    def successor(self) -> Seconds:
+    def successor(self) -> SecondsInHand:
         """Return what a next life begins with: empty, and no earlier."""
-        return Seconds(self._layout, self._threshold, self.last, self._seen)
+        return SecondsInHand(self._layout, self._threshold, self.last, self._seen)
 
     # What is in hand.
 
@@ -135,7 +135,7 @@ class Seconds:
         """How many ids are in hand of a second to come."""
         return self._ahead.last - self._ahead.first + 1 if self._ahead is not None else 0
 
-    @undivided
+    @refuse_reentry
     def in_hand(self, now_ns: int) -> int:
         """Count the ids that may be handed out now.
 
@@ -146,7 +146,7 @@ class Seconds:
         self._go_on(now_ns)
         return sum(map(len, self._ranges))
 
-    @undivided
+    @refuse_reentry
     def install(self, now_ns: int, size: int) -> bool:
         """Put a piece of at most ``size`` ids in hand; tell whether there is one.
 
@@ -166,7 +166,7 @@ class Seconds:
         self.begin_ns, self.until_ns = begin, until
         return True
 
-    @undivided
+    @refuse_reentry
     def take(self, n: int, now_ns: int) -> list[range]:
         """Take up to ``n`` ids, as many as there are.
 
@@ -181,7 +181,7 @@ class Seconds:
             n -= len(pieces[-1])
         return pieces
 
-    def shut(self) -> tuple[Seconds, int]:
+    def shut(self) -> tuple[SecondsInHand, int]:
         """Leave nothing in hand, also in the middle of a step.
 
         Returns:
@@ -200,7 +200,7 @@ class Seconds:
         """Return the second that ids handed out now have."""
         return max(now_ns // NS, self.last)
 
-    @undivided
+    @refuse_reentry
     def land(self, grant: SequenceGrant, now_ns: int, *, ahead: bool, fallback: bool) -> bool:
         """Put granted ids in hand; tell whether they are of use.
 

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from ..abc import SequenceReply
     from ..errors import CosIdError
 
-__all__ = ("Standing",)
+__all__ = ("StoreAvailability",)
 
 FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
 LAST_BACKOFF: Final = 1.0  # seconds
 FENCE_BACKOFF: Final = 2.0  # seconds; a fence that is far off may be taken away
 
 
-class Standing:
+class StoreAvailability:
     """How things stand with the store of one generator.  Times are of the monotonic clock.
 
     Attributes:

@@ -9,7 +9,7 @@ from anyio.lowlevel import checkpoint
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("MAX_BATCH", "STRETCH", "listed")
+__all__ = ("MAX_BATCH", "STRETCH", "expand_ranges")
 
 MAX_BATCH: Final = 10_000_000
 """Ids that one ``next_ids`` call may ask for; a list of them takes 400 MB."""
@@ -18,7 +18,7 @@ STRETCH: Final = 10_000
 """Ids between two turns of the event loop at most, about a millisecond."""
 
 
-async def listed(pieces: Sequence[range]) -> list[int]:
+async def expand_ranges(pieces: Sequence[range]) -> list[int]:
     """Make a list of ranges, with a turn for the loop between long stretches."""
     if len(pieces) == 1 and len(pieces[0]) <= STRETCH:
         return list(pieces[0])

@@ -28,14 +28,14 @@ from ..events import (
     MachineIdGuarded,
     MachineIdLost,
 )
-from ._caller import Caller
-from ._options import LET_GO
+from ._options import RELEASE_MARGIN
+from ._store_caller import StoreCaller
 
 if TYPE_CHECKING:
     from ..abc import Clock, MachineGrant, MachineIdDistributor
     from ._options import LeaseOptions
 
-__all__ = ("Issuer", "Keeper")
+__all__ = ("Issuer", "LeaseRenewer")
 
 logger = logging.getLogger("aiocosid")
 
@@ -53,11 +53,11 @@ class Issuer(Protocol):
         ...
 
 
-_holders: Final[WeakKeyDictionary[MachineIdDistributor, ref[Keeper]]] = WeakKeyDictionary()
+_holders: Final[WeakKeyDictionary[MachineIdDistributor, ref[LeaseRenewer]]] = WeakKeyDictionary()
 """Who was opened last on a distributor."""
 
 
-class Keeper(Caller):
+class LeaseRenewer(StoreCaller):
     """The store's side of a lease: its two ends, and the task that moves them on."""
 
     __slots__ = (
@@ -126,7 +126,7 @@ class Keeper(Caller):
     # Opening.
 
     async def _start(self) -> None:
-        await self._succeed()
+        await self._take_over_distributor()
         try:
             await self.distributor.aopen()
             self._start_watch()
@@ -137,7 +137,7 @@ class Keeper(Caller):
             self._refuse(error)
             raise
 
-    async def _succeed(self) -> None:
+    async def _take_over_distributor(self) -> None:
         """Be the one lease on the distributor, which would find its own id for two."""
         while True:
             holder = _holders.get(self.distributor)
@@ -220,7 +220,7 @@ class Keeper(Caller):
         began, waited = self._clock.monotonic(), 0.0
         options, borrowable = self._options, int(self._borrowable * MS)
         threshold = inf if options.broken_threshold is None else options.broken_threshold
-        longest = options.lead_seconds + self._borrowable + LET_GO + threshold
+        longest = options.lead_seconds + self._borrowable + RELEASE_MARGIN + threshold
         while (ahead := self.floor_ms - self._clock.now_ms()) >= borrowable:
             if ahead + int(waited * MS) > longest * MS:  # the wall clock may step back meanwhile
                 raise ClockTooManyBackwardsError(backwards=ahead / MS, threshold=longest)
