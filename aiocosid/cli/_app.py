@@ -40,7 +40,7 @@ from ._output import (
     write_json,
     write_table,
 )
-from ._session import Session
+from ._session import StoreSession
 from ._snowflakes import register
 
 __all__ = ("app", "run")
@@ -115,12 +115,12 @@ def next_(
     Exactly as many as asked for are reserved.  What is reserved but not printed, because of
     Ctrl-C or a closed pipe, is a gap and never given to anybody else.
     """
-    with Session(store, timeout=timeout) as session:
+    with StoreSession(store, timeout=timeout) as session:
         write_ids(_reserved(session, name, namespace, count, step or count), layout)
 
 
 def _reserved(
-    session: Session, name: str, namespace: str, count: int, step: int
+    session: StoreSession, name: str, namespace: str, count: int, step: int
 ) -> Iterator[range]:
     distributor = session.store.segment_distributor(namespace=namespace, name=name, step=step)
     while count > 0:
@@ -140,7 +140,7 @@ def inspect(
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the counters of a store."""
-    with Session(store, timeout=timeout) as session:
+    with StoreSession(store, timeout=timeout) as session:
         counters = session.call(session.store.counters, namespace=namespace)
         tell_quarantines(session, namespace)
     write_counters(counters, layout)
@@ -164,7 +164,7 @@ def set_floor(
     For a store that lost writes, as after a restored backup.  Close the generators that may hold
     ids at or below the number first.
     """
-    with Session(store, timeout=timeout) as session:
+    with StoreSession(store, timeout=timeout) as session:
         try:
             counter = session.call(
                 session.store.set_floor,
@@ -182,7 +182,7 @@ def set_floor(
     write(f"{printable(counter.namespaced_name)} is at {counter.last_max_id}{already}\n")
 
 
-def _with_similar(session: Session, error: CounterMissingError) -> CounterMissingError:
+def _with_similar(session: StoreSession, error: CounterMissingError) -> CounterMissingError:
     """Return the error with the names that may have been meant."""
     known = [each.namespaced_name for each in session.call(session.store.counters)]
     similar = tuple(get_close_matches(error.counter, known))

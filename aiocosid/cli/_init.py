@@ -19,7 +19,7 @@ from ..errors import (
 from ._exit import ExitCode, printable, redacted
 from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, StoreUrl, Timeout
 from ._output import progress_bar, write
-from ._session import Session
+from ._session import StoreSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +100,7 @@ def init(
     """
     wish = _Wish(namespace, yes, wait, safe_guard)
     for where, make in _stores(store, config):
-        with Session(make, timeout=timeout, kind=where.partition(":")[0]) as session:
+        with StoreSession(make, timeout=timeout, kind=where.partition(":")[0]) as session:
             _initialize(session, where, wish)
 
 
@@ -113,7 +113,7 @@ def _stores(url: str, config: str | None) -> list[tuple[str, Callable[[], Store]
     return [(printable(shown), make) for shown, make in configured_stores(config)]
 
 
-def _initialize(session: Session, where: str, wish: _Wish) -> None:
+def _initialize(session: StoreSession, where: str, wish: _Wish) -> None:
     session.call(session.store.create_schema)
     try:
         markers = session.call(session.store.machine_markers, namespace=wish.namespace)
@@ -144,7 +144,7 @@ def _initialize(session: Session, where: str, wish: _Wish) -> None:
     write(f"{printable(where + ' is ready' + about)}\n")
 
 
-def _is_ready(session: Session, markers: object, wish: _Wish) -> bool:
+def _is_ready(session: StoreSession, markers: object, wish: _Wish) -> bool:
     found: list[MachineMarker] = list(markers)  # type: ignore[call-overload]  # a sequence
     if wish.namespace is not None:
         return bool(found) and not any(each.is_quarantined for each in found)
@@ -166,7 +166,7 @@ def _confirm(where: str) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _wait(session: Session, markers: object, where: str, wish: _Wish) -> None:
+def _wait(session: StoreSession, markers: object, where: str, wish: _Wish) -> None:
     """Wait until all that may hold a machine id have been heard of, or are silent for too long."""
     found: list[MachineMarker] = list(markers)  # type: ignore[call-overload]  # a sequence
     longest = (wish.safe_guard or DEFAULT_SAFE_GUARD) + MARGIN

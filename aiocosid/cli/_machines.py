@@ -26,7 +26,7 @@ from ._options import (
     Timeout,
 )
 from ._output import TableFormat, time_text, write, write_json, write_table
-from ._session import Session
+from ._session import StoreSession
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ def list_(
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the machine ids that were ever handed out, and who holds them."""
-    with Session(store, timeout=timeout) as session:
+    with StoreSession(store, timeout=timeout) as session:
         found = session.call(session.store.machines, namespace=namespace)
         tell_quarantines(session, namespace)
     if layout is TableFormat.JSON:
@@ -58,7 +58,7 @@ def list_(
         write("no machine ids\n")
 
 
-def tell_quarantines(session: Session, namespace: str | None) -> None:
+def tell_quarantines(session: StoreSession, namespace: str | None) -> None:
     """Say on standard error where nobody is handed a machine id now."""
     try:
         markers = session.call(session.store.machine_markers)
@@ -118,7 +118,7 @@ def revert(
     if not yes and not _is_terminal():
         expected = "given where nobody can be asked; the owner must not run any more"
         raise InvalidArgumentError("--yes", yes, expected=expected)
-    with Session(store, timeout=timeout) as session:
+    with StoreSession(store, timeout=timeout) as session:
         owner = _owner(session, namespace, machine_id)
         who = f"machine id {machine_id} of namespace {printable(namespace)}"
         if not yes:
@@ -149,7 +149,7 @@ def bits(
     It is changed only while nobody holds a machine id: close all instances, and free the ids of
     dead ones by 'machines revert'.  The new layout must make no id that the old one has made.
     """
-    with Session(store, timeout=timeout) as session:
+    with StoreSession(store, timeout=timeout) as session:
         if change_to is not None:
             session.call(session.store.set_machine_bits, namespace=namespace, bits=change_to)
         found = session.call(session.store.machine_bits, namespace=namespace)
@@ -157,7 +157,7 @@ def bits(
     write(f"machine ids of namespace {printable(namespace)} have {width}\n")
 
 
-def _owner(session: Session, namespace: str, machine_id: int) -> Machine:
+def _owner(session: StoreSession, namespace: str, machine_id: int) -> Machine:
     for each in session.call(session.store.machines, namespace=namespace):
         if each.machine_id == machine_id and each.instance_id:
             return each

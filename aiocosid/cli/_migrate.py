@@ -13,7 +13,7 @@ from ..errors import InvalidArgumentError
 from ._exit import ExitCode, printable
 from ._options import DEFAULT_TIMEOUT, STORE_VARIABLE, Timeout
 from ._output import TableFormat, write, write_json, write_table
-from ._session import Session
+from ._session import StoreSession
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def check(
     Nothing is written.  Ends with code 1 if something is wrong.
     """
     prefix = f"{system}+"
-    with Session(prefix + store.removeprefix(prefix), timeout=timeout) as session:
+    with StoreSession(prefix + store.removeprefix(prefix), timeout=timeout) as session:
         examined = session.store
         if not isinstance(examined, Examinable):
             raise InvalidArgumentError("--from", str(system), expected="one that can be examined")

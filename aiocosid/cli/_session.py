@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..abc import Store
 
-__all__ = ("Session",)
+__all__ = ("StoreSession",)
 
 CLOSE_TIMEOUT: Final = 5.0  # seconds that a server may hold up the end of a command
 
@@ -24,7 +24,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class Session:
+class StoreSession:
     """A store on an event loop that runs only during a call to the store.
 
     What a command does in between, above all writing to a pipe that nobody empties, is plain

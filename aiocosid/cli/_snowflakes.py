@@ -25,7 +25,7 @@ from ._options import (
 )
 from ._output import TableFormat, TextFormat, write_json, write_list, write_table
 from ._parts import parsed
-from ._session import Session
+from ._session import StoreSession
 
 if TYPE_CHECKING:
     from ..abc import Store
@@ -81,7 +81,7 @@ def snowflake(
     All of them, or none.
     """
     chosen = layout_of(layout, OwnLayout(bits=bits, unit=unit, epoch=epoch))
-    with Session(store, timeout=timeout) as session:
+    with StoreSession(store, timeout=timeout) as session:
         ids = session.run(_taken, session.store, namespace, chosen, count, timeout)
     write_list(ids, form)
 

@@ -28,7 +28,7 @@ from ._table import share_ids
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ..stores.counters import Health
+    from ..stores.counters import StoreHealth
     from ._group_store import GroupStore
     from ._table_distributor import TableDistributor
 
@@ -51,7 +51,7 @@ class _Member:
     """
 
     counter: TableDistributor
-    health: Health
+    health: StoreHealth
     ended: StoreRolledBackError | None = None
     is_bound: bool = False
 

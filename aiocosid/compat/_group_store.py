@@ -11,7 +11,7 @@ from .._checks import check_seconds
 from .._life.not_copyable import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, Store
 from ..errors import InvalidArgumentError
-from ..stores.counters import Health
+from ..stores.counters import StoreHealth
 from ..stores.sql import executor_of
 from ._group import GroupIdSegmentDistributor
 from ._table import share_ids
@@ -57,7 +57,7 @@ class GroupStore(NotCopyable, Store):
             expected = "one database at least that is not off"
             raise InvalidArgumentError("engines", [], expected=expected)
         check_seconds("store_timeout", store_timeout)
-        self._stores, self.healths = stores, [Health(clock) for _ in stores]
+        self._stores, self.healths = stores, [StoreHealth(clock) for _ in stores]
         self.store_timeout, self.clock = store_timeout, clock
 
     @classmethod

@@ -10,7 +10,7 @@ from ._worker_ids import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from ..stores.zookeeper.tree import Link
+    from ..stores.zookeeper.tree import ZookeeperLink
 
 __all__ = ("ZookeeperRegistry",)
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class ZookeeperRegistry(Registry[Nodes]):
     """Worker ids as nodes below a path, which is the namespace."""
 
-    door: Link
+    door: ZookeeperLink
 
     @property
     def store(self) -> str:

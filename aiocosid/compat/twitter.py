@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..abc import InstanceId
-    from ..stores.zookeeper.tree import Change, Link, Node, Nodes
+    from ..stores.zookeeper.tree import Change, Node, Nodes, ZookeeperLink
 
 __all__ = ("TwitterStore",)
 
@@ -83,7 +83,9 @@ class _Servers(ZookeeperRegistry):
     is_leased = True
     by_address = False
 
-    def __init__(self, link: Link, path: str, name: InstanceId, wanted: Sequence[int]) -> None:
+    def __init__(
+        self, link: ZookeeperLink, path: str, name: InstanceId, wanted: Sequence[int]
+    ) -> None:
         lasts = self._lasts = link.session_timeout
         super().__init__(link, path, name, safe_guard=lasts, interval=lasts / _SIGNS)
         self._wanted, self._notes = wanted, f"{OURS}/twitter/{node_of(path)}"

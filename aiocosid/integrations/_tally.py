@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from ..abc import AnyGenerator, Statistics
     from ._metrics import Metric, Value, Where
 
-__all__ = ("Series", "Tallies", "Tally")
+__all__ = ("GeneratorTally", "Series", "Tallies")
 
 Series: TypeAlias = "tuple[Metric, Where]"
 
 
-class Tally:
+class GeneratorTally:
     """What one generator has counted, in all its lives.
 
     Attributes:
@@ -62,19 +62,19 @@ class Tallies:
     __slots__ = ("_gone", "_tallies")
 
     def __init__(self) -> None:
-        self._tallies: dict[int, Tally] = {}
+        self._tallies: dict[int, GeneratorTally] = {}
         self._gone: dict[Series, float] = {}
 
-    def of(self, generator: AnyGenerator) -> Tally:
+    def of(self, generator: AnyGenerator) -> GeneratorTally:
         """Return the one of a generator."""
         found = self._tallies.get(id(generator))
         if found is None or generator is not (found.generator or found.again()):
             self._fold(id(generator))
-            found = self._tallies[id(generator)] = Tally(generator)
+            found = self._tallies[id(generator)] = GeneratorTally(generator)
         found.generator = generator
         return found
 
-    def pop_unwatched(self, watched: Iterable[int]) -> list[Tally]:
+    def pop_unwatched(self, watched: Iterable[int]) -> list[GeneratorTally]:
         """Return those whose generators are not watched any more, and were until now.
 
         Args:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
     from ..abc import AnyGenerator, Provider, Statistics
-    from ._tally import Tally
+    from ._tally import GeneratorTally
 
 __all__ = ("Generators", "Watched", "readings")
 
@@ -139,7 +139,7 @@ class _Watch:
             yield generator, statistics
 
 
-def _noted(tally: Tally, outer: Statistics) -> list[Value]:
+def _noted(tally: GeneratorTally, outer: Statistics) -> list[Value]:
     """Take note of the counts, and return the rest."""
     # What a group says is of the latest call's alone, and no count from call to call.
     inner, is_grouped = _innermost(outer), hasattr(outer, "group")

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from ..events import Instrument
     from ._layout import SnowflakeLayout
 
-__all__ = ("COSID_THRESHOLD", "SnowflakeOptions")
+__all__ = ("COSID_THRESHOLD", "StampOptions")
 
 COSID_THRESHOLD: Final = -1
 """Stands for half of the sequence, CosId's default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnowflakeOptions:
+class StampOptions:
     """The options of `SnowflakeId`; see there.
 
     Attributes:

@@ -12,7 +12,7 @@ from ..abc._ids import check_text
 from ..errors import InvalidArgumentError, MachineBitsMismatchError, WouldBlock
 from ..machine import MachineIdLease, lease_of
 from ._layouts import COSID_MS
-from ._options import SnowflakeOptions
+from ._options import StampOptions
 from ._sequencer import Behind, Limited, Sequencer
 from ._stamper import MS, Stamper
 from ._statistics import SnowflakeStatistics
@@ -86,7 +86,7 @@ class SnowflakeId(Stamper, IdGenerator):
         if not isinstance(machine, MachineIdDistributor | MachineIdLease):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             expected = "a MachineIdDistributor or a MachineIdLease"  # type: ignore[unreachable]
             raise InvalidArgumentError("machine", machine, expected=expected)
-        options = SnowflakeOptions(
+        options = StampOptions(
             broken_threshold=broken_threshold,
             max_forward_jump=max_forward_jump,
             sequence_reset_threshold=sequence_reset_threshold,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..events import Event
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
-    from ._options import SnowflakeOptions
+    from ._options import StampOptions
     from ._sequencer import Refusal
 
 __all__ = ("MS", "NS_PER_MS", "Stamper")
@@ -77,7 +77,7 @@ class Stamper(Component):
         lease: MachineIdLease,
         layout: SnowflakeLayout,
         name: str,
-        options: SnowflakeOptions,
+        options: StampOptions,
         clock: Clock | None,
     ) -> None:
         self.layout = layout

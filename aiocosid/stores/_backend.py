@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..abc import Counter
     from ..machine.cells import Changes, Need, Snapshot
-    from ._give_back import Note
+    from ._give_back import GrantNote
 
 __all__ = ("MISSING", "Backend", "Granted", "after_add", "after_raise")
 
@@ -123,7 +123,7 @@ class Backend(NotCopyable, ABC):
 
     @abstractmethod
     async def add(
-        self, name: str, by: int, *, first: int | None, note: Note | None = None
+        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
         """Add to a counter in one atomic step.
 
@@ -141,7 +141,7 @@ class Backend(NotCopyable, ABC):
         """
 
     def add_nowait(
-        self, name: str, by: int, *, first: int | None, note: Note | None = None
+        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
         """Do the same without a suspension, if the store lives in this process.
 

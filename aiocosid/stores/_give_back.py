@@ -49,11 +49,11 @@ from .._life import fork
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ("GrantRun", "Note", "Offer")
+__all__ = ("GrantNote", "GrantRun", "Offer")
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class GrantNote:
     """What is noted with a grant.
 
     Attributes:
@@ -104,13 +104,13 @@ class GrantRun:
         elif self._forks != fork.children:
             self._forks, self._kept = fork.children, self._top
 
-    def note(self) -> Note:
+    def note(self) -> GrantNote:
         """Return what to note with the next grant."""
         self._look_at_forks()
-        return Note(token_hex(8), self._nonce)
+        return GrantNote(token_hex(8), self._nonce)
 
     @contextmanager
-    def call(self) -> Generator[Note]:
+    def call(self) -> Generator[GrantNote]:
         """Make one grant; if it fails, nobody knows what the store has done."""
         note = self.note()
         process = self._process
@@ -124,7 +124,7 @@ class GrantRun:
             if process == self._process:
                 self._calls -= 1
 
-    def granted(self, note: Note, max_id: int, base: int | None) -> None:
+    def granted(self, note: GrantNote, max_id: int, base: int | None) -> None:
         """Take down a grant, and what the store has noted.
 
         Args:

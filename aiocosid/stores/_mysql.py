@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ._executor import Row, Value
-    from ._sql_cells import Commit
+    from ._sql_cells import SqlCommit
 
 __all__ = ("COMMIT", "MYSQL", "SESSION", "in_foreign_session", "run")
 
@@ -302,7 +302,7 @@ _WEAKNESSES: Final = {
 }
 
 
-def _commit(made: Commit) -> str:
+def _commit(made: SqlCommit) -> str:
     counted = "SELECT COUNT(*) INTO @aiocosid FROM"
     locks = (f"{counted} {found} AND @aiocosid > 0 {how}" for found, how in made.found)
     # Else one of two who make the same would be told so by an error.

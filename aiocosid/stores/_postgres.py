@@ -24,7 +24,7 @@ from ._url_specs import POSTGRES as SPEC
 
 if TYPE_CHECKING:
     from ._durability import Durability
-    from ._sql_cells import Commit
+    from ._sql_cells import SqlCommit
 
 __all__ = ("POSTGRES", "dsn_of", "without_durability")
 
@@ -135,7 +135,7 @@ _WEAKNESSES: Final = {
 }
 
 
-def _commit(made: Commit) -> str:
+def _commit(made: SqlCommit) -> str:
     """Compare what is locked as it is by then; each is locked only if all before it is so."""
     parts = ["c0 AS MATERIALIZED (SELECT 1)"]
     for number, (found, how) in enumerate(made.found, 1):

@@ -28,8 +28,8 @@ from ._sql_cells import (
     SHOWN,
     TABLE,
     CellNames,
-    Commit,
     Reading,
+    SqlCommit,
     integer,
 )
 from ._sql_errors import OutOfRangeError, code_of
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ..machine.cells import Changes, Need, Snapshot
     from ._executor import Executor, Row, Value
-    from ._give_back import Note
+    from ._give_back import GrantNote
 
 __all__ = ("NAME_WIDTH", "Advance", "Dialect", "SqlBackend")
 
@@ -201,7 +201,7 @@ class Dialect:
     source: str = ""
     shared: str = ""
     exclusive: str = ""
-    commit: Callable[[Commit], str]
+    commit: Callable[[SqlCommit], str]
     conflicts: frozenset[str | int] = frozenset()
     undone: frozenset[str | int] = frozenset()
     namespaces: str = NAMESPACES
@@ -280,7 +280,7 @@ class SqlBackend(Backend):
     # Counters.
 
     async def add(
-        self, name: str, by: int, *, first: int | None, note: Note | None = None
+        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
         advance, values = self._dialect.add, dict[str, "Value"](name=name, step=by)
         if first is not None:
@@ -365,7 +365,7 @@ class SqlBackend(Backend):
         return reading.snapshot()
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        commit = Commit(self._dialect, snapshot, changes)
+        commit = SqlCommit(self._dialect, snapshot, changes)
         try:
             row = await self._row(self._dialect.commit(commit), **commit.values)
         except StoreError as error:

@@ -30,8 +30,8 @@ __all__ = (
     "SHOWN",
     "TABLE",
     "CellNames",
-    "Commit",
     "Reading",
+    "SqlCommit",
     "integer",
 )
 
@@ -116,7 +116,7 @@ class CellNames:
 
 
 @dataclass(slots=True)
-class Raw:
+class SqlRaw:
     """What was read, as it is compared.
 
     Attributes:
@@ -134,7 +134,7 @@ class Reading:
     __slots__ = ("_found", "_names", "_need", "_raw", "_written_ms")
 
     def __init__(self, label: str, namespace: str, need: Need) -> None:
-        self._raw = Raw()
+        self._raw = SqlRaw()
         self._found = Snapshot(
             namespace, "", is_complete=need.is_complete, raw=self._raw, store=label
         )
@@ -217,7 +217,7 @@ class Reading:
         )
 
 
-class Commit:
+class SqlCommit:
     """What a dialect puts together to one statement that compares and writes.
 
     Attributes:
@@ -242,7 +242,7 @@ class Commit:
             changes: what becomes of it.
         """
         self._dialect, self._snapshot, self._changes = dialect, snapshot, changes
-        self._raw: Raw = snapshot.raw
+        self._raw: SqlRaw = snapshot.raw
         self.found: list[tuple[str, str]] = []
         self.missing: list[str] = []
         self.writes: list[str] = []

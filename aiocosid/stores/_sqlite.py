@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from ._executor import Value
-    from ._sql_cells import Commit
+    from ._sql_cells import SqlCommit
 
 __all__ = (
     "BUSY_TIMEOUT",
@@ -126,7 +126,7 @@ _WEAKNESSES: Final = {
 }
 
 
-def _commit(made: Commit) -> str:
+def _commit(made: SqlCommit) -> str:
     found = "".join(f" AND EXISTS (SELECT 1 FROM {each})" for each, _ in made.found)
     missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in made.missing)
     first = f"SELECT 1 WHERE {IDENTITY} = :identity{found}{missing}"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..abc import InstanceId, Machine
     from ..machine.cells import Snapshot
     from ._backend import Backend, Granted
-    from ._give_back import Note
+    from ._give_back import GrantNote
 
     Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
 
@@ -76,7 +76,7 @@ class CounterDistributor(WatchedDistributor):
         self.store, self.fork_remedy = backend.label, backend.fork_remedy
         self._backend = backend
 
-    async def _grant(self, step: int, note: Note | None) -> Granted:
+    async def _grant(self, step: int, note: GrantNote | None) -> Granted:
         first = self._first(step)
         try:
             return await self._backend.add(self.namespaced_name, step, first=first, note=note)

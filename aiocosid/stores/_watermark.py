@@ -15,7 +15,7 @@ from ._give_back import GrantRun
 
 if TYPE_CHECKING:
     from ._backend import Granted
-    from ._give_back import Note
+    from ._give_back import GrantNote
 
 __all__ = ("HighWater", "WatchedDistributor")
 
@@ -140,7 +140,7 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
         return self._water.check(self, granted.max_id, step=step, sent=sent)
 
     @abstractmethod
-    async def _grant(self, step: int, note: Note | None) -> Granted:
+    async def _grant(self, step: int, note: GrantNote | None) -> Granted:
         """Take a range, and have it noted if there is a note."""
 
     def _check(self, step: int) -> None:

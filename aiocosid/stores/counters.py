@@ -8,6 +8,6 @@ How high it has seen one, so that it notices a store that lost writes; and wheth
 from __future__ import annotations
 
 from ._watermark import HighWater as HighWater
-from .striped._health import Health as Health
+from .striped._health import StoreHealth as StoreHealth
 
-__all__ = ("Health", "HighWater")
+__all__ = ("HighWater", "StoreHealth")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ..abc import Clock, SequenceReply
     from ..machine.cells import Changes
-    from ._give_back import Note
+    from ._give_back import GrantNote
 
 __all__ = ("MemorySequenceDistributor", "MemoryStore")
 
@@ -156,12 +156,12 @@ class MemoryBackend(Backend):
     # Counters.
 
     async def add(
-        self, name: str, by: int, *, first: int | None, note: Note | None = None
+        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
         return self.add_nowait(name, by, first=first, note=note)  # a signal handler drives no task
 
     def add_nowait(
-        self, name: str, by: int, *, first: int | None, note: Note | None = None
+        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
         """Add without a suspension.
 
@@ -188,7 +188,7 @@ class MemoryBackend(Backend):
             finally:
                 self._busy = False
 
-    def _note(self, name: str, note: Note, max_id: int, base: int) -> int:
+    def _note(self, name: str, note: GrantNote, max_id: int, base: int) -> int:
         nonce, top, begun_at = self._notes.get(name, ("", 0, 0))
         if nonce == note.previous != "" and top == base:
             base = begun_at

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from ..machine.cells import Changes, Need, Snapshot
-    from ._give_back import Note
+    from ._give_back import GrantNote
     from ._url import StoreUrl
 
 __all__ = ("NatsStore",)
@@ -281,7 +281,7 @@ class NatsBackend(Backend):
     # Counters.
 
     async def add(
-        self, name: str, by: int, *, first: int | None, note: Note | None = None
+        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
         async def advance(client: Client) -> int:
             if first is not None or name in self._far:

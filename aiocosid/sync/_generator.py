@@ -25,7 +25,7 @@ from ._batches import (
     step_of,
 )
 from ._grouping import check_groups
-from ._session import Session, refuse_on_a_loop
+from ._session import LoopSession, refuse_on_a_loop
 from ._steps import locked_step
 
 if TYPE_CHECKING:
@@ -116,14 +116,14 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         """
         check_make(make, "a generator")
         check_timeout(timeout)
-        session = Session(make, label="SyncIdGenerator", timeout=timeout)
+        session = LoopSession(make, label="SyncIdGenerator", timeout=timeout)
         self._describe(session, _itself, batch)
         self._owns_session = True
 
     @classmethod
     def _of(
         cls,
-        session: Session[Any],
+        session: LoopSession[Any],
         find: Callable[[Any], Awaitable[AnyGenerator]],
     ) -> Self:
         """Return the handle of a generator that a provider opens and closes."""
@@ -134,7 +134,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
 
     def _describe(
         self,
-        session: Session[Any],
+        session: LoopSession[Any],
         find: Callable[[Any], Awaitable[AnyGenerator]],
         batch: int | None,
     ) -> None:

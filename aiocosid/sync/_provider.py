@@ -22,7 +22,7 @@ from ..segment._grouped import MAX_GROUPS
 from ._batches import check_batch, check_make, check_timeout
 from ._generator import DEFAULT_TIMEOUT, SyncIdGenerator
 from ._grouping import check_groups
-from ._session import Session, refuse_on_a_loop
+from ._session import LoopSession, refuse_on_a_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -77,7 +77,9 @@ class SyncProvider(NotCopyable, Generic[P]):
         """
         check_make(make, "a provider")
         check_timeout(timeout)
-        self._session: Session[P] = Session(make, label=type(self).__name__, timeout=timeout)
+        self._session: LoopSession[P] = LoopSession(
+            make, label=type(self).__name__, timeout=timeout
+        )
         self._generators: dict[str, SyncIdGenerator[Any]] = {}
         self._kinds: dict[str, _Kind[P]] = {}  # of those that were asked for as one
 

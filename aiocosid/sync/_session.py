@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ("Session", "refuse_on_a_loop")
+__all__ = ("LoopSession", "refuse_on_a_loop")
 
 logger = logging.getLogger("aiocosid")
 
@@ -32,7 +32,7 @@ R = TypeVar("R")
 EXIT_TIMEOUT: Final = 5.0  # seconds that the end of the process may wait for us
 JOIN_TIMEOUT: Final = 1.0  # seconds for a loop to end, once there is nothing open on it
 
-_sessions: Final[set[Session[Any]]] = set()  # those that have a thread
+_sessions: Final[set[LoopSession[Any]]] = set()  # those that have a thread
 
 
 class _Holder(Protocol):
@@ -103,7 +103,7 @@ class _Life(Generic[T]):
             task.result()
 
 
-class Session(NotCopyable, Generic[T]):
+class LoopSession(NotCopyable, Generic[T]):
     """Something that is open on the background loop from the first need on, until it is closed.
 
     In a forked child it is opened anew, at the first need there.

@@ -9,8 +9,8 @@ above everything that imports the contracts::
 from __future__ import annotations
 
 from ._clock import ManualClock as ManualClock
+from ._distributor_contract import DistributorFactory as DistributorFactory
 from ._distributor_contract import IdSegmentDistributorContract as IdSegmentDistributorContract
-from ._distributor_contract import MakeDistributor as MakeDistributor
 from ._faults import FailingDistributor as FailingDistributor
 from ._faults import GatedDistributor as GatedDistributor
 from ._faults import LossyDistributor as LossyDistributor
@@ -26,13 +26,13 @@ from ._text_contract import MakeTextGenerator as MakeTextGenerator
 from ._text_contract import TextIdGeneratorContract as TextIdGeneratorContract
 
 __all__ = (
+    "DistributorFactory",
     "FailingDistributor",
     "GatedDistributor",
     "IdGeneratorContract",
     "IdSegmentDistributorContract",
     "LossyDistributor",
     "MachineIdDistributorContract",
-    "MakeDistributor",
     "MakeGenerator",
     "MakeMachineIdDistributor",
     "MakeTextGenerator",

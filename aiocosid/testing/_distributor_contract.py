@@ -24,14 +24,14 @@ from ._workers import assert_rising, assert_unique, storm, take_at_once
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ("IdSegmentDistributorContract", "MakeDistributor")
+__all__ = ("DistributorFactory", "IdSegmentDistributorContract")
 
 FAR_AWAY = 10**12  # where the second of two counters starts: no answer fits both
 
 ODD_NAMES = ("a-b", "a:b", "a/b", "{a}", "a b", "a.b", "ä€", "a'b", 'a"b', "a%s", "a\\b", "A-B")
 
 
-class MakeDistributor(Protocol):
+class DistributorFactory(Protocol):
     """Makes distributors on one store; those with the same namespace and name share a counter."""
 
     def __call__(
@@ -72,7 +72,7 @@ class IdSegmentDistributorContract(GiveBackContract):
 
     # The counter.
 
-    async def test_it_describes_its_counter(self, make_distributor: MakeDistributor) -> None:
+    async def test_it_describes_its_counter(self, make_distributor: DistributorFactory) -> None:
         """Namespace, name, offset and step are what was asked for."""
         namespace = _namespace()
         distributor = make_distributor(namespace=namespace, name="order", offset=7, step=100)
@@ -81,7 +81,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         assert (distributor.offset, distributor.step) == (7, 100), "offset or step are others"
 
     async def test_a_counter_begins_with_its_first_step(
-        self, make_distributor: MakeDistributor
+        self, make_distributor: DistributorFactory
     ) -> None:
         """The first call creates the counter; it and the next return the end of a range each."""
         distributor = make_distributor(namespace=_namespace(), name="order", step=100)
@@ -91,7 +91,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         second = await distributor.next_max_id(100)
         assert second == 200, f"the second step of 100 was answered {second}"
 
-    async def test_each_call_has_its_own_step(self, make_distributor: MakeDistributor) -> None:
+    async def test_each_call_has_its_own_step(self, make_distributor: DistributorFactory) -> None:
         """The step is the call's own, from 1 up to far more than 32 bits hold."""
         distributor = make_distributor(namespace=_namespace(), name="order", step=100)
         due = 0
@@ -101,7 +101,7 @@ class IdSegmentDistributorContract(GiveBackContract):
             assert answer == due, f"a step of {step} was answered {answer}; {due} was due"
 
     async def test_a_new_counter_starts_at_the_offset(
-        self, make_distributor: MakeDistributor
+        self, make_distributor: DistributorFactory
     ) -> None:
         """The first id is ``offset + 1``; an existing counter takes no notice of the offset."""
         namespace = _namespace()
@@ -113,7 +113,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         assert answer == 1020, f"an existing counter was moved by an offset, to {answer}"
 
     async def test_distributors_of_one_name_share_the_counter(
-        self, make_distributor: MakeDistributor
+        self, make_distributor: DistributorFactory
     ) -> None:
         """Two distributors, as in two processes, take turns on one counter."""
         namespace = _namespace()
@@ -122,7 +122,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         assert answers == [10, 20, 30, 40], f"they do not share the counter: {answers}"
 
     async def test_counters_of_other_names_are_apart(
-        self, make_distributor: MakeDistributor
+        self, make_distributor: DistributorFactory
     ) -> None:
         """Another name, or the same name in another namespace, is another counter."""
         namespaces = _namespace(), _namespace()
@@ -131,7 +131,9 @@ class IdSegmentDistributorContract(GiveBackContract):
             answer = await make_distributor(namespace=space, name=name).next_max_id(10)
             assert answer == 10, f"{space}.{name} shares a counter: it began with {answer}"
 
-    async def test_names_may_hold_anything_but_nul(self, make_distributor: MakeDistributor) -> None:
+    async def test_names_may_hold_anything_but_nul(
+        self, make_distributor: DistributorFactory
+    ) -> None:
         """Names with quotes, braces, blanks or letters of any script are names like others."""
         namespace = _namespace()
         for due in (10, 20):
@@ -139,7 +141,7 @@ class IdSegmentDistributorContract(GiveBackContract):
                 answer = await make_distributor(namespace=namespace, name=name).next_max_id(10)
                 assert answer == due, f"the counter {name!r} answered {answer}; {due} was due"
 
-    async def test_a_bad_description_is_refused(self, make_distributor: MakeDistributor) -> None:
+    async def test_a_bad_description_is_refused(self, make_distributor: DistributorFactory) -> None:
         """An empty name, a step below 1 or an offset below 0 is refused on creation."""
         bad = {
             "empty": ("", 0, 1),
@@ -156,7 +158,7 @@ class IdSegmentDistributorContract(GiveBackContract):
 
     # Its ends.
 
-    async def test_a_step_below_1_is_refused(self, make_distributor: MakeDistributor) -> None:
+    async def test_a_step_below_1_is_refused(self, make_distributor: DistributorFactory) -> None:
         """So is one that is no integer.  Nothing is written: the next call gets what was due."""
         distributor = make_distributor(namespace=_namespace(), name="order", step=10)
         await distributor.next_max_id(10)
@@ -170,7 +172,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         answer = await distributor.next_max_id(10)
         assert answer == 20, f"a refused step has moved the counter to {answer}"
 
-    async def test_int64_is_the_end(self, make_distributor: MakeDistributor) -> None:
+    async def test_int64_is_the_end(self, make_distributor: DistributorFactory) -> None:
         """No counter passes 2^63-1: what does not fit is refused whole, what fits still comes."""
         start = MAX_ID - 10
         distributor = make_distributor(namespace=_namespace(), name="order", offset=start, step=5)
@@ -184,7 +186,7 @@ class IdSegmentDistributorContract(GiveBackContract):
     # Many at once.
 
     async def test_concurrent_callers_share_nothing(
-        self, make_distributor: MakeDistributor
+        self, make_distributor: DistributorFactory
     ) -> None:
         """Twenty concurrent steps of 1 on a new counter return exactly 1 to 20."""
         distributor = make_distributor(namespace=_namespace(), name="order")
@@ -198,7 +200,9 @@ class IdSegmentDistributorContract(GiveBackContract):
                 group.start_soon(call)
         assert sorted(answers) == list(range(1, 21)), f"twenty steps of 1 gave {sorted(answers)}"
 
-    async def test_concurrent_ranges_are_disjoint(self, make_distributor: MakeDistributor) -> None:
+    async def test_concurrent_ranges_are_disjoint(
+        self, make_distributor: DistributorFactory
+    ) -> None:
         """Twenty callers through two distributors, each with a step of its own: the ranges tile."""
         namespace = _namespace()
         both = [make_distributor(namespace=namespace, name="order") for _ in range(2)]
@@ -217,7 +221,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         assert ends[-1] == sum(range(1, 21)), f"the counter ended at {ends[-1]}"
 
     async def test_a_cancelled_call_shares_no_range(
-        self, make_distributor: MakeDistributor
+        self, make_distributor: DistributorFactory
     ) -> None:
         """Whenever a call is cancelled, its range may be lost, but nobody else's reply is.
 
@@ -247,7 +251,9 @@ class IdSegmentDistributorContract(GiveBackContract):
         assert max(answers["near"]) == answers["near"][-1], "the last range is not the highest"
         assert max(answers["far"]) == answers["far"][-1], "the last range is not the highest"
 
-    async def test_nowait_is_the_same_or_nothing(self, make_distributor: MakeDistributor) -> None:
+    async def test_nowait_is_the_same_or_nothing(
+        self, make_distributor: DistributorFactory
+    ) -> None:
         """`next_max_id_nowait` takes the next range of the same counter, or raises WouldBlock."""
         distributor = make_distributor(namespace=_namespace(), name="order")
         await distributor.next_max_id(10)
@@ -261,7 +267,7 @@ class IdSegmentDistributorContract(GiveBackContract):
 
     # Its life.
 
-    async def test_it_goes_on_after_closing(self, make_distributor: MakeDistributor) -> None:
+    async def test_it_goes_on_after_closing(self, make_distributor: DistributorFactory) -> None:
         """Opening and closing may come twice, and a closed distributor connects anew when used."""
         distributor = make_distributor(namespace=_namespace(), name="order")
         await distributor.aopen()
@@ -275,7 +281,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         assert answers == [10, 20], f"around closing and opening it answered {answers}"
 
     async def test_a_counter_that_went_back_is_noticed(
-        self, make_distributor: MakeDistributor
+        self, make_distributor: DistributorFactory
     ) -> None:
         """When a store lost writes its generator ends with StoreRolledBackError; no id repeats."""
         distributor = make_distributor(namespace=_namespace(), name="order", step=10)
@@ -294,21 +300,21 @@ class IdSegmentDistributorContract(GiveBackContract):
 
     # Generators on it.
 
-    async def test_four_workers_on_a_segment_id(self, make_distributor: MakeDistributor) -> None:
+    async def test_four_workers_on_a_segment_id(self, make_distributor: DistributorFactory) -> None:
         """Four tasks on one `SegmentId` take exactly the ids from 1 on, each rising."""
         distributor = make_distributor(namespace=_namespace(), name="order", step=100)
         async with SegmentId(distributor) as generator:
             ids = await take_at_once([generator], workers=4, ids=self.ids_per_worker)
         _assert_contiguous(ids)
 
-    async def test_four_workers_on_a_chain(self, make_distributor: MakeDistributor) -> None:
+    async def test_four_workers_on_a_chain(self, make_distributor: DistributorFactory) -> None:
         """Four tasks on one `SegmentChainId` take exactly the ids from 1 on, each rising."""
         distributor = make_distributor(namespace=_namespace(), name="order", step=100)
         async with SegmentChainId(distributor) as generator:
             ids = await take_at_once([generator], workers=4, ids=self.ids_per_worker)
         _assert_contiguous(ids)
 
-    async def test_two_generators_take_turns(self, make_distributor: MakeDistributor) -> None:
+    async def test_two_generators_take_turns(self, make_distributor: DistributorFactory) -> None:
         """Two `SegmentId` on two distributors of one counter leave no gap and repeat nothing."""
         namespace = _namespace()
         async with AsyncExitStack() as stack:

@@ -15,7 +15,7 @@ from ._workers import assert_unique
 
 if TYPE_CHECKING:
     from ..abc import IdSegmentDistributor
-    from ._distributor_contract import MakeDistributor
+    from ._distributor_contract import DistributorFactory
 
 __all__ = ("GiveBackContract",)
 
@@ -25,7 +25,7 @@ CHANGES = 15  # of a counter, by each of several distributors
 class GiveBackContract(OwnTests):
     """Cases for distributors whose ``allow_give_back()`` is true; skipped for others."""
 
-    async def test_unused_ids_go_back(self, make_distributor: MakeDistributor) -> None:
+    async def test_unused_ids_go_back(self, make_distributor: DistributorFactory) -> None:
         """The counter is lowered; who was there before, and the giver itself, go on from there."""
         giver, other = _pair(make_distributor)
         assert await other.next_max_id(10) == 10
@@ -34,7 +34,7 @@ class GiveBackContract(OwnTests):
         assert await other.next_max_id(10) == 50, "the next range does not begin below them"
         assert await giver.next_max_id(10) == 60, "the giver does not go on from there"
 
-    async def test_ids_go_back_once(self, make_distributor: MakeDistributor) -> None:
+    async def test_ids_go_back_once(self, make_distributor: DistributorFactory) -> None:
         """A second call, for the same ids or what is left, gives nothing back."""
         giver, other = _pair(make_distributor)
         await giver.next_max_id(100)
@@ -43,7 +43,9 @@ class GiveBackContract(OwnTests):
             assert await giver.give_back(max_id, unused) == 0, "it gave back more, and unasked"
         assert await other.next_max_id(10) == 70
 
-    async def test_nothing_goes_back_after_others(self, make_distributor: MakeDistributor) -> None:
+    async def test_nothing_goes_back_after_others(
+        self, make_distributor: DistributorFactory
+    ) -> None:
         """Not after somebody else's range, also if the counter is where it was by then."""
         giver, other = _pair(make_distributor)
         plain = make_distributor(namespace=giver.namespace, name=giver.name)
@@ -56,7 +58,7 @@ class GiveBackContract(OwnTests):
         assert await giver.give_back(210, 100) == 0, "somebody had a range above in between"
         assert await plain.next_max_id(10) == 220
 
-    async def test_a_run_of_ranges_goes_back(self, make_distributor: MakeDistributor) -> None:
+    async def test_a_run_of_ranges_goes_back(self, make_distributor: DistributorFactory) -> None:
         """Ranges that were granted one after the other go back together; others end the run."""
         giver, other = _pair(make_distributor)
         await other.next_max_id(10)
@@ -79,7 +81,7 @@ class GiveBackContract(OwnTests):
         assert await giver.give_back(120, 30) == 10, "it gave back what another may give back"
 
     async def test_generators_that_come_and_go_repeat_nothing(
-        self, make_distributor: MakeDistributor
+        self, make_distributor: DistributorFactory
     ) -> None:
         """Several lives on one counter, one after the other, leave no gap between their ids."""
         namespace = f"kit{uuid.uuid4().hex[:12]}"
@@ -92,7 +94,7 @@ class GiveBackContract(OwnTests):
             assert generator.statistics().ids_discarded == 0, "ids were wasted"
         assert ids == list(range(1, 159)), f"the lives took {ids}"
 
-    async def test_many_at_once_share_nothing(self, make_distributor: MakeDistributor) -> None:
+    async def test_many_at_once_share_nothing(self, make_distributor: DistributorFactory) -> None:
         """Whatever is granted and given back at once, also by a call that is cancelled."""
         namespace = f"kit{uuid.uuid4().hex[:12]}"
         used = list[int]()
@@ -117,7 +119,9 @@ class GiveBackContract(OwnTests):
         assert_unique(used, "ids of which some were given back")
 
 
-def _pair(make_distributor: MakeDistributor) -> tuple[IdSegmentDistributor, IdSegmentDistributor]:
+def _pair(
+    make_distributor: DistributorFactory,
+) -> tuple[IdSegmentDistributor, IdSegmentDistributor]:
     namespace = f"kit{uuid.uuid4().hex[:12]}"
     one, other = (make_distributor(namespace=namespace, name="order") for _ in range(2))
     _ask(one)

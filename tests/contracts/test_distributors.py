@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from aiocosid.abc import IdSegmentDistributor, Store
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.testing import IdSegmentDistributorContract, MakeDistributor
+from aiocosid.testing import DistributorFactory, IdSegmentDistributorContract
 
 from ._stores import Backend
 
@@ -32,7 +32,7 @@ class TestOnOneStore(Distributors):
     """All share the connections of a store, which closes them."""
 
     @pytest.fixture
-    def make_distributor(self, store: Store) -> MakeDistributor:
+    def make_distributor(self, store: Store) -> DistributorFactory:
         return store.segment_distributor
 
 
@@ -41,7 +41,7 @@ class TestOnTheirOwn(Distributors):
     """Each has connections of its own, which it closes, and opens again when it is used."""
 
     @pytest_asyncio.fixture
-    async def make_distributor(self, store: Store) -> AsyncIterator[MakeDistributor]:
+    async def make_distributor(self, store: Store) -> AsyncIterator[DistributorFactory]:
         async with AsyncExitStack() as stack:
 
             def make(
@@ -63,7 +63,7 @@ class TestMemoryOnTrio(IdSegmentDistributorContract):
         return "trio", {}
 
     @pytest.fixture
-    def make_distributor(self) -> MakeDistributor:
+    def make_distributor(self) -> DistributorFactory:
         self.store = MemoryStore()
         return self.store.segment_distributor
 

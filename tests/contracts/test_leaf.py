@@ -20,9 +20,9 @@ from aiocosid.errors import IdOverflowError
 from aiocosid.segment import LeafSegmentId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
+    DistributorFactory,
     IdGeneratorContract,
     IdSegmentDistributorContract,
-    MakeDistributor,
     MakeGenerator,
     WrappedDistributor,
 )
@@ -72,7 +72,7 @@ class TestLeaf(IdSegmentDistributorContract):
         return MariadbTable(request.getfixturevalue("mariadb"), url.rpartition("/")[2])
 
     @pytest_asyncio.fixture
-    async def make_distributor(self, table: LeafTable) -> AsyncIterator[MakeDistributor]:
+    async def make_distributor(self, table: LeafTable) -> AsyncIterator[DistributorFactory]:
         self.lies_in = table
         async with LeafStore.from_url(table.url) as store:
             await store.create_schema()
@@ -97,14 +97,14 @@ class TestLeaf(IdSegmentDistributorContract):
         self.lies_in.execute(update, (to + 1, distributor.name))
 
     async def test_counters_of_other_names_are_apart(
-        self, make_distributor: MakeDistributor
+        self, make_distributor: DistributorFactory
     ) -> None:
         """Leaf has no namespaces: they name nothing but a counter in messages."""
         for name in ("order", "orders", "Order"):
             assert await make_distributor(namespace="a", name=name).next_max_id(10) == 10
             assert await make_distributor(namespace="b", name=name).next_max_id(10) == 20
 
-    async def test_int64_is_the_end(self, make_distributor: MakeDistributor) -> None:
+    async def test_int64_is_the_end(self, make_distributor: DistributorFactory) -> None:
         """The column holds the id after the last one, so the last one is 2^63-2."""
         near = make_distributor(namespace="a", name="order", offset=MAX_ID - 10, step=5)
         assert await near.next_max_id(5) == MAX_ID - 5
@@ -116,7 +116,7 @@ class TestLeaf(IdSegmentDistributorContract):
                 await near.next_max_id(step)
 
     async def test_connections_of_its_own(
-        self, make_distributor: MakeDistributor, table: LeafTable
+        self, make_distributor: DistributorFactory, table: LeafTable
     ) -> None:
         """A store from a URL closes its connections, and opens others when it is used."""
         await make_distributor(namespace="a", name="order").next_max_id(10)

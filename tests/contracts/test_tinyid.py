@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.compat.tinyid import TinyidGroupStore, TinyidStore
-from aiocosid.testing import IdSegmentDistributorContract, MakeDistributor
+from aiocosid.testing import DistributorFactory, IdSegmentDistributorContract
 
 INSERT = "INSERT INTO tiny_id_info (biz_type, max_id, step) VALUES (?, ?, 10)"
 UPDATE = "UPDATE tiny_id_info SET max_id = ? WHERE biz_type = ?"
@@ -31,7 +31,7 @@ class TestTinyid(IdSegmentDistributorContract):
     @pytest_asyncio.fixture(params=["alone", "group"])
     async def make_distributor(
         self, request: pytest.FixtureRequest, tmp_path: Path
-    ) -> AsyncIterator[MakeDistributor]:
+    ) -> AsyncIterator[DistributorFactory]:
         self.file = tmp_path / "tinyid.db"
         async with TinyidStore.from_url(f"tinyid+sqlite:///{self.file}") as store:
             await store.create_schema()
@@ -60,7 +60,7 @@ class TestTinyid(IdSegmentDistributorContract):
         self._execute(UPDATE, (to, distributor.name))
 
     async def test_counters_of_other_names_are_apart(
-        self, make_distributor: MakeDistributor
+        self, make_distributor: DistributorFactory
     ) -> None:
         """Namespaces are not tinyid's: they name nothing but a counter in messages."""
         for name in ("order", "orders", "Order"):

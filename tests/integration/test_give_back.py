@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 from aiocosid import SegmentChainId, connect, open_store
 from aiocosid.abc import MAX_ID, Store
 from aiocosid.errors import SchemaMissingError, StoreUnavailableError
-from aiocosid.stores._give_back import GrantRun, Note, Offer
+from aiocosid.stores._give_back import GrantNote, GrantRun, Offer
 from aiocosid.stores._sqlite import SQLITE
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.sqlite import SqliteStore
@@ -89,9 +89,9 @@ class _Again(GrantRun):
 
 
 class _Repeating(GrantRun):
-    sent: Note | None = None
+    sent: GrantNote | None = None
 
-    def note(self) -> Note:
+    def note(self) -> GrantNote:
         return self.sent or super().note()
 
 
@@ -147,7 +147,7 @@ async def test_a_grant_that_is_delivered_again_makes_a_gap(pair: MakePair) -> No
     one._run = run = _Repeating()
     run.is_noted = True
     assert await one.next_max_id(5) == far + 5
-    run.sent = Note("again", run._nonce)
+    run.sent = GrantNote("again", run._nonce)
     assert await one.next_max_id(5) == far + 10
     assert (run._base, run._top) == (far, far + 10)
     assert await one.give_back(far + 10, 10) == 10

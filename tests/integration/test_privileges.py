@@ -34,9 +34,9 @@ from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.tiered import TieredStore
 from aiocosid.testing import (
+    DistributorFactory,
     IdSegmentDistributorContract,
     MachineIdDistributorContract,
-    MakeDistributor,
     MakeMachineIdDistributor,
 )
 from tests import sql_cells
@@ -489,7 +489,7 @@ def least(request: pytest.FixtureRequest) -> Iterator[Least]:
 @pytest.mark.asyncio
 class TestContractOfDistributors(IdSegmentDistributorContract):
     @pytest_asyncio.fixture
-    async def make_distributor(self, least: Least) -> AsyncIterator[MakeDistributor]:
+    async def make_distributor(self, least: Least) -> AsyncIterator[DistributorFactory]:
         self.least = least
         async with AsyncExitStack() as stack:
             yield (await stack.enter_async_context(open_store(least.url))).segment_distributor

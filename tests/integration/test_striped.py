@@ -17,7 +17,7 @@ from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.sqlite import SqliteStore
 from aiocosid.stores.striped import StripedStore
-from aiocosid.testing import IdSegmentDistributorContract, MakeDistributor
+from aiocosid.testing import DistributorFactory, IdSegmentDistributorContract
 from tests.servers import ValkeyServer
 
 pytestmark = [pytest.mark.integration]
@@ -35,7 +35,7 @@ class TestContract:
     @pytest_asyncio.fixture(params=["memory", "valkey"])
     async def make_distributor(
         self, request: pytest.FixtureRequest
-    ) -> AsyncIterator[MakeDistributor]:
+    ) -> AsyncIterator[DistributorFactory]:
         self.stores: list[Any] = [MemoryStore() for _ in range(3)]
         if request.param == "valkey":
             server: ValkeyServer = request.getfixturevalue("valkey")
@@ -58,7 +58,7 @@ class TestContract:
 
             await store._backend.link.call(back)
 
-    async def test_many_at_once(self, make_distributor: MakeDistributor) -> None:
+    async def test_many_at_once(self, make_distributor: DistributorFactory) -> None:
         """Through objects at home everywhere: no id twice, none at or below the offset."""
         made = [make_distributor(namespace="many", name="a b/é", offset=70) for _ in range(6)]
         taken: list[int] = []
@@ -73,7 +73,7 @@ class TestContract:
         assert len(set(taken)) == len(taken)
         assert min(taken) > 70
 
-    async def test_generators(self, make_distributor: MakeDistributor) -> None:
+    async def test_generators(self, make_distributor: DistributorFactory) -> None:
         """Their ids rise, each one's, and none is another's."""
         kinds = (SegmentId, SegmentChainId)
         seen: set[int] = set()

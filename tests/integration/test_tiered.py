@@ -32,7 +32,7 @@ from aiocosid.events import CacheFound, CacheLost, Event, SpanLeased
 from aiocosid.segment import GroupBy
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
-from aiocosid.stores.redis._span import Claimed, Opening, Span, Taken
+from aiocosid.stores.redis._span import Claimed, Opening, Span, SpanTaken
 from aiocosid.stores.sqlite import SqliteStore
 from aiocosid.stores.tiered import TieredStore
 from tests.consumers import overlaps, spawn
@@ -292,12 +292,12 @@ async def test_a_claim_is_good_once(valkey: ValkeyServer, bench: Bench, namespac
     assert 0 < opening.left <= 2.5
     assert await span.open(a[:-1] + b"2", 10, 100) == (False, 0)
     assert await span.open(a, 10, 100) == (True, 0)
-    assert await span.take(20, 0, b"c") == Taken(30)
+    assert await span.take(20, 0, b"c") == SpanTaken(30)
     assert await span.open(a, 10, 100) == (False, 0), "sent again"
-    assert await span.take(10, 0, b"d") == Taken(40)
+    assert await span.take(10, 0, b"d") == SpanTaken(40)
     # Too large for the rest: who needs less goes on until the next one is there.
     await claimed(span, 61, 0, b"e", "left")
-    assert await span.take(60, 0, b"f") == Taken(100)
+    assert await span.take(60, 0, b"f") == SpanTaken(100)
     assert isinstance(await span.take(1, 0, b"f"), Opening)
     await span.release(b"f")  # not its own
     assert isinstance(await span.take(1, 0, b"f"), Opening)
@@ -334,7 +334,7 @@ async def test_copies_of_a_whole_call_that_come_late(
         first = await claimed(span, 10, 0, b"a", "missing")
         assert await span.open(first, 10, 100) == (True, 0)
         for n in range(2, 11):
-            assert await span.take(10, 0, b"b") == Taken(n * 10)
+            assert await span.take(10, 0, b"b") == SpanTaken(n * 10)
         if forgets:
             valkey.call("DEL", bench.key)
         again = await claimed(span, 10, 0, b"a", "missing" if forgets else "left")

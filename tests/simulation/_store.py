@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from aiocosid.abc import Counter
     from aiocosid.machine.cells import Changes, Need, Snapshot
-    from aiocosid.stores._give_back import Note
+    from aiocosid.stores._give_back import GrantNote
 
     from ._faults import Faults
     from ._link import Link
@@ -173,7 +173,7 @@ class _Linked(Backend):
         """Nothing to close."""
 
     async def add(
-        self, name: str, by: int, *, first: int | None, note: Note | None = None
+        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
         async def operation() -> Granted:
             before = self._simulated.before()

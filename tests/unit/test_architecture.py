@@ -9,6 +9,7 @@ import ast
 import graphlib
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -221,6 +222,21 @@ def test_classes_stay_small() -> None:
         if isinstance(node, ast.ClassDef)
     }
     assert {place: n for place, n in classes.items() if len(n) > MAX_PUBLIC_METHODS} == {}
+
+
+# The same thing for two frameworks, under the name that a user of either looks for.
+NAMESAKES = {"ConvertedId", "CosIdDefault"}
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """But for those that are private to a module."""
+    names = Counter(
+        node.name
+        for module in MODULES.values()
+        for node in module.tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, times in names.items() if times > 1} == NAMESAKES
 
 
 def test_every_module_says_what_it_is_for() -> None:

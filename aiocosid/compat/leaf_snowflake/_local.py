@@ -19,7 +19,7 @@ from ...machine import ManualMachineIdDistributor
 from ...machine.files import in_thread, read_text, write_text
 from .._url import split_options
 from .._worker_ids import WorkerIdStore
-from ._place import INTERVAL, NAMED, WHY, Place, check_leaf_name
+from ._place import INTERVAL, NAMED, WHY, LeafAddress, check_leaf_name
 from ._state_file import JSON, PROPERTIES, STORE, read_file, written
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ __all__ = ("LeafLocalStore",)
 class _Local(ManualMachineIdDistributor):
     """The worker id of an address in the map, locked, with Leaf's state file."""
 
-    def __init__(self, number: int, name: str, place: Place, directory: Path) -> None:
+    def __init__(self, number: int, name: str, place: LeafAddress, directory: Path) -> None:
         self._place, self._floor_ms, self._directory = place, -1, directory
         super().__init__(
             number,
@@ -148,7 +148,7 @@ class LeafLocalStore(WorkerIdStore):
         Raises:
             InvalidArgumentError: an argument is outside its range, or the map lacks the address.
         """
-        place = Place.of(ip, port)
+        place = LeafAddress.of(ip, port)
         root = Path(tempfile.gettempdir() if directory is None else directory)
         root = root / check_leaf_name(name) / "leafconf" / place.port
         self._door = self._machine = _Local(_number_of(work_id_map, place), name, place, root)
@@ -172,7 +172,7 @@ class LeafLocalStore(WorkerIdStore):
         return cls(options.pop("map"), directory=unquote(path) or None, **options)
 
 
-def _number_of(work_id_map: Mapping[str, int] | str, place: Place) -> int:
+def _number_of(work_id_map: Mapping[str, int] | str, place: LeafAddress) -> int:
     """Return the number of an address, if the map is one."""
     found: Any = work_id_map
     with suppress(ValueError):

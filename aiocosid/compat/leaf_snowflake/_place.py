@@ -13,7 +13,7 @@ from ...errors import InvalidArgumentError
 if TYPE_CHECKING:
     from .._url import Options
 
-__all__ = ("ADDRESS", "INTERVAL", "NAMED", "WHY", "Place", "check_leaf_name")
+__all__ = ("ADDRESS", "INTERVAL", "NAMED", "WHY", "LeafAddress", "check_leaf_name")
 
 WIDTH: Final = 100  # characters of address and port together; Leaf's table holds 127
 WHY: Final = "it keeps worker ids alone; Leaf's segments are a store of their own, leaf+mysql://"
@@ -25,7 +25,7 @@ _NODE: Final = re.compile(r"(?!\.{1,2}$)[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LeafAddress:
     """An address and a port, as Leaf writes them.
 
     Attributes:
@@ -37,7 +37,7 @@ class Place:
     port: str
 
     @classmethod
-    def of(cls, ip: str, port: int | str) -> Place:
+    def of(cls, ip: str, port: int | str) -> LeafAddress:
         """Check both.
 
         Raises:

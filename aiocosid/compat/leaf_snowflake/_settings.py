@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from ...errors import InvalidArgumentError
-from ._place import Place, check_leaf_name
+from ._place import LeafAddress, check_leaf_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +97,7 @@ def _registry(told: Mapping[str, str], ip: str | None, directory: str) -> str:
     if ip is None:
         expected = "this host's address; Leaf guesses it, and two hosts may guess the same"
         raise InvalidArgumentError("ip", ip, expected=expected)
-    place = Place.of(ip, _needed(told, "leaf.snowflake.port", "snowflakes"))
+    place = LeafAddress.of(ip, _needed(told, "leaf.snowflake.port", "snowflakes"))
     query = {"ip": place.ip, "port": place.port}
     if mode == "mysql":
         return f"leaf-workerid+{_database(told)}?{urlencode(query)}"

@@ -10,7 +10,7 @@ from ..._checks import MAX_MS
 from ...errors import CorruptMachineStateError
 
 if TYPE_CHECKING:
-    from ._place import Place
+    from ._place import LeafAddress
 
 __all__ = ("JSON", "PROPERTIES", "STORE", "read_file", "written")
 
@@ -49,7 +49,7 @@ def read_file(path: str, name: str, text: str) -> tuple[int, int]:
     return worker_id, timestamp
 
 
-def written(name: str, place: Place, worker_id: int, timestamp: int) -> str:
+def written(name: str, place: LeafAddress, worker_id: int, timestamp: int) -> str:
     """Return the text of a file, in its own shape."""
     if name == PROPERTIES:
         return f"workerID={worker_id}\nmaxTimestamp={timestamp}\n"

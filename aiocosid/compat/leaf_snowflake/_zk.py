@@ -10,10 +10,10 @@ from ..._checks import MAX_MS
 from ...errors import CorruptMachineStateError
 from ...stores.zookeeper.tree import STORE
 from .._zookeeper_registry import ZookeeperRegistry
-from ._place import INTERVAL, Place, check_leaf_name
+from ._place import INTERVAL, LeafAddress, check_leaf_name
 
 if TYPE_CHECKING:
-    from ...stores.zookeeper.tree import Link
+    from ...stores.zookeeper.tree import ZookeeperLink
 
 __all__ = ("LeafNodes", "as_json", "payload", "time_of")
 
@@ -23,7 +23,9 @@ ROOT: Final = "/snowflake"  # Leaf's PREFIX_ZK_PATH, without leaf.name
 class LeafNodes(ZookeeperRegistry):
     """Worker ids below ``/snowflake/{leaf.name}``."""
 
-    def __init__(self, link: Link, name: str, place: Place, folder: str, **times: float) -> None:
+    def __init__(
+        self, link: ZookeeperLink, name: str, place: LeafAddress, folder: str, **times: float
+    ) -> None:
         root, self.place = f"{ROOT}/{check_leaf_name(name)}", place
         super().__init__(link, root, place.instance_id, interval=INTERVAL, **times)
         self.folder = f"{root}/{folder}"

@@ -9,7 +9,7 @@ from ...errors import LeafWorkerIdsUsedUpError
 from ...stores.zookeeper.tree import ANY, OwnedLink, as_link, create, create_numbered, write
 from .._stamps import claim
 from .._worker_ids import Entry, WorkerIdStore
-from ._place import NAMED, WHY, Place
+from ._place import NAMED, WHY, LeafAddress
 from ._zk import LeafNodes, as_json, payload, time_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class LeafZkNormalStore(WorkerIdStore):
             InvalidArgumentError: an argument is outside its range, or the client is none of
                 kazoo's.
         """
-        self._on(_Forever(as_link(client), name, Place.of(ip, port), "forever"))
+        self._on(_Forever(as_link(client), name, LeafAddress.of(ip, port), "forever"))
 
 
 def _numbered(children: list[str]) -> list[tuple[int, str]]:

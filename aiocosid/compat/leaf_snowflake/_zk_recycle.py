@@ -22,11 +22,11 @@ from ...stores.zookeeper.tree import (
     write,
 )
 from .._worker_ids import Entry, WorkerIdStore
-from ._place import NAMED, WHY, Place
+from ._place import NAMED, WHY, LeafAddress
 from ._zk import LeafNodes, as_json, payload, time_of
 
 if TYPE_CHECKING:
-    from ...stores.zookeeper.tree import Link, Node, Nodes
+    from ...stores.zookeeper.tree import Node, Nodes, ZookeeperLink
 
 __all__ = ("LeafZkRecycleStore",)
 
@@ -37,7 +37,7 @@ RESUMABLE: Final = MAX_UPLOAD_FAIL - MARGIN  # seconds; after that a fork may be
 MS: Final = 1000
 
 _CHILD: Final = re.compile(r"workId:(0|[1-9][0-9]{0,9})")
-_NOBODY: Final = Place("", "")
+_NOBODY: Final = LeafAddress("", "")
 
 
 class _Pools(LeafNodes):
@@ -45,7 +45,7 @@ class _Pools(LeafNodes):
 
     is_leased = True
 
-    def __init__(self, link: Link, name: str, place: Place, pool_size: int) -> None:
+    def __init__(self, link: ZookeeperLink, name: str, place: LeafAddress, pool_size: int) -> None:
         check_integer("pool_size", pool_size, at_least=1, at_most=POOL_SIZE)
         super().__init__(link, name, place, "recycle", safe_guard=MAX_UPLOAD_FAIL)
         self._pool_size = pool_size
@@ -185,7 +185,7 @@ class LeafZkRecycleStore(WorkerIdStore):
             InvalidArgumentError: an argument is outside its range, or the client is none of
                 kazoo's.
         """
-        self._on(_Pools(as_link(client), name, Place.of(ip, port), pool_size))
+        self._on(_Pools(as_link(client), name, LeafAddress.of(ip, port), pool_size))
 
 
 def _is_silent(entry: Entry, now_ms: int) -> bool:
@@ -206,6 +206,6 @@ def _entry(number: int, path: str, node: Node) -> Entry:
     return Entry(worker_id=number, stamp=stamp, owner=owner, about=(path, node))
 
 
-def _written(number: int, place: Place, stamp: int | None) -> bytes:
+def _written(number: int, place: LeafAddress, stamp: int | None) -> bytes:
     who = {"lastUsedIp": place.ip or None, "lastUsedPort": place.port or None}
     return as_json(workId=number, **who, lastUsedTimestamp=stamp)

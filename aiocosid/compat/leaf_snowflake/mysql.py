@@ -12,7 +12,7 @@ from ...errors import CorruptMachineStateError, InvalidArgumentError, LeafWorker
 from ...stores.sql import executor_of, executor_on
 from .._table import as_integer
 from .._worker_ids import Entry, Registry, WorkerIdStore
-from ._place import ADDRESS, INTERVAL, WHY, Place
+from ._place import ADDRESS, INTERVAL, WHY, LeafAddress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ WHERE id = :id AND ip_port = :place AND max_timestamp <=> :found"""
 class _Rows(Registry["SqlExecutor"]):
     """The rows of ``leaf_workerid_alloc``; ``max_timestamp`` is the stamp."""
 
-    def __init__(self, executor: SqlExecutor, place: Place) -> None:
+    def __init__(self, executor: SqlExecutor, place: LeafAddress) -> None:
         super().__init__(executor, _NAMESPACE, place.instance_id, interval=INTERVAL)
         self._place = place
         if executor.dialect_name != "mysql":
@@ -134,7 +134,7 @@ class LeafWorkerIdStore(WorkerIdStore):
             InvalidArgumentError: an argument is outside its range, or the engine is another
                 database's.
         """
-        self._on(_Rows(executor_on(engine), Place.of(ip, port)))
+        self._on(_Rows(executor_on(engine), LeafAddress.of(ip, port)))
 
     async def create_schema(self) -> None:
         """Create ``leaf_workerid_alloc`` as the fork ships it, if it is missing.

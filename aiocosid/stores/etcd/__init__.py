@@ -15,7 +15,7 @@ from .._store import BackendStore
 from .._url import read_url
 from .._url_specs import ETCD
 from ._backend import EtcdBackend
-from ._link import Link
+from ._link import EtcdLink
 
 if TYPE_CHECKING:
     from ._driver import Message as EtcdClient
@@ -54,7 +54,7 @@ class EtcdStore(BackendStore[EtcdBackend]):
         if not (shorter := prefix.rstrip("/")):
             raise InvalidArgumentError("prefix", prefix, expected="more than '/'")
         self._name = "on a client"
-        self._backend = EtcdBackend(Link.by_client(client), shorter)
+        self._backend = EtcdBackend(EtcdLink.by_client(client), shorter)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -72,7 +72,7 @@ class EtcdStore(BackendStore[EtcdBackend]):
         found = read_url(url, ETCD)
         store = cls.__new__(cls)
         store._name = str(found)
-        store._backend = EtcdBackend(Link.by_url(found), found.path)
+        store._backend = EtcdBackend(EtcdLink.by_url(found), found.path)
         return store
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from ...machine._rules import quarantine_ms
 from ...machine.cells import ENDLESS_MS, Seat
 from .._backend import MISSING, Backend, Granted, after_add, after_raise
 from .._own_cells import is_enough
-from ._cells import Commit, EtcdPlaces
+from ._cells import EtcdCommit, EtcdPlaces
 from ._driver import STORE
 from ._member import put, span, unchanged
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...machine.cells import Changes, Need, Snapshot
-    from .._give_back import Note
+    from .._give_back import GrantNote
     from ._driver import Message
-    from ._link import Link
+    from ._link import EtcdLink
     from ._member import Member
 
 __all__ = ("EtcdBackend",)
@@ -49,7 +49,7 @@ class EtcdBackend(Backend):
 
     __slots__ = ("_known", "_link", "_reached", "_root", "_spares")
 
-    def __init__(self, link: Link, prefix: str) -> None:
+    def __init__(self, link: EtcdLink, prefix: str) -> None:
         super().__init__(STORE)
         self._link = link
         self._root = prefix
@@ -67,7 +67,7 @@ class EtcdBackend(Backend):
     # Counters.
 
     async def add(
-        self, name: str, by: int, *, first: int | None, note: Note | None = None
+        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
         choose = partial(after_add, by=by, first=first, store=STORE, name=name)
         # What is remembered may be old: the transaction tells.  It is used once.
@@ -163,7 +163,7 @@ class EtcdBackend(Backend):
             self._reached[snapshot.namespace] = reached
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        is_written = await self._link.call(Commit(snapshot, changes, self._spares).write)
+        is_written = await self._link.call(EtcdCommit(snapshot, changes, self._spares).write)
         if is_written:
             self._reached[snapshot.namespace] = _reached(snapshot)
         return is_written

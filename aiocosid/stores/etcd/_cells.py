@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._driver import Message
     from ._member import Member
 
-__all__ = ("Commit", "EtcdPlaces")
+__all__ = ("EtcdCommit", "EtcdPlaces")
 
 ALIVE: Final = MAX_MS
 """When an owner was seen last: etcd tells only whether its lease has ended."""
@@ -94,7 +94,7 @@ class EtcdPlaces(Places):
         Raises:
             CorruptMachineStateError: a cell is damaged.
         """
-        raw = Raw(self, header.revision)
+        raw = EtcdRaw(self, header.revision)
         for each in found:
             key = each.key.decode(errors="replace")
             raw.cells[key], number = each.value, key.removeprefix(self.lives)
@@ -117,7 +117,7 @@ class EtcdPlaces(Places):
 
 
 @dataclass(slots=True)
-class Raw:
+class EtcdRaw:
     """What a commit compares.
 
     Attributes:
@@ -135,7 +135,7 @@ class Raw:
     quarantine: int | None = None
 
 
-class Commit:
+class EtcdCommit:
     """Changes of a snapshot.  A member may be asked again, as another one has not answered."""
 
     def __init__(self, snapshot: Snapshot, changes: Changes, spares: dict[int, int]) -> None:
@@ -149,7 +149,7 @@ class Commit:
         self._snapshot = snapshot
         self._spares = spares
         self._changes = changes
-        self._raw: Raw = snapshot.raw
+        self._raw: EtcdRaw = snapshot.raw
         self._places = self._raw.places
         self._lives = dict(self._raw.lives)
         self._is_renewal = _grant(snapshot, changes) == _grant(changes, changes)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .._url import StoreUrl
     from ._driver import Message
 
-__all__ = ("Link",)
+__all__ = ("EtcdLink",)
 
 TIMEOUT: Final = float(ETCD.options["timeout"].default)
 """Seconds for a call on a client."""
@@ -145,7 +145,7 @@ async def _heard(call: Awaitable[T]) -> T:
         raise
 
 
-class Link(NotCopyable):
+class EtcdLink(NotCopyable):
     """A way to a cluster, by a user's client or by channels made from a URL."""
 
     __slots__ = ("__weakref__", "_connection", "_lines")
@@ -155,7 +155,7 @@ class Link(NotCopyable):
         self._lines: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
 
     @classmethod
-    def by_client(cls, client: Message) -> Link:
+    def by_client(cls, client: Message) -> EtcdLink:
         """Return one on the user's client, which stays open, and stays the parent's after a fork.
 
         Raises:
@@ -166,7 +166,7 @@ class Link(NotCopyable):
         return cls(BorrowedConnection("the etcd client", _Client(client)))
 
     @classmethod
-    def by_url(cls, url: StoreUrl) -> Link:
+    def by_url(cls, url: StoreUrl) -> EtcdLink:
         """Return one on channels of its own: opened on first use, and anew after closing."""
         opener = channel_opener(url)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ...abc import Counter
-    from .._give_back import Note
+    from .._give_back import GrantNote
     from .._url import StoreUrl
 
 __all__ = ("HttpBackend", "HttpCounter", "HttpSession", "UsersClient", "base_of", "path_of")
@@ -206,7 +206,7 @@ class HttpBackend(Backend):
         return answer
 
     async def add(
-        self, name: str, by: int, *, first: int | None, note: Note | None = None
+        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
         answer = await self.ask("PATCH", f"/segments{name}", {"step": str(by)})
         value = answer.value
@@ -258,7 +258,7 @@ class HttpCounter(CounterDistributor):
         super().__init__(backend, **described)
         self._is_created = False
 
-    async def _grant(self, step: int, note: Note | None) -> Granted:
+    async def _grant(self, step: int, note: GrantNote | None) -> Granted:
         if (self._water.sent() or 0) + step > MAX_ID:
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
         path = path_of(self.namespace, self.name)

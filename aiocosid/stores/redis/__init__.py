@@ -18,7 +18,7 @@ from .._url import read_url
 from .._url_specs import REDIS
 from ._backend import RedisBackend
 from ._demands import DEMANDS, REPLICA_TIMEOUT, Demands
-from ._link import Link
+from ._link import RedisLink
 from ._sequence import DEFAULT_MARGIN, DEFAULT_TTL, RedisSequenceDistributor
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class RedisStore(BackendStore[RedisBackend]):
                 asynchronous one.
         """
         demands = Demands(replicas, replica_timeout, durability)
-        self._backend = RedisBackend(Link(client, demands))
+        self._backend = RedisBackend(RedisLink(client, demands))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -93,7 +93,7 @@ class RedisStore(BackendStore[RedisBackend]):
         """
         read, store = read_url(url, *REDIS), cls.__new__(cls)
         demands = Demands(**{name: read.options[name] for name in DEMANDS})
-        store._backend = RedisBackend(Link(read, demands))
+        store._backend = RedisBackend(RedisLink(read, demands))
         return store
 
     def __repr__(self) -> str:

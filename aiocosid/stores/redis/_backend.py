@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ...machine.cells import Need
-    from .._give_back import Note as GrantNote
-    from ._link import Link
+    from .._give_back import GrantNote
+    from ._link import RedisLink
 
 __all__ = ("ADD", "ADD_NOTED", "COMMIT", "GIVE_BACK", "RAISE", "READ", "CellCodec", "RedisBackend")
 
@@ -156,7 +156,7 @@ class RedisBackend(Backend):
 
     takes_back = True
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RedisLink) -> None:
         super().__init__(STORE)
         self.link = link
         self.has_marker = not link.is_cluster

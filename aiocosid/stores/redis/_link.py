@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ._demands import Demands
 
-__all__ = ("UNDECODED", "Grants", "Link", "RedisClient", "Script", "script_of", "text_of")
+__all__ = ("UNDECODED", "Grants", "RedisClient", "RedisLink", "Script", "script_of", "text_of")
 
 CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
 CALLS_AT_ONCE: Final = 32  # on one client; what comes above waits its turn, not for a connection
@@ -108,7 +108,7 @@ class Grants(NamedTuple):
     weaknesses_of: Callable[[Any, bytes], Awaitable[list[str]]]
 
 
-class Session:
+class RedisSession:
     """One client on one loop, and our calls that are under way on it.
 
     Attributes:
@@ -213,7 +213,7 @@ async def _abort(*calls: asyncio.Task[Any]) -> None:
             _, left = await asyncio.wait(left, timeout=CANCEL_PAUSE)
 
 
-class Link(NotCopyable):
+class RedisLink(NotCopyable):
     """The way to the servers, which a store and its distributors share.
 
     On the user's client, or on clients made from a URL; see `aiocosid.stores._connection`.
@@ -228,22 +228,22 @@ class Link(NotCopyable):
 
     def __init__(self, client: RedisClient | StoreUrl, demands: Demands) -> None:
         self._name, self.demands, pool = "on your client", demands, None
-        self._connection: Connection[Session]
+        self._connection: Connection[RedisSession]
         if isinstance(client, StoreUrl):
             self._name = f"{client.scheme} {client}"
             self.is_cluster = is_cluster(client)
             socket_timeout = client.options["socket_timeout"]
 
-            async def connect() -> Session:
+            async def connect() -> RedisSession:
                 at_once = client.options["max_connections"] or CALLS_AT_ONCE
                 turns = anyio.Semaphore(at_once, fast_acquire=True)
-                return Session(*make_clients(client), turns=turns)
+                return RedisSession(*make_clients(client), turns=turns)
 
             self._connection = OwnedConnection(
                 "the Redis connection",
                 connect=connect,
-                disconnect=Session.aclose,
-                silence=Session.silence,
+                disconnect=RedisSession.aclose,
+                silence=RedisSession.silence,
             )
         else:
             # Not the synchronous client: it has no aclose, and would block the loop.
@@ -254,7 +254,7 @@ class Link(NotCopyable):
             pool = _pool_of(client)
             self.is_cluster = hasattr(client, "nodes_manager")
             socket_timeout = getattr(pool, "connection_kwargs", {}).get("socket_timeout")
-            session = Session(client, turns=_turns_on(client))
+            session = RedisSession(client, turns=_turns_on(client))
             self._connection = BorrowedConnection("the Redis client", session)
         self.durability = DurabilityCheck(demands.durability, pool)
         wait = demands.replica_timeout

@@ -33,7 +33,7 @@ from ._errors import STORE
 from ._link import Grants, script_of, text_of
 
 if TYPE_CHECKING:
-    from ._link import Link
+    from ._link import RedisLink
 
 __all__ = ("DEFAULT_MARGIN", "DEFAULT_TTL", "RedisSequenceDistributor")
 
@@ -66,7 +66,7 @@ class RedisSequenceDistributor(SequenceDistributor):
 
     def __init__(
         self,
-        link: Link,
+        link: RedisLink,
         *,
         key: str | None,
         margin: int,

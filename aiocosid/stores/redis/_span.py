@@ -37,21 +37,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...errors import StoreIdentityHiddenError
-from .._give_back import Note
+from .._give_back import GrantNote
 from ._errors import STORE
 from ._link import UNDECODED, Script, script_of, text_of
 
 if TYPE_CHECKING:
-    from ._link import Link
+    from ._link import RedisLink
 
-__all__ = ("CLAIM_MS", "UNNOTED", "Claimed", "Opening", "Span", "Taken")
+__all__ = ("CLAIM_MS", "UNNOTED", "Claimed", "Opening", "Span", "SpanTaken")
 
 # How long nobody else leases a span; who is slower loses the claim, and the rest of their span.
 # More than a root takes that is just fast enough: a generator gives a call up after 2 s.  Others
 # wait for as long as they wait for Redis, and then take segments from the root.
 CLAIM_MS: Final = 2500
 
-UNNOTED: Final = Note("", "")
+UNNOTED: Final = GrantNote("", "")
 
 LOOK: Final = script_of("server", "span_common", "span_look")
 TAKE: Final = script_of("server", "span_common", "span_take")
@@ -61,7 +61,7 @@ GIVE_BACK: Final = script_of("server", "span_common", "span_give_back")
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class SpanTaken:
     """The segment that ends at ``max_id`` is the caller's.
 
     Attributes:
@@ -106,7 +106,7 @@ class Span:
 
     __slots__ = ("_key", "_link", "_name", "_root")
 
-    def __init__(self, link: Link, name: str, root: str) -> None:
+    def __init__(self, link: RedisLink, name: str, root: str) -> None:
         """Describe it; nothing is sent yet.
 
         Args:
@@ -124,19 +124,19 @@ class Span:
         await self._ask(LOOK)
 
     async def take(
-        self, step: int, floor: int, nonce: bytes, note: Note = UNNOTED
-    ) -> Taken | Claimed | Opening:
+        self, step: int, floor: int, nonce: bytes, note: GrantNote = UNNOTED
+    ) -> SpanTaken | Claimed | Opening:
         """Take a segment, or claim the right to open a span, in the caller's name ``nonce``."""
         nonces = note.nonce.encode(), note.previous.encode()
         found, *facts = await self._ask(TAKE, step, floor, nonce, CLAIM_MS, *nonces)
         if found == "taken":
-            return Taken(int(facts[0]), int(facts[1]) if facts[1] else None)
+            return SpanTaken(int(facts[0]), int(facts[1]) if facts[1] else None)
         if found == "claimed":
             return Claimed(facts[0], facts[1].encode())
         return Opening(int(facts[0]) / 1000)
 
     async def open(
-        self, claim: bytes, cursor: int, last: int, *, note: Note = UNNOTED, base: int = 0
+        self, claim: bytes, cursor: int, last: int, *, note: GrantNote = UNNOTED, base: int = 0
     ) -> tuple[bool, int]:
         """Open a span whose ids up to ``cursor`` are taken, if the claim is still there.
 

@@ -30,7 +30,7 @@ from ._stripe import MisplacedError, Stripe, UnopenedError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from .._give_back import Note
+    from .._give_back import GrantNote
     from ._store import StripedStore
 
 __all__ = ("StripedIdSegmentDistributor",)
@@ -99,7 +99,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         known = [limit // UNIT for limit in limits if limit is not None]
         return min(known) if known else None
 
-    async def _grant(self, step: int, note: Note | None) -> Granted:  # noqa: ARG002 - none is kept
+    async def _grant(self, step: int, note: GrantNote | None) -> Granted:  # noqa: ARG002 - none is kept
         """Take a segment from some store."""
         go_on = self._closings.watch(self.store)
         await self._bind()

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from ...abc import Clock
     from ...errors import CosIdError
 
-__all__ = ("FIRST_PAUSE", "LAST_PAUSE", "Health")
+__all__ = ("FIRST_PAUSE", "LAST_PAUSE", "StoreHealth")
 
 FIRST_PAUSE: Final = 0.5  # seconds after the first failure, doubled by each further one
 LAST_PAUSE: Final = 30.0  # seconds
 
 
-class Health:
+class StoreHealth:
     """What is known of one store; the distributors of one `StripedStore` share it.
 
     Attributes:

@@ -17,7 +17,7 @@ from typing import Final
 
 from ...abc import MAX_ID
 
-__all__ = ("FEWEST_STORES", "MOST_STORES", "SUFFIX", "UNIT", "Place", "highest_id")
+__all__ = ("FEWEST_STORES", "MOST_STORES", "SUFFIX", "UNIT", "ResidueClass", "highest_id")
 
 SUFFIX: Final = "~striped"
 """Behind the counter's name in each store: a generator on that store alone has another counter."""
@@ -32,7 +32,7 @@ MOST_STORES: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ResidueClass:
     """A store's place among those that share a counter.
 
     Attributes:
@@ -67,7 +67,7 @@ class Place:
         return max(0, self.ids(value, 1)[0])
 
     @classmethod
-    def noted_in(cls, value: int) -> tuple[Place | None, bool]:
+    def noted_in(cls, value: int) -> tuple[ResidueClass | None, bool]:
         """Return the place that a value names, None if it names none; and whether it is new."""
         digits = divmod(value % UNIT, 10)
         number, width = sorted(digits)

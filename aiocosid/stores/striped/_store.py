@@ -11,8 +11,8 @@ from ...abc._ids import check_integer, check_seconds
 from ...errors import CounterMissingError, InvalidArgumentError, UnsupportedByStoreError
 from .._over import StoreOverStores
 from ._distributor import StripedIdSegmentDistributor
-from ._health import Health
-from ._place import FEWEST_STORES, MOST_STORES, SUFFIX, Place, highest_id
+from ._health import StoreHealth
+from ._place import FEWEST_STORES, MOST_STORES, SUFFIX, ResidueClass, highest_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,8 +67,8 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         _check_stores(stores)
         check_seconds("store_timeout", store_timeout)
         super().__init__(stores, owns_stores=owns_stores)
-        self.places = [Place(number, len(stores)) for number in range(len(stores))]
-        self.health = [Health(clock) for _ in stores]
+        self.places = [ResidueClass(number, len(stores)) for number in range(len(stores))]
+        self.health = [StoreHealth(clock) for _ in stores]
         self.store_timeout, self.clock = store_timeout, clock
 
     @classmethod
@@ -111,7 +111,7 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         for store, place in zip(self._stores, self.places, strict=True):
             for counter in await store.counters(namespace=namespace):
                 name, value = counter.namespaced_name, counter.last_max_id
-                if name.endswith(SUFFIX) and Place.noted_in(value) == (place, False):
+                if name.endswith(SUFFIX) and ResidueClass.noted_in(value) == (place, False):
                     name = name.removesuffix(SUFFIX)
                     found[name] = max(found.get(name, 0), place.last_id(value))
         return [Counter(namespaced_name=name, last_max_id=found[name]) for name in sorted(found)]

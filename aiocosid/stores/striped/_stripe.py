@@ -10,14 +10,14 @@ from ...errors import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
-from ._place import SUFFIX, UNIT, Place
+from ._place import SUFFIX, UNIT, ResidueClass
 from ._statistics import StripeStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...abc import IdSegmentDistributor, Store
-    from ._health import Health
+    from ._health import StoreHealth
 
 __all__ = ("MisplacedError", "Stripe", "UnopenedError")
 
@@ -49,7 +49,7 @@ class Stripe:
     )
 
     def __init__(
-        self, store: Store, whole: IdSegmentDistributor, place: Place, health: Health
+        self, store: Store, whole: IdSegmentDistributor, place: ResidueClass, health: StoreHealth
     ) -> None:
         """Describe its part of a whole counter; nothing is sent yet."""
         self.counter: IdSegmentDistributor = store.segment_distributor(
@@ -130,7 +130,7 @@ class Stripe:
             above=self._place.floor(above),
         )
         value = raised.last_max_id
-        self.is_new = self.is_new and Place.noted_in(value) != (self._place, False)
+        self.is_new = self.is_new and ResidueClass.noted_in(value) != (self._place, False)
         return max(above, self._place.last_id(value))
 
     async def _advance(self, step: int) -> range:
@@ -148,7 +148,7 @@ class Stripe:
 
     def _check(self, value: object) -> None:
         """Raise unless it is a value of this very place."""
-        found, is_new = Place.noted_in(value) if type(value) is int else (None, False)
+        found, is_new = ResidueClass.noted_in(value) if type(value) is int else (None, False)
         if self._place == found:
             self.is_new = is_new
             return

@@ -21,14 +21,14 @@ from .._backend import Granted
 from .._over import Closings
 from .._watermark import WatchedDistributor
 from ..redis._errors import STORE
-from ..redis._span import UNNOTED, Claimed, Taken
-from ._statistics import SPANS, Tally
+from ..redis._span import UNNOTED, Claimed, SpanTaken
+from ._statistics import SPANS, TierTally
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ...events import Event
-    from .._give_back import Note
+    from .._give_back import GrantNote
     from ._statistics import TieredStatistics
     from ._store import TieredStore
 
@@ -57,7 +57,7 @@ class Call(NamedTuple):
     sent: int | None
     nonce: bytes
     go_on: Callable[[], None]
-    note: Note
+    note: GrantNote
 
 
 class TieredIdSegmentDistributor(WatchedDistributor):
@@ -98,11 +98,11 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         super().__init__(
             namespace=root.namespace, name=root.name, offset=root.offset, step=root.step
         )
-        self._store, self._root, self._tally = store, root, Tally()
+        self._store, self._root, self._tally = store, root, TierTally()
         self._closings = Closings(store._closings)
         self._span = store._span_of(root.namespaced_name)
 
-    async def _grant(self, step: int, note: Note | None) -> Granted:
+    async def _grant(self, step: int, note: GrantNote | None) -> Granted:
         go_on = self._closings.watch(self.store)
         nonce = token_hex(16).encode()
         call = Call(step, self._water.sent(), nonce, go_on, note or UNNOTED)
@@ -120,7 +120,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
     async def _from_span(self, call: Call) -> Granted:
         try:
             reply = await self._taken(call)
-            if isinstance(reply, Taken):
+            if isinstance(reply, SpanTaken):
                 return Granted(reply.max_id, reply.base)
             if reply is not None:
                 last = await self._leased(call, reply.why)
@@ -134,16 +134,16 @@ class TieredIdSegmentDistributor(WatchedDistributor):
             raise
         return await self._from_root(call)
 
-    async def _taken(self, call: Call) -> Taken | Claimed | None:
+    async def _taken(self, call: Call) -> SpanTaken | Claimed | None:
         """Return a segment, the duty to open a span, or None: the root is to be asked."""
         clock, pause = self._store.clock, POLL[0]
         until = clock.monotonic() + self._store.cache_timeout
         request = call.step, call.sent or 0, call.nonce, call.note
         while True:
             reply = await self._asked(lambda: self._span.take(*request), call.go_on)
-            if isinstance(reply, Taken):
+            if isinstance(reply, SpanTaken):
                 self._tally["segments_from_cache"] += 1
-            if reply is None or isinstance(reply, Taken | Claimed):
+            if reply is None or isinstance(reply, SpanTaken | Claimed):
                 return reply
             # Half of it at least, so that those who wait come one after the other.
             delay = min(reply.left, pause) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

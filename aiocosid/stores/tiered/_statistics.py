@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Final
 
-__all__ = ("SPANS", "Tally", "TieredStatistics")
+__all__ = ("SPANS", "TierTally", "TieredStatistics")
 
 SPANS: Final = {
     "missing": "spans_missing",
@@ -52,7 +52,7 @@ class TieredStatistics:
     ids_abandoned: int
 
 
-class Tally(Counter[str]):
+class TierTally(Counter[str]):
     """The same, being counted by its name."""
 
     def picture(self, *, is_cache_up: bool) -> TieredStatistics:

@@ -16,13 +16,13 @@ from .._backend import MISSING, Backend, Granted, after_add, after_raise
 from .._store import BackendStore
 from ._machine import ENTRIES, Cells
 from ._paths import COSID, OURS, STORES_OWN, name_of, own_node_of, path_of, text_of
-from .tree import Link, OwnedLink, as_link, write
+from .tree import OwnedLink, ZookeeperLink, as_link, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...machine.cells import Changes, Need, Snapshot
-    from .._give_back import Note
+    from .._give_back import GrantNote
     from .._store import CounterDistributor
     from .tree import Nodes
 
@@ -51,7 +51,7 @@ class ZookeeperBackend(Backend):
 
     __slots__ = ("_link", "_written")
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ZookeeperLink) -> None:
         super().__init__(link.label)
         self._link = link
         self._written: dict[tuple[str, int], int] = {}  # transactions, by namespace and id
@@ -70,7 +70,7 @@ class ZookeeperBackend(Backend):
     # Counters.
 
     async def add(
-        self, name: str, by: int, *, first: int | None, note: Note | None = None
+        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
         add = partial(after_add, by=by, first=first, store=self.label, name=name)
         return Granted(await self._change(name, add))

@@ -35,11 +35,11 @@ __all__ = (
     "OURS",
     "STORE",
     "Change",
-    "Link",
     "NoAuthError",
     "Node",
     "Nodes",
     "OwnedLink",
+    "ZookeeperLink",
     "as_link",
     "create",
     "create_ephemeral",
@@ -261,7 +261,7 @@ class _OnAnyLoop(BorrowedConnection[Wire]):
         return False
 
 
-class Link(NotCopyable):
+class ZookeeperLink(NotCopyable):
     """A way to a server that stores and distributors share, on the user's client.
 
     Attributes:
@@ -337,7 +337,7 @@ class Link(NotCopyable):
         await self._connection.aclose()
 
 
-class OwnedLink(Link):
+class OwnedLink(ZookeeperLink):
     """On a client made from a URL: started on first use, and anew after closing or a fork."""
 
     __slots__ = ()
@@ -374,9 +374,9 @@ class OwnedLink(Link):
         )
 
 
-def as_link(client: Any) -> Link:  # noqa: ANN401 - the driver's, or one of ours
+def as_link(client: Any) -> ZookeeperLink:  # noqa: ANN401 - the driver's, or one of ours
     """Return a link as it is, or one on a user's client."""
-    return client if isinstance(client, Link) else Link(client)
+    return client if isinstance(client, ZookeeperLink) else ZookeeperLink(client)
 
 
 async def create_numbered(nodes: Nodes, path: str, data: bytes) -> str:

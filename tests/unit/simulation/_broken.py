@@ -18,7 +18,7 @@ from aiocosid.machine._renewer import LeaseRenewer
 from aiocosid.snowflake._stamper import Stamper
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
 from aiocosid.stores.redis._link import Script
-from aiocosid.stores.striped._place import UNIT, Place
+from aiocosid.stores.striped._place import UNIT, ResidueClass
 from aiocosid.stores.tiered import TieredStore
 from tests.simulation import (
     SCENARIOS,
@@ -217,7 +217,7 @@ SHIPPED: dict[str, Scenario] = {
 """The same scenarios with nothing broken."""
 
 
-def ids_of_no_place(place: Place, value: int, step: int) -> range:
+def ids_of_no_place(place: ResidueClass, value: int, step: int) -> range:
     """As if all stores had one residue class."""
     last = value // UNIT * place.width
     return range(last - (step - 1) * place.width, last + 1, place.width)
@@ -261,7 +261,7 @@ BROKEN: dict[str, Broken] = {
         5,
     ),
     "stripes that overlap": Broken(
-        broken(SCENARIOS["segment_chain_striped"], (Place, "ids", ids_of_no_place)),
+        broken(SCENARIOS["segment_chain_striped"], (ResidueClass, "ids", ids_of_no_place)),
         "handed out twice",
         0,
     ),

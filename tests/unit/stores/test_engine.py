@@ -26,7 +26,7 @@ from aiocosid.stores._engine import OwnEngineExecutor, _marked
 from aiocosid.stores._engine_url import engine_of
 from aiocosid.stores._executor import PARAMETER
 from aiocosid.stores._postgres import POSTGRES
-from aiocosid.stores._sql_cells import Commit, Raw
+from aiocosid.stores._sql_cells import SqlCommit, SqlRaw
 from aiocosid.stores._sql_errors import OutOfRangeError, as_store_error, is_stale
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 
@@ -112,7 +112,7 @@ def test_notation() -> None:
     statements += [POSTGRES.create_cells, POSTGRES.read]
     seat = Seat((Owner("a", 1),), Note("a"))
     changes = Changes("a", space=Space(), seats={0: seat}, own={"a": 0})
-    commit = Commit(POSTGRES, Snapshot("dev", "x", raw=Raw()), changes)
+    commit = SqlCommit(POSTGRES, Snapshot("dev", "x", raw=SqlRaw()), changes)
     statements.append(POSTGRES.commit(commit))
     for statement in statements:
         named = _marked(statement)

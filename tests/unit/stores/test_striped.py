@@ -32,7 +32,7 @@ from aiocosid.errors import (
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.striped import StripedStore
 from aiocosid.stores.striped._distributor import StripedIdSegmentDistributor
-from aiocosid.stores.striped._place import Place, highest_id
+from aiocosid.stores.striped._place import ResidueClass, highest_id
 from aiocosid.stores.striped._store import read_url
 from aiocosid.testing import ManualClock, settle
 
@@ -77,7 +77,7 @@ class TestPlaces:
     def test_ids_of_all_places_are_all_ids(self) -> None:
         """Each id belongs to one place; the first ones are 1 to n."""
         for width in range(2, 10):
-            places = [Place(number, width) for number in range(width)]
+            places = [ResidueClass(number, width) for number in range(width)]
             owned = [set(place.ids(place.floor(0) + 500, 5)) for place in places]
             assert set().union(*owned) == set(range(1, 5 * width + 1))
             assert sum(map(len, owned)) == 5 * width
@@ -86,23 +86,23 @@ class TestPlaces:
         """What follows it is above, and what follows the value before it is not."""
         for width in range(2, 10):
             for number in range(width):
-                place = Place(number, width)
+                place = ResidueClass(number, width)
                 for above in [*range(40), 10**15, highest_id(width)]:
                     floor = place.floor(above)
                     assert floor + 100 <= MAX_ID
                     assert place.ids(floor + 100, 1)[0] > above
                     assert floor < 100 or place.ids(floor, 1)[0] <= above
-                    assert Place.noted_in(floor) == (place, False)
+                    assert ResidueClass.noted_in(floor) == (place, False)
 
     def test_a_value_tells_its_place(self) -> None:
         """In its last two digits; others tell nothing."""
-        assert Place.noted_in(1_200_013) == (Place(1, 3), False)
-        assert Place(1, 3).last_id(1_200_013) == 35_999
-        assert Place(0, 2).last_id(2) == 0
-        assert Place.noted_in(1_031) == (Place(1, 3), True)
-        assert Place.noted_in(90) == (Place(0, 9), True)
+        assert ResidueClass.noted_in(1_200_013) == (ResidueClass(1, 3), False)
+        assert ResidueClass(1, 3).last_id(1_200_013) == 35_999
+        assert ResidueClass(0, 2).last_id(2) == 0
+        assert ResidueClass.noted_in(1_031) == (ResidueClass(1, 3), True)
+        assert ResidueClass.noted_in(90) == (ResidueClass(0, 9), True)
         for value in (0, 100, 1, 11, 33, 99, 10, -87):
-            assert Place.noted_in(value)[0] is None
+            assert ResidueClass.noted_in(value)[0] is None
 
 
 @pytest.mark.asyncio
@@ -610,7 +610,7 @@ class TestStore:
         raised = await striped.set_floor(name="order", above=1000)
         assert (raised.namespaced_name, raised.last_max_id) == ("cosid.order", 1000)
         values = [store._backend._counters[KEY] for store in stores]
-        assert values == [Place(number, 3).floor(1000) for number in range(3)]
+        assert values == [ResidueClass(number, 3).floor(1000) for number in range(3)]
         again = await striped.set_floor(name="order", above=5)
         assert again.last_max_id >= 1000
         for home in range(3):
@@ -629,7 +629,7 @@ class TestStore:
         first.error, third = AWAY, Flaky()
         with pytest.raises(StoreUnavailableError):
             await StripedStore([third, first, second]).set_floor(name="order", above=1000)
-        assert Place.noted_in(third._backend._counters[KEY]) == (Place(0, 3), True)
+        assert ResidueClass.noted_in(third._backend._counters[KEY]) == (ResidueClass(0, 3), True)
 
     async def test_its_life(self) -> None:
         """It closes what it was given to own, and nothing else; all its counters know an outage."""

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from aiocosid.errors import StoreUnavailableError
-from aiocosid.stores.striped._health import Health
+from aiocosid.stores.striped._health import StoreHealth
 from aiocosid.testing import ManualClock
 
 pytestmark = pytest.mark.asyncio
@@ -23,7 +23,7 @@ def _no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_longer_each_time_and_at_most_30_s() -> None:
     clock = ManualClock()
-    health, error = Health(clock), StoreUnavailableError("s", "away")
+    health, error = StoreHealth(clock), StoreUnavailableError("s", "away")
     for seconds in (0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30, 30, 30):
         health.failed(error)
         await clock.advance(seconds - 0.25)
@@ -39,7 +39,7 @@ async def test_longer_each_time_and_at_most_30_s() -> None:
 
 async def test_another_failure_meanwhile_changes_nothing() -> None:
     clock = ManualClock()
-    health, error = Health(clock), StoreUnavailableError("s", "away")
+    health, error = StoreHealth(clock), StoreUnavailableError("s", "away")
     assert health.failed(error)
     await clock.advance(0.25)
     assert not health.failed(error)
