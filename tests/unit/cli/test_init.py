@@ -94,7 +94,7 @@ def test_it_waits_instead(
         assert not is_initialized(emptied)
         waited.append(seconds)
 
-    monkeypatch.setattr("aiocosid.cli._session.Session.pause", pause)
+    monkeypatch.setattr("aiocosid.cli._session.StoreSession.pause", pause)
     ended = aiocosid("init", "--wait", *words, "--safe-guard", 40)
     about = ", marked for the machine ids of namespace shop\n" if words else ""
     assert (ended.code, waited) == (0, [45.0])
@@ -112,7 +112,7 @@ def test_it_waits_for_the_default_safe_guard(
     def pause(_: object, seconds: float, **_options: object) -> None:
         waited.append(seconds)
 
-    monkeypatch.setattr("aiocosid.cli._session.Session.pause", pause)
+    monkeypatch.setattr("aiocosid.cli._session.StoreSession.pause", pause)
     assert aiocosid("init", "--wait").out == INITIALIZED
     assert waited == [305.0]
 

@@ -76,7 +76,7 @@ FORKED_IN_LINE = """
 import asyncio, json, os
 from aiocosid.errors import ForkedError
 from aiocosid.stores._connection import BorrowedConnection
-from aiocosid.stores.etcd._link import Link
+from aiocosid.stores.etcd._link import EtcdLink
 
 class Session:
     def __init__(self):
@@ -88,7 +88,7 @@ class Session:
 
 async def main():
     session = Session()
-    link = Link(BorrowedConnection("the session", session))
+    link = EtcdLink(BorrowedConnection("the session", session))
     calls = [asyncio.create_task(link.call(each, about="key")) for each in ("first", "second")]
     while not session.asked:
         await asyncio.sleep(0)
