@@ -92,7 +92,7 @@ async def transact(
         StoreUnavailableError: others were always faster.
         StoreError: the store refuses or cannot be reached.
     """
-    conflicts, alarms, remembered = 0, 0, snapshot
+    conflicts, alarms, remembered, first = 0, 0, snapshot, need
     until = SYSTEM_CLOCK.monotonic() + LONGEST_TRY
     while True:
         if snapshot is None:
@@ -116,12 +116,17 @@ async def transact(
             continue
         snapshot = None
         conflicts += 1
-        need = replace(need, sample=min(need.sample << SPREAD, 1 << MOST_SPREAD))
+        # Not all again: who was first has made what was missing.
+        need = replace(first, sample=_widened(first.sample, conflicts))
         if SYSTEM_CLOCK.monotonic() > until:
             reason = f"the machine ids of {namespace!r} were always changed by others first"
             raise StoreUnavailableError(backend.label, reason)
         longest = min(FIRST_PAUSE * 2**conflicts, LONGEST_PAUSE)
         await SYSTEM_CLOCK.sleep(random.uniform(0, longest))  # noqa: S311 - no secret
+
+
+def _widened(choice: int, conflicts: int) -> int:
+    return min(choice << min(SPREAD * conflicts, MOST_SPREAD), 1 << MOST_SPREAD)
 
 
 _turns: Final[WeakKeyDictionary[Any, dict[tuple[object, str], anyio.Lock]]] = WeakKeyDictionary()
@@ -225,7 +230,6 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         token, asker = nonce(), self._asker()
 
         def decide(snapshot: Snapshot, conflicts: int) -> Decision:
-            widest = 1 << min(SPREAD * conflicts, MOST_SPREAD)
             return _rules.hand_out(
                 snapshot,
                 asker,
@@ -233,7 +237,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
                 now_ms=now_ms,
                 latest_ms=latest_ms,
                 token=token,
-                spread=random.randrange(widest) if conflicts else 0,  # noqa: S311 - no secret
+                spread=random.randrange(_widened(1, conflicts)) if conflicts else 0,  # noqa: S311
             )
 
         need = Need(self.instance_id.text, is_complete=True, sample=SAMPLE)
