@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import random
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary, ref
@@ -10,7 +12,8 @@ from weakref import WeakKeyDictionary, ref
 import anyio
 
 from .._life import fork
-from .._life.foreign_calls import as_cosid_error
+from .._life.component import Component
+from .._life.foreign_calls import as_cosid_error, call_bounded
 from .._life.loop import is_dead, running_loop
 from ..errors import (
     ClockTooManyBackwardsError,
@@ -19,17 +22,20 @@ from ..errors import (
     ForkedError,
     MachineIdInUseError,
     MachineIdLostError,
+    MachineIdQuarantineError,
     MachineIdUnavailableError,
     StoreError,
     StoreUnavailableError,
 )
 from ..events import (
+    Event,
     MachineIdDistributed,
     MachineIdGuarded,
+    MachineIdGuardFailed,
     MachineIdLost,
+    MachineIdsQuarantined,
 )
 from ._options import RELEASE_MARGIN
-from ._store_caller import StoreCaller
 
 if TYPE_CHECKING:
     from ..abc import Clock, MachineGrant, MachineIdDistributor
@@ -41,6 +47,9 @@ logger = logging.getLogger("aiocosid")
 
 LOSSES: Final = 3  # in a row, while the lease was good: somebody else goes by our instance id
 SETTLED: Final = 3  # signs of life after which an id counts as ours in peace
+FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
+LAST_BACKOFF: Final = 2.0  # seconds; an outage is over for us at most this long after it ended
+JITTER: Final = 0.1  # of an interval: many processes started at once do not stay in step
 MS: Final = 1000
 
 
@@ -57,21 +66,30 @@ _holders: Final[WeakKeyDictionary[MachineIdDistributor, ref[LeaseRenewer]]] = We
 """Who was opened last on a distributor."""
 
 
-class LeaseRenewer(StoreCaller):
-    """The store's side of a lease: its two ends, and the task that moves them on."""
+class LeaseRenewer(Component):
+    """The store's side of a lease: its two ends, and the task that moves them on.
+
+    Each call of the store has its end, each failure is counted and told.
+    """
 
     __slots__ = (
         "__weakref__",
         "_asked_ms",
         "_borrowable",
+        "_call_by",
         "_changed",
         "_ends_at",
+        "_failures",
         "_hurry",
+        "_last_error",
+        "_life",
         "_losses",
         "_mark_ms",
         "_mark_wait",
         "_opened",
+        "_options",
         "_past_ms",
+        "_quarantine_ends_at",
         "_refusal",
         "_renewals",
         "_session",
@@ -80,6 +98,7 @@ class LeaseRenewer(StoreCaller):
         "_thefts",
         "_watching",
         "bits",
+        "distributor",
         "floor_ms",
         "issuers",
         "machine_id",
@@ -100,10 +119,17 @@ class LeaseRenewer(StoreCaller):
         self._past_ms = -1  # no id of an earlier life was issued with a later time
         self._borrowable = 0.0  # seconds that issuers may be ahead of the clock
         self._asked_ms = -1  # up to where they want to have the mark; also before it is opened
-        super().__init__(distributor, options, clock)
+        self.distributor = distributor
+        self._options = options
+        super().__init__(clock)
+        self._reset()
 
     def _reset(self) -> None:
-        super()._reset()
+        self._life = object()  # another one in each
+        self._call_by = inf  # by the monotonic clock; what opening takes has an end
+        self._last_error: Exception | None = None
+        self._failures = 0
+        self._quarantine_ends_at: float | None = None  # by the monotonic clock, as far as is known
         self.machine_id = -1
         self.floor_ms = self.taken_ms = -1
         self._ends_at = -inf  # by the monotonic clock
@@ -122,6 +148,70 @@ class LeaseRenewer(StoreCaller):
     def _last_issued_ms(self) -> int:
         last_ms: int = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
         return max(last_ms, self._past_ms)
+
+    # Calling the store, and waiting between two calls.
+
+    @property
+    def namespace(self) -> str:
+        """The namespace in which the machine id is ours."""
+        return self.distributor.namespace
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take."""
+        return self._options.close_timeout
+
+    def _label(self) -> str:
+        return f"{type(self).__name__} {self.distributor.namespace}"
+
+    async def _call(self, method: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - any call
+        """Call the store once, to its end or its timeout; returns an error, and raises none."""
+        life = self._life
+        answer = await call_bounded(
+            partial(method, *args, **named),
+            store=self.distributor.store,
+            clock=self._clock,
+            within=min(self._options.call_timeout, self._call_by - self._clock.monotonic()),
+            shield=True,
+        )
+        if self._life is not life:  # it has outlasted the closing
+            return ClosedError(self._label())
+        return answer
+
+    def _interval(self) -> float:
+        return self.distributor.interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
+
+    def _pause(self, attempt: int) -> float:
+        """Return seconds until the next attempt: longer each time, never beyond the margin."""
+        longest = min(LAST_BACKOFF, self._options.lead_seconds - self.distributor.interval)
+        delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
+        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
+
+    def _note(self, error: CosIdError, attempt: int) -> None:
+        self._last_error = error
+        self._failures += 1
+        if attempt == 1:
+            logger.warning("%s: %s", self._label(), error)
+        self._emit(MachineIdGuardFailed, error=error, attempt=attempt)
+        if isinstance(error, MachineIdQuarantineError):
+            is_first = self._quarantine_ends_at is None
+            self._quarantine_ends_at = self._clock.monotonic() + error.seconds_left
+            if is_first:
+                self._emit(MachineIdsQuarantined, seconds_left=error.seconds_left)
+
+    def _quarantine_left(self) -> float:
+        if self._quarantine_ends_at is None:
+            return 0.0
+        return max(0.0, self._quarantine_ends_at - self._clock.monotonic())
+
+    def _emit(self, kind: type[Event], **facts: object) -> None:
+        if self._options.instrument is None:
+            return
+        about = {"namespace": self.namespace, "name": self.distributor.instance_id.text}
+        try:
+            self._options.instrument.on_event(kind(**about, **facts))  # type: ignore[arg-type]  # facts
+        except Exception:
+            logger.exception("%s: the instrument failed", self._label())
 
     # Opening.
 
