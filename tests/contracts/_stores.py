@@ -174,7 +174,7 @@ class Valkey(Backend):
     @property
     def url(self) -> str:
         # uvloop looks at its timers first: a busy machine must not have them end what was answered.
-        return f"{self.server.url}?socket_connect_timeout=15&socket_timeout=15"
+        return self.server.patient_url
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         self.server.call("SET", f"cosid:{{{distributor.namespaced_name}}}.adder", to)

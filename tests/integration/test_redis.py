@@ -46,7 +46,7 @@ def server(request: pytest.FixtureRequest) -> ValkeyServer:
 
 @pytest_asyncio.fixture
 async def store(server: ValkeyServer) -> AsyncIterator[RedisStore]:
-    async with RedisStore.from_url(server.url) as store:
+    async with RedisStore.from_url(server.patient_url) as store:
         yield store
 
 

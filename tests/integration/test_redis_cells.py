@@ -47,7 +47,7 @@ def server(request: pytest.FixtureRequest) -> ValkeyServer:
 
 @pytest_asyncio.fixture
 async def store(server: ValkeyServer) -> AsyncIterator[RedisStore]:
-    async with RedisStore.from_url(server.url) as store:
+    async with RedisStore.from_url(server.patient_url) as store:
         await store.initialize()
         yield store
 
@@ -232,7 +232,7 @@ async def test_two_of_one_instance_id_open_at_once(server: ValkeyServer) -> None
     """
 
     async def open_both(turn: int) -> None:
-        stores = [RedisStore.from_url(server.url) for _ in range(2)]
+        stores = [RedisStore.from_url(server.patient_url) for _ in range(2)]
         who: Any = {"namespace": f"twins{turn}", "instance_id": "10.0.0.1:8080"}
         made = [each.machine_id_distributor(interval=2, safe_guard=30, **who) for each in stores]
         generators = [SnowflakeId(MachineIdLease(each, bits=1), layout=LAYOUT) for each in made]

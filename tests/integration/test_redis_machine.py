@@ -131,7 +131,7 @@ def keys(server: ValkeyServer, namespace: str) -> Iterator[Keys]:
 
 @pytest_asyncio.fixture
 async def store(server: ValkeyServer) -> AsyncIterator[RedisStore]:
-    async with RedisStore.from_url(server.url) as store:
+    async with RedisStore.from_url(server.patient_url) as store:
         yield store
 
 

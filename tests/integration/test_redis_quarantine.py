@@ -115,7 +115,7 @@ async def is_quarantined(store: RedisStore, text: str = "newcomer") -> bool:
 
 @asynccontextmanager
 async def store_on(server: ValkeyServer) -> AsyncGenerator[RedisStore]:
-    async with RedisStore.from_url(server.url) as store:
+    async with RedisStore.from_url(server.patient_url) as store:
         yield store
 
 

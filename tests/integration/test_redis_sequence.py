@@ -64,9 +64,10 @@ async def test_ranges_are_disjoint_until_the_second_is_full(server: ValkeyServer
     open_fence(server, key)
     second, most = server_second(server) + 1, 5000
     ranges: list[SequenceGrant] = []
-    url = f"{server.url}?socket_timeout=10&socket_connect_timeout=10"  # of 50 on one busy loop
     distributors = [
-        RedisStore.from_url(url).sequence_distributor(name="n", key=key, max_sequence=most, **LONG)
+        RedisStore.from_url(server.patient_url).sequence_distributor(
+            name="n", key=key, max_sequence=most, **LONG
+        )
         for _ in range(50)
     ]
 

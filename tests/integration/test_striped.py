@@ -39,7 +39,7 @@ class TestContract:
         self.stores: list[Any] = [MemoryStore() for _ in range(3)]
         if request.param == "valkey":
             server: ValkeyServer = request.getfixturevalue("valkey")
-            urls = [f"{server.url.removesuffix('/0')}/{number}" for number in (4, 5, 6)]
+            urls = [server.patient_url.replace("/0?", f"/{number}?") for number in (4, 5, 6)]
             self.stores = [RedisStore.from_url(url) for url in urls]
         async with StripedStore(self.stores, store_timeout=10, owns_stores=True) as striped:
             yield striped.segment_distributor

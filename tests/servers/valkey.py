@@ -67,6 +67,11 @@ class ValkeyServer(Server):
         return self.url_for(password=self.password)
 
     @property
+    def patient_url(self) -> str:
+        """`url` for tests of many calls at once: a machine that pauses ends none of them."""
+        return f"{self.url}?socket_connect_timeout=15&socket_timeout=15"
+
+    @property
     def unix_url(self) -> str:
         """A unix:// URL."""
         assert self.socket_path is not None, f"{self!r} has no unix socket"
