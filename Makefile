@@ -39,7 +39,7 @@ SOURCES := aiocosid bench tests
 .NOTPARALLEL:  # targets share one environment
 # Tests start thousands of processes: what is imported is compiled once, and not in each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test oldest stress simulate chaos fuzz mutants bench docs check lock clean venv
+.PHONY: help demo test oldest stress nightly simulate chaos fuzz mutants bench docs check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -64,7 +64,10 @@ oldest:  ## What uses other libraries, on the oldest releases of them that are a
 	  -k 'not test_every_block or $(OLDEST_PAGES)' $(ARGS)
 
 stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
-	$(BIN)/python -m pytest -m stress -n $(WORKERS) $(TESTS) $(ARGS)
+	$(BIN)/python -m pytest -m 'stress and not nightly' -n $(WORKERS) $(TESTS) $(ARGS)
+
+nightly: $(VENV)/.dev  ## The longest: what repeats others on another loop or driver, or for longer
+	$(BIN)/python -m pytest -m nightly -n $(WORKERS) $(TESTS) $(ARGS)
 
 simulate: $(VENV)/.dev  ## Simulated worlds, on all cores, until something is found: SEEDS=100000
 	$(BIN)/python -m tests.simulation all --seeds $(SEEDS) $(ARGS)

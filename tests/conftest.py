@@ -47,12 +47,31 @@ REQUIRED = os.environ.get("AIOCOSID_REQUIRE_SERVICES") == "1"
 SEED = os.environ.get("AIOCOSID_TEST_SEED", "0")
 HAS_UVLOOP = importlib.util.find_spec("uvloop") is not None
 
-# What nearly repeats another test, or takes long for what it tells: left to ``make stress``.
-# tests/contracts/conftest.py has another such rule.
+# What takes seconds: left to ``make stress``.  tests/contracts/conftest.py has another such rule.
 LONG = re.compile(
     r"""
+      /test_redis_topologies\.py::TestLostWrites::
+    | /test_redis_sequence\.py::test_java_nodes_beside_ours$
+    | /test_servers\.py::TestFailover::
+    | /test_tiered\.py::test_two_processes$
+    | /test_zookeeper\.py::TestSessions::test_two_processes$
+    | /test_sync_gunicorn\.py::test_workers_of_a_preloaded_application\[wsgi\]
+    | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[(sqlite|valkey)\]
+    | /test_machines\.py::TestOnOneStore::test_(
+       concurrent_instances_share_nothing|a_cancelled_call_loses_nothing|a_storm_of_cancelled_lives
+      |texts_may_hold_anything_but_nul|many_at_once_in_a_quarantine|owners_assert_their_ids
+      |of_two_owners_the_earlier_keeps_it)\[asyncio-zookeeper\]
+    | /simulation/test_scenarios\.py::test_nothing_is_found_where_nothing_is\[
+    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/(reference|howto|tutorial)
+    """,
+    re.VERBOSE,
+)
+
+# What nearly repeats another test, or has a short form that runs before every change: left to
+# ``make nightly``.  The mark `nightly` and tests/contracts/conftest.py name more of them.
+REPEATS = re.compile(
+    r"""
       /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
-    | /test_redis_topologies\.py::TestLostWrites::
     | /test_redis_machine_lives\.py::(TestCluster|TestSentinel)::test_failover$
     | /test_redis_lives\.py::TestFork::test_a_child_that_does_nothing\[valkey_(cluster|unix)-
     | /test_snowflake_clock\.py::test_a_stopped_owner_stays_silent_until_it_has_an_id_again$
@@ -60,24 +79,19 @@ LONG = re.compile(
     | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[postgres\]
     | /test_uid_generator\.py::test_an_epoch_has_a_zone$
     | /test_redis_machine\.py::TestManyAtOnce::test_four_ids_taken_and_given_back\[valkey\]
-    | /test_redis_sequence\.py::test_java_nodes_beside_ours$
     | /test_sql_machine_quarantine\.py::TestPostgres::test_a_promoted_standby\[False\]
     | /test_engine_lives\.py::test_a_forked_child\[(psycopg|asyncmy)\]
-    | /test_sync_gunicorn\.py::test_workers_of_a_preloaded_application\[wsgi\]
     | /test_redis_machine_lives\.py::test_replica_has_the_same\[redis_factory\]
     | /test_redis_machine\.py::(TestManyAtOnce::\w+|test_processes)\[redis_server\]
-    | /test_servers\.py::TestFailover::
-    | /test_tiered\.py::test_two_processes$
     | /test_machines\.py::TestOnTheirOwn::test_two_hundred_lives_on_four_ids\[asyncio-postgres\]
-    | /test_machines\.py::TestOnOneStore::test_two_hundred_lives_on_four_ids\[asyncio-etcd\]
-    | /test_machines\.py::TestOnOneStore::test_(two_hundred_lives_on_four_ids
-      |concurrent_instances_share_nothing|a_cancelled_call_loses_nothing|a_storm_of_cancelled_lives
-      |texts_may_hold_anything_but_nul|many_at_once_in_a_quarantine|owners_assert_their_ids
-      |of_two_owners_the_earlier_keeps_it)\[asyncio-zookeeper\]
-    | /test_zookeeper\.py::TestSessions::test_two_processes$
-    | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[(sqlite|valkey)\]
-    | /simulation/test_scenarios\.py::test_nothing_is_found_where_nothing_is\[
-    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/(reference|howto|tutorial)
+    | /test_machines\.py::TestOnOneStore::test_two_hundred_lives_on_four_ids
+      \[asyncio-(etcd|mariadb|nats|nats_three|zookeeper)\]
+    | /test_processes\.py::test_(killed_processes_take_nothing_twice|processes_share_nothing)\[redis
+    | /test_processes\.py::test_processes_share_nothing\[\w+-2\]
+    | /test_chaos\.py::test_nothing_comes_twice\[sentinel-tiered\]
+    | /test_newcomer\.py::test_the_page_installs_what_it_uses\[docs/tutorial
+    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/reference/cli
+    | /test_sync_celery\.py::test_prefork\[sqlite\]
     """,
     re.VERBOSE,
 )
@@ -101,9 +115,11 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to ``make stress`` what is long."""
+    """Leave to ``make stress`` what is long, and to ``make nightly`` what repeats."""
     for item in items:
-        if LONG.search(item.nodeid):
+        if REPEATS.search(item.nodeid):
+            item.add_marker(pytest.mark.nightly)
+        if LONG.search(item.nodeid) or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.stress)
 
 

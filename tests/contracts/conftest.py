@@ -1,6 +1,7 @@
 """Each store in turn, opened on the test's own loop and closed with it.
 
-``make test`` runs every store on one loop; ``make stress`` runs them on the other one too.
+``make test`` runs every store on one loop, of some a part that ``make stress`` completes; ``make
+nightly`` runs them on the other loop too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ HERE = Path(__file__).parent
 ON_ONE = {("test_distributors", "TestOnOneStore"), ("test_machines", "TestOnOneStore")}
 OF_THEIR_OWN = {("test_distributors", "TestOnTheirOwn"), ("test_machines", "TestOnTheirOwn")}
 COUNTERS = {("test_distributors", "TestOnOneStore")}
+MACHINES = {("test_machines", "TestOnOneStore")}
+OWN_STATEMENTS = {"etcd", "mariadb", "nats", "zookeeper"}
 
 NEEDED = {
     "tiered": ON_ONE | OF_THEIR_OWN,
@@ -39,29 +42,33 @@ NOT_ON_TRIO = {"chain-1", "chain-1000", "far-chain-7", "segment-1", "segment-100
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to ``make stress`` what nearly repeats another test, and out what does so wholly."""
+    """Leave for later what nearly repeats another test, and out what does so wholly."""
     void = {item for item in items if HERE in item.path.parents and is_void(item)}
     items[:] = [item for item in items if item not in void]
     config.hook.pytest_deselected(items=list(void))
     for item in items:
-        if HERE in item.path.parents and is_repetition(item):
-            item.add_marker(pytest.mark.stress)
+        if HERE in item.path.parents and (tier := tier_of(item)) is not None:
+            item.add_marker(tier)
 
 
-def is_repetition(item: pytest.Item) -> bool:
-    """Tell whether a test has a twin: Redis is Valkey's, on uvloop; uvloop is asyncio's else.
+def tier_of(item: pytest.Item) -> pytest.MarkDecorator | None:
+    """Return the mark of a test that `make test` leaves out.
 
-    And most of what is not needed of a store.
+    ``nightly`` if it has a twin: Redis is Valkey's, on uvloop; uvloop is asyncio's else.  Of a
+    store that `NEEDED` names, ``stress`` for the machine ids, if it keeps them in its own way.
     """
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
-        return False
+        return None
     words = item.callspec.id.split("-")
     place = item.path.stem, "" if item.cls is None else item.cls.__name__
     for store in NEEDED.keys() & {*words}:
-        return "uvloop" in words or place not in NEEDED[store]
+        if "asyncio" in words and place in NEEDED[store]:
+            return None
+        is_only_one = "asyncio" in words and place in MACHINES and store in OWN_STATEMENTS
+        return pytest.mark.stress if is_only_one else pytest.mark.nightly
     if "asyncio" in words or "uvloop" in words:
-        return ("uvloop" in words) != ("redis" in words)
-    return item.callspec.params.get("kind") in NOT_ON_TRIO
+        return pytest.mark.nightly if ("uvloop" in words) != ("redis" in words) else None
+    return pytest.mark.nightly if item.callspec.params.get("kind") in NOT_ON_TRIO else None
 
 
 def is_void(item: pytest.Item) -> bool:

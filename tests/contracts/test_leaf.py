@@ -64,7 +64,7 @@ class MariadbTable(LeafTable):
 class TestLeaf(IdSegmentDistributorContract):
     lies_in: LeafTable
 
-    @pytest.fixture(params=["mariadb", pytest.param("sqlite", marks=pytest.mark.stress)])
+    @pytest.fixture(params=["mariadb", pytest.param("sqlite", marks=pytest.mark.nightly)])
     def table(self, request: pytest.FixtureRequest) -> LeafTable:
         if request.param == "sqlite":
             return SqliteTable(request.getfixturevalue("tmp_path"))

@@ -22,7 +22,7 @@ INSERT = "INSERT INTO tiny_id_info (biz_type, max_id, step) VALUES (?, ?, 10)"
 UPDATE = "UPDATE tiny_id_info SET max_id = ? WHERE biz_type = ?"
 
 
-@pytest.mark.stress  # nearly repeats Leaf's, which has the same base
+@pytest.mark.nightly  # nearly repeats Leaf's, which has the same base
 @pytest.mark.asyncio(loop_factories=["asyncio"])
 class TestTinyid(IdSegmentDistributorContract):
     file: Path

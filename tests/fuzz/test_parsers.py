@@ -58,7 +58,7 @@ def test_only_documented_errors_escape(name: str) -> None:
     try_on(TARGETS[name], FEW, derandomize=True)
 
 
-@pytest.mark.stress
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", TARGETS)
 def test_only_documented_errors_escape_from_many(name: str) -> None:

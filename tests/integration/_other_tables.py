@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 Execute: TypeAlias = Callable[..., Awaitable[Sequence[Any]]]
 
-TURNS = pytest.mark.parametrize("turns", [60, pytest.param(1000, marks=pytest.mark.stress)])
+TURNS = pytest.mark.parametrize("turns", [60, pytest.param(1000, marks=pytest.mark.nightly)])
 """How often an old node and ours take turns."""
 
 

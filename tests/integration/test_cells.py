@@ -34,7 +34,10 @@ KINDS: Final = [
         "etcd",
         "nats",
     ),
-    *(pytest.param(each, marks=pytest.mark.stress) for each in ("engine_my", "engine_pg", "redis")),
+    *(
+        pytest.param(each, marks=pytest.mark.nightly)
+        for each in ("engine_my", "engine_pg", "redis")
+    ),
 ]
 
 

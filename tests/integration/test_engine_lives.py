@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.integration]
 
 
 OTHERS = ("psycopg", "asyncmy", "aiomysql")
-OFTEN_FIRST = ["asyncpg", *(pytest.param(each, marks=pytest.mark.stress) for each in OTHERS)]
+OFTEN_FIRST = ["asyncpg", *(pytest.param(each, marks=pytest.mark.nightly) for each in OTHERS)]
 
 
 @pytest.fixture(params=EACH_SERVER)
@@ -34,6 +34,7 @@ def test_a_forked_child(url: str, namespace: str) -> None:
 
 
 @pytest.mark.stress
+@pytest.mark.parametrize("url", OFTEN_FIRST, indirect=True)
 def test_forked_during_a_call(url: str, namespace: str) -> None:
     """What the child does with the call says nothing on the parent's connection."""
     told = run_python(DURING, url, namespace)

@@ -286,7 +286,7 @@ class TestValues:
 class TestPlainClients:
     """Somebody else's program that follows the documented format."""
 
-    @pytest.mark.stress
+    @pytest.mark.nightly
     @pytest.mark.asyncio
     async def test_a_thousand_alternations(self, etcd: EtcdServer, namespace: str) -> None:
         """Ours and the other's turns tile the counter."""

@@ -119,7 +119,7 @@ def registry(request: pytest.FixtureRequest, namespace: str) -> Registry:
     return made
 
 
-@pytest.mark.parametrize("turns", [60, pytest.param(1000, marks=pytest.mark.stress)])
+@pytest.mark.parametrize("turns", [60, pytest.param(1000, marks=pytest.mark.nightly)])
 async def test_ours_in_turn_with_old_nodes(registry: Registry, turns: int) -> None:
     """Each address has one number, whoever asks for it, and none has another's."""
     numbers: dict[str, set[int]] = {}

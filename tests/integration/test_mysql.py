@@ -523,7 +523,7 @@ class JavaNode:
         return int(max_id)
 
 
-@pytest.mark.parametrize("turns", [100, pytest.param(1000, marks=pytest.mark.stress)])
+@pytest.mark.parametrize("turns", [100, pytest.param(1000, marks=pytest.mark.nightly)])
 async def test_beside_a_java_node(store: MysqlStore, raw: Any, turns: int) -> None:
     """Many turns on CosId's row: ranges are ``(old, new]`` on both sides, and tile."""
     with raw.cursor() as cursor:

@@ -485,7 +485,7 @@ def least(request: pytest.FixtureRequest) -> Iterator[Least]:
     yield Least(factory())
 
 
-@pytest.mark.stress
+@pytest.mark.nightly
 @pytest.mark.asyncio
 class TestContractOfDistributors(IdSegmentDistributorContract):
     @pytest_asyncio.fixture
@@ -498,7 +498,7 @@ class TestContractOfDistributors(IdSegmentDistributorContract):
         self.least.set_counter(distributor.namespaced_name, to)
 
 
-@pytest.mark.stress
+@pytest.mark.nightly
 @pytest.mark.asyncio
 class TestContractOfMachineIds(MachineIdDistributorContract):
     @pytest_asyncio.fixture

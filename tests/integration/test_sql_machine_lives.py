@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 NOW = 1_700_000_000_000
 
 
-@pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.stress)])
+@pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.nightly)])
 def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
     """The tables of one database after the other."""
     tables: Tables
@@ -105,7 +105,7 @@ def test_a_forked_child(tables: Tables, ending: str) -> None:
     }
 
 
-@pytest.mark.stress
+@pytest.mark.nightly
 def test_two_thousand_lives_on_four_ids(tables: Tables, tmp_path: Path) -> None:
     """Four processes take and give back five hundred times each: no id is lost, or held twice."""
     with ThreadPoolExecutor(4) as pool:

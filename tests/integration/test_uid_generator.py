@@ -108,7 +108,7 @@ async def test_a_start_is_a_row(
     assert machine.is_leased is False
 
 
-@pytest.mark.parametrize("rounds", [20, pytest.param(1000, marks=pytest.mark.stress)])
+@pytest.mark.parametrize("rounds", [20, pytest.param(1000, marks=pytest.mark.nightly)])
 async def test_old_nodes_beside(
     rounds: int, engine: AsyncEngine, store: UidGeneratorStore, execute: Execute
 ) -> None:

@@ -104,7 +104,7 @@ class TestNodes:
         """A Java node and we take turns on one counter, and share nothing."""
         await alternate(zookeeper, namespace, 50)
 
-    @pytest.mark.stress
+    @pytest.mark.nightly
     async def test_beside_curator_for_long(
         self, zookeeper: ZookeeperServer, namespace: str
     ) -> None:

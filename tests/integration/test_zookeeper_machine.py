@@ -183,7 +183,7 @@ async def test_beside_java(
     await live_together(zookeeper, store, namespace, lives=20, workers=4)
 
 
-@pytest.mark.stress
+@pytest.mark.nightly
 async def test_beside_java_for_long(
     zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
 ) -> None:

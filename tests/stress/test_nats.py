@@ -22,7 +22,7 @@ from aiocosid.abc import IdGenerator
 from aiocosid.errors import MachineIdUnavailableError, SegmentUnavailableError
 from tests.servers import NatsCluster, wait_until
 
-pytestmark = [pytest.mark.stress, pytest.mark.integration]
+pytestmark = [pytest.mark.nightly, pytest.mark.integration]
 
 PROCESSES: Final = 4
 # Two streams each.  An election takes four to nine seconds: of few streams none would have a leader

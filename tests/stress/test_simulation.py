@@ -15,7 +15,7 @@ from tests.unit.simulation._broken import BROKEN
 from tests.unit.simulation._planted import SOUND
 from tests.unit.simulation._sequences import OnServer, first_difference
 
-pytestmark = [pytest.mark.stress, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 SEEDS = range(1000, 1500)
 

@@ -27,7 +27,7 @@ from tests.integration._machine_tables import (
 from tests.servers import MariadbServer, PostgresServer
 
 pytestmark = [
-    pytest.mark.stress,
+    pytest.mark.nightly,
     pytest.mark.integration,
     pytest.mark.asyncio,
     pytest.mark.timeout(240),

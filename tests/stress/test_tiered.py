@@ -125,6 +125,7 @@ def judge(what: str, folder: Path, record: Callable[[str, object], None]) -> Non
     assert found["plain"][1] > 0, "the trouble was no trouble"
 
 
+@pytest.mark.nightly
 @pytest.mark.asyncio
 async def test_killed_and_empty(
     valkey_factory: Callable[..., ValkeyServer],
@@ -143,6 +144,7 @@ async def test_killed_and_empty(
     judge("20 kills", tmp_path, record_property)
 
 
+@pytest.mark.nightly
 @pytest.mark.asyncio
 async def test_failed_over_to_who_lags(
     valkey_factory: Callable[..., ValkeyServer],

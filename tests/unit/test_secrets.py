@@ -178,7 +178,8 @@ async def use_provider(ids: aiocosid.IdProvider) -> str:
 
 
 FEW_OR_MANY: Final = pytest.mark.parametrize(
-    "many", [pytest.param(False, id="few"), pytest.param(True, id="many", marks=pytest.mark.stress)]
+    "many",
+    [pytest.param(False, id="few"), pytest.param(True, id="many", marks=pytest.mark.nightly)],
 )
 
 

@@ -61,7 +61,7 @@ def test_no_history_repeats_an_id(name: str) -> None:
     assert found.handed_out > found.states // 4, "hardly anybody was handed an id"
 
 
-@pytest.mark.stress
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", WIDE)
 def test_no_longer_history_either(name: str) -> None:
