@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,9 +17,18 @@ __all__ = ("IdConverter", "TextIdGenerator")
 
 
 class IdConverter(ABC):
-    """Writes an id as text and reads it back.  Holds no state that changes, and never truncates."""
+    """Writes an id as text and reads it back.  Holds no state that changes, and never truncates.
+
+    Attributes:
+        is_timeless: whether the text of an id is the same whenever it is written, provided that
+            this holds for an ``inner`` converter too.  Threads may then take a thousand texts at
+            once and keep them.  It counts for the very class that states it, not for its
+            subclasses.
+    """
 
     __slots__ = ()
+
+    is_timeless: ClassVar[bool] = False
 
     @abstractmethod
     def as_str(self, new_id: int, /) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..abc import GroupedId, IdConverter
 from ..errors import InvalidIdError
@@ -25,6 +25,8 @@ class PrefixIdConverter(IdConverter):
         prefix: the text; it may be empty.
         inner: writes and reads what follows.
     """
+
+    is_timeless: ClassVar[bool] = True
 
     prefix: str
     inner: IdConverter
@@ -66,6 +68,8 @@ class SuffixIdConverter(IdConverter):
         suffix: the text; it may be empty.
         inner: writes and reads what stands before it.
     """
+
+    is_timeless: ClassVar[bool] = True
 
     suffix: str
     inner: IdConverter
@@ -110,6 +114,8 @@ class GroupedPrefixIdConverter(IdConverter):
         inner: writes and reads the number.
         delimiter: the text between group and number; it may be empty, but then no text is read.
     """
+
+    is_timeless: ClassVar[bool] = True
 
     inner: IdConverter
     delimiter: str = "-"

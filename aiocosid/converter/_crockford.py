@@ -47,6 +47,8 @@ class CrockfordIdConverter(IdConverter):
         check: whether a check symbol follows; a text without it is then not read.
     """
 
+    is_timeless: ClassVar[bool] = True
+
     pad_start: bool = True
     char_size: int = 13
     check: bool = True

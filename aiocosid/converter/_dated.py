@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from .._dates import TOKEN, DatePattern, moment_of, resolve_zone
 from .._life.clock import SYSTEM_CLOCK
@@ -54,6 +54,8 @@ class DatePrefixIdConverter(IdConverter):
         delimiter: the text between date and id; it may be empty.
         zone: whose date is written; CosId takes the host's.
     """
+
+    is_timeless: ClassVar[bool] = False
 
     pattern: str
     inner: IdConverter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..abc import MAX_ID, IdConverter
 from ..abc._ids import check_integer
@@ -35,6 +35,8 @@ class ToStringIdConverter(IdConverter):
             then sort like ids.
         char_size: characters to fill up to, 0 to 255.
     """
+
+    is_timeless: ClassVar[bool] = True
 
     pad_start: bool = False
     char_size: int = 0
@@ -93,6 +95,8 @@ class JavaScriptSafeIdConverter(IdConverter):
     Attributes:
         inner: writes and reads the ids that are safe.
     """
+
+    is_timeless: ClassVar[bool] = True
 
     inner: IdConverter = ToStringIdConverter()
 

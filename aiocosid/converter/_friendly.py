@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..abc import IdConverter
 from ..errors import InvalidArgumentError
@@ -25,6 +25,8 @@ class SnowflakeFriendlyIdConverter(IdConverter):
         text: layout, zone and padding; with padding, texts sort like ids in a zone that keeps one
             offset.
     """
+
+    is_timeless: ClassVar[bool] = True
 
     text: FriendlyText
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from ..abc import MAX_ID, IdConverter
 from ..errors import InvalidArgumentError, InvalidIdError
@@ -36,6 +36,8 @@ class OpaqueIdConverter(IdConverter):
     """
 
     __slots__ = ("_ff1", "_key", "inner")
+
+    is_timeless: ClassVar[bool] = True
 
     _ff1: Ff1
     _key: bytes

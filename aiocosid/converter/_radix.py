@@ -158,6 +158,7 @@ class Radix62IdConverter(RadixIdConverter):
         max_id: the highest id that has a text: 62 to the power of ``char_size`` less 1, or 2^63-1.
     """
 
+    is_timeless: ClassVar[bool] = True
     digits: ClassVar[str] = string.digits + string.ascii_uppercase + string.ascii_lowercase
     most: ClassVar[int] = 11
 
@@ -176,6 +177,7 @@ class Radix36IdConverter(RadixIdConverter):
         max_id: the highest id that has a text: 36 to the power of ``char_size`` less 1, or 2^63-1.
     """
 
+    is_timeless: ClassVar[bool] = True
     digits: ClassVar[str] = string.digits + string.ascii_uppercase
     most: ClassVar[int] = 13
 

@@ -10,16 +10,6 @@ from .._life.clock import SYSTEM_CLOCK
 from .._ranges import MAX_BATCH
 from .._text_generator import StringIdGenerator
 from ..abc._ids import check_integer, check_seconds
-from ..converter import (
-    CrockfordIdConverter,
-    JavaScriptSafeIdConverter,
-    OpaqueIdConverter,
-    PrefixIdConverter,
-    Radix36IdConverter,
-    Radix62IdConverter,
-    SuffixIdConverter,
-    ToStringIdConverter,
-)
 from ..errors import IdOverflowError, InvalidArgumentError
 from ..segment import SegmentChainId, SegmentId
 from ..segment._segment import FOREVER
@@ -41,12 +31,6 @@ __all__ = (
 
 DEFAULT_BATCH: Final = 1000  # ids, where a step is not smaller
 AGE_LIMIT: Final = 0.1  # seconds that an id which tells a time may lie in hand
-
-TIMELESS: Final = {
-    *(CrockfordIdConverter, JavaScriptSafeIdConverter, OpaqueIdConverter, ToStringIdConverter),
-    *(PrefixIdConverter, Radix36IdConverter, Radix62IdConverter, SuffixIdConverter),
-}
-"""Converters that write an id in the same way whenever they do, if the one inside does."""
 
 
 def check_make(make: object, what: str) -> None:
@@ -89,7 +73,7 @@ def step_of(generator: AnyGenerator) -> int:
 def _is_timeless(converter: IdConverter) -> bool:
     """Whether we know, all the way down, that a text does not depend on when it is written."""
     found: IdConverter | None = converter
-    while type(found) in TIMELESS:
+    while found is not None and vars(type(found)).get("is_timeless", False):
         found = getattr(found, "inner", None)
     return found is None
 

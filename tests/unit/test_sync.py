@@ -335,6 +335,11 @@ def test_texts_of_a_chain_lie_in_hand_if_no_time_is_in_them() -> None:
     class Mine(Radix62IdConverter):
         """A user's, of which nothing is known."""
 
+    class Stated(Mine):
+        """One that says so."""
+
+        is_timeless = True
+
     plain = PrefixIdConverter("A", SuffixIdConverter("Z", JavaScriptSafeIdConverter()))
     dated = DatePrefixIdConverter("yyMMdd", Radix62IdConverter(), zone="UTC")
     for converter, ttl, ahead in (
@@ -344,6 +349,8 @@ def test_texts_of_a_chain_lie_in_hand_if_no_time_is_in_them() -> None:
         (dated, None, 0),
         (PrefixIdConverter("A", dated), None, 0),
         (Mine(), None, 0),
+        (Stated(), None, 99),
+        (PrefixIdConverter("A", Stated()), None, 99),
     ):
 
         def text() -> aiocosid.StringIdGenerator:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from aiocosid import converter as room
 from aiocosid.abc import MAX_ID, GroupedId, IdConverter
 from aiocosid.converter import (
     CrockfordIdConverter,
@@ -248,6 +249,18 @@ def test_the_kind_is_the_name_of_the_class() -> None:
     for converter, _, _ in ALL.values():
         assert converter.as_tree()["kind"] == type(converter).__name__
     assert ALL["opaque"][0].as_tree()["actual"] == Radix62IdConverter().as_tree()
+
+
+def test_each_states_for_itself_whether_its_text_depends_on_the_time() -> None:
+    """What a converter does not state counts as a dependence: threads then take ids one by one."""
+    classes = [found for name in room.__all__ if is_converter(found := vars(room)[name])]
+    assert len(classes) > 10
+    assert [each for each in classes if "is_timeless" not in vars(each)] == []
+    assert [each for each in classes if not each.is_timeless] == [DatePrefixIdConverter]
+
+
+def is_converter(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, IdConverter)
 
 
 def test_a_negative_number_has_a_text_where_no_zero_stands_before_the_sign() -> None:
