@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import anyio
 
+from .._store_urls import open_store
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, SHARE, Store
 from ..errors import BusyError
 from ..segment import GroupedSegmentId, SegmentChainId, SegmentId
@@ -14,7 +15,6 @@ from ..segment._grouped import MAX_GROUPS
 from ..segment._open_groups import OpenGroups
 from ..segment._stock import Stock
 from ._hosting import Hosting, component_of
-from ._stores import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

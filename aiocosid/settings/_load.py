@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
+from .._store_urls import open_store
 from ..errors import InvalidSettingsError
-from ..provider import open_store
 from ._build import Builder
 from ._models import Settings
 from ._problems import explained

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from .._store_urls import open_store, open_tiered
 from ..errors import InvalidArgumentError, MissingExtraError
-from ..provider import open_store
-from ..provider._stores import open_tiered
 from ._models import TieredSettings
 from ._secrets import shown_url
 

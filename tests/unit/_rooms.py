@@ -64,8 +64,9 @@ MAY_IMPORT = {
     "stores": GROUND | {"machine"},
     "compat": GROUND | {"machine", "stores"},
     "_provider_options": {"events"},
-    "provider": ROOMS | {"_provider_options"},
-    "settings": ROOMS,
+    "_store_urls": {"errors"},
+    "provider": ROOMS | {"_provider_options", "_store_urls"},
+    "settings": (ROOMS - {"provider"}) | {"_store_urls"},
     "integrations": PUBLIC | {"models", "sync"},
     "server": PUBLIC,
     "cli": PUBLIC,
@@ -74,8 +75,8 @@ MAY_IMPORT = {
 DEFERRED = {
     "__main__": {"cli"},
     "cli": {"settings"},
-    "provider": {"compat", "machine", "snowflake", "stores", "settings"},
-    "settings": {"stores"},
+    "_store_urls": {"compat", "stores"},  # whichever a URL names
+    "provider": {"settings"},
 }
 
 

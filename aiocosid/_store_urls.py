@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from ..errors import InvalidArgumentError
+from .errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..abc import Store
-    from ..events import Instrument
+    from .abc import Store
+    from .events import Instrument
 
 __all__ = ("open_store", "open_tiered")
 
@@ -128,7 +128,7 @@ def open_tiered(
         MissingExtraError: the driver of Redis is not installed.
     """
     if options.get("root_name") is None:
-        module = import_module("..stores.tiered._root_name", __package__)
+        module = import_module(".stores.tiered._root_name", __package__)
         options["root_name"] = module.name_of_url(root_url)
     made: Store = _class_at("stores.tiered", "TieredStore")(root, cache, **options)
     return made
@@ -149,7 +149,7 @@ def _place_of(scheme: str) -> tuple[str, str] | None:
 
 
 def _class_at(module: str, name: str) -> Any:  # noqa: ANN401 - the class of a store
-    return getattr(import_module(f"..{module}", __package__), name)
+    return getattr(import_module(f".{module}", __package__), name)
 
 
 def _tiered(url: str, instrument: Instrument | None) -> Store:
