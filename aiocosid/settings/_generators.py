@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
 from ..abc import DEFAULT_STEP
 from ..abc._ids import MAX_ID
 from ..segment._pace import MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
 from ._texts import ConverterSettings, LayoutSettings
-from ._values import Flag, Moment, Seconds, Section, Whole, shorthand
+from ._values import STRICT, Flag, Moment, Seconds, Whole, shorthand
 
 __all__ = (
     "CachedSettings",
@@ -36,7 +36,7 @@ Converter: TypeAlias = Annotated[ConverterSettings, shorthand("type")]
 Layout: TypeAlias = Annotated[LayoutSettings, shorthand("name")]
 
 
-class _Generator(Section):
+class _Generator(BaseModel):
     """What all kinds have.
 
     Attributes:
@@ -49,6 +49,8 @@ class _Generator(Section):
         wait_timeout: seconds that a caller waits at most.
         close_timeout: seconds that closing may take, instead of the one for all.
     """
+
+    model_config = STRICT
 
     namespace: Name | None = None
     name: Name | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, SecretStr, Tag
+from pydantic import BaseModel, Discriminator, Field, SecretStr, Tag
 
 from ..abc import DEFAULT_NAMESPACE
 from ._generators import (
@@ -28,7 +28,7 @@ from ._texts import (
     GroupPrefixSettings,
     LayoutSettings,
 )
-from ._values import Flag, Section, Whole
+from ._values import STRICT, Flag, Whole
 
 __all__ = (
     "CachedSettings",
@@ -50,7 +50,7 @@ __all__ = (
 )
 
 
-class MachineSettings(Section):
+class MachineSettings(BaseModel):
     """Where the machine ids of Snowflakes come from.
 
     Attributes:
@@ -74,6 +74,8 @@ class MachineSettings(Section):
         call_timeout: seconds after which a call to the store is given up.
     """
 
+    model_config = STRICT
+
     source: Literal["store", "manual", "stateful-set", "ip", "mac"] = "store"
     instance_id: Name | None = None
     stable: Flag = False
@@ -93,7 +95,7 @@ class MachineSettings(Section):
     call_timeout: Timeout = 2.0
 
 
-class TieredSettings(Section):
+class TieredSettings(BaseModel):
     """A durable store beneath a fast one.
 
     Attributes:
@@ -104,6 +106,8 @@ class TieredSettings(Section):
         pause: seconds for which the cache is not asked after it did not answer.
         root_name: tells roots apart on one Redis; by default taken from the root's URL.
     """
+
+    model_config = STRICT
 
     root: SecretStr
     cache: SecretStr
@@ -123,7 +127,7 @@ StoreSettings: TypeAlias = Annotated[
 ]
 
 
-class Settings(Section):
+class Settings(BaseModel):
     """All settings of a provider; `configure` builds it.
 
     Attributes:
@@ -137,6 +141,8 @@ class Settings(Section):
         generators: by name.
         sharding: by name.
     """
+
+    model_config = STRICT
 
     namespace: Name = DEFAULT_NAMESPACE
     store: SecretStr | None = None

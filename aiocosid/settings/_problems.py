@@ -30,15 +30,14 @@ from ._sharding import (
 )
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
     from ..errors._settings import SettingsProblem
     from ._sources import Given
-    from ._values import Section
 
 __all__ = ("Path", "explained")
 
-KINDS: Final[dict[str, type[Section]]] = {
+KINDS: Final[dict[str, type[BaseModel]]] = {
     "segment": SegmentSettings,
     "chain": ChainSettings,
     "leaf": LeafSettings,
@@ -51,7 +50,7 @@ KINDS: Final[dict[str, type[Section]]] = {
     "interval": IntervalShardingSettings,
     "interval-snowflake": SnowflakeShardingSettings,
 }
-TABLES: Final[dict[str, type[Section]]] = {
+TABLES: Final[dict[str, type[BaseModel]]] = {
     "machine": MachineSettings,
     "converter": ConverterSettings,
     "layout": LayoutSettings,
@@ -136,8 +135,8 @@ def _unknown(path: Path, data: object) -> str:
     return f"is no key here; known are {', '.join(sorted(known))}"
 
 
-def _section(path: Path, data: object) -> type[Section]:
-    section: type[Section] = TieredSettings if path[:1] == ("stores",) else Settings
+def _section(path: Path, data: object) -> type[BaseModel]:
+    section: type[BaseModel] = TieredSettings if path[:1] == ("stores",) else Settings
     for part in path:
         data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
         table = cast("Mapping[str, Any]", data if isinstance(data, Mapping) else {})

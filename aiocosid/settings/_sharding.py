@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from ._values import Section, Whole
+from ._values import STRICT, Whole
 
 __all__ = (
     "IntervalShardingSettings",
@@ -35,14 +35,14 @@ Unit: TypeAlias = Annotated[
 LocalTime: TypeAlias = str | datetime
 
 
-class _Sharding(Section):
+class _Sharding(BaseModel):
     """What all of them have.
 
     Attributes:
         logic_name_prefix: in front of every node's name.
     """
 
-    model_config = ConfigDict(alias_generator=_dashed, populate_by_name=True)
+    model_config = STRICT | ConfigDict(alias_generator=_dashed, populate_by_name=True)
 
     logic_name_prefix: str
 

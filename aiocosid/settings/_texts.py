@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
-from ._values import Flag, Moment, Section, Whole
+from ._values import STRICT, Flag, Moment, Whole
 
 __all__ = (
     "ConverterSettings",
@@ -18,7 +18,7 @@ __all__ = (
 Bits: TypeAlias = Annotated[Whole, Field(ge=1, le=63)]
 
 
-class DatePrefixSettings(Section):
+class DatePrefixSettings(BaseModel):
     """The date in front of a text.
 
     Attributes:
@@ -28,13 +28,15 @@ class DatePrefixSettings(Section):
         before_prefix: whether it is put on before the fixed prefix is, and so stands behind it.
     """
 
+    model_config = STRICT
+
     pattern: str = "yyMMdd"
     delimiter: str = "-"
     zone: str
     before_prefix: Flag = True
 
 
-class GroupPrefixSettings(Section):
+class GroupPrefixSettings(BaseModel):
     """The group in front of a text; for ``kind = "grouped"``.
 
     Attributes:
@@ -42,11 +44,13 @@ class GroupPrefixSettings(Section):
         before_prefix: whether it is put on before the fixed prefix is, and so stands behind it.
     """
 
+    model_config = STRICT
+
     delimiter: str = "-"
     before_prefix: Flag = True
 
 
-class ConverterSettings(Section):
+class ConverterSettings(BaseModel):
     """How ids become text.  CosId's order: prefix, date, group, id, suffix.
 
     Attributes:
@@ -64,6 +68,8 @@ class ConverterSettings(Section):
         date_prefix: a table.
     """
 
+    model_config = STRICT
+
     type: Literal[
         "to-string", "radix62", "radix36", "friendly", "crockford", "opaque", "javascript-safe"
     ] = "radix62"
@@ -79,7 +85,7 @@ class ConverterSettings(Section):
     date_prefix: DatePrefixSettings | None = None
 
 
-class LayoutSettings(Section):
+class LayoutSettings(BaseModel):
     """How a Snowflake id is put together: a ready-made layout by name, or bits of your own.
 
     Attributes:
@@ -93,6 +99,8 @@ class LayoutSettings(Section):
         region_bits: how many of the machine bits name a region.
         sequence_first: whether the sequence lies above the machine id.
     """
+
+    model_config = STRICT
 
     name: str | None = None
     timestamp_bits: Bits | None = None

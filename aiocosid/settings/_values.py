@@ -6,9 +6,9 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BeforeValidator, ConfigDict
 
-__all__ = ("EnvironmentText", "Flag", "Moment", "Seconds", "Section", "Whole", "shorthand")
+__all__ = ("STRICT", "EnvironmentText", "Flag", "Moment", "Seconds", "Whole", "shorthand")
 
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}")
 
@@ -21,15 +21,13 @@ class EnvironmentText(str):
     __slots__ = ()
 
 
-class Section(BaseModel):
-    """A table of settings: unknown keys are refused, and nothing can be changed afterwards."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        hide_input_in_errors=True,  # it may hold a password
-    )
+STRICT: Final = ConfigDict(
+    extra="forbid",
+    frozen=True,
+    strict=True,
+    hide_input_in_errors=True,  # it may hold a password
+)
+"""Of each table of settings: unknown keys are refused, and nothing can be changed afterwards."""
 
 
 def _whole(value: object) -> object:

@@ -6,25 +6,27 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from aiocosid import settings
 from aiocosid.settings import LayoutSettings
-from aiocosid.settings._values import Section
+from aiocosid.settings._values import STRICT
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text("utf-8")
 ROW: Final = re.compile(r"^\| `([a-z_]+)` \| (?:`([^`]*)`|(required))? ?\|", re.MULTILINE)
 
 
-def sections() -> list[type[Section]]:
+def sections() -> list[type[BaseModel]]:
     """Return all tables of settings."""
     found = [getattr(settings, name) for name in settings.__all__]
-    return [each for each in found if isinstance(each, type) and issubclass(each, Section)]
+    return [each for each in found if isinstance(each, type) and issubclass(each, BaseModel)]
 
 
 def written(default: Any) -> str:
     """Return a default as the page has it; nothing for what depends on others."""
     if isinstance(default, LayoutSettings):
         default = default.name
-    if default is None or isinstance(default, dict | Section):
+    if default is None or isinstance(default, dict | BaseModel):
         return ""
     return str(default).lower() if isinstance(default, bool) else repr(default).replace("'", '"')
 
@@ -46,3 +48,14 @@ def test_the_page_has_every_key_with_its_default() -> None:
     assert told - real == set()
     assert real - told == set()
     assert {name for name in dashed if f"`{name}`" not in PAGE} == set()
+
+
+def test_every_table_is_strict() -> None:
+    """A slip in a key is refused in each, and nothing that is secret is in pydantic's own words."""
+    lax = [each for each in sections() if not STRICT.items() <= each.model_config.items()]
+    assert lax == []
+
+
+def test_no_table_has_more_than_three_ancestors_of_ours() -> None:
+    deep = [each for each in sections() if each.__mro__.index(BaseModel) > 4]
+    assert deep == []
