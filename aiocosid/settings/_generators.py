@@ -10,7 +10,7 @@ from ..abc import DEFAULT_STEP
 from ..abc._ids import MAX_ID
 from ..segment._pace import MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
 from ._texts import ConverterSettings, LayoutSettings
-from ._values import STRICT, Flag, Moment, Seconds, Whole, shorthand
+from ._values import STRICT, Flag, Moment, Seconds, Threshold, Whole, shorthand
 
 __all__ = (
     "CachedSettings",
@@ -158,10 +158,11 @@ class _Stamped(_Timed):
     """What kinds on a clock have that begin their sequence anew.
 
     Attributes:
-        sequence_reset_threshold: as for `SnowflakeId`; -1 is CosId's default.
+        sequence_reset_threshold: as for `SnowflakeId`; -1 is CosId's default, and "none" begins
+            the sequence anew in each tick.
     """
 
-    sequence_reset_threshold: Annotated[Whole, Field(ge=-1)] = -1
+    sequence_reset_threshold: Threshold = -1
 
 
 class SnowflakeSettings(_Stamped):

@@ -28,7 +28,7 @@ from ._texts import (
     GroupPrefixSettings,
     LayoutSettings,
 )
-from ._values import STRICT, Flag, Whole
+from ._values import STRICT, Flag, Seconds, Whole
 
 __all__ = (
     "CachedSettings",
@@ -58,7 +58,8 @@ class MachineSettings(BaseModel):
             the low bits of the host's IPv4 or MAC address, which two hosts may have the same.
         instance_id: who asks; an instance that nobody else is without it.
         stable: whether the same instance comes back under that name.
-        safe_guard: store: seconds without a sign of life after which an id may go to another.
+        safe_guard: store: seconds without a sign of life after which an id may go to another; inf
+            for never.
         interval: seconds between two signs of life, or writings of the mark.
         machine_id: manual: the number.
         address: ip and mac: the address, instead of the host's own.
@@ -79,7 +80,7 @@ class MachineSettings(BaseModel):
     source: Literal["store", "manual", "stateful-set", "ip", "mac"] = "store"
     instance_id: Name | None = None
     stable: Flag = False
-    safe_guard: Timeout | None = None
+    safe_guard: Annotated[Seconds, Field(gt=0)] | None = None
     interval: Timeout | None = None
     machine_id: Annotated[Whole, Field(ge=0, lt=2**31)] | None = None
     address: Name | None = None

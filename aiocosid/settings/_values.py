@@ -7,8 +7,18 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError
 
-__all__ = ("STRICT", "EnvironmentText", "Flag", "Moment", "Seconds", "Whole", "shorthand")
+__all__ = (
+    "STRICT",
+    "EnvironmentText",
+    "Flag",
+    "Moment",
+    "Seconds",
+    "Threshold",
+    "Whole",
+    "shorthand",
+)
 
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}")
 
@@ -45,6 +55,16 @@ def _seconds(value: object) -> object:
     return value
 
 
+def _threshold(value: object) -> object:
+    if value is None or value == "none":
+        return None
+    value = _whole(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < -1:
+        message = "Input should be an integer of -1 or more, or 'none'"
+        raise PydanticCustomError("threshold", message)
+    return value
+
+
 def _flag(value: object) -> object:
     return WORDS.get(value.lower(), value) if isinstance(value, EnvironmentText) else value
 
@@ -70,5 +90,7 @@ def shorthand(key: str) -> BeforeValidator:
 Whole = Annotated[int, BeforeValidator(_whole)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
+Threshold = Annotated[int | None, BeforeValidator(_threshold)]
+"""Where a sequence begins anew; None, written "none", for each tick."""
 Moment = Annotated[Any, BeforeValidator(_moment)]
 """A time with its offset, or an integer of milliseconds; the layout looks closer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from aiocosid.snowflake import (
     ShardedLayout,
     SnowflakeId,
 )
+from aiocosid.testing import ManualClock
 
 
 def settings(kind: str, **others: Any) -> dict[str, Any]:
@@ -83,6 +84,49 @@ async def test_a_random_start() -> None:
         order = ids["order"]
         assert isinstance(order, SnowflakeId)
         assert {order.layout.parse(await order.next_id()).sequence for _ in range(1000)} != {0}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kind", ["snowflake", "cosid"])
+async def test_a_sequence_that_begins_anew_in_each_tick(kind: str) -> None:
+    """``"none"`` is the None of the argument: 0 in each tick, where -1 goes on from the last."""
+    clock = ManualClock(wall_ms=1_760_000_000_000)
+    for told, at_0 in (("none", 3), (None, 3), (-1, 1)):
+        given = settings(kind, namespace=f"reset-{kind}-{told}", sequence_reset_threshold=told)
+        async with configure(given, default=False, clock=clock) as ids:
+            sequences = []
+            for _ in range(3):
+                await clock.advance(1)
+                sequences.append(sequence_of(ids["order"], await ids["order"].next_id()))
+        assert sequences.count(sequences[0]) == at_0, told
+
+
+def sequence_of(generator: Any, new_id: Any) -> int:
+    """Return the sequence of an id, number or text."""
+    if isinstance(new_id, int):
+        return int(generator.layout.parse(new_id).sequence)
+    return int(generator.text.as_state(new_id).sequence)
+
+
+def test_a_threshold_that_is_none() -> None:
+    """Its place, and what may be there."""
+    for wrong in ("None", "nine", -2, True, 1.5):
+        [problem] = problems(settings("snowflake", sequence_reset_threshold=wrong))
+        expected = "it has to be an integer of -1 or more, or 'none'"
+        assert problem.startswith("generators.order.sequence_reset_threshold: is ")
+        assert problem.endswith(expected)
+    assert "0 to 4095" in problems(settings("snowflake", sequence_reset_threshold=4096))[0]
+
+
+def test_machine_ids_that_are_never_recycled() -> None:
+    """By a safe guard without end; of no other key is inf a time."""
+    provider = configure(settings("snowflake", machine={"safe_guard": inf}), default=False)
+    assert [lease.distributor.safe_guard for lease in provider._leases()] == [inf]
+    for wrong in (0, -inf, nan):
+        [problem] = problems(settings("snowflake", machine={"safe_guard": wrong}))
+        assert problem.startswith(f"machine.safe_guard: is {wrong}; it has to be")
+    for key in ("interval", "peer_safe_guard", "call_timeout"):
+        assert problems(settings("snowflake", machine={key: inf}))[0].startswith(f"machine.{key}: ")
 
 
 def test_what_does_not_fit_is_refused() -> None:
