@@ -13,7 +13,6 @@ from .._text_generator import StringIdGenerator
 from ..abc import MAX_ID, SHARE
 from ..errors import CosIdError, InvalidArgumentError
 from ..segment import (
-    GroupBy,
     GroupedSegmentId,
     LeafSegmentId,
     SegmentChainId,
@@ -21,6 +20,7 @@ from ..segment import (
 )
 from ..snowflake import CachedSnowflakeId, CosIdGenerator, ShardedId, SnowflakeId
 from ._converters import converter_of, date_of
+from ._groups import group_by_of
 from ._layouts import check_layout, layout_of, text_of
 from ._machines import Machines
 from ._models import (
@@ -215,8 +215,7 @@ class Builder:
         else:
             self._check_counted(planned.path, section, limit)
         if isinstance(section, GroupedSettings):
-            pattern = {} if section.pattern is None else {"pattern": section.pattern}
-            planned.group_by = getattr(GroupBy, section.group_by)(zone=section.zone, **pattern)
+            planned.group_by = group_by_of(section)
 
     def _check_counted(self, path: tuple[str, ...], section: Any, limit: int) -> None:  # noqa: ANN401 - of any kind
         top = section.max_id or limit
@@ -289,7 +288,7 @@ class Builder:
         if isinstance(section, GroupedSettings):
             if planned.group_by is None:
                 raise Incomplete
-            about |= {"group_by": planned.group_by, "kind": mode}
+            about |= {"group_by": planned.group_by, "kind": mode, "max_groups": section.max_groups}
             return GroupedSegmentId(store, **about, **told)
         distributor = store.segment_distributor(**about)
         if isinstance(section, LeafSettings):

@@ -8,9 +8,10 @@ from pydantic import BaseModel, Field, SecretStr
 
 from ..abc import DEFAULT_STEP
 from ..abc._ids import MAX_ID
+from ..segment._grouped import MAX_GROUPS
 from ..segment._pace import MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
 from ._texts import ConverterSettings, LayoutSettings
-from ._values import STRICT, Flag, Moment, Seconds, Threshold, Whole, shorthand
+from ._values import STRICT, Flag, Function, Moment, Seconds, Threshold, Whole, shorthand
 
 __all__ = (
     "CachedSettings",
@@ -126,20 +127,25 @@ class ChainSettings(_Prefetched):
 
 
 class GroupedSettings(_Prefetched):
-    """A `GroupedSegmentId`: counters that restart with every period.
+    """A `GroupedSegmentId`: counters that restart with every period, or one for each key.
 
     Attributes:
-        group_by: the period.
-        zone: whose years, months and days.
+        group_by: the period; or "key", which stands for none.
+        zone: whose years, months and days; needed for them.
         pattern: how a period is written, in Java's letters; as CosId's of that period without it.
+        key: a function that returns the key of the call, as "package.module:name"; needed without
+            a period, and beside one each key has its own counters.
         mode: what hands out the ids of one group.
+        max_groups: groups held in memory at most.
     """
 
     kind: Literal["grouped"]
-    group_by: Literal["year", "month", "day"]
-    zone: str
+    group_by: Literal["year", "month", "day", "key"]
+    zone: str | None = None
     pattern: str | None = None
+    key: Function | None = None
     mode: Literal["chain", "segment"] = "chain"
+    max_groups: Count = MAX_GROUPS
 
 
 class _Timed(_Generator):

@@ -80,5 +80,12 @@ def example_of(planned: Planned, now_ms: int) -> str:
     else:
         new_id = planned.section.offset + 1
     if planned.group_by is not None:
-        new_id = GroupedId(new_id, planned.group_by.key_at(now_ms))
+        new_id = GroupedId(new_id, _group_of(planned.group_by, now_ms))
     return str(new_id) if planned.converter is None else planned.converter.as_str(new_id)
+
+
+def _group_of(group_by: GroupBy, now_ms: int) -> str:
+    """Return a group of now; the user's function is asked for no key, as no call is being made."""
+    if group_by.is_by_date_alone:
+        return group_by.key_at(now_ms)
+    return "-".join(filter(None, ("key", group_by.period_at(now_ms))))

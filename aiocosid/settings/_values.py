@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
+from importlib import import_module
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, ConfigDict
@@ -13,6 +15,7 @@ __all__ = (
     "STRICT",
     "EnvironmentText",
     "Flag",
+    "Function",
     "Moment",
     "Seconds",
     "Threshold",
@@ -65,6 +68,21 @@ def _threshold(value: object) -> object:
     return value
 
 
+def _imported(value: object) -> object:
+    if not isinstance(value, str):
+        return value  # of a mapping, it may be the object itself
+    module, _, names = value.partition(":")
+    try:
+        found: object = import_module(module)
+        for name in names.split("."):
+            found = getattr(found, name)
+    except Exception as error:  # noqa: BLE001 - a module of the user's, which may raise anything
+        message = "Input should be what can be imported, as 'package.module:name'; {reason}"
+        reason = f"{type(error).__name__}: {error}"
+        raise PydanticCustomError("import", message, {"reason": reason}) from None
+    return found
+
+
 def _flag(value: object) -> object:
     return WORDS.get(value.lower(), value) if isinstance(value, EnvironmentText) else value
 
@@ -90,6 +108,8 @@ def shorthand(key: str) -> BeforeValidator:
 Whole = Annotated[int, BeforeValidator(_whole)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
+Function = Annotated[Callable[..., Any], BeforeValidator(_imported)]
+"""One of the user's, by module and name; it is imported when settings are read."""
 Threshold = Annotated[int | None, BeforeValidator(_threshold)]
 """Where a sequence begins anew; None, written "none", for each tick."""
 Moment = Annotated[Any, BeforeValidator(_moment)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from aiocosid import configure
 from aiocosid.compat.leaf import LeafStore
 from aiocosid.errors import InvalidSettingsError
 from aiocosid.machine import SharedMachineIdWarning
-from aiocosid.segment import LeafSegmentId
+from aiocosid.segment import GroupedSegmentId, LeafSegmentId
 from aiocosid.settings import check_settings
 from aiocosid.snowflake import (
     UID_GENERATOR_HA,
@@ -63,6 +64,64 @@ async def test_leaf_on_a_counter_without_rows() -> None:
         order = ids["order"]
         assert isinstance(order, LeafSegmentId)
         assert order.statistics().step == 1000
+
+
+TENANT: ContextVar[str] = ContextVar("tenant")
+
+
+@pytest.mark.asyncio
+async def test_groups_by_key() -> None:
+    """By a function of the user's, which is named by its path, or given in a mapping."""
+    clock = ManualClock(wall_ms=1_768_550_400_000)
+    path = f"{__name__}:TENANT.get"
+    tried: list[tuple[dict[str, Any], str]] = [
+        ({"group_by": "key", "key": path}, "{}"),
+        ({"group_by": "key", "key": TENANT.get}, "{}"),
+        ({"group_by": "day", "zone": "UTC", "key": path}, "{}-20260116"),
+    ]
+    for number, (told, group) in enumerate(tried):
+        given = settings("grouped", name=f"by-key-{number}", max_groups=1, **told)
+        async with configure(given, default=False, clock=clock) as ids:
+            order = ids["order"]
+            assert isinstance(order, GroupedSegmentId)
+            for tenant, new_id in (("shop-1", 1), ("shop-1", 2), ("shop-2", 1)):
+                TENANT.set(tenant)
+                found = await order.next_id()
+                assert (found.group, found) == (group.format(tenant), new_id)
+            assert order.statistics().dropped_groups == 1
+
+
+def test_a_report_asks_for_no_key() -> None:
+    """No call is being made, so that there may be none."""
+    given = settings("grouped", group_by="key", key=refused_key, converter={"group_prefix": {}})
+    assert check_settings(given).generators[0].example == "key-00000000001"
+    given = settings("grouped", group_by="year", zone="UTC", key=refused_key, pattern="'Y'yyyy")
+    given["generators"]["order"]["converter"] = {"group_prefix": {}}
+    assert check_settings(given).generators[0].example.startswith("key-Y2")
+
+
+def refused_key() -> str:
+    raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("key", "reason", "told"),
+    [
+        ("zone", "is missing; it has to be given with group_by = 'day'", {"group_by": "day"}),
+        ("key", "is missing; it has to be given with group_by = 'key'", {"group_by": "key"}),
+        ("key", "ModuleNotFoundError: No module named 'none'", {"key": "none.such:key"}),
+        ("key", "AttributeError: module 'json' has no attribute 'no'", {"key": "json:no"}),
+        ("key", "as 'package.module:name'; ValueError", {"key": ":no"}),
+        ("key", "it has to be callable", {"key": "sys:path"}),
+        ("zone", "left out: it goes with", {"key": "json:dumps", "zone": "UTC"}),
+        ("pattern", "left out: it goes with", {"key": "json:dumps", "pattern": "yyyy"}),
+        ("max_groups", "greater than or equal to 1", {"key": "json:dumps", "max_groups": 0}),
+    ],
+)
+def test_groups_that_cannot_be(key: str, reason: str, told: dict[str, Any]) -> None:
+    [problem] = problems(settings("grouped", **{"group_by": "key", **told}))
+    assert problem.startswith(f"generators.order.{key}: ")
+    assert reason in problem
 
 
 @pytest.mark.asyncio
