@@ -39,7 +39,6 @@ class LocalGenerator(Component):
     """Ids between two turns of the event loop, about a millisecond."""
 
     # For a provider that hosts it.
-    _detail: ClassVar[str] = "no settings"
     _has_to_drain: ClassVar[bool] = False
 
     def __init__(self, *, namespace: str, name: str, clock: Clock | None) -> None:

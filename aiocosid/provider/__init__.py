@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from .._provider_options import LeaseTerms as LeaseTerms
+from .._provider_options import MachineOptions as MachineOptions
+from .._provider_options import NamedCached as NamedCached
+from .._provider_options import NamedChain as NamedChain
+from .._provider_options import NamedCosId as NamedCosId
+from .._provider_options import NamedGroups as NamedGroups
+from .._provider_options import NamedLeaf as NamedLeaf
+from .._provider_options import NamedSegment as NamedSegment
+from .._provider_options import NamedSharded as NamedSharded
+from .._provider_options import NamedSnowflake as NamedSnowflake
 from .._provider_options import SegmentChainOptions as SegmentChainOptions
 from .._provider_options import SegmentIdOptions as SegmentIdOptions
+from .._provider_options import SequenceOptions as SequenceOptions
 from .._provider_options import SnowflakeOptions as SnowflakeOptions
+from .._provider_options import StepOptions as StepOptions
 from .._store_urls import open_store as open_store
 from ._configured import ConfiguredProvider as ConfiguredProvider
 from ._configured import configure as configure
@@ -14,9 +26,21 @@ from ._id_provider import connect as connect
 __all__ = (
     "ConfiguredProvider",
     "IdProvider",
+    "LeaseTerms",
+    "MachineOptions",
+    "NamedCached",
+    "NamedChain",
+    "NamedCosId",
+    "NamedGroups",
+    "NamedLeaf",
+    "NamedSegment",
+    "NamedSharded",
+    "NamedSnowflake",
     "SegmentChainOptions",
     "SegmentIdOptions",
+    "SequenceOptions",
     "SnowflakeOptions",
+    "StepOptions",
     "configure",
     "connect",
     "open_store",

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 
 from .._life.component import Component
+from ..abc import IdGenerator, TextIdGenerator
 from ..abc._ids import check_seconds
-from ..errors import ClosedError
+from ..errors import ClosedError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,20 +18,18 @@ if TYPE_CHECKING:
     from ..errors import CosIdError
     from ..machine import MachineIdLease
 
-__all__ = ("Hosting", "component_of")
+__all__ = ("Hosting", "OwnGenerator", "component_of")
 
 
 class Hosted(Component):
     """What every generator of ours is, or wraps.
 
     Attributes:
-        _detail: what two askers for one name have to agree on.
         _has_to_drain: whether closing it has to wait for anything.
     """
 
     __slots__ = ()
 
-    _detail: object
     _has_to_drain: bool
 
 
@@ -45,12 +44,13 @@ def component_of(generator: Any) -> Hosted:  # noqa: ANN401 - ours, of any kind
 class Hosting(Component):
     """Holds generators by name; retires, drains and closes them together."""
 
-    __slots__ = ("_close_timeout", "_generators")
+    __slots__ = ("_close_timeout", "_generators", "_own")
 
     def __init__(self, *, close_timeout: float, clock: Clock | None) -> None:
         check_seconds("close_timeout", close_timeout)
         self._close_timeout = close_timeout
         self._generators: dict[str, AnyGenerator] = {}
+        self._own: dict[str, OwnGenerator] = {}  # those that somebody has brought along
         super().__init__(clock)
 
     def __getitem__(self, name: str) -> AnyGenerator:
@@ -83,7 +83,14 @@ class Hosting(Component):
             self._root.tenants = self._tenants
 
     def _tenants(self) -> tuple[Component, ...]:
-        return (self, *map(component_of, self._generators.values()), *self._leases())
+        return (self, *self._parts(), *self._leases())
+
+    def _part(self, name: str) -> Hosted:
+        """Return what is opened and closed of the generator of a name."""
+        return self._own.get(name) or component_of(self._generators[name])
+
+    def _parts(self) -> list[Hosted]:
+        return [self._part(name) for name in self]
 
     def _stop(self, reason: CosIdError) -> None:
         for generator in self._hosted():
@@ -94,19 +101,78 @@ class Hosting(Component):
 
     def _hosted(self) -> list[Hosted]:
         """List the generators but for those that were closed, and opened anew on their own."""
-        found = map(component_of, self._generators.values())
-        return [each for each in found if not each._owns_root]
+        return [each for each in self._parts() if not each._owns_root]
 
     async def _drain(self) -> None:
-        generators = self._hosted()
+        generators, errors = self._hosted(), list[Exception]()
         self._drop_generators()
+
+        async def drain(generator: Hosted) -> None:
+            try:
+                await generator._drain()
+            except Exception as error:  # noqa: BLE001 - for whoever closes, after all the others
+                errors.append(error)
+
         # A generator's own close timeout may be longer than ours.
         with self._clock.move_on_after(self._close_timeout * 2):
             async with anyio.create_task_group() as group:
                 for generator in generators:
                     generator._root = None
                     if generator._has_to_drain:  # a task each would be too many for the idle ones
-                        group.start_soon(generator._drain)
+                        group.start_soon(drain, generator)
+        if errors:
+            raise errors[0]
 
     def _drop_generators(self) -> None:
         """Forget the generators, if they are not to come back."""
+
+
+class OwnGenerator(Hosted):
+    """Opens and closes a generator of the user's own, of any class, with the provider.
+
+    It keeps a root of its own: only what the contract says is asked of it.
+    """
+
+    __slots__ = ("_close_timeout", "_generator", "_is_open")
+
+    _has_to_drain = True
+
+    def __init__(
+        self, generator: AnyGenerator, *, close_timeout: float, clock: Clock | None
+    ) -> None:
+        if not isinstance(generator, IdGenerator | TextIdGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+            expected = "an IdGenerator or a TextIdGenerator"  # type: ignore[unreachable]
+            raise InvalidArgumentError("generator", generator, expected=expected)
+        self._generator = generator
+        self._is_open = False
+        self._close_timeout = close_timeout
+        super().__init__(clock)
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take: the provider's."""
+        return self._close_timeout
+
+    def _label(self) -> str:
+        return repr(self._generator)
+
+    def _reset(self) -> None:
+        self._is_open = False  # by us, that is
+
+    async def _start(self) -> None:
+        await self._generator.__aenter__()
+        if self._unusable is not None:  # the provider was closed meanwhile
+            await self._generator.aclose()
+            raise self._unusable.again()
+        self._is_open = True
+
+    def _stop(self, reason: CosIdError) -> None:
+        del reason  # its own closing tells who waits
+
+    async def _drain(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            await self._generator.aclose()
+
+    async def _release(self) -> None:
+        """It has closed its connections itself."""

@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 import anyio
 
+from .._default import generator_named
 from .._store_urls import open_store
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, SHARE, Store
-from ..errors import BusyError
-from ..segment import GroupedSegmentId, SegmentChainId, SegmentId
-from ..segment._group import KINDS, Agreement
-from ..segment._grouped import MAX_GROUPS
+from ..abc import (
+    DEFAULT_NAMESPACE,
+    SHARE,
+    MachineIdDistributor,
+    Store,
+)
+from ..errors import InvalidArgumentError
 from ..segment._open_groups import OpenGroups
 from ..segment._stock import Stock
-from ._hosting import Hosting, component_of
+from . import _specs
+from ._hosting import Hosting, OwnGenerator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Collection, Mapping
 
-    from .._provider_options import SegmentChainOptions, SegmentIdOptions, SnowflakeOptions
-    from ..abc import AnyGenerator, Clock, InstanceId
+    from .._provider_options import (
+        MachineOptions,
+        NamedCached,
+        NamedChain,
+        NamedCosId,
+        NamedGroups,
+        NamedLeaf,
+        NamedSegment,
+        NamedSharded,
+        NamedSnowflake,
+    )
+    from .._text_generator import StringIdGenerator
+    from ..abc import AnyGenerator, Clock, IdConverter
     from ..events import Instrument
+    from ..generators import CounterId, Uuid7Id
     from ..machine import MachineIdLease
-    from ..segment import GroupBy
-    from ..segment._generator import SegmentGenerator
-    from ..segment._group import SegmentKind
-    from ..snowflake import CosIdGenerator, CosIdText, SnowflakeId, SnowflakeLayout
+    from ..segment import GroupBy, GroupedSegmentId, LeafSegmentId, SegmentChainId, SegmentId
+    from ..snowflake import (
+        CachedSnowflakeId,
+        CosIdGenerator,
+        ShardedId,
+        ShardedLayout,
+        SnowflakeId,
+    )
+    from ._specs import GeneratorSpec
 
 __all__ = ("IdProvider", "connect")
 
-_S = TypeVar("_S", bound="SegmentGenerator")
 _G = TypeVar("_G", bound="AnyGenerator")
 
 
@@ -39,10 +59,10 @@ def connect(
     *,
     namespace: str = DEFAULT_NAMESPACE,
     instrument: Instrument | None = None,
-    instance_id: InstanceId | str | None = None,
     close_timeout: float = 5.0,
     clock: Clock | None = None,
     create: bool = False,
+    **machine: Unpack[MachineOptions],
 ) -> IdProvider:
     """Return a provider of generators on one store, to be opened by ``async with``.
 
@@ -50,26 +70,28 @@ def connect(
         url: as for `open_store`; or a store made from your own client, which stays open.
         namespace: the namespace of all its counters.
         instrument: receives the events of all its generators, and of a store made from a URL.
-        instance_id: who asks for a machine id, when Snowflake ids are made; by default an instance
-            that nobody else is.
         close_timeout: seconds that closing waits for calls under way, also of each generator.
         clock: time; the system's by default.
         create: whether opening creates missing tables and files.  What it has created itself is
             ready for machine ids; a store that was there needs ``aiocosid init`` once.
+        **machine: where the machine ids of Snowflakes come from, and how they are leased:
+            ``machine``, ``instance_id``, ``safe_guard``, ``interval``, ``on_lost`` ... as in
+            `MachineOptions`.
 
     Raises:
-        InvalidArgumentError: the URL names no store, or is malformed.
+        InvalidArgumentError: the URL names no store, or is malformed; or an option of the store's
+            machine ids is given with a ``machine``.
         MissingExtraError: the store's driver is not installed.
     """
     return IdProvider(
         url if isinstance(url, Store) else open_store(url, instrument=instrument),
         namespace=namespace,
         instrument=instrument,
-        instance_id=instance_id,
         close_timeout=close_timeout,
         clock=clock,
         create=create,
         owns_store=not isinstance(url, Store),
+        **machine,
     )
 
 
@@ -81,13 +103,15 @@ class IdProvider(Hosting):
     """
 
     __slots__ = (
+        "_counters",
         "_creates",
         "_floors",
-        "_instance_id",
         "_instrument",
-        "_lease",
+        "_machine",
         "_opening",
         "_owns_store",
+        "_shared",
+        "_specs",
         "_store",
         "namespace",
     )
@@ -98,20 +122,27 @@ class IdProvider(Hosting):
         *,
         namespace: str = DEFAULT_NAMESPACE,
         instrument: Instrument | None = None,
-        instance_id: InstanceId | str | None = None,
         close_timeout: float = 5.0,
         clock: Clock | None = None,
         create: bool = False,
         owns_store: bool = False,
+        **machine: Unpack[MachineOptions],
     ) -> None:
         """Describe a provider; see `connect`."""
+        if unknown := machine.keys() - _specs.MACHINE:
+            raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+        if machine.get("machine") is not None:
+            _refuse(machine, _specs.OF_STORE)
         self.namespace = namespace
         self._store = store
         self._owns_store = owns_store
         self._creates = create
         self._instrument = instrument
-        self._instance_id = instance_id
-        self._lease: MachineIdLease | None = None  # one for all Snowflake generators
+        self._machine = machine
+        # Of the store's machine ids: one lease for each namespace and all its generators.
+        self._shared: dict[str, MachineIdLease] = {}
+        self._specs: dict[str, GeneratorSpec[Any]] = {}
+        self._counters: dict[str, CounterId] = {}
         self._opening: dict[str, anyio.Event] = {}
         # Of generators that are gone, by their kind and name: how far they have come.
         self._floors: dict[tuple[type[Stock | OpenGroups], str], Any] = {}
@@ -126,66 +157,111 @@ class IdProvider(Hosting):
         self._drop_generators()  # they are another loop's, or the parent process's
         self._opening = {}
 
+    @overload
+    async def segment_chain(self, name: str, **options: Unpack[NamedChain]) -> SegmentChainId: ...
+
+    @overload
     async def segment_chain(
-        self,
-        name: str,
-        *,
-        step: int = DEFAULT_STEP,
-        offset: int = 0,
-        **options: Unpack[SegmentChainOptions],
-    ) -> SegmentChainId:
+        self, name: str, *, converter: IdConverter, **options: Unpack[NamedChain]
+    ) -> StringIdGenerator: ...
+
+    async def segment_chain(
+        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[NamedChain]
+    ) -> SegmentChainId | StringIdGenerator:
         """Return the open `SegmentChainId` of this name; it is made by the first call.
 
-        The settings are those of that call; of a later one only ``step`` is looked at.  A cancelled
-        call makes no generator; its first segment may have been reserved, and is a gap then.
+        The settings are those of that call; of a later one only ``step`` and ``converter`` are
+        looked at.  A cancelled call makes no generator; its first segment may have been reserved,
+        and is a gap then.
 
         Args:
             name: the counter's name in the provider's namespace.
-            step: ids per segment.
-            offset: where a new counter starts.
-            **options: as for `SegmentChainId`: ``safe_distance``, ``ttl``, ``wait_timeout`` ...
+            converter: writes the ids as text; numbers without it.
+            **options: ``step``, ids per segment, 1000 by default; ``offset``, where a new counter
+                starts, 0 by default; and as for `SegmentChainId`: ``safe_distance``, ``ttl``,
+                ``wait_timeout`` ...
 
         Raises:
-            BusyError: the name is in use as another kind of generator, or with another step.
+            BusyError: the name is in use as another kind of generator, or with another step or
+                converter.
             InvalidArgumentError: an argument is outside its range.
             StoreError: the store refuses.
             SegmentUnavailableError: no first segment came within ``wait_timeout``.
             ClosedError: the provider is closed.
         """
-        return await self._segments(SegmentChainId, name, step, offset, options)
+        return await self._named(name, _specs.segment_chain(options).written(converter))
+
+    @overload
+    async def segment(self, name: str, **options: Unpack[NamedSegment]) -> SegmentId: ...
+
+    @overload
+    async def segment(
+        self, name: str, *, converter: IdConverter, **options: Unpack[NamedSegment]
+    ) -> StringIdGenerator: ...
 
     async def segment(
-        self,
-        name: str,
-        *,
-        step: int = DEFAULT_STEP,
-        offset: int = 0,
-        **options: Unpack[SegmentIdOptions],
-    ) -> SegmentId:
+        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[NamedSegment]
+    ) -> SegmentId | StringIdGenerator:
         """Return the open `SegmentId` of this name; it is made by the first call.
 
         Args:
             name: the counter's name in the provider's namespace.
-            step: ids per segment.
-            offset: where a new counter starts.
-            **options: as for `SegmentId`: ``ttl``, ``wait_timeout`` ...
+            converter: writes the ids as text; numbers without it.
+            **options: ``step`` and ``offset`` as for `segment_chain`; and as for `SegmentId`:
+                ``ttl``, ``wait_timeout`` ...
 
         Raises:
             CosIdError: as for `segment_chain`.
         """
-        return await self._segments(SegmentId, name, step, offset, options)
+        return await self._named(name, _specs.segment(options).written(converter))
+
+    @overload
+    async def leaf(self, name: str, **options: Unpack[NamedLeaf]) -> LeafSegmentId: ...
+
+    @overload
+    async def leaf(
+        self, name: str, *, converter: IdConverter, **options: Unpack[NamedLeaf]
+    ) -> StringIdGenerator: ...
+
+    async def leaf(
+        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[NamedLeaf]
+    ) -> LeafSegmentId | StringIdGenerator:
+        """Return the open `LeafSegmentId` of this name; it is made by the first call.
+
+        Args:
+            name: the counter's name in the provider's namespace.
+            converter: writes the ids as text; numbers without it.
+            **options: ``step`` and ``offset`` as for `segment_chain`; and as for `LeafSegmentId`:
+                ``prefetch_at``, ``segment_duration``, ``wait_timeout`` ...
+
+        Raises:
+            CosIdError: as for `segment_chain`.
+        """
+        return await self._named(name, _specs.leaf(options).written(converter))
+
+    @overload
+    async def grouped(
+        self, name: str, *, group_by: GroupBy, **options: Unpack[NamedGroups]
+    ) -> GroupedSegmentId: ...
+
+    @overload
+    async def grouped(
+        self,
+        name: str,
+        *,
+        group_by: GroupBy,
+        converter: IdConverter,
+        **options: Unpack[NamedGroups],
+    ) -> StringIdGenerator: ...
 
     async def grouped(
         self,
         name: str,
         *,
         group_by: GroupBy,
-        step: int = DEFAULT_STEP,
-        offset: int = 0,
-        kind: SegmentKind = "chain",
-        max_groups: int = MAX_GROUPS,
-        **options: Unpack[SegmentChainOptions],
-    ) -> GroupedSegmentId:
+        converter: IdConverter | None = None,
+        **options: Unpack[NamedGroups],
+    ) -> GroupedSegmentId | StringIdGenerator:
         """Return the open `GroupedSegmentId` of this name; it is made by the first call.
 
         A group whose counter went backwards is opened anew by its first call after this one.
@@ -194,198 +270,341 @@ class IdProvider(Hosting):
             name: the generator's name; its counters are called ``{name}@{group}``.
             group_by: ``GroupBy.day(zone="Europe/Berlin")``, or another.  With a function, each
                 asker has to bring the same one, as a module's own: a lambda made anew is another.
-            step: ids per segment.
-            offset: where a new counter starts.
-            kind: ``"chain"`` or ``"segment"``: what hands out the ids of one group.
-            max_groups: groups held in memory at most, as for `GroupedSegmentId`.
-            **options: as for that kind.
+            converter: writes the ids as text, which do not bring their group along; numbers without
+                it.
+            **options: ``step`` and ``offset`` as for `segment_chain`; ``kind``, ``"chain"`` or
+                ``"segment"``, what hands out the ids of one group; ``max_groups``, groups held in
+                memory at most, as for `GroupedSegmentId`; and as for that kind.
 
         Raises:
-            BusyError: the name is in use as another kind of generator, with another step or group.
+            BusyError: the name is in use as another kind of generator, with another step, group or
+                converter.
             CosIdError: as for `segment_chain`.
         """
+        return await self._named(name, _specs.grouped(group_by, options).written(converter))
 
-        def make() -> GroupedSegmentId:
-            made = GroupedSegmentId(
-                self._store,
-                namespace=self.namespace,
-                name=name,
-                group_by=group_by,
-                offset=offset,
-                step=step,
-                kind=kind,
-                max_groups=max_groups,
-                clock=self._clock,
-                **self._told(options),
-            )
-            made._resume(self._floors.get((OpenGroups, name)))
-            return made
+    @overload
+    async def snowflake(
+        self, name: str = SHARE, **options: Unpack[NamedSnowflake]
+    ) -> SnowflakeId: ...
 
-        # Of a kind that there is not, making it tells.
-        detail = Agreement(step, KINDS[kind], group_by) if kind in KINDS else make()._detail
-        found = await self._generator(GroupedSegmentId, name, detail, make)
-        found._renew_fallen()
-        return found
+    @overload
+    async def snowflake(
+        self, name: str = SHARE, *, converter: IdConverter, **options: Unpack[NamedSnowflake]
+    ) -> StringIdGenerator: ...
 
     async def snowflake(
         self,
         name: str = SHARE,
         *,
-        layout: SnowflakeLayout | None = None,
-        **options: Unpack[SnowflakeOptions],
-    ) -> SnowflakeId:
+        converter: IdConverter | None = None,
+        **options: Unpack[NamedSnowflake],
+    ) -> SnowflakeId | StringIdGenerator:
         """Return the open `SnowflakeId` of this name; it is made by the first call.
 
         Its machine id is leased from the provider's store, one for all Snowflake generators of the
-        provider, so that all their layouts have the same number of machine bits.
+        provider, so that all their layouts have the same number of machine bits; unless ``machine``
+        is given, here or to the provider.
 
         Args:
             name: the generator's name in the provider's namespace.
-            layout: how the ids are put together; CosId's default of 41, 10 and 12 bits, in
-                milliseconds, if none is given.
-            **options: as for `SnowflakeId`: ``broken_threshold``, ``wait_timeout`` ...
+            converter: writes the ids as text; numbers without it.
+            **options: ``layout``, how the ids are put together, CosId's default of 41, 10 and 12
+                bits, in milliseconds, if none is given; as for `SnowflakeId`:
+                ``broken_threshold``, ``random_start``, ``wait_timeout`` ...; and those of the
+                machine id, before the provider's own: ``machine``, ``interval``, ``on_lost`` ...
+                The first generator on a lease sets them.
 
         Raises:
-            BusyError: the name is in use as another kind of generator, or with another layout.
-            InvalidArgumentError: an argument is outside its range, or another width of machine ids
-                is in use.
-            MachineBitsMismatchError: other processes use another width in this namespace.
+            BusyError: the name is in use as another kind of generator, or with another layout or
+                converter.
+            InvalidArgumentError: an argument is outside its range, or the machine id is leased with
+                other options.
+            MachineBitsMismatchError: another width of machine ids is in use, in this provider or in
+                other processes of the namespace.
             MachineIdOverflowError: all machine ids are held.
             MachineIdUnavailableError: the store could not be reached.
             LayoutExpiredError: the layout has ended.
             ClosedError: the provider is closed.
         """
-        from ..snowflake import COSID_MS, SnowflakeId  # who uses segments alone need not wait
+        return await self._named(name, _specs.snowflake(options).written(converter))
 
-        fields = layout or COSID_MS
+    @overload
+    async def cached(
+        self, name: str = SHARE, **options: Unpack[NamedCached]
+    ) -> CachedSnowflakeId: ...
 
-        def make() -> SnowflakeId:
-            lease, told = self._machine(fields.machine_bits), self._told(options)
-            return SnowflakeId(lease, name=name, layout=fields, clock=self._clock, **told)
+    @overload
+    async def cached(
+        self, name: str = SHARE, *, converter: IdConverter, **options: Unpack[NamedCached]
+    ) -> StringIdGenerator: ...
 
-        return await self._generator(SnowflakeId, name, f"layout {fields!r}", make)
-
-    async def cosid(
+    async def cached(
         self,
-        name: str = "cosid",
+        name: str = SHARE,
         *,
-        text: CosIdText | None = None,
-        **options: Unpack[SnowflakeOptions],
-    ) -> CosIdGenerator:
+        converter: IdConverter | None = None,
+        **options: Unpack[NamedCached],
+    ) -> CachedSnowflakeId | StringIdGenerator:
+        """Return the open `CachedSnowflakeId` of this name; it is made by the first call.
+
+        Args:
+            name: the generator's name in the provider's namespace.
+            converter: writes the ids as text; numbers without it.
+            **options: ``layout``, how the ids are put together, in seconds, uid-generator's
+                `UID_GENERATOR_HA` if none is given; as for `CachedSnowflakeId`: ``boost``,
+                ``max_borrow``, ``wait_timeout`` ...; and those of the machine id as for
+                `snowflake`.
+
+        Raises:
+            CosIdError: as for `snowflake`.
+        """
+        return await self._named(name, _specs.cached(options).written(converter))
+
+    async def cosid(self, name: str = "cosid", **options: Unpack[NamedCosId]) -> CosIdGenerator:
         """Return the open `CosIdGenerator` of this name; it is made by the first call.
 
         Its machine id has 20 bits, unless ``text`` says otherwise, and is the provider's one, so
-        that Snowflake generators with other widths take a provider of another namespace.
+        that Snowflake generators with other widths take a ``machine`` or a namespace of their own.
 
         Args:
             name: the generator's name in the provider's namespace; by default CosId's own for it.
-            text: how the ids are written; `RADIX62` if none is given.
-            **options: as for `SnowflakeId`: ``broken_threshold``, ``wait_timeout`` ...
+            **options: ``text``, how the ids are written, `RADIX62` if none is given; as for
+                `SnowflakeId`: ``broken_threshold``, ``wait_timeout`` ...; and those of the machine
+                id as for `snowflake`.
 
         Raises:
             BusyError: the name is in use as another kind of generator, or with another text.
             CosIdError: as for `snowflake`.
         """
-        from ..snowflake import RADIX62, CosIdGenerator
+        return await self._named(name, _specs.cosid(options))
 
-        written = text or RADIX62
+    @overload
+    async def sharded(
+        self, name: str, *, layout: ShardedLayout, **options: Unpack[NamedSharded]
+    ) -> ShardedId: ...
 
-        def make() -> CosIdGenerator:
-            lease, told = self._machine(written.layout.machine_bits), self._told(options)
-            return CosIdGenerator(lease, name=name, text=written, clock=self._clock, **told)
+    @overload
+    async def sharded(
+        self,
+        name: str,
+        *,
+        layout: ShardedLayout,
+        converter: IdConverter,
+        **options: Unpack[NamedSharded],
+    ) -> StringIdGenerator: ...
 
-        return await self._generator(CosIdGenerator, name, f"text {written!r}", make)
+    async def sharded(
+        self,
+        name: str,
+        *,
+        layout: ShardedLayout,
+        converter: IdConverter | None = None,
+        **options: Unpack[NamedSharded],
+    ) -> ShardedId | StringIdGenerator:
+        """Return the open `ShardedId` of this name, on Redis; it is made by the first call.
 
-    def _machine(self, bits: int) -> MachineIdLease:
-        from ..machine import MachineIdLease
+        Args:
+            name: the name under which sequences are granted, in the provider's namespace.
+            layout: how the ids are put together.
+            converter: writes the ids as text; numbers without it.
+            **options: as for `ShardedId`: ``sharding_id``, ``batch``, ``wait_timeout`` ...; and for
+                the store's sequences: ``key``, ``max_sequence``, the layout's by default,
+                ``tolerance``, ``margin`` and ``ttl``.  With ``on_unavailable="lane"`` and no
+                ``lane`` its number is one of 64 machine ids of the store, in the namespace
+                ``{namespace}.lane``.
 
-        if self._lease is None or self._lease._is_left_by(bits):
-            distributor = self._store.machine_id_distributor(
-                namespace=self.namespace, instance_id=self._instance_id
-            )
-            self._lease = MachineIdLease(
-                distributor,
-                bits=bits,
-                close_timeout=self._close_timeout,
-                instrument=self._instrument,
-                clock=self._clock,
-            )
-        self._lease._host = self._root
-        return self._lease
+        Raises:
+            BusyError: the name is in use as another kind of generator, or with another layout,
+                sharding id or converter.
+            InvalidArgumentError: an argument is outside its range.
+            UnsupportedByStoreError: the store grants no sequences of a second.
+            LayoutExpiredError: the layout has ended.
+            ClosedError: the provider is closed.
+        """
+        return await self._named(name, _specs.sharded(layout, options).written(converter))
 
-    async def _segments(
-        self, kind: type[_S], name: str, step: int, offset: int, options: Mapping[str, Any]
-    ) -> _S:
-        def make() -> _S:
-            distributor = self._store.segment_distributor(
-                namespace=self.namespace, name=name, offset=offset, step=step
-            )
-            made = kind(distributor, clock=self._clock, **self._told(options))
-            made._resume(self._floors.get((Stock, name)))
-            return made
+    async def uuid7(self, name: str) -> Uuid7Id:
+        """Return the open `Uuid7Id` of this name; it is made by the first call.
 
-        return await self._generator(kind, name, f"step {step}", make)
+        Args:
+            name: the generator's name; no store knows it.
 
-    def _told(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a generator's options; what it is not told itself is ours."""
+        Raises:
+            BusyError: the name is in use as another kind of generator.
+            ClosedError: the provider is closed.
+        """
+        return await self._named(name, _specs.uuid7())
+
+    async def counter(self, name: str) -> CounterId:
+        """Return the open `CounterId` of this name, which counts in this process alone.
+
+        It is made by the first call, and goes on counting as long as this provider lives, also when
+        that is opened again.
+
+        Args:
+            name: the generator's name; no store knows it.
+
+        Raises:
+            BusyError: the name is in use as another kind of generator.
+            ForkedError: the parent process has counted under this name.
+            ClosedError: the provider is closed.
+        """
+        return await self._named(name, _specs.counter())
+
+    async def add(self, name: str, generator: _G) -> _G:
+        """Open a generator of your own under a name; returns it when it can hand out ids.
+
+        It is closed with the provider, or by `remove`, and then its name is free.  Adding the same
+        one again changes nothing.  A cancelled call adds nothing, and closes it if it was open.
+
+        Args:
+            name: where it is found, as ``ids[name]``; its own name may be another.
+            generator: of any class that fulfils `aiocosid.abc.IdGenerator` or `TextIdGenerator`;
+                not open.
+
+        Raises:
+            BusyError: the name is in use, or the generator is open already.
+            InvalidArgumentError: it is no generator.
+            CosIdError: as opening it does.
+            ClosedError: the provider is closed.
+        """
+        return await self._named(name, _specs.own(generator, lambda: generator))
+
+    async def remove(self, name: str) -> None:
+        """Close the generator of this name, whichever kind it is, and free the name.
+
+        Asked for again, the name gets a new generator, above all that came before.  A cancelled
+        call has closed it all the same.
+
+        Args:
+            name: as it was asked for, or added.
+
+        Raises:
+            InvalidArgumentError: there is no generator of that name.
+            ClosedError: the provider is closed.
+        """
+        await self._settled(name)
+        found = generator_named(name, self)
+        try:
+            await self._part(name).aclose()
+        finally:
+            if self._generators.get(name) is found and self._closing is None:
+                self._drop(name)
+
+    # For what makes them.
+
+    def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a generator's options, with the provider's own where it has none."""
         ours = {"instrument": self._instrument, "close_timeout": self._close_timeout}
         return {**ours, **options}
 
-    async def _generator(
-        self, kind: type[_G], name: str, detail: object, make: Callable[[], _G]
-    ) -> _G:
-        """Return the generator that is open under a name, or make and open it."""
+    def _lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
+        """Return where the machine id of a generator comes from, given what it is told of it."""
+        from ..machine import MachineIdLease, lease_of
+
+        machine: object = options.get("machine", self._machine.get("machine"))
+        if machine is None:
+            lease = self._shared_lease(self.namespace, bits, options)
+        else:
+            _refuse(options, _specs.OF_STORE)
+            if isinstance(machine, MachineIdLease):
+                _refuse(options, _specs.LEASE_TERMS)
+                return machine
+            if not isinstance(machine, MachineIdDistributor):
+                expected = "a MachineIdDistributor or a MachineIdLease"
+                raise InvalidArgumentError("machine", machine, expected=expected)
+            lease = lease_of(machine, bits=bits, clock=self._clock, **self._terms(options))
+        _specs.check_terms(lease, options)
+        return lease
+
+    def _shared_lease(
+        self, namespace: str, bits: int, options: Mapping[str, Any]
+    ) -> MachineIdLease:
+        """Return the lease of the store's machine ids in a namespace."""
+        from ..machine import MachineIdLease
+
+        lease = self._shared.get(namespace)
+        if lease is None or lease._is_left_by(bits):
+            distributor = self._store.machine_id_distributor(
+                namespace=namespace, **self._machine_options(options, _specs.OF_STORE)
+            )
+            lease = self._shared[namespace] = MachineIdLease(
+                distributor, bits=bits, clock=self._clock, **self._terms(options)
+            )
+        lease._host = self._root
+        return lease
+
+    def _terms(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return self._with_defaults(self._machine_options(options, _specs.LEASE_TERMS))
+
+    def _machine_options(
+        self, options: Mapping[str, Any], names: Collection[str]
+    ) -> dict[str, Any]:
+        """Return the options of these names, a generator's before the provider's."""
+        both = {**self._machine, **options}
+        return {name: both[name] for name in names if name in both}
+
+    # By name.
+
+    async def _settled(self, name: str) -> None:
+        """Return when no other task is opening the generator of this name."""
         self._check_usable()
         while (opening := self._opening.get(name)) is not None:
-            await opening.wait()  # another task is at it; it ends within its own deadline
+            await opening.wait()  # it ends within its own deadline
             self._check_usable()
-        found = self._generators.get(name)
-        if found is None or component_of(found)._unusable is not None:
-            return await self._opened(name, make)
-        in_use = _detail_of(found)
-        if type(found) is kind and in_use == detail:
-            return found
-        asked = str(detail)
-        if asked == str(in_use):
-            asked = "another function or zone of the same name"
-        raise BusyError(
-            repr(name),
-            reason=f"is in use as {type(found).__name__} with {in_use}; "
-            f"{kind.__name__} with {asked} needs another name",
-        )
 
-    async def _opened(self, name: str, make: Callable[[], _G]) -> _G:
+    async def _named(self, name: str, spec: GeneratorSpec[_G]) -> _G:
+        """Return the generator that is open under a name, or make and open it."""
+        await self._settled(name)
+        found = self._generators.get(name)
+        if found is None or self._part(name)._unusable is not None:
+            return await self._opened(name, spec)
+        self._specs[name].check_agrees(name, spec)
+        part = self._part(name)
+        if isinstance(part, OpenGroups):
+            part._renew_fallen()
+        return cast("_G", found)
+
+    async def _opened(self, name: str, spec: GeneratorSpec[_G]) -> _G:
         self._drop(name)
-        made = make()
+        generator = spec.make(self, name)
+        if spec.is_own:
+            timeout = self._close_timeout
+            self._own[name] = OwnGenerator(generator, close_timeout=timeout, clock=self._clock)
         opening = self._opening
         done = opening[name] = anyio.Event()
         # Among the others at once: a provider that closes now has to close this one too.
-        self._generators[name] = made
+        self._generators[name], self._specs[name] = generator, spec.without_make()
         try:
-            await component_of(made)._open(self._root)
+            await self._part(name)._open(self._root)
         except BaseException:
             # While we close, its call is still to be waited for.
-            if self._generators.get(name) is made and self._closing is None:
+            if self._generators.get(name) is generator and self._closing is None:
                 self._drop(name)
             raise
         else:
-            return made
+            return generator
         finally:
             del opening[name]
             done.set()
 
     def _drop(self, name: str) -> None:
         """Forget a generator, but not how far it has come: its successor must not go below."""
-        dropped: object = self._generators.pop(name, None)
+        if name not in self._generators:
+            return
+        part: object = self._part(name)
+        del self._generators[name], self._specs[name]
+        self._own.pop(name, None)
         for kind in (Stock, OpenGroups):
-            if isinstance(dropped, kind) and (reached := dropped._reached()):
+            if isinstance(part, kind) and (reached := part._reached()):
                 self._floors[kind, name] = reached
 
     def _label(self) -> str:
         return f"IdProvider {self.namespace}"
 
     def _leases(self) -> tuple[MachineIdLease, ...]:
-        return () if self._lease is None else (self._lease,)
+        return tuple(self._shared.values())
 
     def _drop_generators(self) -> None:
         for name in tuple(self._generators):
@@ -396,7 +615,9 @@ class IdProvider(Hosting):
             await self._store.aclose()
 
 
-def _detail_of(generator: Any) -> object:  # noqa: ANN401 - ours, of any kind
-    """Return what two askers for one name have to agree on."""
-    text = getattr(generator, "text", None)
-    return f"text {text!r}" if text is not None else component_of(generator)._detail
+def _refuse(options: Mapping[str, Any], names: Collection[str]) -> None:
+    """Raise if a machine id that somebody has chosen is told what it has of its own."""
+    for name in names:
+        if name in options:
+            expected = "left out with this machine, which has its own"
+            raise InvalidArgumentError(name, options[name], expected=expected)

@@ -129,10 +129,6 @@ class SequenceSupply(Component):
         return self._distributor.name
 
     @property
-    def _detail(self) -> str:
-        return f"layout {self.layout!r}"
-
-    @property
     def _has_to_drain(self) -> bool:
         return self._has_joined or bool(self._flights)
 

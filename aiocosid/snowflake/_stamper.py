@@ -107,10 +107,6 @@ class Stamper(Component):
         return self._options.close_timeout
 
     @property
-    def _detail(self) -> str:
-        return f"layout {self.layout!r}"
-
-    @property
     def _has_to_drain(self) -> bool:
         return self._has_joined
 

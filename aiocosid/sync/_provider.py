@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, Unpack, overload
 
 from .._default import generator_named
 from .._life.not_copyable import NotCopyable
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor, Provider, Store
+from ..abc import DEFAULT_NAMESPACE, Provider, Store
 from ..abc._ids import check_text
-from ..errors import BusyError
-from ..provider import (
-    IdProvider,
-    SegmentChainOptions,
-    SegmentIdOptions,
-    SnowflakeOptions,
-    open_store,
-)
-from ..segment import GroupedSegmentId, SegmentChainId, SegmentId
-from ..segment._grouped import MAX_GROUPS
+from ..provider import IdProvider, _specs, open_store
+from ..stores.memory import MemoryStore
 from ._batches import check_batch, check_make, check_timeout
 from ._generator import DEFAULT_TIMEOUT, SyncIdGenerator
 from ._grouping import check_groups
@@ -29,23 +20,35 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from ..abc import AnyGenerator, InstanceId
+    from ..abc import AnyGenerator, IdConverter, IdGenerator, TextIdGenerator
     from ..events import Instrument
+    from ..provider import (
+        MachineOptions,
+        NamedCached,
+        NamedChain,
+        NamedCosId,
+        NamedGroups,
+        NamedLeaf,
+        NamedSegment,
+        NamedSharded,
+        NamedSnowflake,
+    )
+    from ..provider._specs import GeneratorSpec
     from ..segment import GroupBy
-    from ..segment._group import SegmentKind
-    from ..snowflake import CosIdText, SnowflakeLayout
+    from ..snowflake import ShardedLayout
 
 __all__ = ("SyncIdProvider", "SyncProvider", "connect")
 
 P = TypeVar("P", bound=Provider)
 
 INSTEAD = "use the asynchronous provider there"
+TRIAL: Final = IdProvider(MemoryStore())  # never opened
 
 
 class _Kind(NamedTuple, Generic[P]):
     """What a generator was first asked for as, and how the provider makes it."""
 
-    asked: str
+    spec: GeneratorSpec[Any]
     find: Callable[[P], Awaitable[AnyGenerator]]
 
 
@@ -97,24 +100,6 @@ class SyncProvider(NotCopyable, Generic[P]):
 
         made = SyncIdGenerator[Any]._of(self._session, find)
         return self._generators.setdefault(name, made)
-
-    def _generator(
-        self,
-        name: str,
-        asked: str,
-        find: Callable[[P], Awaitable[AnyGenerator]],
-        batch: int | None,
-    ) -> SyncIdGenerator[Any]:
-        check_batch(batch)
-        mine = _Kind(asked, find)
-        kind = self._kinds.setdefault(name, mine)
-        if kind.asked != asked:
-            reason = f"is in use as {kind.asked}; {asked} needs another name"
-            raise BusyError(repr(name), reason=reason)
-        found = self[name]
-        if kind is mine:
-            found._choose(batch)
-        return found
 
     def statistics(self) -> dict[str, dict[str, Any]]:
         """Return a tree ready for JSON, by name, as CosId's actuator shows it.
@@ -177,189 +162,414 @@ class SyncIdProvider(SyncProvider[IdProvider]):
     """Named generators on one store, for threads; made by `aiocosid.sync.connect`.
 
     Each method returns the same object for the same name, and does not wait: the generator itself
-    is made at the first use, with the settings of the first call.
+    is made at the first use, with the settings of the first call.  ``batch`` is how many ids are
+    taken from it at once; see `SyncIdGenerator`.
     """
 
     __slots__ = ()
+
+    @overload
+    def segment_chain(
+        self, name: str, *, batch: int | None = None, **options: Unpack[NamedChain]
+    ) -> SyncIdGenerator[int]: ...
+
+    @overload
+    def segment_chain(
+        self,
+        name: str,
+        *,
+        converter: IdConverter,
+        batch: int | None = None,
+        **options: Unpack[NamedChain],
+    ) -> SyncIdGenerator[str]: ...
 
     def segment_chain(
         self,
         name: str,
         *,
-        step: int = DEFAULT_STEP,
-        offset: int = 0,
+        converter: IdConverter | None = None,
         batch: int | None = None,
-        **options: Unpack[SegmentChainOptions],
-    ) -> SyncIdGenerator[int]:
+        **options: Unpack[NamedChain],
+    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
         """Return the `SegmentChainId` of this name.
 
         Args:
             name: the counter's name in the provider's namespace.
-            step: ids per segment.
-            offset: where a new counter starts.
-            batch: ids taken from it at once; see `SyncIdGenerator`.
-            **options: as for `SegmentChainId`: ``safe_distance``, ``wait_timeout`` ...
+            converter: writes the ids as text; numbers without it.
+            batch: ids taken from it at once.
+            **options: as for `IdProvider.segment_chain`: ``step``, ``wait_timeout`` ...
 
         Raises:
-            BusyError: the name is in use as another kind of generator, or with another step.
+            BusyError: the name is in use as another kind of generator, or with another step or
+                converter.
             InvalidArgumentError: an argument is outside its range.
         """
-        SegmentChainId(_Nowhere(name=name, step=step, offset=offset), **options)  # checks them
+        return self._checked(name, _specs.segment_chain(options).written(converter), batch)
 
-        def find(provider: IdProvider) -> Awaitable[SegmentChainId]:
-            return provider.segment_chain(name, step=step, offset=offset, **options)
+    @overload
+    def segment(
+        self, name: str, *, batch: int | None = None, **options: Unpack[NamedSegment]
+    ) -> SyncIdGenerator[int]: ...
 
-        return self._generator(name, f"SegmentChainId with step {step}", find, batch)
+    @overload
+    def segment(
+        self,
+        name: str,
+        *,
+        converter: IdConverter,
+        batch: int | None = None,
+        **options: Unpack[NamedSegment],
+    ) -> SyncIdGenerator[str]: ...
 
     def segment(
         self,
         name: str,
         *,
-        step: int = DEFAULT_STEP,
-        offset: int = 0,
+        converter: IdConverter | None = None,
         batch: int | None = None,
-        **options: Unpack[SegmentIdOptions],
-    ) -> SyncIdGenerator[int]:
+        **options: Unpack[NamedSegment],
+    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
         """Return the `SegmentId` of this name.
 
         Args:
             name: the counter's name in the provider's namespace.
-            step: ids per segment.
-            offset: where a new counter starts.
-            batch: ids taken from it at once; see `SyncIdGenerator`.
-            **options: as for `SegmentId`: ``ttl``, ``wait_timeout`` ...
+            converter: writes the ids as text; numbers without it.
+            batch: ids taken from it at once.
+            **options: as for `IdProvider.segment`: ``step``, ``ttl``, ``wait_timeout`` ...
 
         Raises:
             CosIdError: as for `segment_chain`.
         """
-        SegmentId(_Nowhere(name=name, step=step, offset=offset), **options)  # checks them
+        return self._checked(name, _specs.segment(options).written(converter), batch)
 
-        def find(provider: IdProvider) -> Awaitable[SegmentId]:
-            return provider.segment(name, step=step, offset=offset, **options)
+    @overload
+    def leaf(
+        self, name: str, *, batch: int | None = None, **options: Unpack[NamedLeaf]
+    ) -> SyncIdGenerator[int]: ...
 
-        return self._generator(name, f"SegmentId with step {step}", find, batch)
-
-    def snowflake(
+    @overload
+    def leaf(
         self,
-        name: str = "__share__",
+        name: str,
         *,
-        layout: SnowflakeLayout | None = None,
+        converter: IdConverter,
         batch: int | None = None,
-        **options: Unpack[SnowflakeOptions],
-    ) -> SyncIdGenerator[int]:
-        """Return the `SnowflakeId` of this name.
+        **options: Unpack[NamedLeaf],
+    ) -> SyncIdGenerator[str]: ...
+
+    def leaf(
+        self,
+        name: str,
+        *,
+        converter: IdConverter | None = None,
+        batch: int | None = None,
+        **options: Unpack[NamedLeaf],
+    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
+        """Return the `LeafSegmentId` of this name.
 
         Args:
-            name: the generator's name in the provider's namespace.
-            layout: how the ids are put together; CosId's default if none is given.
-            batch: ids taken from it at once; see `SyncIdGenerator`.
-            **options: as for `SnowflakeId`: ``broken_threshold``, ``wait_timeout`` ...; they are
-                checked at the first use.
+            name: the counter's name in the provider's namespace.
+            converter: writes the ids as text; numbers without it.
+            batch: ids taken from it at once.
+            **options: as for `IdProvider.leaf`: ``step``, ``prefetch_at``, ``wait_timeout`` ...
 
         Raises:
-            BusyError: the name is in use as another kind of generator, or with another layout.
-            InvalidArgumentError: an argument is outside its range.
+            CosIdError: as for `segment_chain`.
         """
-        # Here, and not on the background loop in the middle of a fork.
-        import_module("aiocosid.snowflake")
-        check_text("name", name)
+        return self._checked(name, _specs.leaf(options).written(converter), batch)
 
-        def find(provider: IdProvider) -> Awaitable[Any]:
-            return provider.snowflake(name, layout=layout, **options)
+    @overload
+    def grouped(
+        self,
+        name: str,
+        *,
+        group_by: GroupBy,
+        batch: int | None = None,
+        **options: Unpack[NamedGroups],
+    ) -> SyncIdGenerator[int]: ...
 
-        return self._generator(name, f"SnowflakeId with layout {layout!r}", find, batch)
+    @overload
+    def grouped(
+        self,
+        name: str,
+        *,
+        group_by: GroupBy,
+        converter: IdConverter,
+        batch: int | None = None,
+        **options: Unpack[NamedGroups],
+    ) -> SyncIdGenerator[str]: ...
 
     def grouped(
         self,
         name: str,
         *,
         group_by: GroupBy,
-        step: int = DEFAULT_STEP,
-        offset: int = 0,
-        kind: SegmentKind = "chain",
-        max_groups: int = MAX_GROUPS,
+        converter: IdConverter | None = None,
         batch: int | None = None,
-        **options: Unpack[SegmentChainOptions],
-    ) -> SyncIdGenerator[int]:
-        """Return the `GroupedSegmentId` of this name; its ids are `GroupedId`.
+        **options: Unpack[NamedGroups],
+    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
+        """Return the `GroupedSegmentId` of this name; numbers are `GroupedId`.
 
         Args:
             name: the generator's name; its counters are called ``{name}@{group}``.
             group_by: by date alone: ``GroupBy.day(zone="Europe/Berlin")``, or another.
-            step: ids per segment.
-            offset: where a new counter starts.
-            kind: ``"chain"`` or ``"segment"``: what hands out the ids of one group.
-            max_groups: groups held in memory at most, as for `GroupedSegmentId`.
-            batch: ids taken from it at once; see `SyncIdGenerator`.
-            **options: as for that kind.
+            converter: writes the ids as text; numbers without it.
+            batch: ids taken from it at once.
+            **options: as for `IdProvider.grouped`: ``step``, ``kind``, ``max_groups`` ...
 
         Raises:
-            BusyError: the name is in use as another kind of generator, with another step or group.
+            BusyError: the name is in use as another kind of generator, with another step, group or
+                converter.
             InvalidArgumentError: an argument is outside its range.
         """
-        checked = GroupedSegmentId(
-            _Nowhere,
-            namespace=DEFAULT_NAMESPACE,
-            name=name,
-            group_by=group_by,
-            step=step,
-            offset=offset,
-            kind=kind,
-            max_groups=max_groups,
-            **options,
-        )
-        check_groups(checked)
+        return self._checked(name, _specs.grouped(group_by, options).written(converter), batch)
 
-        def find(provider: IdProvider) -> Awaitable[GroupedSegmentId]:
-            return provider.grouped(
-                name,
-                group_by=group_by,
-                step=step,
-                offset=offset,
-                kind=kind,
-                max_groups=max_groups,
-                **options,
-            )
+    @overload
+    def snowflake(
+        self,
+        name: str = "__share__",
+        *,
+        batch: int | None = None,
+        **options: Unpack[NamedSnowflake],
+    ) -> SyncIdGenerator[int]: ...
 
-        asked = f"GroupedSegmentId with {checked._detail}"
-        return self._generator(name, asked, find, batch)
+    @overload
+    def snowflake(
+        self,
+        name: str = "__share__",
+        *,
+        converter: IdConverter,
+        batch: int | None = None,
+        **options: Unpack[NamedSnowflake],
+    ) -> SyncIdGenerator[str]: ...
+
+    def snowflake(
+        self,
+        name: str = "__share__",
+        *,
+        converter: IdConverter | None = None,
+        batch: int | None = None,
+        **options: Unpack[NamedSnowflake],
+    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
+        """Return the `SnowflakeId` of this name.
+
+        Args:
+            name: the generator's name in the provider's namespace.
+            converter: writes the ids as text; numbers without it.
+            batch: ids taken from it at once.
+            **options: as for `IdProvider.snowflake`: ``layout``, ``broken_threshold`` ...; they are
+                checked at the first use.
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, or with another layout or
+                converter.
+            InvalidArgumentError: an argument is outside its range.
+        """
+        return self._named(name, _specs.snowflake(options).written(converter), batch)
+
+    @overload
+    def cached(
+        self, name: str = "__share__", *, batch: int | None = None, **options: Unpack[NamedCached]
+    ) -> SyncIdGenerator[int]: ...
+
+    @overload
+    def cached(
+        self,
+        name: str = "__share__",
+        *,
+        converter: IdConverter,
+        batch: int | None = None,
+        **options: Unpack[NamedCached],
+    ) -> SyncIdGenerator[str]: ...
+
+    def cached(
+        self,
+        name: str = "__share__",
+        *,
+        converter: IdConverter | None = None,
+        batch: int | None = None,
+        **options: Unpack[NamedCached],
+    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
+        """Return the `CachedSnowflakeId` of this name.
+
+        Args:
+            name: the generator's name in the provider's namespace.
+            converter: writes the ids as text; numbers without it.
+            batch: ids taken from it at once.
+            **options: as for `IdProvider.cached`: ``layout``, ``boost``, ``max_borrow`` ...; they
+                are checked at the first use.
+
+        Raises:
+            CosIdError: as for `snowflake`.
+        """
+        return self._named(name, _specs.cached(options).written(converter), batch)
 
     def cosid(
-        self,
-        name: str = "cosid",
-        *,
-        text: CosIdText | None = None,
-        batch: int | None = None,
-        **options: Unpack[SnowflakeOptions],
+        self, name: str = "cosid", *, batch: int | None = None, **options: Unpack[NamedCosId]
     ) -> SyncIdGenerator[str]:
         """Return the `CosIdGenerator` of this name; its ids are text.
 
         Args:
             name: the generator's name in the provider's namespace; by default CosId's own for it.
-            text: how the ids are written; `aiocosid.snowflake.RADIX62` if none is given.
-            batch: ids taken from it at once; see `SyncIdGenerator`.
-            **options: as for `SnowflakeId`; they are checked at the first use.
+            batch: ids taken from it at once.
+            **options: as for `IdProvider.cosid`: ``text``, ``broken_threshold`` ...; they are
+                checked at the first use.
 
         Raises:
             BusyError: the name is in use as another kind of generator, or with another text.
             InvalidArgumentError: an argument is outside its range.
         """
-        import_module("aiocosid.snowflake")  # as in snowflake()
+        return self._named(name, _specs.cosid(options), batch)
+
+    @overload
+    def sharded(
+        self, name: str, *, layout: ShardedLayout, **options: Unpack[NamedSharded]
+    ) -> SyncIdGenerator[int]: ...
+
+    @overload
+    def sharded(
+        self,
+        name: str,
+        *,
+        layout: ShardedLayout,
+        converter: IdConverter,
+        **options: Unpack[NamedSharded],
+    ) -> SyncIdGenerator[str]: ...
+
+    def sharded(
+        self,
+        name: str,
+        *,
+        layout: ShardedLayout,
+        converter: IdConverter | None = None,
+        **options: Unpack[NamedSharded],
+    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
+        """Return the `ShardedId` of this name, on Redis; its ids have the generator's sharding id.
+
+        They are taken one by one: ``batch`` is the generator's own here, sequences asked for at
+        once.
+
+        Args:
+            name: the name under which sequences are granted, in the provider's namespace.
+            layout: how the ids are put together.
+            converter: writes the ids as text; numbers without it.
+            **options: as for `IdProvider.sharded`: ``sharding_id``, ``batch``, ``key`` ...; they
+                are checked at the first use.
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, or with another layout,
+                sharding id or converter.
+            InvalidArgumentError: an argument is outside its range.
+        """
+        return self._named(name, _specs.sharded(layout, options).written(converter), None)
+
+    def uuid7(self, name: str, *, batch: int | None = None) -> SyncIdGenerator[str]:
+        """Return the `Uuid7Id` of this name.
+
+        Args:
+            name: the generator's name; no store knows it.
+            batch: ids taken from it at once.
+
+        Raises:
+            BusyError: the name is in use as another kind of generator.
+            InvalidArgumentError: an argument is outside its range.
+        """
+        return self._named(name, _specs.uuid7(), batch)
+
+    def counter(self, name: str, *, batch: int | None = None) -> SyncIdGenerator[int]:
+        """Return the `CounterId` of this name, which counts in this process alone.
+
+        A forked child is refused, as its parent counts on.
+
+        Args:
+            name: the generator's name; no store knows it.
+            batch: ids taken from it at once.
+
+        Raises:
+            CosIdError: as for `uuid7`.
+        """
+        return self._named(name, _specs.counter(), batch)
+
+    @overload
+    def add(
+        self, name: str, make: Callable[[], IdGenerator], *, batch: int | None = None
+    ) -> SyncIdGenerator[int]: ...
+
+    @overload
+    def add(
+        self, name: str, make: Callable[[], TextIdGenerator], *, batch: int | None = None
+    ) -> SyncIdGenerator[str]: ...
+
+    def add(
+        self, name: str, make: Callable[[], AnyGenerator], *, batch: int | None = None
+    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
+        """Return a generator of your own, which is opened at its first use.
+
+        It is closed with the provider, or by `remove`, and then its name is free.
+
+        Args:
+            name: where it is found.
+            make: returns a generator that is not open.  It is called on the background loop, and
+                again in a forked child and after the provider was opened anew.
+            batch: ids taken from it at once.
+
+        Raises:
+            BusyError: the name is in use, also by what another function makes.
+            InvalidArgumentError: an argument is outside its range.
+        """
+        check_make(make, "a generator")
+        return self._named(name, _specs.own(make, make), batch)
+
+    def remove(self, name: str) -> None:
+        """Close the generator of this name, whichever kind it is, and free the name.
+
+        What is in hand is a gap.  A `SyncIdGenerator` of that name finds none until one is asked
+        for again.
+
+        Args:
+            name: as it was asked for, or added.
+
+        Raises:
+            WouldBlock: an event loop runs in this thread.
+            InvalidArgumentError: there is no generator of that name.
+            CosIdError: closing it fails.
+        """
+        refuse_on_a_loop("remove()", INSTEAD)
+        is_known = self._kinds.pop(name, None) is not None
+        handle = self._generators.pop(name, None)
+        if handle is not None:
+            handle.close()
+
+        async def work(provider: IdProvider) -> None:
+            if not is_known or name in tuple(provider):
+                await provider.remove(name)
+
+        if not is_known or self._session.is_alive:  # else there is nothing to close
+            self._session.call(work)
+
+    def _checked(
+        self, name: str, spec: GeneratorSpec[Any], batch: int | None
+    ) -> SyncIdGenerator[Any]:
+        """Return the generator, once its options were tried on a store in memory."""
+        check_groups(spec.make(TRIAL, name))
+        return self._named(name, spec, batch)
+
+    def _named(
+        self, name: str, spec: GeneratorSpec[Any], batch: int | None
+    ) -> SyncIdGenerator[Any]:
         check_text("name", name)
+        check_batch(batch)
 
-        def find(provider: IdProvider) -> Awaitable[Any]:
-            return provider.cosid(name, text=text, **options)
+        def find(provider: IdProvider) -> Awaitable[AnyGenerator]:
+            return provider._named(name, spec)
 
-        return self._generator(name, f"CosIdGenerator with text {text!r}", find, batch)
-
-
-class _Nowhere(IdSegmentDistributor):
-    """Stands in for a counter while arguments are checked."""
-
-    __slots__ = ()
-
-    async def next_max_id(self, step: int) -> int:
-        raise NotImplementedError
+        mine = _Kind(spec, find)
+        kind = self._kinds.setdefault(name, mine)
+        kind.spec.check_agrees(name, spec)
+        found = self[name]
+        if kind is mine:
+            found._choose(batch)
+        return found
 
 
 def connect(
@@ -367,10 +577,10 @@ def connect(
     *,
     namespace: str = DEFAULT_NAMESPACE,
     instrument: Instrument | None = None,
-    instance_id: InstanceId | str | None = None,
     close_timeout: float = 5.0,
     timeout: float = DEFAULT_TIMEOUT,
     create: bool = False,
+    **machine: Unpack[MachineOptions],
 ) -> SyncIdProvider:
     """Return a provider of generators on one store, for threads; nothing is opened yet.
 
@@ -380,11 +590,11 @@ def connect(
         namespace: the namespace of all its counters.
         instrument: receives the events of all its generators, and of a store made from a URL, on
             the background loop.
-        instance_id: who asks for a machine id, when Snowflake ids are made; by default an instance
-            that nobody else is.
         close_timeout: seconds that closing waits for calls under way.
         timeout: seconds that a call waits at most, also for the opening.
         create: whether opening creates missing tables and files, as for `aiocosid.connect`.
+        **machine: where the machine ids of Snowflakes come from, and how they are leased, as for
+            `aiocosid.connect`.  A ``machine`` that somebody has chosen refuses a forked child.
 
     Raises:
         InvalidArgumentError: the URL names no store, or is malformed; or another argument is
@@ -395,9 +605,9 @@ def connect(
         url if isinstance(url, Store) else open_store(url, instrument=instrument),
         namespace=namespace,
         instrument=instrument,
-        instance_id=instance_id,
         close_timeout=close_timeout,
         create=create,
         owns_store=not isinstance(url, Store),
+        **machine,
     )
     return SyncIdProvider(lambda: provider, timeout=timeout)

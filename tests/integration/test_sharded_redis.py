@@ -8,8 +8,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from aiocosid import sync
 from aiocosid.errors import CosIdError
-from aiocosid.provider import configure
+from aiocosid.provider import configure, connect
 from aiocosid.snowflake import ShardedId, ShardedLayout
 from aiocosid.stores.redis import RedisStore
 from tests.machine_marks import mark_machines
@@ -21,6 +22,26 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 LAYOUT = ShardedLayout(1_546_300_800)
 KEY = "order<second>"
+
+
+async def test_a_provider_has_them_too(valkey_factory: Callable[..., ValkeyServer]) -> None:
+    """In a loop and for threads, on the keys that it is told."""
+    server = valkey_factory()
+    open_fence(server, KEY)
+    found: list[int] = []
+
+    def in_thread() -> None:
+        with sync.connect(server.url, namespace="shop") as ids:
+            orders = ids.sharded("order", layout=LAYOUT, key=KEY, sharding_id=9, batch=5)
+            found.extend(orders.next_ids(20))
+
+    async with connect(server.url, namespace="shop") as ids:
+        orders = await ids.sharded("order", layout=LAYOUT, key=KEY, sharding_id=7, tolerance=2)
+        found += await orders.next_ids(20)
+        await asyncio.to_thread(in_thread)
+        assert server.call("KEYS", "aiocosid:*") == []
+    assert len(set(found)) == 40
+    assert {LAYOUT.parse(each).sharding_id for each in found} == {7, 9}
 
 
 @pytest.mark.stress  # the fence takes a second, twice

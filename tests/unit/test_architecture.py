@@ -157,13 +157,16 @@ def functions(modules: Iterable[Module]) -> dict[str, int]:
 
 
 def public_methods(node: ast.ClassDef) -> list[str]:
-    """Name a class's public methods; a test in a contract is none, nor is a property."""
+    """Name a class's public methods; no tests in a contract, properties or overloads."""
     return [
         child.name
         for child in node.body
         if isinstance(child, Function)
         and not child.name.startswith(("_", "test_"))
-        and not any(dotted(mark).endswith(("property", "setter")) for mark in child.decorator_list)
+        and not any(
+            dotted(mark).endswith(("property", "setter", "overload"))
+            for mark in child.decorator_list
+        )
     ]
 
 

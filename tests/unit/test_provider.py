@@ -139,7 +139,7 @@ async def test_settings_reach_the_generator(clock: ManualClock) -> None:
         with pytest.raises(InvalidArgumentError, match="safe_distance"):
             await ids.segment_chain("bad", safe_distance=0)
         with pytest.raises(TypeError):
-            await ids.segment("bad", safe_distance=2)  # type: ignore[call-arg]  # that is the test
+            await ids.segment("bad", safe_distance=2)  # type: ignore[call-overload]  # that is the test
         assert "bad" not in list(ids)
 
 

@@ -8,7 +8,9 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from operator import length_hint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,9 +33,12 @@ from aiocosid.errors import (
     SegmentUnavailableError,
     StoreAuthenticationError,
     StoreUnavailableError,
+    UnsupportedByStoreError,
     WouldBlock,
 )
+from aiocosid.machine import ManualMachineIdDistributor
 from aiocosid.segment import GroupBy, GroupedSegmentId
+from aiocosid.snowflake import COSID_MS, ShardedLayout
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.sync import _thread
 from aiocosid.sync._batches import grow_old
@@ -747,10 +752,109 @@ def test_a_provider_has_groups_and_cosid_texts() -> None:
         with pytest.raises(InvalidArgumentError, match="by date alone"):
             ids.grouped("tenant", group_by=GroupBy.key(lambda: "a"))
         with pytest.raises(InvalidArgumentError, match="kind"):
-            ids.grouped("tenant", group_by=by_day, kind="ring")  # type: ignore[arg-type]
+            ids.grouped("tenant", group_by=by_day, kind="ring")  # type: ignore[call-overload]
         texts = ids.cosid()
         assert texts.next_id() < texts.next_id()
         assert ids["cosid"] is texts
+
+
+def test_a_provider_has_the_kinds_of_the_other_one() -> None:
+    orders = PrefixIdConverter("O-", Radix62IdConverter())
+    by_year = GroupBy.year(zone="UTC")
+    with sync.connect("memory://", namespace="sync-all-kinds") as ids:
+        numbers = {
+            "LeafSegmentId": ids.leaf("leaf", step=10),
+            "CachedSnowflakeId": ids.cached("cached", boost=4),
+            "CounterId": ids.counter("counter"),
+        }
+        for kind, generator in numbers.items():
+            assert generator.next_id() < generator.next_id()
+            assert generator.statistics().kind == kind
+        token = ids.uuid7("token")
+        assert token.next_id() < token.next_id()
+        texts = [
+            ids.segment_chain("a", converter=orders),
+            ids.segment("b", converter=orders),
+            ids.leaf("c", converter=orders),
+            ids.grouped("d", group_by=by_year, converter=orders),
+            ids.snowflake("e", converter=orders),
+            ids.cached("f", converter=orders),
+        ]
+        found = [each.next_id() for each in texts]
+        assert found[:4] == ["O-00000000001"] * 4
+        assert all(each.startswith("O-") for each in found)
+        assert (in_hand(texts[0]), in_hand(texts[4])) == (999, 0)
+        assert ids.segment_chain("a", converter=orders) is texts[0]
+        with pytest.raises(BusyError, match="with step 1000 and PrefixIdConverter"):
+            ids.segment_chain("a")
+        with pytest.raises(UnsupportedByStoreError, match="no sequences"):
+            ids.sharded("shard", layout=ShardedLayout(0)).next_id()
+
+
+def test_unused_ids_are_given_back() -> None:
+    """As it is asked of the generator; what is in hand here is a gap all the same."""
+    for first in (1, 3):
+        with sync.connect("memory://", namespace="sync-back") as ids:
+            orders = ids.segment_chain("order", step=100, batch=1, give_back=True)
+            assert orders.next_ids(2) == [first, first + 1]
+
+
+def test_machine_ids_that_somebody_has_chosen(tmp_path: Path) -> None:
+    manual = ManualMachineIdDistributor(3, state_dir=tmp_path)
+    with sync.connect("memory://", machine=manual, on_lost="raise") as ids:
+        orders = ids.snowflake("order")
+        assert COSID_MS.parse(orders.next_id()).machine_id == 3
+        with pytest.raises(InvalidArgumentError, match="on_lost"):
+            ids.snowflake("other", on_lost="redistribute").next_id()
+
+
+def test_a_generator_of_ones_own_is_made_where_it_lives() -> None:
+    made: list[aiocosid.SegmentChainId] = []
+
+    def bills() -> aiocosid.SegmentChainId:
+        made.append(aiocosid.SegmentChainId(Store()))
+        return made[-1]
+
+    with sync.connect("memory://", namespace="sync-own") as ids:
+        bill = ids.add("bill", bills, batch=10)
+        assert ids.add("bill", bills) is bill is ids["bill"]
+        assert (bill.next_id(), in_hand(bill)) == (1, 9)
+        others: tuple[Callable[[], object], ...] = (
+            lambda: ids.add("bill", partial(bills)),
+            lambda: ids.segment("bill"),
+        )
+        for other in others:
+            with pytest.raises(BusyError, match="in use as a generator of your own"):
+                other()
+        with pytest.raises(InvalidArgumentError, match="make"):
+            ids.add("other", bills())  # type: ignore[call-overload]  # the point
+        assert ids.statistics()["bill"]["kind"] == "SegmentChainId"
+    assert len(made) == 2, "one for the provider, one by hand"
+    ids.open()
+    assert bill.next_id() == 1, "of another counter"
+    assert len(made) == 3
+    ids.close()
+
+
+def test_removing_closes_and_frees_the_name() -> None:
+    ids = sync.connect("memory://", namespace="sync-removed")
+    ids.segment("never used")
+    ids.remove("never used")
+    assert not ids._session.is_alive, "there was nothing to close"
+    orders, other = ids.segment_chain("order", step=100), ids.segment("other")
+    first = orders.next_id()
+    ids.segment("unused")
+    for name in ("order", "unused"):
+        ids.remove(name)
+        with pytest.raises(InvalidArgumentError, match="name is"):
+            ids.remove(name)
+    with pytest.raises(InvalidArgumentError, match="one of none"):
+        orders.next_id()
+    again = ids.segment("order", step=5)
+    assert again is not orders
+    assert again.next_id() > first
+    assert other.next_id() == 1
+    ids.close()
 
 
 def test_a_name_may_be_asked_for_before_its_kind_is_known() -> None:

@@ -1,0 +1,419 @@
+"""A provider's kinds of generators, those of the user's own, and where machine ids come from."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+import aiocosid
+from aiocosid import MachineIdLease, SegmentChainId, StringIdGenerator
+from aiocosid.abc import IdGenerator, SequenceDistributor, Statistics
+from aiocosid.converter import (
+    GroupedPrefixIdConverter,
+    PrefixIdConverter,
+    Radix62IdConverter,
+    ToStringIdConverter,
+)
+from aiocosid.errors import (
+    BusyError,
+    ClosedError,
+    InvalidArgumentError,
+    MachineIdLostError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+    UnsupportedByStoreError,
+)
+from aiocosid.generators import CounterId, Uuid4Id, Uuid7Id
+from aiocosid.machine import ManualMachineIdDistributor, StatefulSetMachineIdDistributor
+from aiocosid.segment import GroupBy, LeafSegmentId
+from aiocosid.snowflake import (
+    COSID_S,
+    JAVASCRIPT_SAFE_MS,
+    CachedSnowflakeId,
+    ShardedId,
+    ShardedLayout,
+)
+from aiocosid.stores.memory import MemorySequenceDistributor, MemoryStore
+from aiocosid.testing import ManualClock
+
+from .segment._kit import tasks
+
+pytestmark = pytest.mark.asyncio
+
+LAYOUT = ShardedLayout(datetime(2019, 1, 1, tzinfo=UTC))
+
+
+class Granting(MemoryStore):
+    """A memory store that grants sequences of a second, as Redis does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[str, Any] = {}
+
+    def sequence_distributor(self, *, margin: int = 1, **about: Any) -> SequenceDistributor:
+        self.asked = {"margin": margin, **about}
+        return MemorySequenceDistributor(**about)
+
+
+class Strange(IdGenerator):
+    """A generator that shares nothing with ours but the contract."""
+
+    def __init__(self, *, refusal: Exception | None = None) -> None:
+        self.refusal = refusal
+        self.told: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        self.told.append("opened")
+        if self.refusal is not None:
+            raise self.refusal
+        return self
+
+    async def next_id(self) -> int:
+        return 7
+
+    async def next_ids(self, n: int) -> list[int]:
+        return [7] * n
+
+    def next_id_nowait(self) -> int:
+        return 7
+
+    def statistics(self) -> Statistics:
+        return Statistics(kind="Strange", namespace="", name="")
+
+    async def run(self, *, task_status: Any = None) -> None:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        self.told.append("closed")
+
+
+# Kinds.
+
+
+async def test_each_kind_is_one_generator_under_its_name() -> None:
+    async with aiocosid.connect(Granting(), namespace="shop") as ids:
+        made: dict[str, tuple[Any, type[object]]] = {
+            "leaf": (await ids.leaf("leaf", step=10, prefetch_at=0.5), LeafSegmentId),
+            "cached": (await ids.cached("cached", boost=4), CachedSnowflakeId),
+            "sharded": (await ids.sharded("sharded", layout=LAYOUT), ShardedId),
+            "uuid7": (await ids.uuid7("uuid7"), Uuid7Id),
+            "counter": (await ids.counter("counter"), CounterId),
+        }
+        for name, (generator, kind) in made.items():
+            assert type(generator) is kind
+            assert ids[name] is generator
+            assert generator.statistics().namespace == "shop"
+            assert generator.statistics().name == name
+            first: Any = await generator.next_id()
+            assert first < await generator.next_id()
+        assert await ids.leaf("leaf", step=10) is made["leaf"][0]
+        assert made["cached"][0].statistics().capacity == 8192 << 4
+        for ask in (
+            ids.leaf("leaf", step=20),
+            ids.segment("leaf", step=10),
+            ids.snowflake("cached"),
+            ids.cached("cached", layout=COSID_S),
+            ids.sharded("sharded", layout=LAYOUT, sharding_id=1),
+            ids.counter("uuid7"),
+            ids.uuid7("leaf"),
+        ):
+            with pytest.raises(BusyError, match="needs another name"):
+                await ask
+    for generator, _ in made.values():
+        with pytest.raises(ClosedError):
+            await generator.next_id()
+    assert tasks() == []
+
+
+async def test_ids_with_a_shard_take_what_the_store_is_told() -> None:
+    """And their lane, if they are to have one, from machine ids of the store."""
+    store = Granting()
+    options: dict[str, Any] = {"on_unavailable": "lane", "max_sequence": 400_000, "margin": 3}
+    async with aiocosid.connect(store, namespace="shop", instance_id="me") as ids:
+        orders = await ids.sharded("order", layout=LAYOUT, sharding_id=7, **options)
+        assert LAYOUT.parse(await orders.next_id()).sharding_id == 7
+        assert store.asked == {
+            "namespace": "shop",
+            "name": "order",
+            "max_sequence": 400_000,
+            "margin": 3,
+        }
+        [lane] = await store.machines()
+        assert (lane.namespace, lane.instance_id) == ("shop.lane", "me")
+    async with aiocosid.connect(MemoryStore()) as ids:
+        with pytest.raises(UnsupportedByStoreError, match="no sequences"):
+            await ids.sharded("order", layout=LAYOUT)
+
+
+async def test_a_counter_goes_on_as_long_as_its_provider() -> None:
+    """Closed alone or with the provider: its numbers are unique within it."""
+    provider = aiocosid.connect("memory://")
+    for first in (1, 3):
+        async with provider as ids:
+            counter = await ids.counter("n")
+            assert await counter.next_id() == first
+            await counter.aclose()
+            assert await (await ids.counter("n")).next_id() == first + 1
+
+
+# Converters.
+
+
+async def test_a_converter_writes_the_ids_of_a_name() -> None:
+    orders, bills = (
+        PrefixIdConverter("O-", Radix62IdConverter()),
+        PrefixIdConverter("B-", ToStringIdConverter()),
+    )
+    day = GroupBy.key(lambda: "20260116")
+    async with aiocosid.connect(Granting()) as ids:
+        chain = await ids.segment_chain("order", step=10, converter=orders)
+        assert type(chain) is StringIdGenerator
+        assert await chain.next_id() == "O-00000000001"
+        assert await ids.segment_chain("order", step=10, converter=orders) is chain is ids["order"]
+        for other in (
+            ids.segment_chain("order", step=10),
+            ids.segment_chain("order", step=10, converter=bills),
+            ids.segment_chain("order", step=20, converter=orders),
+        ):
+            with pytest.raises(BusyError, match="in use as SegmentChainId with step 10 and Prefix"):
+                await other
+        daily = GroupedPrefixIdConverter(Radix62IdConverter(char_size=3))
+        texts = [
+            await ids.segment("a", converter=bills),
+            await ids.leaf("b", converter=bills),
+            await ids.grouped("c", group_by=day, converter=daily),
+            await ids.snowflake("d", converter=bills),
+            await ids.cached("e", converter=bills),
+            await ids.sharded("f", layout=LAYOUT, converter=bills),
+        ]
+        found = [await each.next_id() for each in texts]
+        assert found[:3] == ["B-1", "B-1", "20260116-001"]
+        assert all(each.startswith("B-") for each in found[3:])
+
+
+async def test_texts_asked_for_again_repeat_no_id() -> None:
+    """The counter beneath is remembered as without a converter."""
+    store, bills = MemoryStore(), PrefixIdConverter("B-", ToStringIdConverter())
+    async with aiocosid.connect(store) as ids:
+        orders = await ids.segment("order", step=10, converter=bills)
+        assert len(await orders.next_ids(90)) == 90
+        await orders.aclose()
+        store._backend._counters.clear()
+        with pytest.raises(StoreRolledBackError):
+            await (await ids.segment("order", step=10, converter=bills)).next_id()
+
+
+async def test_groups_as_text_that_went_backwards_are_opened_anew() -> None:
+    store, day = MemoryStore(), GroupBy.key(lambda: "20260116")
+    daily = GroupedPrefixIdConverter(Radix62IdConverter(char_size=3))
+    async with aiocosid.connect(store) as ids:
+        orders = await ids.grouped("order", group_by=day, step=10, converter=daily)
+        await orders.next_ids(95)
+        store._backend._counters.clear()
+        with pytest.raises(StoreRolledBackError):
+            await orders.next_ids(95)
+        await store.set_floor(name="order@20260116", above=1000)
+        assert await ids.grouped("order", group_by=day, step=10, converter=daily) is orders
+        assert await orders.next_id() == "20260116-0G9"
+
+
+# The user's own.
+
+
+async def test_a_generator_of_ones_own_lives_as_long_as_the_provider() -> None:
+    distributor = MemoryStore().segment_distributor(name="bill")
+    bills, strange = SegmentChainId(distributor), Strange()
+    provider = aiocosid.connect("memory://", namespace="own")
+    for _ in range(2):
+        async with provider as ids:
+            assert await ids.add("bill", bills) is bills is ids["bill"]
+            assert await ids.add("seven", strange) is strange
+            assert await ids.add("bill", bills) is bills
+            assert await bills.next_id() > 0
+            assert [*ids] == ["bill", "seven"]
+            assert ids.statistics()["seven"]["kind"] == "Strange"
+        with pytest.raises(ClosedError):
+            await bills.next_id()
+        assert [*ids] == []
+    assert strange.told == ["opened", "closed"] * 2
+    assert tasks() == []
+
+
+async def test_a_name_has_one_generator_whosever_it_is() -> None:
+    async with aiocosid.connect("memory://", namespace="own-names") as ids:
+        token = await ids.add("token", Uuid4Id())
+        with pytest.raises(BusyError, match="'token' is in use as a generator of your own"):
+            await ids.add("token", Uuid4Id())
+        with pytest.raises(BusyError, match="Uuid7Id with no settings needs another name"):
+            await ids.uuid7("token")
+        await ids.uuid7("seven")
+        with pytest.raises(BusyError, match="in use as Uuid7Id"):
+            await ids.add("seven", Uuid4Id())
+        with pytest.raises(BusyError, match="open already"):
+            await ids.add("again", token)
+        with pytest.raises(InvalidArgumentError, match="generator is 7"):
+            await ids.add("none", 7)  # type: ignore[type-var]  # the point
+        assert [*ids] == ["token", "seven"]
+        assert len(await token.next_id()) == 36
+
+
+async def test_one_that_does_not_open_is_not_added() -> None:
+    """Nor does one that does not close keep the others open."""
+    broken = StoreUnavailableError("store", "no")
+    refusing, failing, store = Strange(refusal=broken), Strange(), MemoryStore()
+
+    async def fail() -> None:
+        raise broken
+
+    failing.aclose = fail  # type: ignore[method-assign]  # the point
+    ids = aiocosid.connect(store)
+    await ids.__aenter__()
+    with pytest.raises(StoreUnavailableError):
+        await ids.add("bill", refusing)
+    assert ([*ids], refusing.told) == ([], ["opened"])
+    other = await ids.add("other", Strange())
+    chain = await ids.segment_chain("order")
+    await ids.add("bill", failing)
+    with pytest.raises(StoreUnavailableError):
+        await ids.aclose()
+    assert other.told == ["opened", "closed"]
+    with pytest.raises(ClosedError):
+        await chain.next_id()
+    assert tasks() == []
+
+
+async def test_removing_closes_and_frees_the_name() -> None:
+    """Of any kind, and while others go on; what comes next is above."""
+    async with aiocosid.connect("memory://", namespace="own-removed") as ids:
+        orders, strange = await ids.segment_chain("order", step=10), Strange()
+        other = await ids.segment_chain("other")
+        first = await orders.next_id()
+        await ids.add("seven", strange)
+        for name in ("order", "seven"):
+            await ids.remove(name)
+            with pytest.raises(InvalidArgumentError, match="one of 'o"):
+                await ids.remove(name)
+        assert ([*ids], strange.told) == (["other"], ["opened", "closed"])
+        with pytest.raises(ClosedError):
+            await orders.next_id()
+        assert await (await ids.segment("order", step=5)).next_id() > first
+        assert await other.next_id() == 1
+    with pytest.raises(ClosedError):
+        await ids.remove("other")
+
+
+async def test_removing_waits_for_who_is_opening() -> None:
+    class Slow(Strange):
+        async def __aenter__(self) -> Self:
+            await gate.wait()
+            return await super().__aenter__()
+
+    gate, slow = anyio.Event(), Slow()
+    async with aiocosid.connect("memory://") as ids, anyio.create_task_group() as group:
+        group.start_soon(ids.add, "slow", slow)
+        await checkpoint()
+        group.start_soon(ids.remove, "slow")
+        await checkpoint()
+        gate.set()
+    assert slow.told == ["opened", "closed"]
+
+
+async def test_closing_leaves_nothing_open_that_was_just_being_added() -> None:
+    class Slow(Strange):
+        async def __aenter__(self) -> Self:
+            await gate.wait()
+            return await super().__aenter__()
+
+    gate, slow = anyio.Event(), Slow()
+    ids = aiocosid.connect("memory://")
+    await ids.__aenter__()
+    async with anyio.create_task_group() as group:
+
+        async def add() -> None:
+            with pytest.raises(ClosedError):
+                await ids.add("slow", slow)
+
+        group.start_soon(add)
+        await checkpoint()
+        await ids.aclose()
+        gate.set()
+    assert slow.told == ["opened", "closed"]
+
+
+# Machine ids.
+
+
+async def test_machine_ids_that_somebody_has_chosen(tmp_path: Path) -> None:
+    """For all generators of a provider, or for one of them; the store is asked for none."""
+    store = MemoryStore()
+    manual = ManualMachineIdDistributor(3, namespace="chosen", state_dir=tmp_path)
+    pod = StatefulSetMachineIdDistributor(hostname="web-5", namespace="pod", state_dir=tmp_path)
+    async with aiocosid.connect(store, machine=manual) as ids:
+        orders, users = await ids.snowflake("order"), await ids.snowflake("user")
+        events = await ids.snowflake("event", machine=pod, layout=JAVASCRIPT_SAFE_MS)
+        assert orders.layout.parse(await orders.next_id()).machine_id == 3
+        assert users.layout.parse(await users.next_id()).machine_id == 3
+        assert events.layout.parse(await events.next_id()).machine_id == 5
+        assert list(await store.machines()) == []
+        leased = await ids.snowflake("leased", machine=None)
+        assert leased.layout.parse(await leased.next_id()).machine_id == 0
+        with pytest.raises(InvalidArgumentError, match="interval is 9; it has to be left out"):
+            await ids.snowflake("other", interval=9)
+    async with MachineIdLease(ManualMachineIdDistributor(7, state_dir=tmp_path)) as lease:
+        async with aiocosid.connect(store, machine=lease) as ids:
+            await (await ids.snowflake()).next_id()
+            with pytest.raises(InvalidArgumentError, match="on_lost"):
+                await ids.snowflake("other", on_lost="raise")
+        assert lease.statistics().seconds_left > 0, "it is whose it was before"
+    assert tasks() == []
+
+
+async def test_a_lease_has_the_terms_that_it_is_given() -> None:
+    """By the provider, or by its first generator; others have to agree."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    provider = aiocosid.connect(
+        store, instance_id="me", safe_guard=120, interval=10, lead=30, on_lost="raise", clock=clock
+    )
+    async with provider as ids:
+        orders = await ids.snowflake("order")
+        await ids.snowflake("user", interval=10, lead=30.0, instance_id="me")
+        wrong: tuple[dict[str, Any], ...] = (
+            {"safe_guard": 300},
+            {"interval": 20},
+            {"lead": 40},
+            {"on_lost": "redistribute"},
+            {"peer_safe_guard": 60},
+            {"instance_id": "you"},
+        )
+        for terms in wrong:
+            [(name, value)] = terms.items()
+            with pytest.raises(InvalidArgumentError, match="with which the machine id of 'cosid'"):
+                await ids.snowflake("other", **terms)
+            assert name not in ids, value
+        [machine] = await store.machines()
+        assert machine.instance_id == "me"
+        await store.revert_machine(machine_id=0)
+        await clock.advance(60)
+        with pytest.raises(MachineIdLostError):
+            await orders.next_id()
+    async with aiocosid.connect(store, namespace="other", clock=clock) as ids:
+        await ids.snowflake("order", interval=20)
+        with pytest.raises(InvalidArgumentError, match="interval is 30"):
+            await ids.snowflake("user", interval=30)
+
+
+async def test_what_does_not_go_with_a_chosen_machine_id_is_refused(tmp_path: Path) -> None:
+    manual = ManualMachineIdDistributor(3, state_dir=tmp_path)
+    with pytest.raises(InvalidArgumentError, match="safe_guard"):
+        aiocosid.connect("memory://", machine=manual, safe_guard=60)
+    with pytest.raises(TypeError, match="machine_bits"):
+        aiocosid.connect("memory://", machine_bits=7)  # type: ignore[call-arg]  # the point
+    async with aiocosid.connect("memory://", machine=7) as ids:  # type: ignore[arg-type]  # likewise
+        with pytest.raises(InvalidArgumentError, match="machine is 7"):
+            await ids.snowflake()
