@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import anyio
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..errors import CosIdError
     from ..machine import MachineIdLease
 
-__all__ = ("Hosting", "OwnGenerator", "component_of")
+__all__ = ("Hosting", "OwnGenerator", "check_ids", "check_type", "component_of", "wrong_type")
 
 
 class Hosted(Component):
@@ -41,6 +41,26 @@ def component_of(generator: Any) -> Hosted:  # noqa: ANN401 - ours, of any kind
     return cast("Hosted", found)
 
 
+def check_type(of: object) -> None:
+    """Raise unless ids can be of this type."""
+    if of is not int and of is not str:
+        raise InvalidArgumentError("type of ids", of, expected="int or str")
+
+
+def check_ids(name: str, generator: AnyGenerator, of: type[int | str]) -> None:
+    """Raise `InvalidArgumentError` unless the ids of a name are of this type."""
+    check_type(of)
+    kind: type = IdGenerator if of is int else TextIdGenerator
+    if not isinstance(generator, kind):
+        raise wrong_type(name, generator, of)
+
+
+def wrong_type(name: str, found: object, of: type[int | str]) -> InvalidArgumentError:
+    """Return the error of somebody who asks for other ids than a name has."""
+    expected = f"a generator whose ids are {of.__name__}"
+    return InvalidArgumentError(f"ids[{name!r}]", found, expected=expected)
+
+
 class Hosting(Component):
     """Holds generators by name; retires, drains and closes them together."""
 
@@ -53,9 +73,30 @@ class Hosting(Component):
         self._own: dict[str, OwnGenerator] = {}  # those that somebody has brought along
         super().__init__(clock)
 
-    def __getitem__(self, name: str) -> AnyGenerator:
-        """Return the generator of this name, also one that has ended; KeyError if there is none."""
-        return self._generators[name]
+    @overload
+    def __getitem__(self, name: str, /) -> AnyGenerator: ...
+
+    @overload
+    def __getitem__(self, name: tuple[str, type[int]], /) -> IdGenerator: ...
+
+    @overload
+    def __getitem__(self, name: tuple[str, type[str]], /) -> TextIdGenerator: ...
+
+    def __getitem__(self, name: str | tuple[str, type[int | str]], /) -> AnyGenerator:
+        """Return the generator of this name, also one that has ended; KeyError if there is none.
+
+        ``ids["order", int]`` is one whose ids are numbers, and ``ids["order", str]`` one whose ids
+        are text, for a type checker too.
+
+        Raises:
+            InvalidArgumentError: its ids are of the other type.
+        """
+        if isinstance(name, str):
+            return self._generators[name]
+        name, of = name
+        found = self._generators[name]
+        check_ids(name, found, of)
+        return found
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the generators, those that have ended among them."""

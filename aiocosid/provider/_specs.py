@@ -90,6 +90,7 @@ class GeneratorSpec(Generic[G_co]):
         make: makes the generator for a provider, under a name; nothing is sent.
         converter: writes its ids; None for the kind's own.
         is_own: whether the generator is the asker's, and lives outside of the provider's root.
+        is_text: whether the ids of a kind are text.
     """
 
     kind: str
@@ -97,6 +98,14 @@ class GeneratorSpec(Generic[G_co]):
     make: Callable[[IdProvider, str], G_co]
     converter: IdConverter | None = None
     is_own: bool = False
+    is_text: bool = False
+
+    @property
+    def gives(self) -> type[int | str] | None:
+        """The type of the ids; None if it is not known before the generator is made."""
+        if self.is_own:
+            return None
+        return str if self.is_text else int
 
     def __str__(self) -> str:
         """Say it in a message."""
@@ -131,7 +140,7 @@ class GeneratorSpec(Generic[G_co]):
         def make(host: IdProvider, name: str) -> StringIdGenerator:
             return StringIdGenerator(cast("IdGenerator", self.make(host, name)), converter)
 
-        return GeneratorSpec(self.kind, self.detail, make, converter)
+        return GeneratorSpec(self.kind, self.detail, make, converter, is_text=True)
 
 
 def own(source: object, make: Callable[[], G]) -> GeneratorSpec[G]:
@@ -239,7 +248,7 @@ def cosid(options: NamedCosId) -> GeneratorSpec[CosIdGenerator]:
         lease = host._lease_for(text.layout.machine_bits, machine)
         return CosIdGenerator(lease, name=name, clock=host._clock, **host._with_defaults(rest))
 
-    return GeneratorSpec(CosIdGenerator.__name__, f"text {text!r}", make)
+    return GeneratorSpec(CosIdGenerator.__name__, f"text {text!r}", make, is_text=True)
 
 
 def check_terms(lease: MachineIdLease, options: Mapping[str, Any]) -> None:
@@ -288,7 +297,7 @@ def uuid7() -> GeneratorSpec[Uuid7Id]:
     def make(host: IdProvider, name: str) -> Uuid7Id:
         return Uuid7Id(namespace=host.namespace, name=name, clock=host._clock)
 
-    return GeneratorSpec(Uuid7Id.__name__, NOTHING, make)
+    return GeneratorSpec(Uuid7Id.__name__, NOTHING, make, is_text=True)
 
 
 def counter() -> GeneratorSpec[CounterId]:

@@ -9,6 +9,7 @@ from .._life.not_copyable import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Provider, Store
 from ..abc._ids import check_text
 from ..provider import IdProvider, _specs, open_store
+from ..provider._hosting import check_ids, check_type, wrong_type
 from ..stores.memory import MemoryStore
 from ._batches import check_batch, check_make, check_timeout
 from ._generator import DEFAULT_TIMEOUT, SyncIdGenerator
@@ -60,7 +61,7 @@ class SyncProvider(NotCopyable, Generic[P]):
     forked child.
     """
 
-    __slots__ = ("_generators", "_kinds", "_session")
+    __slots__ = ("_generators", "_kinds", "_session", "_types")
 
     def __init__(
         self,
@@ -85,18 +86,46 @@ class SyncProvider(NotCopyable, Generic[P]):
         )
         self._generators: dict[str, SyncIdGenerator[Any]] = {}
         self._kinds: dict[str, _Kind[P]] = {}  # of those that were asked for as one
+        self._types: dict[str, set[type[int | str]]] = {}  # of ids whose kind is not known yet
 
-    def __getitem__(self, name: str) -> SyncIdGenerator[Any]:
+    @overload
+    def __getitem__(self, name: str, /) -> SyncIdGenerator[Any]: ...
+
+    @overload
+    def __getitem__(self, name: tuple[str, type[int]], /) -> SyncIdGenerator[int]: ...
+
+    @overload
+    def __getitem__(self, name: tuple[str, type[str]], /) -> SyncIdGenerator[str]: ...
+
+    def __getitem__(self, name: str | tuple[str, type[int | str]], /) -> SyncIdGenerator[Any]:
         """Return the generator of this name, which the provider has to have when it is used.
 
-        Its first use raises `InvalidArgumentError` if it has none.
+        ``ids["order", int]`` is one whose ids are numbers, and ``ids["order", str]`` one whose ids
+        are text, for a type checker too.  Its first use raises `InvalidArgumentError` if there is
+        none, or if its ids are of the other type.
         """
+        if isinstance(name, str):
+            return self._handle(name)
+        name, of = name
+        check_type(of)
+        handle, kind = self._handle(name), self._kinds.get(name)
+        if kind is None or kind.spec.gives is None:  # until it is made
+            self._types.setdefault(name, set()).add(of)
+            handle.close()  # what is in hand was not looked at
+        elif kind.spec.gives is not of:
+            raise wrong_type(name, kind.spec, of)
+        return handle
+
+    def _handle(self, name: str) -> SyncIdGenerator[Any]:
         if name in self._generators:
             return self._generators[name]
 
         async def find(provider: P) -> AnyGenerator:
             kind = self._kinds.get(name)
-            return await kind.find(provider) if kind else generator_named(name, provider)
+            found = await kind.find(provider) if kind else generator_named(name, provider)
+            for of in tuple(self._types.get(name, ())):
+                check_ids(name, found, of)
+            return found
 
         made = SyncIdGenerator[Any]._of(self._session, find)
         return self._generators.setdefault(name, made)
@@ -537,6 +566,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         refuse_on_a_loop("remove()", INSTEAD)
         is_known = self._kinds.pop(name, None) is not None
         handle = self._generators.pop(name, None)
+        self._types.pop(name, None)
         if handle is not None:
             handle.close()
 
@@ -566,7 +596,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         mine = _Kind(spec, find)
         kind = self._kinds.setdefault(name, mine)
         kind.spec.check_agrees(name, spec)
-        found = self[name]
+        found = self._handle(name)
         if kind is mine:
             found._choose(batch)
         return found

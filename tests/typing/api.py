@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, assert_type
 import anyio
 
 import aiocosid
+import aiocosid.sync
 from aiocosid import (
     ConfiguredProvider,
     CosIdGenerator,
@@ -41,6 +42,7 @@ from aiocosid.abc import (
 from aiocosid.converter import PrefixIdConverter, Radix62IdConverter
 from aiocosid.errors import WouldBlock
 from aiocosid.events import Event, MachineIdDistributed, MachineIdGuardFailed, MachineIdLost
+from aiocosid.generators import CounterId, Uuid7Id
 from aiocosid.machine import (
     IpMachineIdDistributor,
     LocalMachineStateStorage,
@@ -150,6 +152,17 @@ async def by_url() -> None:
         snowflake = await ids.snowflake("event", layout=COSID_MS, wait_timeout=1)
         assert_type(snowflake, SnowflakeId)
         assert_type(await snowflake.next_id(), int)
+        texts = await ids.leaf("bill", converter=Radix62IdConverter())
+        assert_type(texts, StringIdGenerator)
+        assert_type(await ids.counter("turn"), CounterId)
+        assert_type(ids["order"], AnyGenerator)
+        assert_type(await ids["order", int].next_id(), int)
+        assert_type(await ids["bill", str].next_ids(2), list[str])
+        assert_type(await ids.add("own", chain), SegmentChainId)
+        await ids.remove("own")
+    manual = ManualMachineIdDistributor(7)
+    async with aiocosid.connect("sqlite:///ids.db", machine=manual, lead=5) as ids:
+        assert_type(await ids.cached("event", boost=4, on_lost="raise"), CachedSnowflakeId)
     async with aiocosid.open_store("sqlite:///ids.db") as store:
         assert_type(store.machine_id_distributor(instance_id="web:80"), MachineIdDistributor)
         held: list[Machine] = [*await store.machines(namespace="shop")]
@@ -313,6 +326,18 @@ async def others(counter: IdSegmentDistributor, stores: list[Store], redis: Redi
         assert_type(await orders.next_id(7), int)
         assert_type(await orders.next_str(7, prefix="O"), str)
     assert_type(await StripedStore(stores).set_floor(name="order", above=1), Counter)
+
+
+def for_threads(provider: aiocosid.sync.SyncProvider[ConfiguredProvider]) -> None:
+    """The kinds of `by_url`."""
+    assert_type(provider["order", int], SyncIdGenerator[int])
+    with aiocosid.sync.connect("sqlite:///ids.db", interval=10) as ids:
+        assert_type(ids.segment_chain("order", give_back=True).next_id(), int)
+        assert_type(ids.segment_chain("bill", converter=Radix62IdConverter()).next_id(), str)
+        assert_type(ids.uuid7("token"), SyncIdGenerator[str])
+        assert_type(ids["bill", str].next_id(), str)
+        assert_type(ids.add("own", CounterId), SyncIdGenerator[int])
+        assert_type(ids.add("text", Uuid7Id), SyncIdGenerator[str])
 
 
 def segment(of: IdSegment) -> None:

@@ -222,6 +222,21 @@ async def test_groups_as_text_that_went_backwards_are_opened_anew() -> None:
         assert await orders.next_id() == "20260116-0G9"
 
 
+async def test_a_name_says_which_ids_it_gives() -> None:
+    async with aiocosid.connect("memory://", namespace="types") as ids:
+        orders, tokens = await ids.segment_chain("order"), await ids.uuid7("token")
+        assert ids["order", int] is orders
+        assert ids["token", str] is tokens
+        with pytest.raises(InvalidArgumentError, match="a generator whose ids are str"):
+            ids["order", str]
+        with pytest.raises(InvalidArgumentError, match="ids are int"):
+            ids["token", int]
+        with pytest.raises(InvalidArgumentError, match="int or str"):
+            ids["token", float]  # type: ignore[index]  # the point
+        with pytest.raises(KeyError):
+            ids["bill", int]
+
+
 # The user's own.
 
 

@@ -836,6 +836,32 @@ def test_a_generator_of_ones_own_is_made_where_it_lives() -> None:
     ids.close()
 
 
+def test_a_name_says_which_ids_it_gives() -> None:
+    """At once if its kind is known, else at the first use."""
+    with sync.connect("memory://", namespace="sync-types") as ids:
+        orders, tokens = ids.segment_chain("order"), ids.uuid7("token")
+        assert ids["order", int] is orders
+        assert ids["token", str] is tokens
+        with pytest.raises(InvalidArgumentError, match="a generator whose ids are str"):
+            ids["order", str]
+        with pytest.raises(InvalidArgumentError, match="int or str"):
+            ids["bill", float]  # type: ignore[index]  # the point
+        own = ids.add("own", lambda: aiocosid.SegmentChainId(Store()), batch=10)
+        assert own.next_id() == 1
+        assert ids["own", int] is own
+        assert own.next_id() > 10, "what was in hand is a gap"
+        assert ids["own", str] is own  # type: ignore[comparison-overlap]  # the point
+        with pytest.raises(InvalidArgumentError, match="a generator whose ids are str"):
+            own.next_id()
+        ids.remove("own")
+        assert ids.segment("own").next_id() == 1
+        bills = ids.segment("bill", converter=Radix62IdConverter())
+        assert ids["bill", str] is bills
+        before = ids["later", int]
+        assert before is ids.segment("later")
+        assert before.next_id() == 1
+
+
 def test_removing_closes_and_frees_the_name() -> None:
     ids = sync.connect("memory://", namespace="sync-removed")
     ids.segment("never used")
