@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar, 
 
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
-from .._life.loop import running_loop
 from .._life.not_copyable import NotCopyable
 from .._ranges import MAX_BATCH
 from ..abc._ids import check_integer
@@ -25,7 +24,7 @@ from ._batches import (
     step_of,
 )
 from ._grouping import check_groups
-from ._session import LoopSession, refuse_on_a_loop
+from ._session import LoopSession, may_wait, refuse_on_a_loop
 from ._steps import locked_step
 
 if TYPE_CHECKING:
@@ -56,7 +55,8 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
     refers to it any more.
 
     Each thread gets rising ids.  While an event loop runs in a thread, no call waits there: ids in
-    hand are handed out, and otherwise `WouldBlock` says so.
+    hand are handed out, and otherwise `WouldBlock` says so.  A statement of a notebook without
+    ``await`` may wait: it holds the kernel's loop anyway.
     """
 
     __slots__ = (
@@ -231,7 +231,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         taken: list[T] = []
         deadline = SYSTEM_CLOCK.monotonic() + self._session.timeout
         is_first = True
-        if self._batch is None and running_loop() is None:
+        if self._batch is None and may_wait():
             self._wait(self._learn)
         while self._batch != 1:
             missing = self._serve(taken, n)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
+import sys
 from concurrent.futures import CancelledError
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ("LoopSession", "refuse_on_a_loop")
+__all__ = ("LoopSession", "may_wait", "refuse_on_a_loop")
 
 logger = logging.getLogger("aiocosid")
 
@@ -32,6 +34,10 @@ R = TypeVar("R")
 EXIT_TIMEOUT: Final = 5.0  # seconds that the end of the process may wait for us
 JOIN_TIMEOUT: Final = 1.0  # seconds for a loop to end, once there is nothing open on it
 
+SHELL: Final = "IPython.core.interactiveshell"  # whose `run_code` runs a statement
+LOOPS: Final = {"asyncio", "trio"}  # one that a cell runs itself, in a shell without one
+COROUTINE: Final = CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR
+
 _sessions: Final[set[LoopSession[Any]]] = set()  # those that have a thread
 
 
@@ -40,9 +46,32 @@ class _Holder(Protocol):
         """Throw away the ids in hand; part of a step."""
 
 
+def may_wait() -> bool:
+    """Tell whether the calling thread may wait: no event loop runs in it, or it is a notebook's.
+
+    The cells of a notebook run on the kernel's own loop, statement by statement.  One without
+    ``await`` holds that loop until it ends, whatever it calls, so that nobody waits for us who
+    would not wait for the statement.  A coroutine leaves the loop to others, and has to go on so.
+    """
+    return running_loop() is None or _in_a_plain_statement()
+
+
+def _in_a_plain_statement() -> bool:
+    """Tell whether a cell of an IPython shell has called us, with no task or loop in between."""
+    frame = sys._getframe() if SHELL in sys.modules else None
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__"))
+        if module == SHELL:  # a coroutine itself, since IPython 7
+            return True
+        if frame.f_code.co_flags & COROUTINE or module.partition(".")[0] in LOOPS:
+            return False
+        frame = frame.f_back
+    return False
+
+
 def refuse_on_a_loop(what: str, instead: str) -> None:
     """Raise WouldBlock if the calling thread runs an event loop, which must not be blocked."""
-    if running_loop() is not None:
+    if not may_wait():
         error = WouldBlock()
         sentence = f"{what} would block the event loop that runs in this thread"
         error.args = (f"{sentence}; {instead}, or call it in another thread",)
