@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _Request:
     """What is wanted of each store.
 
     Attributes:
@@ -98,10 +98,10 @@ def init(
     Once for each store, as a migration is run, and not at every start: a store that was emptied
     since must not be marked as sound.  It may be repeated; a store that is ready stays as it is.
     """
-    wish = _Wish(namespace, yes, wait, safe_guard)
+    request = _Request(namespace, yes, wait, safe_guard)
     for where, make in _stores(store, config):
         with StoreSession(make, timeout=timeout, kind=where.partition(":")[0]) as session:
-            _initialize(session, where, wish)
+            _initialize(session, where, request)
 
 
 def _stores(url: str, config: str | None) -> list[tuple[str, Callable[[], Store]]]:
@@ -113,40 +113,40 @@ def _stores(url: str, config: str | None) -> list[tuple[str, Callable[[], Store]
     return [(printable(shown), make) for shown, make in configured_stores(config)]
 
 
-def _initialize(session: StoreSession, where: str, wish: _Wish) -> None:
+def _initialize(session: StoreSession, where: str, request: _Request) -> None:
     session.call(session.store.create_schema)
     try:
-        markers = session.call(session.store.machine_markers, namespace=wish.namespace)
+        markers = session.call(session.store.machine_markers, namespace=request.namespace)
     except UnsupportedByStoreError:  # counters alone
         write(f"{printable(where)} is ready\n")
         return
-    about = ""
-    if not _is_ready(session, markers, wish):
-        if wish.waits and not wish.is_sure:
-            _wait(session, markers, where, wish)
-        elif not wish.is_sure:
+    suffix = ""
+    if not _is_ready(session, markers, request):
+        if request.waits and not request.is_sure:
+            _wait(session, markers, where, request)
+        elif not request.is_sure:
             _confirm(where)
-        if wish.namespace is None:
+        if request.namespace is None:
             session.call(session.store.initialize)
-            about = ", initialised for machine ids"
+            suffix = ", initialised for machine ids"
         else:
             session.call(
                 session.store.mark_machines,
-                namespace=wish.namespace,
+                namespace=request.namespace,
                 is_new=True,
-                safe_guard=wish.safe_guard,
+                safe_guard=request.safe_guard,
             )
-            about = f", marked for the machine ids of namespace {wish.namespace}"
-    elif wish.namespace is not None:  # only the safe guard is noted
+            suffix = f", marked for the machine ids of namespace {request.namespace}"
+    elif request.namespace is not None:  # only the safe guard is noted
         session.call(
-            session.store.mark_machines, namespace=wish.namespace, safe_guard=wish.safe_guard
+            session.store.mark_machines, namespace=request.namespace, safe_guard=request.safe_guard
         )
-    write(f"{printable(where + ' is ready' + about)}\n")
+    write(f"{printable(where + ' is ready' + suffix)}\n")
 
 
-def _is_ready(session: StoreSession, markers: object, wish: _Wish) -> bool:
+def _is_ready(session: StoreSession, markers: object, request: _Request) -> bool:
     found: list[MachineMarker] = list(markers)  # type: ignore[call-overload]  # a sequence
-    if wish.namespace is not None:
+    if request.namespace is not None:
         return bool(found) and not any(each.is_quarantined for each in found)
     return session.call(session.store.is_initialized)
 
@@ -166,13 +166,15 @@ def _confirm(where: str) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _wait(session: StoreSession, markers: object, where: str, wish: _Wish) -> None:
+def _wait(session: StoreSession, markers: object, where: str, request: _Request) -> None:
     """Wait until all that may hold a machine id have been heard of, or are silent for too long."""
     found: list[MachineMarker] = list(markers)  # type: ignore[call-overload]  # a sequence
-    longest = (wish.safe_guard or DEFAULT_SAFE_GUARD) + MARGIN
+    longest = (request.safe_guard or DEFAULT_SAFE_GUARD) + MARGIN
     left = max((each.seconds_left for each in found), default=0.0)
-    seconds = max(left, longest if wish.safe_guard or not left else 0.0)
+    seconds = max(left, longest if request.safe_guard or not left else 0.0)
     if seconds == inf:
-        raise MachineIdQuarantineError(where, namespace=wish.namespace or "", seconds_left=seconds)
+        raise MachineIdQuarantineError(
+            where, namespace=request.namespace or "", seconds_left=seconds
+        )
     with progress_bar(f"waiting {ceil(seconds)} s for older processes") as show:
         session.pause(seconds, on_progress=show)

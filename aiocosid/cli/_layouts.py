@@ -55,7 +55,7 @@ def layout_of(
             them is not what it has to be.
     """
     if own.bits is not None:
-        return _made(own.bits, name, own)
+        return _make_layout(own.bits, name, own)
     if own.unit is not None:
         expected = "given with --bits: a ready-made layout has its unit"
         raise InvalidArgumentError("--unit", own.unit, expected=expected)
@@ -66,7 +66,7 @@ def layout_of(
     return LAYOUTS[name] if own.epoch is None else _moved(LAYOUTS[name], _epoch_of(own.epoch))
 
 
-def _made(bits: str, name: str | None, own: OwnLayout) -> SnowflakeLayout:
+def _make_layout(bits: str, name: str | None, own: OwnLayout) -> SnowflakeLayout:
     if name is not None:
         expected = "given without --layout: both say how the id is put together"
         raise InvalidArgumentError("--bits", bits, expected=expected)

@@ -74,8 +74,8 @@ def tell_quarantines(session: StoreSession, namespace: str | None) -> None:
     for each in markers:
         if each.is_quarantined and namespace in {None, each.namespace}:
             left = "without an end" if isinf(each.seconds_left) else f"{ceil(each.seconds_left)} s"
-            about = f"{PROGRAM}: machine ids of namespace {printable(each.namespace)}"
-            typer.echo(f"{about} are in quarantine: {left}", err=True)
+            subject = f"{PROGRAM}: machine ids of namespace {printable(each.namespace)}"
+            typer.echo(f"{subject} are in quarantine: {left}", err=True)
 
 
 _COLUMNS = (

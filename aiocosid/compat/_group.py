@@ -113,7 +113,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         check_step(step)
         self._water.ensure_own(repr(self))
         failed = await self._bind()
-        above = self._water.sent() or 0
+        above = self._water.baseline() or 0
         errors = [*failed.values()]
         for member in (each for each in self._turn() if each not in failed):
             answer = await self._attempt(member, partial(self._granted, member, step, above))
@@ -151,7 +151,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
 
     async def _look_at(self, member: _Member) -> None:
         """Raise if a row is no good."""
-        await member.counter._look()
+        await member.counter._read_row()
         member.is_bound = True
 
     def _turn(self) -> list[_Member]:
@@ -194,13 +194,13 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
 
     def _note(self, member: _Member, answer: object) -> None:
         """Take note of how a database did; raise what is no failure of it."""
-        place = f"database {self._members.index(member)}"
+        member_name = f"database {self._members.index(member)}"
         if not isinstance(answer, CosIdError):
             if member.health.answered():
-                _logger.info("%r: %s answers again", self, place)
+                _logger.info("%r: %s answers again", self, member_name)
         elif isinstance(answer, StoreRolledBackError):
             member.ended = answer
-            _logger.error("%r: %s is not asked any more: %s", self, place, answer)
+            _logger.error("%r: %s is not asked any more: %s", self, member_name, answer)
         elif isinstance(answer, CorruptCounterError):
             for each in self._members:  # whichever of them is put right
                 each.is_bound = False
@@ -208,7 +208,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         elif not isinstance(answer, StoreError | IdOverflowError):
             raise answer
         elif member.health.failed(answer):
-            _logger.warning("%r: %s fails, so others are asked: %s", self, place, answer)
+            _logger.warning("%r: %s fails, so others are asked: %s", self, member_name, answer)
 
     def _nobody(self, errors: list[CosIdError]) -> CosIdError:
         """Return the error for a call that no database has answered."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ("LIVES", "claim", "stamp")
+__all__ = ("LIVES", "claim_stamp", "stamp")
 
 LIVES: Final = 64
 
 
-def claim(found_ms: int, now_ms: int) -> int:
+def claim_stamp(found_ms: int, now_ms: int) -> int:
     """Return the first time of the life that comes after the one that has left ``found_ms``."""
     return stamp(found_ms + 1, max(found_ms + 1, now_ms))
 

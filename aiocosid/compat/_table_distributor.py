@@ -107,25 +107,25 @@ class TableDistributor(IdSegmentDistributor):
             expected = f"an integer from 1 to {self.step_limit}"
             raise InvalidArgumentError("step", step, expected=expected)
         self._water.ensure_own(repr(self))
-        sent = self._water.sent()
+        baseline = self._water.baseline()
         try:
             max_id = await self._advanced(step, above)
         finally:
             self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
         span = (step - 1) * self.stride + 1
-        return self._water.check(self, max_id, step=span, sent=sent)
+        return self._water.check(self, max_id, step=span, baseline=baseline)
 
     async def _advanced(self, step: int, above: int) -> int:
         """Have the row granted so many ids; return the last one of them."""
         for _ in range(_ATTEMPTS):
             if not self.stride:
-                await self._look()
+                await self._read_row()
             known = self.stride, self.remainder
             stored = await self._added(self._table.amount(step, self.stride), above)
             # Another call of this object may have found another class meanwhile: then it is a gap.
             if stored is not None and known == (self.stride, self.remainder):
                 return self._table.granted(stored, known)
-            row, is_of_another_class = await self._look()
+            row, is_of_another_class = await self._read_row()
             amount = self._table.amount(step, self.stride)
             if not is_of_another_class and self._table.is_used_up(row, amount):
                 raise self._used_up()
@@ -145,8 +145,8 @@ class TableDistributor(IdSegmentDistributor):
             done = await executor.run(statement, name=self.name, **given, **table.scope)
         except OutOfRangeError as error:  # a column that is narrower than 64 bits
             raise self._used_up() from error.__cause__
-        made = [done.inserted_id] * done.matched
-        answers = made if executor.dialect_name == "mysql" else [row[0] for row in done.rows]
+        inserted = [done.inserted_id] * done.matched
+        answers = inserted if executor.dialect_name == "mysql" else [row[0] for row in done.rows]
         if not answers:
             return None
         stored = as_integer(answers[0])
@@ -166,8 +166,8 @@ class TableDistributor(IdSegmentDistributor):
         if executor.dialect_name != "mysql" or not isinstance(executor, EngineExecutor):
             return False
         if self._may_be_cut is None:
-            place = {"table": self._table.table, "column": self._table.value}
-            types = [row[0] for row in (await executor.run(_TYPE, **place)).rows]
+            column = {"table": self._table.table, "column": self._table.value}
+            types = [row[0] for row in (await executor.run(_TYPE, **column)).rows]
             self._may_be_cut = types != ["bigint"]
         return self._may_be_cut
 
@@ -204,7 +204,7 @@ class TableDistributor(IdSegmentDistributor):
             raise self._corrupt("; ".join(problems))
         return max(1, (as_integer(row.step) or self.step) // (as_integer(row.delta) or 1))
 
-    async def _look(self) -> tuple[TableRow, bool]:
+    async def _read_row(self) -> tuple[TableRow, bool]:
         """Read the row; tell as well whether it has ids of another class than before.
 
         Raises:
@@ -223,9 +223,9 @@ class TableDistributor(IdSegmentDistributor):
         return CorruptCounterError(self.store, counter=counter, found=found)
 
     def _missing(self) -> CounterMissingError:
-        about: dict[str, Any] = {"table": self._table.table, "key": self._table.key}
+        facts: dict[str, Any] = {"table": self._table.table, "key": self._table.key}
         remedy = self._table.remedy
-        return CounterMissingError(self.store, counter=self.name, remedy=remedy, **about)
+        return CounterMissingError(self.store, counter=self.name, remedy=remedy, **facts)
 
     def resume_above(self, reached: int) -> None:
         """Expect no less than what a former object has seen."""

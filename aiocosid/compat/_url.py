@@ -35,7 +35,7 @@ def split_options(
         InvalidArgumentError: an option is missing, is there twice, or cannot be read; the URL is
             not shown, as it may hold passwords.
     """
-    place, _, query = str(url).removeprefix(f"{scheme}+").partition("?")
+    base, _, query = str(url).removeprefix(f"{scheme}+").partition("?")
     kept: list[str] = []
     read: dict[str, Any] = {}
     for piece in query.split("&") if query else ():
@@ -50,7 +50,7 @@ def split_options(
         whole = "&".join(f"{name}=..." for name in options)
         expected = f"one with {', '.join(missing)} in its query: {scheme}+...?{whole}"
         raise InvalidArgumentError("url", f"{scheme}+...", expected=expected)
-    return place + ("?" + "&".join(kept) if kept else ""), read
+    return base + ("?" + "&".join(kept) if kept else ""), read
 
 
 def _read(name: str, text: str, kind: Callable[[str], Any]) -> Any:  # noqa: ANN401 - as its kind is

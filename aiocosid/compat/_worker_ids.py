@@ -12,7 +12,7 @@ from .._life import fork
 from .._life.not_copyable import NotCopyable
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
 from ..errors import MachineIdLostError, StoreUnavailableError, UnsupportedByStoreError
-from ._stamps import LIVES, claim, stamp
+from ._stamps import LIVES, claim_stamp, stamp
 from ._url import split_options
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
             entry = await registry.find(at, bits, now_ms, latest_ms)
             if entry is None:
                 return None
-            claimed = claim(entry.stamp, now_ms) if registry.by_address else entry.stamp
+            claimed = claim_stamp(entry.stamp, now_ms) if registry.by_address else entry.stamp
             return (entry, claimed) if await registry.claim(at, entry, claimed) else None
 
         entry, claimed = await registry.run(attempt)

@@ -83,13 +83,13 @@ class _Tickets(TableDistributor):
     async def _advanced(self, step: int, above: int) -> int:  # noqa: ARG002 - 1, and 0
         statement = f"REPLACE INTO `{self.name}` (stub) VALUES ('a')"
         try:
-            made = (await self._executor.run(statement)).inserted_id
+            inserted_id = (await self._executor.run(statement)).inserted_id
         except OutOfRangeError as error:
             raise self._used_up() from error.__cause__
-        if made is None:
+        if inserted_id is None:
             raise self._corrupt("an id that is no AUTO_INCREMENT")
-        await self._check_fits(made)
-        return made
+        await self._check_fits(inserted_id)
+        return inserted_id
 
     async def _raise_above(self, above: int) -> None:
         """Have the next ticket be above an id, by putting that into the table."""

@@ -190,18 +190,18 @@ class HibernateStore(TableStore):
         check_integer("increment", increment, at_least=1, at_most=2**31 - 1)
         # What a node of "pooled" reads is the end of its range.
         behind = increment - 1 if optimizer == "pooled" else 0
-        about: dict[str, Any] = {"value": "next_val", "width": 255, "increment": increment}
+        options: dict[str, Any] = {"value": "next_val", "width": 255, "increment": increment}
         if source == "table":
-            about |= {"table": "hibernate_sequences", "key": "sequence_name", "create": _CREATE}
+            options |= {"table": "hibernate_sequences", "key": "sequence_name", "create": _CREATE}
             ahead = behind + (not store_last_used)
-            self._on(engine, _Sequences(**about, optimizer=optimizer, ahead=ahead))
+            self._on(engine, _Sequences(**options, optimizer=optimizer, ahead=ahead))
             return
-        about |= {"table": "sequences", "key": "name", "step_limit": increment}
-        about |= {"create": dict.fromkeys(("mysql", "postgresql"), "")}
-        about["databases"] = "PostgreSQL or MariaDB: with sequences"
-        about["remedy"] = "let Hibernate create the sequence, or correct the name"
-        about["no_floor"] = "stop all nodes, and then use ALTER SEQUENCE ... RESTART WITH"
-        self._on(engine, _DatabaseSequences(**about, optimizer=optimizer))
+        options |= {"table": "sequences", "key": "name", "step_limit": increment}
+        options |= {"create": dict.fromkeys(("mysql", "postgresql"), "")}
+        options["databases"] = "PostgreSQL or MariaDB: with sequences"
+        options["remedy"] = "let Hibernate create the sequence, or correct the name"
+        options["no_floor"] = "stop all nodes, and then use ALTER SEQUENCE ... RESTART WITH"
+        self._on(engine, _DatabaseSequences(**options, optimizer=optimizer))
         self.kind = _DatabaseSequence
 
     async def _rows(self) -> Sequence[TableRow]:

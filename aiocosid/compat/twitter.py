@@ -86,8 +86,8 @@ class _Servers(ZookeeperRegistry):
     def __init__(
         self, link: ZookeeperLink, path: str, name: InstanceId, wanted: Sequence[int]
     ) -> None:
-        lasts = self._lasts = link.session_timeout
-        super().__init__(link, path, name, safe_guard=lasts, interval=lasts / _SIGNS)
+        seconds = self._session_timeout = link.session_timeout
+        super().__init__(link, path, name, safe_guard=seconds, interval=seconds / _SIGNS)
         self._wanted, self._notes = wanted, f"{OURS}/twitter/{node_of(path)}"
         self.adopt()
 
@@ -111,9 +111,9 @@ class _Servers(ZookeeperRegistry):
             raise InvalidArgumentError("bits", bits, expected=expected)
         await at.ensure(self.namespace, self._notes)
         granted = self.door.session_timeout
-        if granted < self._lasts - _CUT:
+        if granted < self._session_timeout - _CUT:
             reason = f"the server grants sessions of {granted:g} s; ask for no longer ones"
-            raise StoreError(STORE, f"{reason} ({self._lasts:g} s)")
+            raise StoreError(STORE, f"{reason} ({self._session_timeout:g} s)")
         found = await self._read(at, *self._wanted)
         free = [each for each in found if each.node is None]
         own = next((each for each in found if each.is_ours), None)
@@ -142,8 +142,8 @@ class _Servers(ZookeeperRegistry):
             mark_ms, token = int(match[1]), match[2].decode()
         is_ours = node is not None and token == self._token and node.owner == at.owner
         owner = "" if node is None else node.data.decode(errors="backslashreplace")
-        about: dict[str, Any] = {"worker_id": number, "stamp": mark_ms, "owner": owner}
-        return _Worker(**about, node=node, note=note, is_ours=is_ours)
+        facts: dict[str, Any] = {"worker_id": number, "stamp": mark_ms, "owner": owner}
+        return _Worker(**facts, node=node, note=note, is_ours=is_ours)
 
     def _noted(self, worker: _Worker, mark_ms: int) -> Change:
         data = b"%d|%s" % (mark_ms, self._token.encode())
@@ -160,7 +160,7 @@ class _Servers(ZookeeperRegistry):
             return MachineIdInUseError(what, holder=other)
         if holders[0] != self.instance_id.text:
             return MachineIdInUseError(what, holder=holders[0])
-        end = f"if that was our own, it is over within {self._lasts:g} s"
+        end = f"if that was our own, it is over within {self._session_timeout:g} s"
         reason = f"{what} is held by another session of {holders[0]}; {end}"
         return StoreUnavailableError(STORE, reason)
 

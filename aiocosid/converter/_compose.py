@@ -92,8 +92,8 @@ def compose(
             inner = DatePrefixIdConverter(date.pattern, inner, date.delimiter, zone=date.zone)
         return inner
 
-    made = with_dynamic(base, before_prefix=True)
+    converter = with_dynamic(base, before_prefix=True)
     if prefix:
-        made = PrefixIdConverter(prefix, made)
-    made = with_dynamic(made, before_prefix=False)
-    return SuffixIdConverter(suffix, made) if suffix else made
+        converter = PrefixIdConverter(prefix, converter)
+    converter = with_dynamic(converter, before_prefix=False)
+    return SuffixIdConverter(suffix, converter) if suffix else converter

@@ -102,8 +102,8 @@ class DatePrefixIdConverter(IdConverter):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave what is made of the pattern out of a pickle."""
-        made = partial(type(self), zone=self.zone, clock=self._clock)
-        return made, (self.pattern, self.inner, self.delimiter)
+        converter = partial(type(self), zone=self.zone, clock=self._clock)
+        return converter, (self.pattern, self.inner, self.delimiter)
 
     def as_str(self, new_id: int, /) -> str:
         """Return today's date and the text of an id."""

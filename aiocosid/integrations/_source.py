@@ -30,15 +30,15 @@ async def opened(source: Source) -> AsyncGenerator[Provider]:
     """
     # What `asynccontextmanager` makes can be called as well: it is a decorator.
     given: Any = source
-    made: Any = given
+    entered: Any = given
     if not _can_be_entered(given) and callable(given):
-        made = given()
-    if not _can_be_entered(made):
-        if isinstance(made, Coroutine):
-            made.close()  # or Python would warn that nobody awaited it
+        entered = given()
+    if not _can_be_entered(entered):
+        if isinstance(entered, Coroutine):
+            entered.close()  # or Python would warn that nobody awaited it
         expected = "a provider, as `connect` returns it, or an @asynccontextmanager that yields one"
         raise InvalidArgumentError("source", given, expected=expected)
-    async with made as provider:
+    async with entered as provider:
         if not isinstance(provider, Provider):
             expected = f"a context manager that yields the provider; it gave {provider!r}"
             raise InvalidArgumentError("source", given, expected=expected)

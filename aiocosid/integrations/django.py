@@ -72,14 +72,14 @@ class CosIdDefault:
             raise
 
     def _next_id(self) -> Callable[[], int | str]:
-        place = f"settings.AIOCOSID[{self.name!r}]"
+        argument = f"settings.AIOCOSID[{self.name!r}]"
         try:
             found: Any = settings.AIOCOSID[self.name]
         except (AttributeError, KeyError, TypeError):
             found = None
         if found is None or isinstance(found, IdGenerator | TextIdGenerator):
             expected = "a SyncIdGenerator, as aiocosid.sync.connect(url).segment_chain(name)"
-            raise InvalidArgumentError(place, found, expected=expected)
+            raise InvalidArgumentError(argument, found, expected=expected)
         next_id: Callable[[], int | str] = found.next_id
         return next_id
 
@@ -114,10 +114,10 @@ def _check_fields(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:  # n
     ]
 
 
-def _repeatable(about: Any) -> Iterator[Any]:  # noqa: ANN401 - a model's Options
-    unique = {constraint.fields for constraint in about.total_unique_constraints}
-    unique |= {(field.name,) for field in getattr(about, "pk_fields", ())}  # of a composite key
-    for field in about.local_fields:
+def _repeatable(options: Any) -> Iterator[Any]:  # noqa: ANN401 - a model's Options
+    unique = {constraint.fields for constraint in options.total_unique_constraints}
+    unique |= {(field.name,) for field in getattr(options, "pk_fields", ())}  # of a composite key
+    for field in options.local_fields:
         is_ours = isinstance(getattr(field, "default", None), CosIdDefault)
         if is_ours and not field.unique and (field.name,) not in unique:
             yield field

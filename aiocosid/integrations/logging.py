@@ -117,13 +117,13 @@ class LoggingInstrument:
     def _record(self, level: int, event: Event) -> logging.LogRecord:
         facts = {each.name: _plain(getattr(event, each.name)) for each in fields(event)}
         words = _words(type(event).__name__)
-        told = "".join(f" {k}={v!r}" for k, v in facts.items() if k not in {"namespace", "name"})
+        details = "".join(f" {k}={v!r}" for k, v in facts.items() if k not in {"namespace", "name"})
         return self._logger.makeRecord(
             self._logger.name,
             level,
             __file__,
             0,
-            f"{event.namespace}.{event.name}: {words}{told}",
+            f"{event.namespace}.{event.name}: {words}{details}",
             (),
             None,
             "on_event",

@@ -97,16 +97,16 @@ def _observations(metric: Metric, reading: _Reading, _: CallbackOptions) -> Iter
 class _Reading:
     """What the metrics of one collection share, each of which is asked for once in it."""
 
-    __slots__ = ("_asked", "_found", "_watched")
+    __slots__ = ("_found", "_observed", "_watched")
 
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
-        self._asked: set[Metric] = set(READ)
+        self._observed: set[Metric] = set(READ)
         self._found: dict[Metric, dict[Where, float]] = {}
 
     def of(self, metric: Metric) -> dict[Where, float]:
         """Return the series of a metric; the first one that is asked for again reads anew."""
-        if metric in self._asked:
-            self._asked, self._found = set[Metric](), self._watched.read()
-        self._asked.add(metric)
+        if metric in self._observed:
+            self._observed, self._found = set[Metric](), self._watched.read()
+        self._observed.add(metric)
         return self._found.get(metric, {})

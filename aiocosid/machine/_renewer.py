@@ -207,9 +207,9 @@ class LeaseRenewer(Component):
     def _emit(self, kind: type[Event], **facts: object) -> None:
         if self._options.instrument is None:
             return
-        about = {"namespace": self.namespace, "name": self.distributor.instance_id.text}
+        labels = {"namespace": self.namespace, "name": self.distributor.instance_id.text}
         try:
-            self._options.instrument.on_event(kind(**about, **facts))  # type: ignore[arg-type]  # facts
+            self._options.instrument.on_event(kind(**labels, **facts))  # type: ignore[arg-type]  # facts
         except Exception:
             logger.exception("%s: the instrument failed", self._label())
 

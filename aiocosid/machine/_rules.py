@@ -766,8 +766,8 @@ def _look_at_marker(snapshot: Snapshot, asker: Asker) -> Decision:
     if found.is_recounted:
         _recount(snapshot, changes, is_anew=True)
     left = found.left_ms / 1000
-    about = MachineMarker(namespace=snapshot.namespace, seconds_left=left)
-    return Decision(changes, about, is_alarm=found.is_alarm)
+    marker = MachineMarker(namespace=snapshot.namespace, seconds_left=left)
+    return Decision(changes, marker, is_alarm=found.is_alarm)
 
 
 def seconds_left(snapshot: Snapshot) -> float:

@@ -457,8 +457,8 @@ def _facts(text: str, like: Note | Space | Marker | Count) -> Mapping[str, Any]:
     return facts
 
 
-def freed(seat: Seat, stamp_ms: int, **about: Any) -> Seat:  # noqa: ANN401 - fields of a note
+def freed(seat: Seat, stamp_ms: int, **fields: Any) -> Seat:  # noqa: ANN401 - fields of a note
     """Return a seat as given back, with its note about nobody."""
     note = seat.note or Note()
-    note = replace(note, instance="", stable=False, claimed="", turn=note.turn + 1, **about)
+    note = replace(note, instance="", stable=False, claimed="", turn=note.turn + 1, **fields)
     return Seat((Owner("", stamp_ms),), note, seat.seen_ms)

@@ -137,12 +137,12 @@ def _turn(backend: CellBackend, namespace: str) -> anyio.Lock | nullcontext[None
     if backend.is_local:
         return nullcontext()
     locks = _turns.setdefault(backend, {})
-    place = running_loop(), namespace
-    if place not in locks:
+    turn_key = running_loop(), namespace
+    if turn_key not in locks:
         for stale in [key for key, lock in locks.items() if not lock.locked()]:
             del locks[stale]
-        locks[place] = anyio.Lock()
-    return locks[place]
+        locks[turn_key] = anyio.Lock()
+    return locks[turn_key]
 
 
 class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):

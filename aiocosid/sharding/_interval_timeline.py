@@ -134,8 +134,8 @@ class IntervalTimeline(Sharding[K]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by arguments: what is made of them holds functions."""
-        told = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
-        return partial(type(self), **told), ()
+        options = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+        return partial(type(self), **options), ()
 
     def __repr__(self) -> str:
         """Show the names' shape, the pieces, and the interval."""

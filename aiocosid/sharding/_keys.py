@@ -110,7 +110,9 @@ class StandardTimeKey(TimeKey[Any]):
         if type(value) is datetime and value.tzinfo is None:
             return value
         moment = self._read(value)
-        return moment if moment.tzinfo is None else self._told(value, moment).replace(tzinfo=None)
+        return (
+            moment if moment.tzinfo is None else self._in_zone(value, moment).replace(tzinfo=None)
+        )
 
     def local_span(self, values: ShardRange[Any], /) -> LocalSpan | None:
         """Return the first and the last local time of a range of keys; None if it is empty.
@@ -138,13 +140,13 @@ class StandardTimeKey(TimeKey[Any]):
         else:
             moment += step
         try:
-            told = moment.astimezone(self._resolved(value))
+            local = moment.astimezone(self._resolved(value))
         except OverflowError:
             is_late = moment.year > 1
             if is_late == upper:
                 return None  # no local time lies outside of it
             return LATEST if is_late else EARLIEST
-        return outermost(told, upper=upper)
+        return outermost(local, upper=upper)
 
     def _read(self, value: TimeValue) -> datetime:
         """Return a local time without a zone, or a moment with one."""
@@ -163,7 +165,7 @@ class StandardTimeKey(TimeKey[Any]):
             expected = f"a timestamp in {self.timestamp_unit}, of a year from 1 to 9999"
             raise InvalidArgumentError("value", value, expected=expected) from None
 
-    def _told(self, value: TimeValue, moment: datetime) -> datetime:
+    def _in_zone(self, value: TimeValue, moment: datetime) -> datetime:
         """Return a moment in the zone."""
         zone = self._resolved(value)
         try:
@@ -209,7 +211,7 @@ class SnowflakeTimeKey(TimeKey[Any]):
             InvalidIdError: it is no id of the layout, or no text of the converter.
             InvalidArgumentError: it is text, and there is no converter.
         """
-        return self._told(self._id(value)).replace(tzinfo=None)
+        return self._in_zone(self._id(value)).replace(tzinfo=None)
 
     def local_span(self, values: ShardRange[Any], /) -> LocalSpan | None:
         """Return the first and the last local time of a range of ids; None if it is empty.
@@ -224,8 +226,8 @@ class SnowflakeTimeKey(TimeKey[Any]):
         if (lower or 0) > (self.layout.max_id if upper is None else upper):
             return None
         return (
-            None if lower is None else outermost(self._told(lower), upper=False),
-            None if upper is None else outermost(self._told(upper), upper=True),
+            None if lower is None else outermost(self._in_zone(lower), upper=False),
+            None if upper is None else outermost(self._in_zone(upper), upper=True),
         )
 
     def _id(self, value: int | str) -> int:
@@ -237,7 +239,7 @@ class SnowflakeTimeKey(TimeKey[Any]):
         expected = "an integer" if self.converter is None else "an integer or text"
         raise InvalidArgumentError("value", value, expected=expected)
 
-    def _told(self, snowflake_id: int) -> datetime:
+    def _in_zone(self, snowflake_id: int) -> datetime:
         return self.layout.parse(snowflake_id, self.zone).timestamp  # type: ignore[arg-type]  # resolved
 
 

@@ -20,7 +20,7 @@ class BatchSize:
         most: sequences that are asked for at once, at most.
     """
 
-    __slots__ = ("_asked", "_fixed", "_issued", "_last_size", "_rate", "_second", "most")
+    __slots__ = ("_fixed", "_granted_second", "_issued", "_last_size", "_rate", "_second", "most")
 
     def __init__(self, most: int, fixed: int | None) -> None:
         """Begin without demand.
@@ -34,7 +34,7 @@ class BatchSize:
         self._rate = 0.0
         self._second = -1
         self._issued = 0  # when that second began
-        self._asked = -1  # the second of the last grant
+        self._granted_second = -1  # the second of the last grant
         self._last_size = 0
 
     def note(self, second: int, issued: int) -> None:
@@ -64,7 +64,7 @@ class BatchSize:
         if self._fixed is not None:
             return min(self._fixed, self.most)
         size = max(LEAST, ceil(self._rate * HEADROOM), wanted)
-        if second == self._asked:
+        if second == self._granted_second:
             size = max(size, self._last_size * GROWTH)
-        self._asked, self._last_size = second, min(size, self.most)
+        self._granted_second, self._last_size = second, min(size, self.most)
         return self._last_size

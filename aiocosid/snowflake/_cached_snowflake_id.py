@@ -43,7 +43,7 @@ class CachedSnowflakeId(SnowflakeId):
     have the mark written ahead of them, is done in the background.
     """
 
-    __slots__ = ("_fills_told", "_refill_interval", "_ring_options")
+    __slots__ = ("_fills_reported", "_refill_interval", "_ring_options")
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class CachedSnowflakeId(SnowflakeId):
 
     def _reset(self) -> None:
         super()._reset()
-        self._fills_told = 0
+        self._fills_reported = 0
 
     # Looking inside.
 
@@ -153,8 +153,8 @@ class CachedSnowflakeId(SnowflakeId):
         wanted_ms = ring.refill(now_ms, limit_ms)
         if wanted_ms is not None:
             self._lease.ask(wanted_ms)
-        if ring.fills != self._fills_told and self._options.instrument is not None:
-            self._fills_told = ring.fills
+        if ring.fills != self._fills_reported and self._options.instrument is not None:
+            self._fills_reported = ring.fills
             filled, borrowed = ring.filled(now_ms), ring.borrowed(now_ms)
             self._emit(RingFilled, filled=filled, borrowed=borrowed)
 
@@ -182,7 +182,7 @@ class CachedSnowflakeId(SnowflakeId):
             name = f"aiocosid refill {self._label()}"
             root.start_soon(self._refill_at_intervals, interval, name=name)
 
-    def _made(self) -> Ring:
+    def _make_sequencer(self) -> Ring:
         lease = self._lease
         return Ring(
             self.layout,

@@ -67,16 +67,16 @@ def epoch_ms_of(epoch: object, unit_ms: int) -> int:
         InvalidArgumentError: it is naive, a text, or does not fit.
     """
     if isinstance(epoch, datetime) and epoch.utcoffset() is not None:
-        since = epoch - UNIX_EPOCH
+        offset = epoch - UNIX_EPOCH
     elif type(epoch) is int and 0 <= epoch <= LAST_MS:
-        since = timedelta(milliseconds=epoch)
+        offset = timedelta(milliseconds=epoch)
         if 0 < epoch < PLAINLY_SECONDS:
             expected = f"in milliseconds since 1970; in seconds it would be {epoch * 1000}"
             raise InvalidArgumentError("epoch", epoch, expected=expected)
     else:
         expected = "an aware datetime, or an integer of milliseconds since 1970"
         raise InvalidArgumentError("epoch", epoch, expected=expected)
-    if since < timedelta(0) or since % timedelta(milliseconds=unit_ms):
+    if offset < timedelta(0) or offset % timedelta(milliseconds=unit_ms):
         expected = f"a whole number of the layout's ticks ({unit_ms} ms each) since 1970"
         raise InvalidArgumentError("epoch", epoch, expected=expected)
-    return since // timedelta(milliseconds=1)
+    return offset // timedelta(milliseconds=1)

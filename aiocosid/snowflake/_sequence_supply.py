@@ -56,6 +56,7 @@ class SequenceSupply(Component):
         "_batch",
         "_discarded",
         "_distributor",
+        "_dropped_reported",
         "_failures",
         "_fallback",
         "_fenced",
@@ -72,7 +73,6 @@ class SequenceSupply(Component):
         "_size",
         "_skewed",
         "_spent",
-        "_told",
         "_undelivered",
         "layout",
     )
@@ -108,7 +108,7 @@ class SequenceSupply(Component):
         self._availability = StoreAvailability()
         self._planned = -1  # the last second in which the next one's was to come in advance
         self._size = 0
-        self._told: int = 0  # ids dropped, as far as the instrument was told
+        self._dropped_reported: int = 0  # ids dropped, as far as the instrument was told
         self._discarded: int = 0
         self._undelivered: int = 0  # of those, how many had been handed out
         self._grants: int = 0
@@ -287,8 +287,11 @@ class SequenceSupply(Component):
         """Take note of the demand; have the next second's ids come in advance if it is high."""
         seconds, root = self._seconds, self._root
         self._batch.note(now_ns // NS, seconds.issued)
-        if seconds.dropped > self._told:
-            count, self._told = seconds.dropped - self._told, seconds.dropped
+        if seconds.dropped > self._dropped_reported:
+            count, self._dropped_reported = (
+                seconds.dropped - self._dropped_reported,
+                seconds.dropped,
+            )
             self._emit(IdsDiscarded, count=count, reason="expired")
         now = now_ns // NS
         if now <= self._planned or self._batch.rate < PREFETCH_RATE or seconds.ahead:
@@ -383,7 +386,7 @@ class SequenceSupply(Component):
         if instrument is None:
             return
         try:
-            about = {"namespace": self._distributor.namespace, "name": self._distributor.name}
-            instrument.on_event(make(**about, **facts))
+            labels = {"namespace": self._distributor.namespace, "name": self._distributor.name}
+            instrument.on_event(make(**labels, **facts))
         except Exception:
             logger.exception("%s: the instrument failed", self._label())

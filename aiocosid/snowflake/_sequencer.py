@@ -262,8 +262,8 @@ class Sequencer:
 
     def _window(self, tick: int, now_ms: int) -> tuple[int, int]:
         """Return between which clock readings, in nanoseconds, a piece may be handed out."""
-        lasts = 1 if tick == self.layout.tick_at(now_ms) else MAX_TICKS_BACK + 1
-        begin_ms, until_ms = self.layout.ms_of(tick), self.layout.ms_of(tick + lasts)
+        ticks = 1 if tick == self.layout.tick_at(now_ms) else MAX_TICKS_BACK + 1
+        begin_ms, until_ms = self.layout.ms_of(tick), self.layout.ms_of(tick + ticks)
         return begin_ms * NS_PER_MS, until_ms * NS_PER_MS
 
     def take(self, n: int, now_ms: int, limit_ms: int) -> tuple[list[range], Refusal | None]:

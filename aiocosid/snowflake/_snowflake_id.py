@@ -189,7 +189,7 @@ class SnowflakeId(Stamper, IdGenerator):
         self._pool.extend(pieces)
         return await self._wait(n)
 
-    def _made(self) -> Sequencer:
+    def _make_sequencer(self) -> Sequencer:
         lease, options = self._lease, self._options
         return Sequencer(
             self.layout,

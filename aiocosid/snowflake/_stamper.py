@@ -364,7 +364,7 @@ class Stamper(Component):
 
     def _attached(self) -> Sequencer:
         """Return the one sequencer of this lease and name."""
-        made = self._made()
+        made = self._make_sequencer()
         sequencer: Sequencer = self._lease.issuers.setdefault(self.name, made)
         if sequencer.rules != made.rules:
             raise BusyError(
@@ -373,7 +373,7 @@ class Stamper(Component):
         self._turn_mark = sequencer.handed_out
         return sequencer
 
-    def _made(self) -> Sequencer:
+    def _make_sequencer(self) -> Sequencer:
         """Return a new sequencer, above all ids of its machine id."""
         raise NotImplementedError
 

@@ -171,8 +171,10 @@ class SqlExecutor(Executor):
             with in_use(), alone(database, self.label) as cursor:
                 rows = cursor.execute(statement.replace("\\:", ":"), values).fetchall()
                 # After any other statement it is the one of an earlier INSERT.
-                made = cursor.lastrowid if statement.lstrip()[:6].lower() == "insert" else None
-                return Outcome(rows, cursor.rowcount, made)
+                inserted_id = (
+                    cursor.lastrowid if statement.lstrip()[:6].lower() == "insert" else None
+                )
+                return Outcome(rows, cursor.rowcount, inserted_id)
 
         return _in_worker(connection, step)
 
@@ -348,8 +350,8 @@ def _step(connection: SyncConnection, statement: str, values: Mapping[str, objec
     result = connection.execute(_text(statement), values)
     rows = result.fetchall() if result.returns_rows else ()
     dialect = dialect_of(connection.engine.url)  # SQLAlchemy's own may be called "mariadb"
-    made = None if dialect == "postgresql" else result.lastrowid
-    outcome = Outcome(rows, result.rowcount, made or None)
+    inserted_id = None if dialect == "postgresql" else result.lastrowid
+    outcome = Outcome(rows, result.rowcount, inserted_id or None)
     if dialect == "mysql" and adapted.driver_connection.get_transaction_status():
         connection.exec_driver_sql(COMMIT)  # an earlier one has begun it by itself
     return outcome

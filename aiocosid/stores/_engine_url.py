@@ -100,21 +100,21 @@ def engine_of(url: str) -> AsyncEngine:
         UnsupportedRuntimeError: so it is, and no extra of ours brings it.
     """
     try:
-        made = make_url(text_of(url))
-        made = made.set(drivername=_DRIVERS.get(made.drivername, made.drivername))
-        options = _OPTIONS.get(made.get_driver_name())
-        if options is None or _is_in_memory(made):
+        parsed = make_url(text_of(url))
+        parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
+        options = _OPTIONS.get(parsed.get_driver_name())
+        if options is None or _is_in_memory(parsed):
             raise _refused(url)
-        if "init_command" in made.query:
+        if "init_command" in parsed.query:
             raise _refused(url, _NO_COMMAND)
         return create_async_engine(
-            made,
+            parsed,
             isolation_level="AUTOCOMMIT",
             skip_autocommit_rollback=True,
             pool_size=MAX_CONNECTIONS,
             max_overflow=0,
             pool_timeout=CALL_TIMEOUT,
-            connect_args={name: options[name] for name in options.keys() - made.query.keys()},
+            connect_args={name: options[name] for name in options.keys() - parsed.query.keys()},
         )
     except ModuleNotFoundError as exc:
         package = exc.name or "the driver"

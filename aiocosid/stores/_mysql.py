@@ -302,19 +302,19 @@ _WEAKNESSES: Final = {
 }
 
 
-def _commit(made: SqlCommit) -> str:
+def _commit(changes: SqlCommit) -> str:
     counted = "SELECT COUNT(*) INTO @aiocosid FROM"
-    locks = (f"{counted} {found} AND @aiocosid > 0 {how}" for found, how in made.found)
+    locks = (f"{counted} {found} AND @aiocosid > 0 {how}" for found, how in changes.found)
     # Else one of two who make the same would be told so by an error.
     absences = (
         f"{counted} DUAL WHERE @aiocosid > 0 AND NOT EXISTS (SELECT 1 FROM {each})"
-        for each in made.missing
+        for each in changes.missing
     )
     return atomic(
         f"SELECT {IDENTITY} = %(identity)s INTO @aiocosid",
         *locks,
         *absences,
-        *made.writes,
+        *changes.writes,
         "SELECT 1 FROM DUAL WHERE @aiocosid > 0",
     )
 

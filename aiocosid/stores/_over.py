@@ -72,8 +72,8 @@ class StoreOverStores(Store, Generic[D]):
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        made: D = self._counter(self, namespace=namespace, name=name, offset=offset, step=step)  # type: ignore[assignment]  # of the subclass's
-        return made
+        counter: D = self._counter(self, namespace=namespace, name=name, offset=offset, step=step)  # type: ignore[assignment]  # of the subclass's
+        return counter
 
     async def aopen(self) -> None:
         """Get ready in this process; in a forked child with new connections.

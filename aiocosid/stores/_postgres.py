@@ -75,11 +75,11 @@ def _counter(first: str, change: str, result: str) -> Advance:
     """
     change = f"SET {change} WHERE c.last_max_id % 1 = 0"
     result = f"RETURNING c.last_max_id::bigint{result}"
-    made = f"""
+    insert = f"""
 INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
 VALUES (:name::varchar, {first}::bigint, {_SECONDS})
 ON CONFLICT (name) DO UPDATE {change} {result}"""
-    return Advance(made, f"UPDATE cosid AS c {change} AND c.name = :name::varchar {result}")
+    return Advance(insert, f"UPDATE cosid AS c {change} AND c.name = :name::varchar {result}")
 
 
 _ADDED: Final = _counter(
@@ -135,18 +135,18 @@ _WEAKNESSES: Final = {
 }
 
 
-def _commit(made: SqlCommit) -> str:
+def _commit(changes: SqlCommit) -> str:
     """Compare what is locked as it is by then; each is locked only if all before it is so."""
     parts = ["c0 AS MATERIALIZED (SELECT 1)"]
-    for number, (found, how) in enumerate(made.found, 1):
+    for number, (found, how) in enumerate(changes.found, 1):
         before = f"EXISTS (SELECT 1 FROM c{number - 1})"
         parts.append(f"c{number} AS MATERIALIZED (SELECT 1 FROM {found} AND {before} {how})")
-    missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in made.missing)
+    missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in changes.missing)
     is_same = f"{IDENTITY} = :identity::text{missing}"
     parts.append(
-        f"gate AS MATERIALIZED (SELECT 1 AS is_open FROM c{len(made.found)} WHERE {is_same})"
+        f"gate AS MATERIALIZED (SELECT 1 AS is_open FROM c{len(changes.found)} WHERE {is_same})"
     )
-    parts += [f"w{number} AS ({each})" for number, each in enumerate(made.writes)]
+    parts += [f"w{number} AS ({each})" for number, each in enumerate(changes.writes)]
     return f"WITH {', '.join(parts)} SELECT is_open FROM gate"
 
 

@@ -251,8 +251,8 @@ class SqlBackend(Backend):
         """Run a statement, on settings that were looked at; again if the server has undone it."""
         if self._durability.is_due:
             rows = await self._executor.fetch_rows(self._dialect.settings)
-            told = self._dialect.weaknesses
-            found = [f"{name} is {value}: {told[name]}" for name, value in rows]
+            weaknesses = self._dialect.weaknesses
+            found = [f"{name} is {value}: {weaknesses[name]}" for name, value in rows]
             self._durability.judge(self.label, found)
         for _ in range(ATTEMPTS - 1):
             try:

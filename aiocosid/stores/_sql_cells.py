@@ -335,9 +335,9 @@ class SqlCommit:
         if not read:
             self.missing.append(this)
             if written:
-                columns, made = ", ".join(("name", *written)), ", ".join((key, *written.values()))
+                columns, marks = ", ".join(("name", *written)), ", ".join((key, *written.values()))
                 where = f"{dialect.source} WHERE {dialect.is_open}"
-                self.writes.append(f"INSERT INTO {table} ({columns}) SELECT {made}{where}")
+                self.writes.append(f"INSERT INTO {table} ({columns}) SELECT {marks}{where}")
             return
         same = [dialect.same(column, self._given(value)) for column, value in read.items()]
         how = dialect.shared if new == {} else dialect.exclusive

@@ -126,11 +126,11 @@ _WEAKNESSES: Final = {
 }
 
 
-def _commit(made: SqlCommit) -> str:
-    found = "".join(f" AND EXISTS (SELECT 1 FROM {each})" for each, _ in made.found)
-    missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in made.missing)
+def _commit(changes: SqlCommit) -> str:
+    found = "".join(f" AND EXISTS (SELECT 1 FROM {each})" for each, _ in changes.found)
+    missing = "".join(f" AND NOT EXISTS (SELECT 1 FROM {each})" for each in changes.missing)
     first = f"SELECT 1 WHERE {IDENTITY} = :identity{found}{missing}"
-    return ";\n".join((first, *made.writes))
+    return ";\n".join((first, *changes.writes))
 
 
 SQLITE: Final = Dialect(

@@ -85,7 +85,7 @@ class CounterDistributor(WatchedDistributor):
 
     def _first(self, step: int) -> int | None:
         """Return what a missing counter is created at; None once it has answered."""
-        return self.offset + step if self._water.sent() is None else None
+        return self.offset + step if self._water.baseline() is None else None
 
     def next_max_id_nowait(self, step: int) -> int:
         """Do the same without a suspension, if the store lives in this process.
@@ -95,7 +95,7 @@ class CounterDistributor(WatchedDistributor):
             CosIdError: as for `next_max_id`.
         """
         self._check(step)
-        sent, name, first = self._water.sent(), self.namespaced_name, self._first(step)
+        baseline, name, first = self._water.baseline(), self.namespaced_name, self._first(step)
         note = self._run.note() if self._run.is_noted else None
         try:
             granted = self._backend.add_nowait(name, step, first=first, note=note)
@@ -103,7 +103,7 @@ class CounterDistributor(WatchedDistributor):
             raise self._water.missing(self, step=step) from error
         if note is not None:
             self._run.granted(note, granted.max_id, granted.base)
-        return self._water.check(self, granted.max_id, step=step, sent=sent)
+        return self._water.check(self, granted.max_id, step=step, baseline=baseline)
 
     def allow_give_back(self) -> bool:
         """Have every grant from now on noted; tell whether the store takes ids back."""

@@ -37,12 +37,12 @@ class HighWater:
         self._highest: int | None = None
         self._born = fork.generation
 
-    def sent(self) -> int | None:
+    def baseline(self) -> int | None:
         """Return what a call that is sent now has to be compared with, or None at first."""
         return self._highest
 
     def check(
-        self, distributor: IdSegmentDistributor, max_id: int, *, step: int, sent: int | None
+        self, distributor: IdSegmentDistributor, max_id: int, *, step: int, baseline: int | None
     ) -> int:
         """Return ``max_id`` if a sound store could have answered it, and remember it.
 
@@ -51,8 +51,8 @@ class HighWater:
         Raises:
             StoreRolledBackError: the counter went backwards since the call was sent.
         """
-        if sent is not None and max_id < sent + step:
-            raise _went_back(distributor, max_id, sent + step)
+        if baseline is not None and max_id < baseline + step:
+            raise _went_back(distributor, max_id, baseline + step)
         if self._highest is None or max_id > self._highest:
             self._highest = max_id
         return max_id
@@ -127,7 +127,7 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
             WrongLoopError: the connections are in use on another event loop.
         """
         self._check(step)
-        sent = self._water.sent()
+        baseline = self._water.baseline()
         try:
             if self._run.is_noted:
                 with self._run.call() as note:
@@ -137,7 +137,7 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
                 granted = await self._grant(step, None)
         finally:
             self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
-        return self._water.check(self, granted.max_id, step=step, sent=sent)
+        return self._water.check(self, granted.max_id, step=step, baseline=baseline)
 
     @abstractmethod
     async def _grant(self, step: int, note: GrantNote | None) -> Granted:

@@ -115,18 +115,18 @@ def _options_of(url: str) -> tuple[dict[str, Any], Durability]:
             that may be secret.
     """
     found = read_url(url, SPEC)
-    (host,), told = found.hosts, found.options
+    (host,), query = found.hosts, found.options
     user, password = found.login or ("", "")
     options = {
         "host": host.name,
         "port": host.port,
-        "database": told["database"],
+        "database": query["database"],
         "user": user,
         "password": password.encode(),  # a text would become Latin-1
-        "unix_socket": told["unix_socket"],
+        "unix_socket": query["unix_socket"],
         "ssl": _tls(found),
     }
-    return {name: value for name, value in options.items() if value}, told["durability"]
+    return {name: value for name, value in options.items() if value}, query["durability"]
 
 
 def _tls(url: StoreUrl) -> ssl.SSLContext | None:

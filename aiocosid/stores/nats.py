@@ -473,8 +473,8 @@ async def _scan(client: Client, stream: str, below: str) -> dict[str, _Last]:
         while max((each.sequence for each in found.values()), default=0) < reached:
             await client.publish(f"$JS.API.DIRECT.GET.{stream}", body, inbox)
             while (head := (reply := await replies.get()).headers).keys() >= PLACE:
-                place = int(head["Nats-Sequence"]), _unix_ms(head["Nats-Time-Stamp"])
-                found[head["Nats-Subject"]] = _Last(*place, reply.data)
+                position = int(head["Nats-Sequence"]), _unix_ms(head["Nats-Time-Stamp"])
+                found[head["Nats-Subject"]] = _Last(*position, reply.data)
             if head.get("Status") not in {"204", "404"}:  # else all that there is was sent
                 raise NatsError(f"an incomplete reply: {head}")
     finally:

@@ -160,7 +160,7 @@ class _PoolExecutor(PoolExecutor):
     ) -> None:
         if error is not None and not isinstance(error, PostgresError):
             # The answer may still come, and whoever got the connection next would wait for it.
-            await _tear(connection)
+            await _abort(connection)
             return
         # An answer: the connection is in step with its server.  Which may be a standby by now: the
         # next connection may find the primary.
@@ -186,7 +186,7 @@ def _numbered(statement: str) -> tuple[str, tuple[str, ...]]:
     return PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", statement), names
 
 
-async def _tear(connection: _Session) -> None:
+async def _abort(connection: _Session) -> None:
     """Drop a connection under a call, and have the server stop it: it may wait for a lock."""
     try:
         with anyio.move_on_after(TEAR_TIMEOUT, shield=True), suppress(Exception):

@@ -175,8 +175,8 @@ class _Own(Executor):
         except sqlite3.Error as exc:
             # The worker still answers the loop, and may not find it closed.
             await anyio.to_thread.run_sync(_worker(connection).join, CLOSE_TIMEOUT)
-            made = await anyio.to_thread.run_sync(as_store_error, self.label, exc, self._path)
-            raise made from exc
+            error = await anyio.to_thread.run_sync(as_store_error, self.label, exc, self._path)
+            raise error from exc
         line = _Line(connection, door)
 
         def step(database: sqlite3.Connection) -> tuple[int, int] | None:

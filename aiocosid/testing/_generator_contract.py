@@ -135,7 +135,7 @@ class IdGeneratorContract(OwnTests):
 
         def caller(generator: IdGenerator, n: int) -> Callable[[], Awaitable[None]]:
             async def call() -> None:
-                ids = await (generator.next_ids(n) if n else _listed(generator.next_id()))
+                ids = await (generator.next_ids(n) if n else _as_list(generator.next_id()))
                 taken.append(ids)
 
             return call
@@ -309,7 +309,7 @@ class _Watch:
                     suspended = steps.send(answer)
 
 
-async def _listed(call: Awaitable[int]) -> list[int]:
+async def _as_list(call: Awaitable[int]) -> list[int]:
     return [await call]
 
 

@@ -70,8 +70,15 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
     async def test_it_describes_itself(self, make_machines: MakeMachineIdDistributor) -> None:
         """Namespace, instance, safe guard and interval are what was asked for."""
         namespace, who = fresh_namespace(), InstanceId("10.0.0.1:8080", stable=True)
-        made = make_machines(namespace=namespace, instance_id=who, safe_guard=400, interval=50)
-        described = (made.namespace, made.instance_id, made.safe_guard, made.interval)
+        distributor = make_machines(
+            namespace=namespace, instance_id=who, safe_guard=400, interval=50
+        )
+        described = (
+            distributor.namespace,
+            distributor.instance_id,
+            distributor.safe_guard,
+            distributor.interval,
+        )
         assert described == (namespace, who, 400, 50), f"it is described as {described}"
 
     async def test_a_bad_description_is_refused(
@@ -79,9 +86,9 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
     ) -> None:
         """Texts that no store could hold and times that do not fit are refused on creation."""
         for what, bad in BAD.items():
-            about: dict[str, object] = {"namespace": "ns", "instance_id": "i", **bad}
+            arguments: dict[str, object] = {"namespace": "ns", "instance_id": "i", **bad}
             try:
-                make_machines(**about)  # type: ignore[arg-type]  # that is the point
+                make_machines(**arguments)  # type: ignore[arg-type]  # that is the point
             except InvalidArgumentError:
                 continue
             raise AssertionError(f"a bad description was accepted: {what}")
@@ -282,8 +289,8 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             await kit.guard(text, number)
         for text, machine_id in (("a", 1), ("b", 0), ("a", 2), ("a", 3), ("c", 0), ("c", 2)):
             error = await refused_as_lost(kit, text, machine_id, mark_ms=FAR_MS)
-            told = (error.namespace, error.machine_id)
-            assert told == (kit.namespace, machine_id), f"the error tells of {told}"
+            facts = (error.namespace, error.machine_id)
+            assert facts == (kit.namespace, machine_id), f"the error tells of {facts}"
         floors = [(await kit.take(text)).floor_ms for text in "abc"]
         assert max(floors) < FAR_MS, f"a refused sign of life left its mark: {floors}"
 

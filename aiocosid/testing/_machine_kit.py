@@ -73,7 +73,7 @@ class MachineKit:
         safe_guard: float = SAFE_GUARD,
     ) -> None:
         self._make = make
-        self._made: dict[str, MachineIdDistributor] = {}
+        self._distributors: dict[str, MachineIdDistributor] = {}
         self._stable = stable
         self._safe_guard = safe_guard
         self.namespace = namespace or fresh_namespace()
@@ -94,9 +94,9 @@ class MachineKit:
 
     def of(self, text: str) -> MachineIdDistributor:
         """Return the distributor of an instance, always the same."""
-        if text not in self._made:
-            self._made[text] = self.anew(text)
-        return self._made[text]
+        if text not in self._distributors:
+            self._distributors[text] = self.anew(text)
+        return self._distributors[text]
 
     async def take(self, text: str, *, bits: int = 2, latest_ms: int | None = None) -> MachineGrant:
         """Have an instance ask for a machine id."""
@@ -143,13 +143,13 @@ async def refused_as_lost(
     reassert: bool = False,
 ) -> MachineIdLostError:
     """Have an instance give a sign of life for an id that is not its own; return the error."""
-    made = kit.of(who) if isinstance(who, str) else who
-    call = made.reassert if reassert else made.guard
+    distributor = kit.of(who) if isinstance(who, str) else who
+    call = distributor.reassert if reassert else distributor.guard
     try:
         await call(machine_id, now_ms=kit.now_ms(), mark_ms=mark_ms)
     except MachineIdLostError as error:
         return error
-    raise AssertionError(f"{made} could guard {machine_id}, which it does not hold")
+    raise AssertionError(f"{distributor} could guard {machine_id}, which it does not hold")
 
 
 async def refused_for_its_width(kit: MachineKit, text: str, *, bits: int, found: int) -> None:
@@ -157,7 +157,7 @@ async def refused_for_its_width(kit: MachineKit, text: str, *, bits: int, found:
     try:
         grant = await kit.take(text, bits=bits)
     except MachineBitsMismatchError as error:
-        told = (error.namespace, error.bits, error.found)
-        assert told == (kit.namespace, bits, found), f"the error tells of {told}"
+        facts = (error.namespace, error.bits, error.found)
+        assert facts == (kit.namespace, bits, found), f"the error tells of {facts}"
     else:
         raise AssertionError(f"the width is {found} bits, and with {bits} {text} is given {grant}")

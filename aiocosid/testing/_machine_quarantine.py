@@ -342,8 +342,8 @@ async def refused_by_quarantine(
     now_ms = kit.now_ms() + ahead
     try:
         if machine_id is None:
-            asked = kit.of(text).distribute(bits, now_ms=now_ms, latest_ms=2**53)
-            answer = str(await asked)
+            call = kit.of(text).distribute(bits, now_ms=now_ms, latest_ms=2**53)
+            answer = str(await call)
         else:
             await (kit.reassert if reassert else kit.guard)(text, machine_id)
             answer = f"{machine_id} is its own"

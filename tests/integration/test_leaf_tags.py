@@ -317,7 +317,7 @@ async def test_bad_rows_and_missing_tables(
         assert await tags.next_id("order") == 1
         execute("ALTER TABLE leaf_alloc RENAME TO away")
         for _ in range(3):
-            await tags._look()
+            await tags._refresh()
         assert await tags.next_id("order") == 2
         execute("ALTER TABLE away RENAME TO leaf_alloc")
         await looked(tags, clock, {"bad", "order"})

@@ -251,6 +251,57 @@ def test_no_two_classes_have_one_name() -> None:
     assert {name for name, times in names.items() if times > 1} == NAMESAKES
 
 
+# Names that had two meanings, or none at the first reading; the glossary has the term instead.
+BANNED_WORDS = {
+    *("undivided", "asked", "translated", "listed", "judged", "told", "made", "lasts", "born"),
+    *(
+        "let_go",
+        "look",
+        "sent",
+        "stand",
+        "place_of",
+        "claimed_by",
+        "exhume",
+        "bury",
+        "tear",
+        "wish",
+    ),
+    *("InnerLife", "Standing", "Stand", "Uncopied", "Keeper", "Caller", "EntryText", "Wish"),
+    *("LET_GO", "TEARS", "LAST_RITES"),
+}
+BANNED_MODULES = {
+    "strangers",
+    "listing",
+    "inner_life",
+    "machine_texts",
+    "keeper",
+    "caller",
+    "place",
+}
+
+
+def names_defined(module: Module) -> Iterator[str]:
+    """The names of classes, functions, methods and of what a module assigns, but private ones."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+    for node in module.tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else ()
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+        yield from (each.id for each in targets if isinstance(each, ast.Name))
+
+
+def banned_names(module: Module) -> list[str]:
+    found = BANNED_WORDS & set(names_defined(module))
+    stem = module.path.removesuffix(".py").rpartition("/")[2].lstrip("_")
+    return sorted(found | (BANNED_MODULES & {stem}))
+
+
+def test_no_riddle_is_a_name() -> None:
+    found = {m.path: banned_names(m) for m in MODULES.values()}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
 def test_every_module_says_what_it_is_for() -> None:
     assert [m.path for m in MODULES.values() if not ast.get_docstring(m.tree)] == []
 
@@ -354,3 +405,18 @@ def test_relative_imports_are_resolved() -> None:
         Import("aiocosid.segment._chain"),
         Import("aiocosid.abc"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "seen"),
+    [
+        ("segment/_x.py", "class Keeper: ...", ["Keeper"]),
+        ("segment/_x.py", "class C:\n    async def let_go(self): ...", ["let_go"]),
+        ("segment/_x.py", "TEARS: Final = 3", ["TEARS"]),
+        ("segment/_x.py", "LAST_RITES = 3", ["LAST_RITES"]),
+        ("segment/_strangers.py", "", ["strangers"]),
+        ("segment/_x.py", "class LeaseRenewer: ...", []),
+    ],
+)
+def test_a_banned_name_is_seen(path: str, source: str, seen: list[str]) -> None:
+    assert banned_names(planted(path, source)) == seen

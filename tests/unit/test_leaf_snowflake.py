@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aiocosid.abc import MachineIdDistributor
-from aiocosid.compat._stamps import LIVES, claim, stamp
+from aiocosid.compat._stamps import LIVES, claim_stamp, stamp
 from aiocosid.compat.leaf_snowflake import (
     LeafLocalStore,
     decode,
@@ -55,14 +55,14 @@ def test_stamps() -> None:
     """Each life has a remainder of its own, the one after that of the life before."""
     found = NOW
     for now_ms in (NOW - 1000, NOW, NOW + 5000, NOW + 5000):
-        mine = claim(found, now_ms)
+        mine = claim_stamp(found, now_ms)
         assert mine % LIVES == (found + 1) % LIVES
         assert max(found + 1, now_ms) <= mine < max(found + 1, now_ms) + LIVES
         mark = stamp(mine, now_ms + 4500)
         assert mark % LIVES == mine % LIVES
         assert 0 <= mark - now_ms - 4500 < LIVES
         found = mark
-    assert claim(-1, 0) == 0
+    assert claim_stamp(-1, 0) == 0
 
 
 # The map and the files.

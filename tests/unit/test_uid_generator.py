@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aiocosid.compat.uid_generator import epoch_of, parse
-from aiocosid.compat.uid_generator._worker_node import place_of
+from aiocosid.compat.uid_generator._worker_node import endpoint_of
 from aiocosid.errors import InvalidArgumentError, InvalidIdError
 from aiocosid.snowflake import UID_GENERATOR, UID_GENERATOR_2016_09, UID_GENERATOR_SPRING
 
@@ -65,23 +65,23 @@ def test_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is given, else a container's variables, both or none of them; else this host."""
     for name in ("JPAAS_HOST", "JPAAS_HTTP_PORT", "JPAAS_HOST_PORT_8080"):
         monkeypatch.delenv(name, raising=False)
-    assert place_of("a", 8080, container=None) == ("a", "8080", 2)
-    assert place_of("a", "x", container=True) == ("a", "x", 1)
-    host, port, kind = place_of(None, None, container=None)
+    assert endpoint_of("a", 8080, container=None) == ("a", "8080", 2)
+    assert endpoint_of("a", "x", container=True) == ("a", "x", 1)
+    host, port, kind = endpoint_of(None, None, container=None)
     assert (bool(host), port, kind) == (True, None, 2)
     monkeypatch.setenv("JPAAS_HOST", "10.0.0.1")
     with pytest.raises(InvalidArgumentError, match="JPAAS"):
-        place_of(None, None, container=None)
-    assert place_of(None, None, container=False) == (host, None, 2)
+        endpoint_of(None, None, container=None)
+    assert endpoint_of(None, None, container=False) == (host, None, 2)
     monkeypatch.setenv("JPAAS_HOST_PORT_8080", "32768")
-    assert place_of(None, None, container=None) == ("10.0.0.1", "32768", 1)
+    assert endpoint_of(None, None, container=None) == ("10.0.0.1", "32768", 1)
     monkeypatch.setenv("JPAAS_HTTP_PORT", "32769")
-    assert place_of(None, None, container=None) == ("10.0.0.1", "32769", 1)
-    assert place_of("a", None, container=None) == ("a", None, 2)
+    assert endpoint_of(None, None, container=None) == ("10.0.0.1", "32769", 1)
+    assert endpoint_of("a", None, container=None) == ("a", None, 2)
     monkeypatch.delenv("JPAAS_HOST")
     with pytest.raises(InvalidArgumentError, match="JPAAS"):
-        place_of(None, None, container=None)
+        endpoint_of(None, None, container=None)
     bad: list[tuple[str, Any]] = [("a" * 65, None), ("a", 1.5), ("", 1)]
     for where, number in bad:
         with pytest.raises(InvalidArgumentError):
-            place_of(where, number, container=None)
+            endpoint_of(where, number, container=None)

@@ -204,13 +204,13 @@ class LeafTags(Component, Generic[G]):
         opening, tags = self._opening, self._tags
         this = opening[tag] = _Opening(anyio.Event())
         try:
-            made = await self._described(tag)
-            await made.generator.__aenter__()
+            tag_row = await self._described(tag)
+            await tag_row.generator.__aenter__()
             if self._tags is not tags or self._unusable is not None:
-                await made.generator.aclose()
+                await tag_row.generator.aclose()
                 raise ClosedError(self._label())
-            tags[tag] = made
-            return made.generator
+            tags[tag] = tag_row
+            return tag_row.generator
         except CosIdError as error:
             this.error = error
             raise
@@ -226,8 +226,8 @@ class LeafTags(Component, Generic[G]):
         if reached is not None and last is not None:
             if last < reached:
                 # Before anything is granted, or it would climb over what others have handed out.
-                about = {"namespace": self._namespace, "name": tag}
-                raise StoreRolledBackError(distributor.store, **about, seen=last, expected=reached)
+                labels = {"namespace": self._namespace, "name": tag}
+                raise StoreRolledBackError(distributor.store, **labels, seen=last, expected=reached)
             distributor.resume_above(reached)
         return _Tag(row.name, distributor, self._make(distributor))
 
@@ -248,12 +248,12 @@ class LeafTags(Component, Generic[G]):
         while self._unusable is None:
             await self._sleep(self._interval)
             if self._unusable is None:
-                await self._look()
+                await self._refresh()
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         """Read the table, and close what is gone, or is another tag of the same name."""
         # As of now: what changes while the answer is under way is judged by the next one.
-        known = {name: (tag, tag.distributor._water.sent()) for name, tag in self._tags.items()}
+        known = {name: (tag, tag.distributor._water.baseline()) for name, tag in self._tags.items()}
         names = {*self._floors, *(tag.name for tag, _ in known.values())}
         try:
             rows = {row.name: row for row in await self._store._rows()}
@@ -281,7 +281,7 @@ class LeafTags(Component, Generic[G]):
     def _drop(self, name: str) -> _Tag[G] | None:
         """Forget a generator, but not how far it has come."""
         tag = self._tags.pop(name, None)
-        if tag is not None and (reached := tag.distributor._water.sent()) is not None:
+        if tag is not None and (reached := tag.distributor._water.baseline()) is not None:
             self._floors[tag.name] = reached
         return tag
 

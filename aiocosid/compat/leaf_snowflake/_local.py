@@ -19,7 +19,7 @@ from ...machine import ManualMachineIdDistributor
 from ...machine.files import in_thread, read_text, write_text
 from .._url import split_options
 from .._worker_ids import WorkerIdStore
-from ._place import INTERVAL, NAMED, WHY, LeafAddress, check_leaf_name
+from ._address import INTERVAL, NAMED, WHY, LeafAddress, check_leaf_name
 from ._state_file import JSON, PROPERTIES, STORE, read_file, written
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ __all__ = ("LeafLocalStore",)
 class _Local(ManualMachineIdDistributor):
     """The worker id of an address in the map, locked, with Leaf's state file."""
 
-    def __init__(self, number: int, name: str, place: LeafAddress, directory: Path) -> None:
-        self._place, self._floor_ms, self._directory = place, -1, directory
+    def __init__(self, number: int, name: str, address: LeafAddress, directory: Path) -> None:
+        self._address, self._floor_ms, self._directory = address, -1, directory
         super().__init__(
             number,
             namespace=f"leaf.{name}"[:91],
-            instance_id=InstanceId(str(place)),
+            instance_id=InstanceId(str(address)),
             state_dir=directory.parent,  # of all ports: maps may disagree
             interval=INTERVAL,
         )
@@ -93,7 +93,7 @@ class _Local(ManualMachineIdDistributor):
                 continue
             number, found[name] = read_file(str(path), name, text)
             if number != self.machine_id:
-                map_has = f"workIdMap {self.machine_id} for {self._place}"
+                map_has = f"workIdMap {self.machine_id} for {self._address}"
                 remedy = f"correct the map, or remove the file if nobody uses {number} any more"
                 raise StoreError(STORE, f"{path} names worker id {number}, and {map_has}; {remedy}")
         return found
@@ -104,7 +104,7 @@ class _Local(ManualMachineIdDistributor):
             return
         for name, found_ms in (self._read_all() or {JSON: -1}).items():
             if may_lower or time_ms > found_ms:
-                text = written(name, self._place, self.machine_id, time_ms)
+                text = written(name, self._address, self.machine_id, time_ms)
                 write_text(self._directory / name, text)
 
 
@@ -148,10 +148,10 @@ class LeafLocalStore(WorkerIdStore):
         Raises:
             InvalidArgumentError: an argument is outside its range, or the map lacks the address.
         """
-        place = LeafAddress.of(ip, port)
+        address = LeafAddress.of(ip, port)
         root = Path(tempfile.gettempdir() if directory is None else directory)
-        root = root / check_leaf_name(name) / "leafconf" / place.port
-        self._door = self._machine = _Local(_number_of(work_id_map, place), name, place, root)
+        root = root / check_leaf_name(name) / "leafconf" / address.port
+        self._door = self._machine = _Local(_number_of(work_id_map, address), name, address, root)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -164,15 +164,15 @@ class LeafLocalStore(WorkerIdStore):
         Raises:
             InvalidArgumentError: the URL is malformed, or lacks something.
         """
-        place, options = split_options(url, cls.scheme, cls.options, needs_all=True)
-        scheme, _, path = place.partition("://")
+        address, options = split_options(url, cls.scheme, cls.options, needs_all=True)
+        scheme, _, path = address.partition("://")
         if scheme != "file" or "?" in path:
             expected = f"one that begins with {cls.scheme}+file://, and has no other options"
             raise InvalidArgumentError("url", f"{cls.scheme}+...", expected=expected)
         return cls(options.pop("map"), directory=unquote(path) or None, **options)
 
 
-def _number_of(work_id_map: Mapping[str, int] | str, place: LeafAddress) -> int:
+def _number_of(work_id_map: Mapping[str, int] | str, address: LeafAddress) -> int:
     """Return the number of an address, if the map is one."""
     found: Any = work_id_map
     with suppress(ValueError):
@@ -182,11 +182,11 @@ def _number_of(work_id_map: Mapping[str, int] | str, place: LeafAddress) -> int:
     numbers = [each for each in table.values() if type(each) is int and each >= 0]
     keys = [key for key in table if isinstance(key, str) and re.fullmatch(r".+:[0-9]{1,5}", key)]
     is_sound = table and len({*numbers}) == len(keys) == len(table)
-    if not is_sound or str(place) not in table:
+    if not is_sound or str(address) not in table:
         if is_sound:
-            expected = f"one that has {str(place)!r}, which is this process"
+            expected = f"one that has {str(address)!r}, which is this process"
         raise InvalidArgumentError("work_id_map", work_id_map, expected=expected)
-    return int(table[str(place)])
+    return int(table[str(address)])
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

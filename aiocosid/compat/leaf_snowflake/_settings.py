@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from ...errors import InvalidArgumentError
-from ._place import LeafAddress, check_leaf_name
+from ._address import LeafAddress, check_leaf_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,16 +42,16 @@ def settings_from_leaf(
     Raises:
         InvalidArgumentError: a key is missing, unknown or malformed; its ``argument`` is the key.
     """
-    told = {key: text.strip() for key, text in properties.items() if key.startswith("leaf.")}
-    for key in sorted(told.keys() - _KNOWN):
+    options = {key: text.strip() for key, text in properties.items() if key.startswith("leaf.")}
+    for key in sorted(options.keys() - _KNOWN):
         expected = f"left out; known are {', '.join(sorted(_KNOWN))}"
         raise InvalidArgumentError(key, "...", expected=expected)
     settings: dict[str, Any] = {}
-    if _is_on(told, "leaf.segment.enable"):
-        settings["store"] = f"leaf+{_database(told)}"
-    if _is_on(told, "leaf.snowflake.enable"):
+    if _is_on(options, "leaf.segment.enable"):
+        settings["store"] = f"leaf+{_database(options)}"
+    if _is_on(options, "leaf.snowflake.enable"):
         share = {"kind": "snowflake", "layout": "leaf", "random_start": RANDOM_START}
-        settings["share"] = {**share, "store": _registry(told, ip, directory)}
+        settings["share"] = {**share, "store": _registry(options, ip, directory)}
     return settings
 
 
@@ -61,52 +61,52 @@ snowflake.zk.address snowflake.port snowflake.mode snowflake.local.workIdMap"""
 _KNOWN: Final = {f"leaf.{key}" for key in _KEYS.split()}
 
 
-def _is_on(told: Mapping[str, str], key: str) -> bool:
+def _is_on(options: Mapping[str, str], key: str) -> bool:
     """Return a flag, which has to be there: Leaf's page and its code take another default."""
-    found = told.get(key, "").lower()
+    found = options.get(key, "").lower()
     if found not in {"true", "false"}:
         expected = "'true' or 'false'; Leaf's code takes true where it is missing, its page false"
-        raise InvalidArgumentError(key, told.get(key), expected=expected)
+        raise InvalidArgumentError(key, options.get(key), expected=expected)
     return found == "true"
 
 
-def _needed(told: Mapping[str, str], key: str, why: str) -> str:
-    if not (found := told.get(key, "")):
+def _needed(options: Mapping[str, str], key: str, why: str) -> str:
+    if not (found := options.get(key, "")):
         raise InvalidArgumentError(key, None, expected=f"given, for {why}")
     return found
 
 
-def _database(told: Mapping[str, str]) -> str:
+def _database(options: Mapping[str, str]) -> str:
     """Return the database's URL; options of the Java driver are left out."""
     key = "leaf.jdbc.url"
-    match = _JDBC.fullmatch(_needed(told, key, "the database"))
+    match = _JDBC.fullmatch(_needed(options, key, "the database"))
     if match is None:
         expected = "jdbc:mysql://host:3306/database, with one host"
         raise InvalidArgumentError(key, "jdbc:...", expected=expected)
-    user, password = (told.get(f"leaf.jdbc.{each}", "") for each in ("username", "password"))
+    user, password = (options.get(f"leaf.jdbc.{each}", "") for each in ("username", "password"))
     login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
     return f"{match[1]}://{login}{'@' if login else ''}{match[2]}/{match[3]}"
 
 
-def _registry(told: Mapping[str, str], ip: str | None, directory: str) -> str:
+def _registry(options: Mapping[str, str], ip: str | None, directory: str) -> str:
     """Return the URL of the registry of worker ids."""
-    mode = told.get("leaf.snowflake.mode") or MODES[0]
+    mode = options.get("leaf.snowflake.mode") or MODES[0]
     if mode not in MODES:
         expected = f"one of {', '.join(MODES)}"
         raise InvalidArgumentError("leaf.snowflake.mode", mode, expected=expected)
     if ip is None:
         expected = "this host's address; Leaf guesses it, and two hosts may guess the same"
         raise InvalidArgumentError("ip", ip, expected=expected)
-    place = LeafAddress.of(ip, _needed(told, "leaf.snowflake.port", "snowflakes"))
-    query = {"ip": place.ip, "port": place.port}
+    address = LeafAddress.of(ip, _needed(options, "leaf.snowflake.port", "snowflakes"))
+    query = {"ip": address.ip, "port": address.port}
     if mode == "mysql":
-        return f"leaf-workerid+{_database(told)}?{urlencode(query)}"
-    query = {"name": check_leaf_name(_needed(told, "leaf.name", "snowflakes")), **query}
+        return f"leaf-workerid+{_database(options)}?{urlencode(query)}"
+    query = {"name": check_leaf_name(_needed(options, "leaf.name", "snowflakes")), **query}
     if mode == "local":
-        query["map"] = _needed(told, "leaf.snowflake.local.workIdMap", "mode local")
+        query["map"] = _needed(options, "leaf.snowflake.local.workIdMap", "mode local")
         return f"leaf-local+file://{quote(directory)}?{urlencode(query, quote_via=quote)}"
     key = "leaf.snowflake.zk.address"
-    hosts = _needed(told, key, f"mode {mode}")
+    hosts = _needed(options, key, f"mode {mode}")
     if not _HOSTS.fullmatch(hosts):
         raise InvalidArgumentError(key, hosts, expected="host:port,host:port of ZooKeeper")
     path = "" if "/" in hosts else "/"

@@ -10,7 +10,7 @@ from ..._checks import MAX_MS
 from ...errors import CorruptMachineStateError
 
 if TYPE_CHECKING:
-    from ._place import LeafAddress
+    from ._address import LeafAddress
 
 __all__ = ("JSON", "PROPERTIES", "STORE", "read_file", "written")
 
@@ -49,9 +49,9 @@ def read_file(path: str, name: str, text: str) -> tuple[int, int]:
     return worker_id, timestamp
 
 
-def written(name: str, place: LeafAddress, worker_id: int, timestamp: int) -> str:
+def written(name: str, address: LeafAddress, worker_id: int, timestamp: int) -> str:
     """Return the text of a file, in its own shape."""
     if name == PROPERTIES:
         return f"workerID={worker_id}\nmaxTimestamp={timestamp}\n"
-    fields = {"ip": place.ip, "port": place.port, "workId": worker_id, "timestamp": timestamp}
+    fields = {"ip": address.ip, "port": address.port, "workId": worker_id, "timestamp": timestamp}
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)

@@ -10,7 +10,7 @@ from ..._checks import MAX_MS
 from ...errors import CorruptMachineStateError
 from ...stores.zookeeper.tree import STORE
 from .._zookeeper_registry import ZookeeperRegistry
-from ._place import INTERVAL, LeafAddress, check_leaf_name
+from ._address import INTERVAL, LeafAddress, check_leaf_name
 
 if TYPE_CHECKING:
     from ...stores.zookeeper.tree import ZookeeperLink
@@ -24,10 +24,10 @@ class LeafNodes(ZookeeperRegistry):
     """Worker ids below ``/snowflake/{leaf.name}``."""
 
     def __init__(
-        self, link: ZookeeperLink, name: str, place: LeafAddress, folder: str, **times: float
+        self, link: ZookeeperLink, name: str, address: LeafAddress, folder: str, **times: float
     ) -> None:
-        root, self.place = f"{ROOT}/{check_leaf_name(name)}", place
-        super().__init__(link, root, place.instance_id, interval=INTERVAL, **times)
+        root, self.address = f"{ROOT}/{check_leaf_name(name)}", address
+        super().__init__(link, root, address.instance_id, interval=INTERVAL, **times)
         self.folder = f"{root}/{folder}"
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import LeafWorkerIdsUsedUpError
 from ...stores.zookeeper.tree import ANY, OwnedLink, as_link, create, create_numbered, write
-from .._stamps import claim
+from .._stamps import claim_stamp
 from .._worker_ids import Entry, WorkerIdStore
-from ._place import NAMED, WHY, LeafAddress
+from ._address import NAMED, WHY, LeafAddress
 from ._zk import LeafNodes, as_json, payload, time_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class _Forever(LeafNodes):
         children = _numbered(await at.children(self.folder))
         if not children and not await self._found(at):
             return None
-        own = [number for number, place in children if place == str(self.place)]
+        own = [number for number, address in children if address == str(self.address)]
         if not own:
             return await self._make(at, bits, now_ms)
         if own[0] >> bits:
@@ -45,26 +45,26 @@ class _Forever(LeafNodes):
 
     async def _make(self, at: Nodes, bits: int, now_ms: int) -> Entry:
         """Make our node, claimed; one whose answer is lost is found by the next attempt."""
-        path, data = f"{self.folder}/{self.place}-", self._written(claim(-1, now_ms))
+        path, data = f"{self.folder}/{self.address}-", self._written(claim_stamp(-1, now_ms))
         number = int((await create_numbered(at, path, data))[-10:])
         if number >> bits:
             await at.commit(("delete", self._path(number), (ANY,)))  # it is nobody's number
             raise await self._used_up(at, bits, number)
-        return Entry(worker_id=number, owner=str(self.place))
+        return Entry(worker_id=number, owner=str(self.address))
 
     async def _used_up(self, at: Nodes, bits: int, number: int) -> LeafWorkerIdsUsedUpError:
         """Return the error, with three addresses that were silent for longest."""
         children = _numbered(await at.children(self.folder))
         fitting = [each for each in children if not each[0] >> bits]
-        paths = [f"{self.folder}/{place}-{number:010}" for number, place in fitting]
+        paths = [f"{self.folder}/{address}-{number:010}" for number, address in fitting]
         read = zip(fitting, await at.get(*paths), strict=True)
-        silent = sorted((node.changed, place) for (_, place), node in read if node is not None)
-        holders = tuple(place for _, place in silent[:3])
+        silent = sorted((node.changed, address) for (_, address), node in read if node is not None)
+        holders = tuple(address for _, address in silent[:3])
         about = {"worker_id": number, "bits": bits}
         return LeafWorkerIdsUsedUpError(self.namespace, **about, holders=holders)
 
     def _path(self, worker_id: int) -> str:
-        return f"{self.folder}/{self.place}-{worker_id:010}"
+        return f"{self.folder}/{self.address}-{worker_id:010}"
 
     async def read(self, at: Nodes, worker_id: int) -> Entry | None:
         path = self._path(worker_id)
@@ -72,7 +72,7 @@ class _Forever(LeafNodes):
         if node is None:
             return None
         found = time_of(path, payload(path, node.data).get("timestamp"))
-        return Entry(worker_id=worker_id, stamp=found, owner=str(self.place), about=node)
+        return Entry(worker_id=worker_id, stamp=found, owner=str(self.address), about=node)
 
     async def write(self, at: Nodes, entry: Entry, new: int) -> bool:
         node: Node | None = entry.about  # none where it was made with its claim
@@ -80,7 +80,7 @@ class _Forever(LeafNodes):
         return node is None or await at.commit(change) is not None
 
     def _written(self, stamp: int) -> bytes:
-        return as_json(ip=self.place.ip, port=self.place.port, timestamp=stamp)
+        return as_json(ip=self.address.ip, port=self.address.port, timestamp=stamp)
 
 
 class LeafZkNormalStore(WorkerIdStore):
@@ -122,4 +122,4 @@ class LeafZkNormalStore(WorkerIdStore):
 def _numbered(children: list[str]) -> list[tuple[int, str]]:
     """Return number and address of each node, by number; the address may have dashes."""
     found = (_CHILD.fullmatch(child) for child in children)
-    return sorted((int(match["number"]), match["place"]) for match in found if match)
+    return sorted((int(match["number"]), match["address"]) for match in found if match)

@@ -22,7 +22,7 @@ from ...stores.zookeeper.tree import (
     write,
 )
 from .._worker_ids import Entry, WorkerIdStore
-from ._place import NAMED, WHY, LeafAddress
+from ._address import NAMED, WHY, LeafAddress
 from ._zk import LeafNodes, as_json, payload, time_of
 
 if TYPE_CHECKING:
@@ -45,9 +45,11 @@ class _Pools(LeafNodes):
 
     is_leased = True
 
-    def __init__(self, link: ZookeeperLink, name: str, place: LeafAddress, pool_size: int) -> None:
+    def __init__(
+        self, link: ZookeeperLink, name: str, address: LeafAddress, pool_size: int
+    ) -> None:
         check_integer("pool_size", pool_size, at_least=1, at_most=POOL_SIZE)
-        super().__init__(link, name, place, "recycle", safe_guard=MAX_UPLOAD_FAIL)
+        super().__init__(link, name, address, "recycle", safe_guard=MAX_UPLOAD_FAIL)
         self._pool_size = pool_size
 
     async def find(self, at: Nodes, bits: int, now_ms: int, latest_ms: int) -> Entry | None:
@@ -91,7 +93,7 @@ class _Pools(LeafNodes):
         """Whether a life before us under our address had it, and nobody can have it by now."""
         node: Node = entry.about[1]
         is_fresh = node.changed_ms - entry.stamp < MAX_UPLOAD_FAIL * MS / 2
-        return entry.owner == str(self.place) and is_fresh and not _is_silent(entry, now_ms)
+        return entry.owner == str(self.address) and is_fresh and not _is_silent(entry, now_ms)
 
     async def _free(self, at: Nodes, numbers: list[int], latest_ms: int) -> Entry | None:
         """Return any that need not be waited for, so that not all want the same; or the best."""
@@ -111,7 +113,7 @@ class _Pools(LeafNodes):
     async def _server_ms(self, at: Nodes, wanted: Entry) -> int:
         clock = f"{OURS}/leaf/{node_of(self.namespace)}"
         try:
-            return (await at.look(clock))[0]
+            return (await at.sync_and_read(clock))[0]
         except NoAuthError as error:
             reason = f"to take {wanted.about[0]}, which is silent, the user needs to write {clock}"
             raise StoreAuthenticationError(STORE, reason) from error
@@ -122,7 +124,7 @@ class _Pools(LeafNodes):
         used = self._path("inuse", entry.worker_id)
         if path == used:
             return await self.write(at, entry, new)
-        data = _written(entry.worker_id, self.place, new)
+        data = _written(entry.worker_id, self.address, new)
         return await at.commit(delete(path, node), create(used, data)) is not None
 
     async def read(self, at: Nodes, worker_id: int) -> Entry | None:
@@ -131,7 +133,7 @@ class _Pools(LeafNodes):
 
     async def write(self, at: Nodes, entry: Entry, new: int) -> bool:
         path, node = entry.about
-        data = _written(entry.worker_id, self.place, new)
+        data = _written(entry.worker_id, self.address, new)
         return await at.commit(write(path, data, node)) is not None
 
     async def release(self, at: Nodes, entry: Entry, new: int) -> bool:
@@ -206,6 +208,6 @@ def _entry(number: int, path: str, node: Node) -> Entry:
     return Entry(worker_id=number, stamp=stamp, owner=owner, about=(path, node))
 
 
-def _written(number: int, place: LeafAddress, stamp: int | None) -> bytes:
-    who = {"lastUsedIp": place.ip or None, "lastUsedPort": place.port or None}
+def _written(number: int, address: LeafAddress, stamp: int | None) -> bytes:
+    who = {"lastUsedIp": address.ip or None, "lastUsedPort": address.port or None}
     return as_json(workId=number, **who, lastUsedTimestamp=stamp)

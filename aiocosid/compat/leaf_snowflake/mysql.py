@@ -12,7 +12,7 @@ from ...errors import CorruptMachineStateError, InvalidArgumentError, LeafWorker
 from ...stores.sql import executor_of, executor_on
 from .._table import as_integer
 from .._worker_ids import Entry, Registry, WorkerIdStore
-from ._place import ADDRESS, INTERVAL, WHY, LeafAddress
+from ._address import ADDRESS, INTERVAL, WHY, LeafAddress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ _READ: Final = "SELECT id, max_timestamp, ip_port FROM leaf_workerid_alloc WHERE
 # 0, not NULL: a fork node that starts under the address cannot read that.
 _INSERT: Final = """
 INSERT INTO leaf_workerid_alloc (ip, port, ip_port, max_timestamp, create_time, update_time)
-VALUES (:ip, :port, :place, 0, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)
+VALUES (:ip, :port, :address, 0, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)
 ON DUPLICATE KEY UPDATE ip_port = ip_port"""
 
 _OLDEST: Final = """
@@ -48,21 +48,21 @@ FROM leaf_workerid_alloc ORDER BY max_timestamp, id LIMIT 20"""
 
 _WRITE: Final = """
 UPDATE leaf_workerid_alloc SET max_timestamp = :new
-WHERE id = :id AND ip_port = :place AND max_timestamp <=> :found"""
+WHERE id = :id AND ip_port = :address AND max_timestamp <=> :found"""
 
 
 class _Rows(Registry["SqlExecutor"]):
     """The rows of ``leaf_workerid_alloc``; ``max_timestamp`` is the stamp."""
 
-    def __init__(self, executor: SqlExecutor, place: LeafAddress) -> None:
-        super().__init__(executor, _NAMESPACE, place.instance_id, interval=INTERVAL)
-        self._place = place
+    def __init__(self, executor: SqlExecutor, address: LeafAddress) -> None:
+        super().__init__(executor, _NAMESPACE, address.instance_id, interval=INTERVAL)
+        self._address = address
         if executor.dialect_name != "mysql":
             expected = "an engine or a URL of MySQL or MariaDB, where Leaf keeps worker ids"
             raise InvalidArgumentError("engine", executor.dialect_name, expected=expected)
 
     async def find(self, at: SqlExecutor, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - there is no other
-        rows = (await at.run(f"{_READ} ip_port = :place", place=str(self._place))).rows
+        rows = (await at.run(f"{_READ} ip_port = :address", address=str(self._address))).rows
         if not rows:
             await self._insert(at, bits)
             return None  # it is claimed as any other: somebody else may have been faster
@@ -76,7 +76,9 @@ class _Rows(Registry["SqlExecutor"]):
         rows = (await at.run(_OLDEST)).rows
         if rows and int(rows[0][1]) + 1 >> bits:
             raise await self._used_up(at, bits, -1)
-        await at.run(_INSERT, ip=self._place.ip, port=self._place.port, place=str(self._place))
+        await at.run(
+            _INSERT, ip=self._address.ip, port=self._address.port, address=str(self._address)
+        )
 
     async def _used_up(self, at: SqlExecutor, bits: int, worker_id: int) -> Exception:
         rows = (await at.run(_OLDEST)).rows
@@ -89,7 +91,7 @@ class _Rows(Registry["SqlExecutor"]):
 
     async def write(self, at: SqlExecutor, entry: Entry, new: int) -> bool:
         found = None if entry.stamp < 0 else entry.stamp
-        values = {"id": entry.worker_id, "place": str(self._place), "found": found, "new": new}
+        values = {"id": entry.worker_id, "address": str(self._address), "found": found, "new": new}
         return (await at.run(_WRITE, **values)).matched == 1
 
     def _entry_of(self, row: Sequence[Any]) -> Entry:

@@ -63,8 +63,8 @@ class TddlStore(TableStore):
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        place = {"index": index, "count": count}
-        self._on(engine, sequence_table(inner_step, holds, schema_name, table, **place))
+        position = {"index": index, "count": count}
+        self._on(engine, sequence_table(inner_step, holds, schema_name, table, **position))
 
 
 class TddlGroupStore(GroupStore):

@@ -113,10 +113,10 @@ def sequence_table(
         columns = f"schema_name varchar(64) NOT NULL,{columns}".replace(
             "(name)", "(schema_name, name)"
         )
-    about: dict[str, Any] = {"table": table, "key": "name", "value": "value", "width": 64}
-    about |= {"touched": "gmt_modified", "scope": scope, "create": create_table(table, columns)}
+    options: dict[str, Any] = {"table": table, "key": "name", "value": "value", "width": 64}
+    options |= {"touched": "gmt_modified", "scope": scope, "create": create_table(table, columns)}
     if holds == "last":
-        return CounterTable(**about, limit=_HIGHEST)
-    about |= {"ahead": -inner_step, "limit": min(_HIGHEST, MAX_ID - inner_step)}
-    about |= {"step_limit": inner_step, "inner_step": inner_step}
-    return SequenceTable(**about, outer_step=inner_step * count, base=inner_step * index)
+        return CounterTable(**options, limit=_HIGHEST)
+    options |= {"ahead": -inner_step, "limit": min(_HIGHEST, MAX_ID - inner_step)}
+    options |= {"step_limit": inner_step, "inner_step": inner_step}
+    return SequenceTable(**options, outer_step=inner_step * count, base=inner_step * index)

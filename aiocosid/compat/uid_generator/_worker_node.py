@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ...abc import InstanceId, MachineIdDistributor
     from ...stores.sql import SqlExecutor
 
-__all__ = ("WORKER_NODE", "UidGeneratorStore", "place_of")
+__all__ = ("WORKER_NODE", "UidGeneratorStore", "endpoint_of")
 
-Place: TypeAlias = "tuple[str, str | None, int]"  # HOST_NAME, PORT and TYPE
+Endpoint: TypeAlias = "tuple[str, str | None, int]"  # HOST_NAME, PORT and TYPE
 
 WIDTH: Final = 64  # characters of HOST_NAME and PORT
 CONTAINER, MACHINE = 1, 2  # TYPE; uid-generator's WorkerNodeType CONTAINER and ACTUAL
@@ -62,9 +62,11 @@ class _Starts(Registry["SqlExecutor"]):
 
     by_address = False
 
-    def __init__(self, executor: SqlExecutor, where: str, who: InstanceId, place: Place) -> None:
+    def __init__(
+        self, executor: SqlExecutor, where: str, who: InstanceId, endpoint: Endpoint
+    ) -> None:
         super().__init__(executor, where, who, interval=INTERVAL)
-        self._place = place
+        self._endpoint = endpoint
         self.adopt()
 
     def adopt(self) -> None:
@@ -79,17 +81,19 @@ class _Starts(Registry["SqlExecutor"]):
         return own
 
     async def _insert(self, at: SqlExecutor, now_ms: int) -> int:
-        host, port, kind = self._place
+        host, port, kind = self._endpoint
         if port is None:
             port = f"{now_ms}-{random.randrange(100_000)}"  # noqa: S311 - for people, as in Java
         returning = " RETURNING ID" if at.dialect_name == "postgresql" else ""
         done = await at.run(INSERT + returning, host=host, port=port, type=kind)
-        made = as_integer(done.rows[0][0]) if done.rows else done.inserted_id
-        if made is None or made < 1:
+        inserted_id = as_integer(done.rows[0][0]) if done.rows else done.inserted_id
+        if inserted_id is None or inserted_id < 1:
             # Worker id 0 for everybody is what a mapper without generated keys comes to.
-            reason = f"WORKER_NODE made {made!r}; its ID has to be made by the database, above 0"
+            reason = (
+                f"WORKER_NODE made {inserted_id!r}; its ID has to be made by the database, above 0"
+            )
             raise StoreError(self.store, reason)
-        return made
+        return inserted_id
 
     async def read(self, at: SqlExecutor, worker_id: int) -> Entry | None:  # noqa: ARG002 - nothing is sent
         own = self._own
@@ -163,9 +167,9 @@ class UidGeneratorStore(WorkerIdStore):
             InvalidArgumentError: an argument is outside its range, or the environment is read and
                 has a host without a port, or a port without a host.
         """
-        place = place_of(host, port, container=container)
+        endpoint = endpoint_of(host, port, container=container)
         who = as_instance_id(instance_id)
-        return WorkerIdDistributor(_Starts(self._door, namespace, who, place))
+        return WorkerIdDistributor(_Starts(self._door, namespace, who, endpoint))
 
     async def create_schema(self) -> None:
         """Create ``WORKER_NODE`` as uid-generator ships it, if it is missing.
@@ -193,11 +197,11 @@ class UidGeneratorStore(WorkerIdStore):
             problems.append(f"worker ids above {most} do not fit {default}")
         last = f"the worker id of the last of {count} starts, not given again"
         meaning = "no start yet" if highest is None else last
-        about: dict[str, Any] = {"name": "WORKER_NODE", "stored": highest, "meaning": meaning}
-        return [Examined(**about, next_id=(highest or 0) + 1, problems=tuple(problems))]
+        facts: dict[str, Any] = {"name": "WORKER_NODE", "stored": highest, "meaning": meaning}
+        return [Examined(**facts, next_id=(highest or 0) + 1, problems=tuple(problems))]
 
 
-def place_of(host: str | None, port: str | int | None, *, container: bool | None) -> Place:
+def endpoint_of(host: str | None, port: str | int | None, *, container: bool | None) -> Endpoint:
     """Return HOST_NAME, PORT (None to make one) and TYPE."""
     if port is not None and type(port) not in {int, str}:
         raise InvalidArgumentError("port", port, expected="a number or a text")

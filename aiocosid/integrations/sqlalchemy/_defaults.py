@@ -93,8 +93,8 @@ class CosIdDefault(CosId):
         except CosIdError as error:
             raise passing(error) from error.__cause__
         if others:
-            about: dict[str, dict[int, Any]] = context.__dict__
-            about.setdefault("_aiocosid_ids", {})[id(self)] = iter(others)
+            state: dict[str, dict[int, Any]] = context.__dict__
+            state.setdefault("_aiocosid_ids", {})[id(self)] = iter(others)
         return first
 
     def _taken(self, rows: int, column: Column[Any] | None) -> Sequence[int | str]:
@@ -105,9 +105,9 @@ class CosIdDefault(CosId):
             return ids
         _check_kind(column, int if isinstance(generator, IdGenerator) else str, generator)
         if not in_greenlet():
-            place = f"the generator of {column if column is not None else self.name}"
+            argument = f"the generator of {column if column is not None else self.name}"
             expected = "a SyncIdGenerator: this Session or Connection is not one of asyncio"
-            raise InvalidArgumentError(place, generator, expected=expected)
+            raise InvalidArgumentError(argument, generator, expected=expected)
         if rows > 1:
             return await_only(generator.next_ids(rows))
         try:
@@ -143,9 +143,9 @@ def _check_kind(column: Column[Any] | None, kind: type, generator: object) -> No
     except NotImplementedError:  # a type that does not say
         return
     if {wanted, kind} == {int, str}:
-        place = f"the generator of {column}"
+        argument = f"the generator of {column}"
         expected = f"one of {wanted.__name__}, as the column; this one's ids are {kind.__name__}"
-        raise InvalidArgumentError(place, generator, expected=expected)
+        raise InvalidArgumentError(argument, generator, expected=expected)
 
 
 def cosid_default(

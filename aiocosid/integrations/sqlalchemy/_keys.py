@@ -83,8 +83,10 @@ class TextPrimaryKey:
 def _name(cls: Any) -> str:  # noqa: ANN401 - a mapped class
     name: str | None = cls.__cosid__ or getattr(cls, "__tablename__", None)
     if name is None:
-        place = f"__cosid__ of {cls.__module__}.{cls.__qualname__}"
-        raise InvalidArgumentError(place, None, expected="a generator's name: it has no table name")
+        argument = f"__cosid__ of {cls.__module__}.{cls.__qualname__}"
+        raise InvalidArgumentError(
+            argument, None, expected="a generator's name: it has no table name"
+        )
     return name
 
 

@@ -28,8 +28,8 @@ def passing(error: CosIdError) -> CosIdError:
     """Return a copy of an error that SQLAlchemy lets through; raise it from the same cause."""
     kind = type(error)
     if kind not in _kinds:
-        about = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-        _kinds[kind] = type(kind.__name__, (_Passing, kind), about)
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        _kinds[kind] = type(kind.__name__, (_Passing, kind), names)
     copy = error.again()
     copy.__class__ = _kinds[kind]
     return copy

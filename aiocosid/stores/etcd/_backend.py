@@ -101,7 +101,7 @@ class EtcdBackend(Backend):
                 value = _value(reply.responses[0].response_range.kvs)
                 await member.pause()
 
-        return await self._link.call(change, about=key)
+        return await self._link.call(change, key=key)
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
         root = self._key("")
@@ -140,7 +140,7 @@ class EtcdBackend(Backend):
         prefix, counted = "", 0
         if need.is_complete:  # the count before what it counts, which never is less then
             prefix = places.root
-            reply = await member.look(span(places.counts, is_prefix=True, count_only=True))
+            reply = await member.read_ranges(span(places.counts, is_prefix=True, count_only=True))
             counted = reply.responses[0].response_range.count
         header, found = await member.read(*places.needed(need), prefix=prefix)
         snapshot = places.read(header, found, need, counted)
@@ -192,7 +192,7 @@ def _reached(snapshot: Snapshot) -> tuple[str, str, int]:
 async def _sample(member: Member, places: EtcdPlaces, need: Need) -> Snapshot:
     """Read the asker's own machine id, and some that were given back or are new."""
     descending = {"sort_order": "DESCEND", "limit": 1, "keys_only": True}
-    reply = await member.look(
+    reply = await member.read_ranges(
         *(span(key) for key in places.needed(need)),
         span(places.free, is_prefix=True, limit=need.sample, keys_only=True),
         span(places.seats, is_prefix=True, **descending),

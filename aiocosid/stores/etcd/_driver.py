@@ -107,8 +107,8 @@ def channel_opener(url: StoreUrl) -> Callable[[int], Message]:
         credentials = grpc.ssl_channel_credentials(*contents)
         make = partial(grpc.aio.secure_channel, credentials=credentials)
 
-    def open_channel(place: int) -> Message:
-        channel = make(str(url.hosts[place]), options=_OPTIONS)
+    def open_channel(index: int) -> Message:
+        channel = make(str(url.hosts[index]), options=_OPTIONS)
         note_channel(channel)
         return channel
 

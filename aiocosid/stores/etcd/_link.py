@@ -178,7 +178,7 @@ class EtcdLink(NotCopyable):
         )
         return cls(connection)
 
-    async def call(self, ask: Callable[[Member], Awaitable[T]], *, about: str = "") -> T:
+    async def call(self, ask: Callable[[Member], Awaitable[T]], *, key: str = "") -> T:
         """Ask a member, and if it cannot be reached another one.
 
         ``ask`` may have taken effect on a member that did not answer, and is called again all the
@@ -186,8 +186,8 @@ class EtcdLink(NotCopyable):
 
         Args:
             ask: what to ask.
-            about: the key that it changes, if it has to wait for all who are about to change the
-                same here: they would not both.
+            key: the key that ``ask`` changes; calls of this link with the same key run one after
+                another.  Empty: it waits for no other call.
 
         Raises:
             StoreUnavailableError: no member answers in time.
@@ -199,8 +199,8 @@ class EtcdLink(NotCopyable):
         self._ensure_own()
         with fail_if_forked(), as_store_error():
             session = await self._connection.ready()
-            place = asyncio.get_running_loop(), about
-            line = self._lines.setdefault(place, asyncio.Lock()) if about else nullcontext()
+            place = asyncio.get_running_loop(), key
+            line = self._lines.setdefault(place, asyncio.Lock()) if key else nullcontext()
             async with line:
                 self._ensure_own()  # the process may have forked while this call waited
                 return await _heard(session.call(ask))

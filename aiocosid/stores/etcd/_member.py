@@ -50,7 +50,7 @@ class Member:
         self._until = until
         self._conflicts = 0
 
-    async def look(self, *ranges: Message) -> Message:
+    async def read_ranges(self, *ranges: Message) -> Message:
         """Read at one moment; the reply's ``responses`` are in that order."""
         return await self.write((), [rpc.RequestOp(request_range=each) for each in ranges])
 
@@ -65,7 +65,7 @@ class Member:
         ranges = [span(key) for key in keys]
         if prefix:
             ranges.append(span(prefix, is_prefix=True, limit=PAGE, keys_only=keys_only))
-        reply = await self.look(*ranges)
+        reply = await self.read_ranges(*ranges)
         found = [each for part in reply.responses for each in part.response_range.kvs]
         page = reply.responses[-1].response_range
         while page.more:
@@ -147,10 +147,10 @@ def span(key: str, *, is_prefix: bool = False, **how: object) -> Message:
 def unchanged(key: str, value: bytes | None) -> Message:
     """Compare: the key has that value; None for one that is not there."""
     if value is None:
-        about = {"target": rpc.Compare.MOD, "mod_revision": 0}
+        condition = {"target": rpc.Compare.MOD, "mod_revision": 0}
     else:
-        about = {"target": rpc.Compare.VALUE, "value": value}
-    return rpc.Compare(key=key.encode(), result=rpc.Compare.EQUAL, **about)
+        condition = {"target": rpc.Compare.VALUE, "value": value}
+    return rpc.Compare(key=key.encode(), result=rpc.Compare.EQUAL, **condition)
 
 
 def unwritten(prefix: str, revision: int) -> Message:

@@ -259,7 +259,7 @@ class HttpCounter(CounterDistributor):
         self._is_created = False
 
     async def _grant(self, step: int, note: GrantNote | None) -> Granted:
-        if (self._water.sent() or 0) + step > MAX_ID:
+        if (self._water.baseline() or 0) + step > MAX_ID:
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
         path = path_of(self.namespace, self.name)
         if not self._is_created:

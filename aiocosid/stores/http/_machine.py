@@ -119,8 +119,8 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
         answer = await self._ask("POST", OVERFLOW, machineBit=str(bits))
         if answer.code == OVERFLOW:
             raise MachineIdOverflowError(self.namespace, size=size)
-        told = as_object(answer.value)
-        machine_id, last_ms = told.get("machineId"), told.get("lastTimeStamp")
+        fields = as_object(answer.value)
+        machine_id, last_ms = fields.get("machineId"), fields.get("lastTimeStamp")
         if not _is_integer(machine_id, 0, size - 1) or not _is_integer(last_ms, -1, MAX_ID):
             raise answer.unexpected(f"a machine id below {size} with its time")
         return MachineGrant(machine_id, last_ms)

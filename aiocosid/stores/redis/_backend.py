@@ -218,8 +218,8 @@ class RedisBackend(Backend):
         given = int(bool(need.instance)), codec.count_field, need.instance.encode(), sample
         tag, *reply = await self.link.run(READ, codec.keys, *given)
         if tag == b"damaged":
-            place, kind = map(text_of, reply)
-            raise CorruptMachineStateError(STORE, place=place, found=f"a {kind}")
+            key, kind = map(text_of, reply)
+            raise CorruptMachineStateError(STORE, place=key, found=f"a {kind}")
         if not tag:
             raise StoreAuthenticationError(STORE, HIDDEN.format(text_of(reply[0])))
         return codec.snapshot([tag, *reply], need.instance)
@@ -358,7 +358,7 @@ class CellCodec:
             if owner is None and who and who == instance.encode():
                 raise self._damaged(cell, value)
             if number is None:
-                yield Damage(self._place(cell), repr(text_of(value)), text_of(who))
+                yield Damage(self._key_of(cell), repr(text_of(value)), text_of(who))
             elif owner is None:
                 seats[number] = replace(seats[number], is_damaged=True)
             else:
@@ -388,13 +388,13 @@ class CellCodec:
             raise self._damaged(cell, digits, expected="an integer")
         return int(digits)
 
-    def _place(self, cell: Cell) -> str:
+    def _key_of(self, cell: Cell) -> str:
         key, field = text_of(self.keys[cell[0] - 1]), text_of(cell[1])
         return f"{key}[{field}]" if cell[1] else key
 
-    def _damaged(self, cell: Cell, found: bytes, **about: str) -> CorruptMachineStateError:
-        place = self._place(cell)
-        return CorruptMachineStateError(STORE, place=place, found=repr(text_of(found)), **about)
+    def _damaged(self, cell: Cell, found: bytes, **details: str) -> CorruptMachineStateError:
+        key = self._key_of(cell)
+        return CorruptMachineStateError(STORE, place=key, found=repr(text_of(found)), **details)
 
     # What is written.
 

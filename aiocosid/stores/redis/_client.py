@@ -82,15 +82,17 @@ def _cluster(url: StoreUrl, options: dict[str, Any]) -> RedisCluster:
 
 
 def _behind_sentinels(url: StoreUrl, options: dict[str, Any]) -> tuple[Any, ...]:
-    asked = {
+    sentinel_options = {
         name: each
         for name, each in options.items()
         if name.startswith("ssl_") or name in {"socket_keepalive", "protocol", "retry"}
     }
-    asked |= dict.fromkeys(("socket_timeout", "socket_connect_timeout"), SENTINEL_TIMEOUT)
+    sentinel_options |= dict.fromkeys(
+        ("socket_timeout", "socket_connect_timeout"), SENTINEL_TIMEOUT
+    )
     login = url.options["sentinel_username"], url.options["sentinel_password"]
-    asked |= {"ssl": url.tls, "credential_provider": _login(*login)}
+    sentinel_options |= {"ssl": url.tls, "credential_provider": _login(*login)}
     hosts = [tuple(each) for each in url.hosts]
-    sentinel: Any = Sentinel(hosts, sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
+    sentinel: Any = Sentinel(hosts, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
     client = sentinel.master_for(url.options["service"], ssl=url.tls, **options)
     return (client, *sentinel.sentinels)

@@ -119,7 +119,7 @@ class Span:
         self._root = root.encode(errors="backslashreplace")
         self._key = f"aiocosid:{{{name}}}:span".encode()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Make sure that the server tells who it is, and allows a span; nothing stays."""
         await self._ask(LOOK)
 

@@ -23,7 +23,7 @@ from ...errors import (
 from .._backend import Granted
 from .._over import Closings
 from .._watermark import WatchedDistributor
-from ._place import UNIT, highest_id
+from ._residue_class import UNIT, highest_id
 from ._statistics import StripedStatistics
 from ._stripe import MisplacedError, Stripe, UnopenedError
 
@@ -78,11 +78,13 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             InvalidArgumentError: an argument is outside its range, or a store is striped itself.
         """
         super().__init__(**described)
-        check_integer("offset", self.offset, at_least=0, at_most=highest_id(len(store.places)))
+        check_integer("offset", self.offset, at_least=0, at_most=highest_id(len(store.residues)))
         self._store, self._closings = store, Closings(store._closings)
         self._stripes = tuple(
-            Stripe(each, self, place, health)
-            for each, place, health in zip(store._stores, store.places, store.health, strict=True)
+            Stripe(each, self, residue, health)
+            for each, residue, health in zip(
+                store._stores, store.residues, store.health, strict=True
+            )
         )
         if any(each.counter.stride != 1 for each in self._stripes):
             expected = "stores that grant any range without holes"
@@ -103,12 +105,12 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         """Take a segment from some store."""
         go_on = self._closings.watch(self.store)
         await self._bind()
-        sent = self._water.sent() or 0
+        baseline = self._water.baseline() or 0
         errors: list[CosIdError] = []
         for stripe in self._turn():
             go_on()
             answer = await self._attempt(
-                stripe, partial(stripe.grant, step, above=sent, go_on=go_on)
+                stripe, partial(stripe.grant, step, above=baseline, go_on=go_on)
             )
             if not isinstance(answer, CosIdError):
                 return Granted(answer)
@@ -127,7 +129,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         for stripe in unbound:
             self._water.raise_to(stripe.last_id)
         if all(each.is_bound for each in self._stripes):
-            above = max(self._water.sent() or 0, *(each.last_id for each in self._stripes))
+            above = max(self._water.baseline() or 0, *(each.last_id for each in self._stripes))
             new = [each for each in self._due() if each.is_new]
             await self._at_once({each: partial(each.open, above) for each in new})
 
@@ -191,9 +193,9 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             return ended[-1].again()
         if all(isinstance(error, IdOverflowError) for error in errors):
             return IdOverflowError(self.namespaced_name, limit=highest_id(self.stride))
-        told = "; ".join(str(error) for error in errors)
+        reasons = "; ".join(str(error) for error in errors)
         kind = StoreUnavailableError if any(error.retryable for error in errors) else StoreError
-        nobody = kind(self.store, f"no store answers: {told}")
+        nobody = kind(self.store, f"no store answers: {reasons}")
         nobody.__cause__ = errors[-1]
         return nobody
 

@@ -12,7 +12,7 @@ from ...errors import CounterMissingError, InvalidArgumentError, UnsupportedBySt
 from .._over import StoreOverStores
 from ._distributor import StripedIdSegmentDistributor
 from ._health import StoreHealth
-from ._place import FEWEST_STORES, MOST_STORES, SUFFIX, ResidueClass, highest_id
+from ._residue_class import FEWEST_STORES, MOST_STORES, SUFFIX, ResidueClass, highest_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         clock: time.
     """
 
-    __slots__ = ("clock", "health", "places", "store_timeout")
+    __slots__ = ("clock", "health", "residues", "store_timeout")
 
     _counter = StripedIdSegmentDistributor
 
@@ -67,7 +67,7 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         _check_stores(stores)
         check_seconds("store_timeout", store_timeout)
         super().__init__(stores, owns_stores=owns_stores)
-        self.places = [ResidueClass(number, len(stores)) for number in range(len(stores))]
+        self.residues = [ResidueClass(number, len(stores)) for number in range(len(stores))]
         self.health = [StoreHealth(clock) for _ in stores]
         self.store_timeout, self.clock = store_timeout, clock
 
@@ -108,12 +108,12 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
             StoreError: a store refuses or cannot be reached: another one cannot answer for it.
         """
         found: dict[str, int] = {}
-        for store, place in zip(self._stores, self.places, strict=True):
+        for store, residue in zip(self._stores, self.residues, strict=True):
             for counter in await store.counters(namespace=namespace):
                 name, value = counter.namespaced_name, counter.last_max_id
-                if name.endswith(SUFFIX) and ResidueClass.noted_in(value) == (place, False):
+                if name.endswith(SUFFIX) and ResidueClass.noted_in(value) == (residue, False):
                     name = name.removesuffix(SUFFIX)
-                    found[name] = max(found.get(name, 0), place.last_id(value))
+                    found[name] = max(found.get(name, 0), residue.last_id(value))
         return [Counter(namespaced_name=name, last_max_id=found[name]) for name in sorted(found)]
 
     async def set_floor(
@@ -134,7 +134,7 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
             CounterMissingError: no store has such a counter, and ``create`` is False.
             StoreError: a store refuses, cannot be reached, or has another place.
         """
-        check_integer("above", above, at_least=0, at_most=highest_id(len(self.places)))
+        check_integer("above", above, at_least=0, at_most=highest_id(len(self.residues)))
         counter = self.segment_distributor(namespace=namespace, name=name)
         if not create:
             known = {each.namespaced_name for each in await self.counters(namespace=namespace)}
@@ -154,12 +154,12 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
 
 def _check_stores(stores: Any) -> None:  # noqa: ANN401 - whatever was given
     """Raise `InvalidArgumentError` unless they are two to nine different stores."""
-    listed: list[Any] = list(stores) if type(stores) in {list, tuple} else []
-    are_stores = all(isinstance(each, Store) for each in listed)
-    if not are_stores or not FEWEST_STORES <= len(listed) <= MOST_STORES:
+    given: list[Any] = list(stores) if type(stores) in {list, tuple} else []
+    are_stores = all(isinstance(each, Store) for each in given)
+    if not are_stores or not FEWEST_STORES <= len(given) <= MOST_STORES:
         expected = f"a list of {FEWEST_STORES} to {MOST_STORES} stores"
         raise InvalidArgumentError("stores", stores, expected=expected)
-    if len({id(each) for each in listed}) < len(listed):
+    if len({id(each) for each in given}) < len(given):
         raise InvalidArgumentError("stores", stores, expected="each of them another one")
 
 

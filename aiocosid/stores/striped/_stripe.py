@@ -10,7 +10,7 @@ from ...errors import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
-from ._place import SUFFIX, UNIT, ResidueClass
+from ._residue_class import SUFFIX, UNIT, ResidueClass
 from ._statistics import StripeStatistics
 
 if TYPE_CHECKING:
@@ -44,23 +44,23 @@ class Stripe:
     """
 
     __slots__ = (
-        *("_name", "_place", "_raises", "_seen", "_segments", "_store"),
+        *("_name", "_residue", "_raises", "_seen", "_segments", "_store"),
         *("counter", "ended", "health", "is_new"),
     )
 
     def __init__(
-        self, store: Store, whole: IdSegmentDistributor, place: ResidueClass, health: StoreHealth
+        self, store: Store, whole: IdSegmentDistributor, residue: ResidueClass, health: StoreHealth
     ) -> None:
         """Describe its part of a whole counter; nothing is sent yet."""
         self.counter: IdSegmentDistributor = store.segment_distributor(
             namespace=whole.namespace,
             name=f"{whole.name}{SUFFIX}",
-            offset=place.first(whole.offset),
+            offset=residue.first(whole.offset),
             step=UNIT,
         )
         self.health = health
         self.ended: StoreRolledBackError | None = None
-        self._store, self._place, self._name = store, place, whole.name
+        self._store, self._residue, self._name = store, residue, whole.name
         self.is_new = False
         self._seen = -1  # the highest value of the counter; below 0 if it was never seen
         self._segments = self._raises = 0
@@ -73,7 +73,7 @@ class Stripe:
     @property
     def last_id(self) -> int:
         """The highest of its ids that is known to have been granted; 0 for none."""
-        return self._place.last_id(self._seen) if self.is_bound else 0
+        return self._residue.last_id(self._seen) if self.is_bound else 0
 
     async def bind(self) -> None:
         """Have the store note its place, and see that it is ours; costs one id.
@@ -90,7 +90,7 @@ class Stripe:
         """
         for _ in range(MOST_OPENINGS):
             if self.is_new:  # others may have it advance at the same time
-                above = await self.raise_to(above + self._place.width)
+                above = await self.raise_to(above + self._residue.width)
 
     async def grant(self, step: int, *, above: int, go_on: Callable[[], None]) -> int:
         """Take ``step`` ids that are all above ``above``; return the last one.
@@ -106,7 +106,7 @@ class Stripe:
         """
         ids = await self._advance(step)
         if self.is_new:
-            reason = f"{self._place} is new, and grants nothing before every store was seen once"
+            reason = f"{self._residue} is new, and grants nothing before every store was seen once"
             raise UnopenedError(self.counter.store, reason)
         if ids[0] <= above:
             go_on()
@@ -127,29 +127,29 @@ class Stripe:
         raised = await self._store.set_floor(
             namespace=self.counter.namespace,
             name=self.counter.name,
-            above=self._place.floor(above),
+            above=self._residue.floor(above),
         )
         value = raised.last_max_id
-        self.is_new = self.is_new and ResidueClass.noted_in(value) != (self._place, False)
-        return max(above, self._place.last_id(value))
+        self.is_new = self.is_new and ResidueClass.noted_in(value) != (self._residue, False)
+        return max(above, self._residue.last_id(value))
 
     async def _advance(self, step: int) -> range:
         due = self._seen + step * UNIT
         try:
             value = await self.counter.next_max_id(step * UNIT)
         except StoreRolledBackError as error:
-            last = self._place.last_id
+            last = self._residue.last_id
             raise self._went_back(last(error.seen), last(error.expected)) from error
         self._check(value)
         if value < due:
-            raise self._went_back(self._place.last_id(value), self._place.last_id(due))
+            raise self._went_back(self._residue.last_id(value), self._residue.last_id(due))
         self._seen = max(self._seen, value)
-        return self._place.ids(value, step)
+        return self._residue.ids(value, step)
 
     def _check(self, value: object) -> None:
         """Raise unless it is a value of this very place."""
         found, is_new = ResidueClass.noted_in(value) if type(value) is int else (None, False)
-        if self._place == found:
+        if self._residue == found:
             self.is_new = is_new
             return
         store, counter = self.counter.store, self.counter.namespaced_name
@@ -158,9 +158,9 @@ class Stripe:
             raise CorruptCounterError(store, counter=counter, found=text)
         raise MisplacedError(
             store,
-            f"{counter!r} is {found}, and was asked for as {self._place}: name the same stores in "
-            "the same order; for more or fewer of them take another name for the counter, with an "
-            "offset above every id",
+            f"{counter!r} is {found}, and was asked for as {self._residue}: name the same stores "
+            "in the same order; for more or fewer stores use another name for the counter, with "
+            "an offset above every id",
         )
 
     def _went_back(self, seen: int, expected: int) -> StoreRolledBackError:
@@ -173,14 +173,14 @@ class Stripe:
         )
 
     def __str__(self) -> str:
-        return f"{self.counter.store}, {self._place}"
+        return f"{self.counter.store}, {self._residue}"
 
     def statistics(self) -> StripeStatistics:
         """Return a picture of it."""
         last_error = self.ended or self.health.last_error
         return StripeStatistics(
             store=self.counter.store,
-            place=self._place.number,
+            place=self._residue.number,
             is_healthy=last_error is None,
             has_ended=self.ended is not None,
             segments=self._segments,

@@ -54,7 +54,7 @@ class Call(NamedTuple):
     """
 
     step: int
-    sent: int | None
+    baseline: int | None
     nonce: bytes
     go_on: Callable[[], None]
     note: GrantNote
@@ -105,7 +105,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
     async def _grant(self, step: int, note: GrantNote | None) -> Granted:
         go_on = self._closings.watch(self.store)
         nonce = token_hex(16).encode()
-        call = Call(step, self._water.sent(), nonce, go_on, note or UNNOTED)
+        call = Call(step, self._water.baseline(), nonce, go_on, note or UNNOTED)
         if step <= self._store.span and self._store.outage.is_to_be_asked():
             return await self._from_span(call)
         return await self._from_root(call)
@@ -138,7 +138,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         """Return a segment, the duty to open a span, or None: the root is to be asked."""
         clock, pause = self._store.clock, POLL[0]
         until = clock.monotonic() + self._store.cache_timeout
-        request = call.step, call.sent or 0, call.nonce, call.note
+        request = call.step, call.baseline or 0, call.nonce, call.note
         while True:
             reply = await self._asked(lambda: self._span.take(*request), call.go_on)
             if isinstance(reply, SpanTaken):
@@ -171,7 +171,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         """
         # Before it is opened: a root that went backwards has leased what others hold already.
         base = last - self._store.span
-        max_id = self._water.check(self, base + call.step, step=call.step, sent=call.sent)
+        max_id = self._water.check(self, base + call.step, step=call.step, baseline=call.baseline)
         base = max(base, 1)  # to where it may be given back: a cursor of 0 is none
         reply = await self._asked(
             lambda: self._span.open(claim, max_id, last, note=call.note, base=base), call.go_on
@@ -270,7 +270,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         await self._root.aopen()
         await self._store.cache.aopen()
         if self._store.outage.is_to_be_asked():
-            await self._asked(self._span.look, self._closings.watch(self.store))
+            await self._asked(self._span.refresh, self._closings.watch(self.store))
 
     async def aclose(self) -> None:
         """Close what the root has opened itself; the cache stays open.

@@ -77,11 +77,11 @@ def name_of_url(url: str) -> str | None:
 def _digest(parts: SplitResult, user: str) -> str:
     """Tell apart what host and path do not: a schema on the search path, a socket, a default."""
     query = parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True)
-    told = [pair for pair in query if not any(word in pair[0] for word in SECRET)]
-    told += [(name, os.environ[name]) for name in VARIABLES if os.environ.get(name)]
+    kept = [pair for pair in query if not any(word in pair[0] for word in SECRET)]
+    kept += [(name, os.environ[name]) for name in VARIABLES if os.environ.get(name)]
     if not user:
         with suppress(Exception):  # nobody of this number has a name
-            told.append(("", getpass.getuser()))
-    if not told:
+            kept.append(("", getpass.getuser()))
+    if not kept:
         return ""
-    return " " + hashlib.sha256(repr(sorted(told)).encode()).hexdigest()[:DIGITS]
+    return " " + hashlib.sha256(repr(sorted(kept)).encode()).hexdigest()[:DIGITS]

@@ -96,7 +96,7 @@ class Cells:
         # What every hand-out writes: the count before what it is held against, the adder last.
         shared = self.count, self.notes, self.pool, self.entries, self.adder
         paths = [OURS, MARKER, self.space, *shared, *own]
-        now_ms, found = await nodes.look(CLOCK, *paths)
+        now_ms, found = await nodes.sync_and_read(CLOCK, *paths)
         self.nodes = dict(zip(paths, found, strict=True))
         numbers = {number for number, _ in self._owners(own)}
         numbers |= {need.machine_id} if need.machine_id is not None else set()
@@ -126,7 +126,7 @@ class Cells:
         cells = self.node(self.entries).children + self.node(self.pool).children
         return Snapshot(
             self._namespace,
-            f"{self.node(OURS).born:x}",
+            f"{self.node(OURS).created:x}",
             now_ms=now_ms,
             marker=self._cell(Marker, MARKER),
             space=self._cell(Space, self.space),
@@ -150,7 +150,7 @@ class Cells:
         space, marker, entries = map(self.node, (self.space, MARKER, self.entries))
         if entries is ABSENT:
             return space.changed > marker.changed
-        return space is not ABSENT and entries.born > max(space.changed, marker.changed)
+        return space is not ABSENT and entries.created > max(space.changed, marker.changed)
 
     def _last_new(self) -> int:
         """Return the last number that was new; -1 if none was."""
@@ -204,19 +204,19 @@ class Cells:
         if self.nodes.get(self.entries, ...) is None and (changes.space or changes.seats):
             await nodes.ensure(self.entries, self.pool, self.notes)
         compared = ((path, self.nodes[path]) for path in (MARKER, self.space) if path not in wanted)
-        sent = [expect(path, node) for path, node in compared if node is not None]
+        ops = [expect(path, node) for path, node in compared if node is not None]
         for path, data in wanted.items():
-            sent += _changed(path, data, self.nodes.get(path))
-        results = await nodes.commit(*sent)
+            ops += _changed(path, data, self.nodes.get(path))
+        results = await nodes.commit(*ops)
         if results is None:
             return False
         fixed = MARKER, self.space, self.count, self.adder
         kept = {path: self.nodes.get(path) for path in (*fixed, *wanted)}
         is_other = False
-        for (what, path, arguments), result in zip(sent, results, strict=True):
+        for (what, path, arguments), result in zip(ops, results, strict=True):
             if what == "set_data":
                 kept[path] = node = Node.of((arguments[0], result))
-                is_other |= self.node(path).born not in {0, node.born}
+                is_other |= self.node(path).created not in {0, node.created}
             elif what == "delete":
                 kept[path] = None
         now_ms = max(node.changed_ms for node in kept.values() if node is not None)

@@ -82,7 +82,7 @@ class Node:
 
     data: bytes
     version: int
-    born: int
+    created: int
     changed: int
     changed_ms: int
     children: int
@@ -134,7 +134,7 @@ class Nodes:
         """Read nodes, in this order; None for what is not there."""
         return _read(await self._ask(*map(self._getting, paths)))
 
-    async def look(self, clock: str, *paths: str) -> tuple[int, list[Node | None]]:
+    async def sync_and_read(self, clock: str, *paths: str) -> tuple[int, list[Node | None]]:
         """Read nodes as they are now, and the server's clock, in milliseconds since 1970.
 
         It begins with a write: whatever a server that lags behind has missed, it reads after that.
@@ -206,9 +206,9 @@ class Nodes:
             getattr(transaction, what)(self._root + path, *arguments)
         (results,) = await self._ask(lambda _: transaction.commit_async())
         done = zip(changes, results, strict=True)
-        made = [(path, result) for (what, path, _), result in done if what == "create"]
-        if any(isinstance(result, NoNodeError) for _, result in made):  # as by somebody's hand
-            await self.ensure(*(path.rpartition("/")[0] for path, _ in made))
+        created = [(path, result) for (what, path, _), result in done if what == "create"]
+        if any(isinstance(result, NoNodeError) for _, result in created):  # as by somebody's hand
+            await self.ensure(*(path.rpartition("/")[0] for path, _ in created))
             return await self.commit(*changes)
         failed = {type(each).__name__: each for each in results if isinstance(each, Exception)}
         if failed.keys() & _CONFLICTS:
@@ -388,5 +388,5 @@ async def create_numbered(nodes: Nodes, path: str, data: bytes) -> str:
         StoreError: the server refuses or cannot be reached, as for `Link.call`.
     """
     making = methodcaller("create_async", nodes._root + path, data, sequence=True)
-    (made,) = await nodes._ask(making, passed=())
-    return str(made)
+    (created,) = await nodes._ask(making, passed=())
+    return str(created)

@@ -89,7 +89,7 @@ class Session:
 async def main():
     session = Session()
     link = EtcdLink(BorrowedConnection("the session", session))
-    calls = [asyncio.create_task(link.call(each, about="key")) for each in ("first", "second")]
+    calls = [asyncio.create_task(link.call(each, key="key")) for each in ("first", "second")]
     while not session.asked:
         await asyncio.sleep(0)
     read, write = os.pipe()

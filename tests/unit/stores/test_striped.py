@@ -32,7 +32,7 @@ from aiocosid.errors import (
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.striped import StripedStore
 from aiocosid.stores.striped._distributor import StripedIdSegmentDistributor
-from aiocosid.stores.striped._place import ResidueClass, highest_id
+from aiocosid.stores.striped._residue_class import ResidueClass, highest_id
 from aiocosid.stores.striped._store import read_url
 from aiocosid.testing import ManualClock, settle
 
@@ -327,7 +327,7 @@ class TestFailures:
                     with pytest.raises(StoreUnavailableError, match="place 2 of 3 is new"):
                         await grant(one)
         first.error = second.error = None
-        with pytest.raises(StoreError, match="take another name for the counter"):
+        with pytest.raises(StoreError, match="use another name for the counter"):
             await grant(at([first, second, third]))
         assert (await grant(at([first, second])))[0] > seen[-1]
 
@@ -573,7 +573,7 @@ class TestLosses:
         stores = flaky(4)
         ids = await grant(at(stores[:3]), 100)
         for others in (stores, stores[:2]):
-            with pytest.raises(StoreError, match="take another name for the counter"):
+            with pytest.raises(StoreError, match="use another name for the counter"):
                 await grant(at(others))
         more = await grant(at(stores, name="order2", offset=ids[-1]))
         assert more[0] > ids[-1]

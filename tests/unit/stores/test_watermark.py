@@ -14,17 +14,17 @@ from aiocosid.stores.memory import MemoryStore
 DISTRIBUTOR = MemoryStore().segment_distributor(namespace="shop", name="order", step=10)
 
 
-def reply(water: HighWater, max_id: int, sent: int | None) -> int:
-    return water.check(DISTRIBUTOR, max_id, step=10, sent=sent)
+def reply(water: HighWater, max_id: int, baseline: int | None) -> int:
+    return water.check(DISTRIBUTOR, max_id, step=10, baseline=baseline)
 
 
 def test_the_first_reply_may_be_any() -> None:
     """Whatever the counter has come to, this process has seen nothing yet."""
     for max_id in (0, 10, MAX_ID):
         water = HighWater()
-        assert water.sent() is None
+        assert water.baseline() is None
         assert reply(water, max_id, None) == max_id
-        assert water.sent() == max_id
+        assert water.baseline() == max_id
 
 
 def test_a_sound_store_adds_at_least_the_step() -> None:
@@ -35,45 +35,45 @@ def test_a_sound_store_adds_at_least_the_step() -> None:
             reply(water, seen, 30)
         assert (error.value.seen, error.value.expected) == (seen, 40)
         assert error.value.counter == "shop.order"
-        assert water.sent() == 30
+        assert water.baseline() == 30
     assert reply(water, 40, 30) == 40
-    assert water.sent() == 40
+    assert water.baseline() == 40
 
 
 def test_replies_may_overtake_each_other() -> None:
     """Each is compared with what was known when its own call was sent."""
     water = HighWater()
-    first = water.sent()
+    first = water.baseline()
     assert reply(water, 30, first) == 30
-    second, third = water.sent(), water.sent()
+    second, third = water.baseline(), water.baseline()
     assert reply(water, 50, third) == 50
     assert reply(water, 40, second) == 40
     assert reply(water, 20, first) == 20
-    assert water.sent() == 50
+    assert water.baseline() == 50
 
 
 def test_what_another_object_has_seen_counts() -> None:
     """And never less than what this one has."""
     water = HighWater()
     water.raise_to(0)
-    assert water.sent() == 0
+    assert water.baseline() == 0
     water.raise_to(30)
     water.raise_to(20)
-    assert water.sent() == 30
+    assert water.baseline() == 30
     with pytest.raises(StoreRolledBackError):
-        reply(water, 39, water.sent())
+        reply(water, 39, water.baseline())
 
 
 def test_ids_that_may_have_gone_back_are_not_missed() -> None:
     """Nothing is known by that alone, and nothing is raised."""
     water = HighWater()
     water.lower(10)
-    assert water.sent() is None
+    assert water.baseline() is None
     reply(water, 30, None)
     water.lower(40)
-    assert water.sent() == 30
+    assert water.baseline() == 30
     water.lower(20)
-    assert water.sent() == 20
+    assert water.baseline() == 20
 
 
 def test_a_child_has_to_make_it_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_a_child_has_to_make_it_its_own(monkeypatch: pytest.MonkeyPatch) -> None
         water.ensure_own("the counter")
     water.adopt()
     water.ensure_own("the counter")
-    assert water.sent() == 30
+    assert water.baseline() == 30
 
 
 def test_a_step_is_an_integer_of_at_least_1() -> None:
