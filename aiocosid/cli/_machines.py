@@ -161,7 +161,7 @@ def _owner(session: StoreSession, namespace: str, machine_id: int) -> Machine:
     for each in session.call(session.store.machines, namespace=namespace):
         if each.machine_id == machine_id and each.instance_id:
             return each
-    expected = f"one that somebody holds in namespace {namespace!r}"
+    expected = f"one that is held in namespace {namespace!r}"
     raise InvalidArgumentError("machine_id", machine_id, expected=expected)
 
 

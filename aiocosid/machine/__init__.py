@@ -1,6 +1,6 @@
-"""Which machine am I: who asks for a machine id, what is remembered of it, and ids chosen by hand.
+"""Machine ids: the instance that asks for one, the state it remembers, and ids chosen by hand.
 
-The distributors of the stores lie with their stores, as in `aiocosid.stores.memory`.
+Each store has its own distributor in its own module, for example `aiocosid.stores.memory`.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ __all__ = (
 PRIVATE: Final = tuple(
     map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"))
 )
-"""What sonyflake takes for private."""
+"""The networks that sonyflake treats as private."""
 
 IP_BITS: Final = 16
 MAC_BITS: Final = 10
@@ -38,19 +38,20 @@ CERTAIN: Final = 40  # 1 - exp(-40) is 1.0
 MADE_UP: Final = 1 << 40  # the bit that marks a MAC as one of a group: no device has it
 
 MAC: Final = re.compile(r"(?:[0-9A-Fa-f]{2}[:-]?){5}[0-9A-Fa-f]{2}")
-ELSEWHERE: Final = ("192.0.2.1", 9)  # of no host (RFC 5737); nothing is sent
+ELSEWHERE: Final = ("192.0.2.1", 9)  # belongs to no host (RFC 5737); nothing is sent
 
 
 class SharedMachineIdWarning(UserWarning):
-    """Two hosts may have the same machine id, and make the same ids: nobody sees to it."""
+    """Two hosts may get the same machine id, and then issue the same ids: nothing prevents it."""
 
 
 class IpMachineIdDistributor(ManualMachineIdDistributor):
     """The low bits of this host's private IPv4 address: sonyflake's machine id, with 16.
 
-    Unique in one network of ``/16``; two hosts of two networks may have the same, and so have
-    containers with addresses of a bridge.  Nothing notices; warns with `SharedMachineIdWarning`.
-    The rest, the lock on this host among it, is as in `ManualMachineIdDistributor`.
+    Unique within one ``/16`` network.  Two hosts of different networks may get the same machine id,
+    and containers with addresses of a bridge do; nothing detects it, so it warns with
+    `SharedMachineIdWarning`.  All else, including the lock on this host, is as in
+    `ManualMachineIdDistributor`.
 
     Attributes:
         address: the address that the machine id is from.
@@ -74,10 +75,10 @@ class IpMachineIdDistributor(ManualMachineIdDistributor):
             bits: how many low bits, 1 to 31; the machine bits of the layout.  8 are the last byte.
             address: an IPv4 address, private or not; by default the one from which this host
                 reaches others, which has to be private.
-            namespace: as for `ManualMachineIdDistributor`, and so are the others.
-            instance_id: likewise.
-            state_dir: likewise.
-            interval: likewise.
+            namespace: as for `ManualMachineIdDistributor`.
+            instance_id: as for `ManualMachineIdDistributor`.
+            state_dir: as for `ManualMachineIdDistributor`.
+            interval: as for `ManualMachineIdDistributor`.
 
         Raises:
             InvalidArgumentError: there is no private address, or an argument is outside its range.
@@ -100,9 +101,9 @@ class IpMachineIdDistributor(ManualMachineIdDistributor):
 class MacMachineIdDistributor(ManualMachineIdDistributor):
     """The low bits of this host's MAC address: Seata's worker id, with 10.
 
-    Two hosts with equal low bits make the same ids, and nothing notices; warns with
-    `SharedMachineIdWarning`.  Virtual machines and containers may have addresses that somebody made
-    up.  The rest is as in `ManualMachineIdDistributor`.
+    Two hosts with equal low bits issue the same ids, and nothing detects it, so it warns with
+    `SharedMachineIdWarning`.  The addresses of virtual machines and containers may be invented.
+    All else is as in `ManualMachineIdDistributor`.
 
     Attributes:
         address: the address that the machine id is from, as ``02:42:ac:11:00:02``.
@@ -120,15 +121,15 @@ class MacMachineIdDistributor(ManualMachineIdDistributor):
         state_dir: str | os.PathLike[str] | None = None,
         interval: float = DEFAULT_MARK_INTERVAL,
     ) -> None:
-        """Read the address, which may ask a program of the system; nothing is locked yet.
+        """Read the address, which may run a program of the system; nothing is locked yet.
 
         Args:
             bits: how many low bits, 1 to 31; the machine bits of the layout.
             address: a MAC address; by default one that `uuid.getnode` finds.
-            namespace: as for `ManualMachineIdDistributor`, and so are the others.
-            instance_id: likewise.
-            state_dir: likewise.
-            interval: likewise.
+            namespace: as for `ManualMachineIdDistributor`.
+            instance_id: as for `ManualMachineIdDistributor`.
+            state_dir: as for `ManualMachineIdDistributor`.
+            interval: as for `ManualMachineIdDistributor`.
 
         Raises:
             InvalidArgumentError: no address is found, or an argument is outside its range.
@@ -150,7 +151,7 @@ class MacMachineIdDistributor(ManualMachineIdDistributor):
 
 
 def collision_chance(hosts: int, *, bits: int) -> float:
-    """Return the chance, 0 to 1, that two of so many hosts with random low bits have the same.
+    """Return the probability, 0 to 1, that two of so many hosts have the same random low bits.
 
     Args:
         hosts: how many there are at once, at least 1.
@@ -172,9 +173,9 @@ def _warn(what: str, bits: int) -> None:
     size = 1 << bits
     few, half = (ceil(sqrt(-2 * size * log(1 - chance))) for chance in (0.01, 0.5))
     warnings.warn(
-        f"machine ids from the low {bits} bits of {what}: {size} of them, and nobody sees to it "
-        f"that two hosts differ; of {few} with random ones two are the same with a chance of 1 %, "
-        f"of {half} with 50 %; lease machine ids from a store to be safe",
+        f"machine ids from the low {bits} bits of {what}: {size} values, and nothing keeps two "
+        f"hosts apart; of {few} hosts with random bits two collide with a probability of 1 %, of "
+        f"{half} with 50 %; lease machine ids from a store to be safe",
         SharedMachineIdWarning,
         stacklevel=3,
     )
@@ -188,7 +189,7 @@ def _given(address: str) -> IPv4Address:
 
 
 def _private() -> IPv4Address:
-    """Return the address from which others are reached, without sending anything."""
+    """Return this host's address towards other hosts, without sending anything."""
     try:
         with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as line:
             line.connect(ELSEWHERE)

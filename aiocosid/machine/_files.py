@@ -32,13 +32,13 @@ NOT_BY_WAITING: Final = {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EINVAL),
     *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EILSEQ),
 }
-"""What the same call would meet again."""
+"""Errors that the same call would run into again."""
 
 NO_LINKS: Final = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
-"""What a file system without hard links says."""
+"""What a file system without hard links answers."""
 
 MAX_TEXT: Final = 4096
-"""Bytes; a state has at most 31, and a file of another kind need not be read whole."""
+"""Bytes.  A state has at most 31; of any other file the beginning is enough."""
 
 
 def default_state_dir() -> Path:
@@ -66,7 +66,7 @@ def os_errors(path: Path) -> Generator[None]:
 
 
 def read_text(path: Path) -> str | None:
-    """Return what the file holds, or None if it is not there.  Bytes that are no UTF-8 show."""
+    """Return the file's text, or None if there is no file; bytes that are not UTF-8 are escaped."""
     with os_errors(path):
         try:
             with path.open("rb") as file:
@@ -76,7 +76,7 @@ def read_text(path: Path) -> str | None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace the file in one step that a crash leaves either undone or done.
+    """Replace the file atomically: after a crash it holds the old text or the new one.
 
     When it returns, the new text is on the disk and not only in the system's memory.
     """
@@ -85,9 +85,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 def create_text(path: Path, text: str) -> bool:
-    """Make the file, whole and durable, unless it is there; tells whether it was made here.
+    """Create the file, whole and durable, unless it exists; return whether this call created it.
 
-    Of several that do so at once one makes it.
+    Of several concurrent calls exactly one creates it.
     """
     with os_errors(path), _written(path.parent, text) as temporary:
         try:
@@ -114,9 +114,9 @@ def _link(temporary: Path, path: Path, text: str) -> None:
 
 @contextmanager
 def _written(directory: Path, text: str) -> Generator[Path]:
-    """Give a new file that holds the text; at the end it is gone, and other changes are durable."""
+    """Yield a temporary file that holds the text; remove it at the end, and sync the directory."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A dot in front: CosId takes no notice of names that are not its own.
+    # A dot in front: CosId ignores names that are not its own.
     descriptor, name = tempfile.mkstemp(prefix=".aiocosid-", dir=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -137,7 +137,7 @@ def remove(path: Path) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Have the new name on the disk as well."""
+    """Make the new name durable as well."""
     if sys.platform == "win32":  # a directory cannot be opened there; NTFS keeps a journal
         return
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,7 +1,8 @@
-"""A machine id that a lock of the operating system keeps for one object of one process.
+"""A machine id that one object of one process holds by a lock of the operating system.
 
-Everything in here blocks: `ManualMachineIdDistributor` calls it in worker threads.  Each may have
-been given up by its caller and come late, so that a call can tell what was asked for after it.
+Everything in here blocks: `ManualMachineIdDistributor` calls it in worker threads.  A call may run
+after its caller was cancelled and has asked for something else; the counters `takings` and
+`leavings` make such a late call void.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ class HeldId:
     half a second ahead refuses to start.
 
     Attributes:
-        takings: how often it was asked for; a return that was asked for before is void then.
-        leavings: how often it was returned or closed; a request from before is void then.
+        takings: how often the id was asked for; a return that was requested before the last time is
+            void.
+        leavings: how often the id was returned or closed; a request from before the last time is
+            void.
     """
 
     __slots__ = (
@@ -83,10 +86,10 @@ class HeldId:
         fork.watch(self)
 
     def take(self, bits: int, now_ms: int, *, leavings: int) -> int:
-        """Lock the id, if it is not ours yet, and return above which time its ids have to be.
+        """Lock the id unless this object holds it; return the time that its ids have to be above.
 
         Raises:
-            ClosedError: it was returned or closed since it was asked for.
+            ClosedError: the id was returned or closed after this call was requested.
             MachineBitsMismatchError: the namespace has another width; nothing was written.
             MachineIdInUseError: another object or process holds it.
             StoreError: a file cannot be read or written, or is damaged.
@@ -110,10 +113,10 @@ class HeldId:
             return self._floor_ms
 
     def guard(self, now_ms: int, mark_ms: int) -> None:
-        """Raise the mark, and the stamp that CosId reads.
+        """Raise the time mark, and the stamp that CosId reads.
 
         Raises:
-            MachineIdLostError: it is not ours.
+            MachineIdLostError: this object does not hold the id.
             StoreError: a file cannot be written.
         """
         with self._mutex:
@@ -126,7 +129,7 @@ class HeldId:
             self._show(now_ms)
 
     def give_back(self, last_ms: int, *, takings: int) -> None:
-        """Lower the mark to the last time that was used, and unlock; nothing if it is not ours.
+        """Lower the mark to the last time that was used, and unlock; nothing if it is not held.
 
         The stamp that CosId reads is raised to it.
 
@@ -152,10 +155,10 @@ class HeldId:
                 self._lock.release()
 
     def _forget(self) -> None:
-        self._lock.abandon()  # in a forked child: without the mutex, which a thread may have had
+        self._lock.abandon()  # in a forked child: without the mutex, which a thread may have held
 
     def _has_width(self, bits: int) -> bool:
-        """Whether the namespace has a width in this directory: then it is this one."""
+        """Whether the directory has a width for the namespace; raise if it is another one."""
         text = read_text(self._bits_path)
         if text is None:
             return False
@@ -168,7 +171,7 @@ class HeldId:
 
     def _note_width(self, bits: int) -> None:
         if not create_text(self._bits_path, str(bits)):
-            self._has_width(bits)  # somebody else was faster
+            self._has_width(bits)  # another process was faster
 
     def _read(self) -> None:
         self._mark_ms = self._read_mark()
@@ -184,8 +187,8 @@ class HeldId:
         if text is None:
             return -1
         try:
-            # The end of the line is the end of the file: one that was cut short, and so has a mark
-            # that is too low, has none.
+            # The line ends with a line break.  A file that was cut short has none, and its mark
+            # would be too low.
             mark = MachineState.parse(text.removesuffix("\n")) if text.endswith("\n") else None
         except InvalidArgumentError:
             mark = None

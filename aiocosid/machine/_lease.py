@@ -1,8 +1,8 @@
 """How long a machine id may be used; shared by all generators that stamp under it.
 
-The lease knows two ends.  By the monotonic clock it ends when somebody else may take the id over,
-counted from before the last sign of life was sent.  By the wall clock no id may be later than the
-time mark that the store holds.  Past either it is silent.
+The lease has two ends.  By the monotonic clock it expires when another process may take the id
+over, counted from before the last renewal was sent.  By the wall clock no id may be later than the
+time mark in the store.  Past either of them no id is issued.
 """
 
 from __future__ import annotations
@@ -37,20 +37,19 @@ __all__ = ("MachineIdLease", "lease_of")
 
 
 class MachineIdLease(LeaseRenewer):
-    """A machine id that is ours, shared by all generators that are given this object.
+    """A leased machine id, shared by all generators that are given this object.
 
-    It is opened by ``async with``, by `run`, or by the first generator that is opened on it, and
-    closed in the same way.
+    ``async with``, `run`, or the first generator that uses it opens it; the same closes it.
 
     Attributes:
-        distributor: where the id comes from.
+        distributor: the source of the id.
         bits: the width of the machine id.
         machine_id: the id; -1 while there is none.
-        term: how many ids were taken so far; a generator that sees a new one begins above
+        term: how many ids were taken so far; a generator that sees a new term begins above
             `floor_ms`.
         floor_ms: ids of this term have to be later, in milliseconds since 1970.
-        taken_ms: what the clock showed when the id was taken; no id is of an earlier tick, whatever
-            the former owner forgot to write.
+        taken_ms: the wall clock when the id was taken, in milliseconds; no id has an earlier tick,
+            even if the former owner left no mark.
         issuers: the sequencers that stamp ids under it, by name.
     """
 
@@ -71,20 +70,20 @@ class MachineIdLease(LeaseRenewer):
         instrument: Instrument | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Describe a lease; nothing is asked for yet.
+        """Describe a lease; nothing is sent yet.
 
         Args:
-            distributor: where the id comes from; who asks, and for which namespace.
+            distributor: the source of the id; it names the instance and the namespace.
             bits: the width of the machine id, 1 to 31, as the layouts have it that use it.
             on_lost: ``"redistribute"`` takes another id after a loss, ``"raise"`` ends the
                 generators with `MachineIdLostError`.
             peer_safe_guard: seconds; the shortest safe guard duration of any instance in the
                 namespace, if it is shorter than the distributor's own.
-            lead: seconds that the time mark is ahead of the clock; 1.5 intervals by default.  How
-                long the store may be away, and how long whoever takes the id over after a crash may
-                have to wait.
-            broken_threshold: seconds that a clock is waited for that is behind a stored timestamp;
-                None for as long as it takes.
+            lead: seconds that the time mark is ahead of the clock; 1.5 intervals by default.  For
+                so long ids are issued while the store is down, and for so long the next owner may
+                have to wait after a crash.
+            broken_threshold: seconds to wait for a clock that is behind a stored timestamp; None
+                for no limit.
             start_timeout: seconds that opening tries to reach the store.
             call_timeout: seconds after which a call to the store is given up.
             close_timeout: seconds that closing may take, the id's return included.
@@ -107,24 +106,24 @@ class MachineIdLease(LeaseRenewer):
         )
         self._users = 0
         self._host: Root | None = None  # where its task runs, if it is a provider's
-        self._is_shared = False  # opened by a generator, and closed by the last one
-        self._opening: _Opening | None = None  # for generators, by none of them
+        self._is_shared = False  # a generator opened it, and the last one closes it
+        self._opening: _Opening | None = None  # on behalf of generators, in a task of its own
         super().__init__(distributor, bits, options.fitted(distributor), clock)
 
-    # What a generator asks.
+    # For generators.
 
     def limit_ms(self) -> int:
-        """Return up to which time ids may be issued now, in ms since 1970; -1 for none at all."""
+        """Return the latest time that ids may have now, in ms since 1970; -1 for none at all."""
         is_good = self._clock.monotonic() < self._ends_at
         return self._mark_ms if is_good and self.distributor.session == self._session else -1
 
     def let_borrow(self, seconds: float) -> None:
-        """Let an issuer be ahead of the clock by so many seconds; said before it joins.
+        """Let an issuer be ahead of the clock by so many seconds; call it before the issuer joins.
 
         Raises:
-            InvalidArgumentError: the lease lasts no longer than that, so that a store that forgot,
-                or a peer of CosId's, could hand the machine id out before those ids are past; or
-                the store keeps no marks, so that the next owner would begin among them.
+            InvalidArgumentError: the lease is not longer than that: a store that lost the mark, or
+                a CosId peer, could hand the machine id out before those ids are past.  Or the store
+                keeps no marks: the next owner would begin among those ids.
         """
         if not self.distributor.keeps_marks:
             expected = "machine ids of a store that keeps time marks, to borrow seconds ahead"
@@ -136,15 +135,15 @@ class MachineIdLease(LeaseRenewer):
         self._borrowable = max(self._borrowable, seconds)
 
     def ask(self, until_ms: int) -> None:
-        """Have the time mark raised now, to that time at least, as far as borrowing allows."""
+        """Request a renewal now, with a mark of at least that time, as far as borrowing allows."""
         self._asked_ms = max(self._asked_ms, until_ms)
         self.hurry()
 
     def hurry(self) -> None:
-        """Have the time mark renewed now: the clock has jumped past it.
+        """Request a renewal now: the clock has jumped past the time mark.
 
-        Not while the store fails: then the next attempt has its time, whoever asks how often.  Nor
-        from a forked child, another loop or a later one: the sleep is not theirs to end.
+        It has no effect while the store fails: the back-off decides when to try again.  Nor in a
+        forked child or on another loop, which must not end this loop's sleep.
         """
         is_here = self._born == fork.generation and self._find_loop() is self._loop
         if is_here and self._last_error is None:
@@ -152,7 +151,7 @@ class MachineIdLease(LeaseRenewer):
             self._wake()
 
     def changed(self) -> Callable[[], Coroutine[Any, Any, None]]:
-        """Return what waits until the lease is renewed, lost or taken anew from now on."""
+        """Return a function that waits until the lease is next renewed, lost or taken again."""
         return self._changed.wait
 
     @property
@@ -162,18 +161,18 @@ class MachineIdLease(LeaseRenewer):
 
     @property
     def lost(self) -> CosIdError | None:
-        """Why it is not usable any more, if that is so: lost, closed, or the parent process's."""
+        """Why it cannot be used any more (lost, closed, or the parent process's), or None."""
         return self._unusable
 
     @property
     def last_error(self) -> Exception | None:
-        """Why the last call to the store failed, if it did."""
+        """The error of the last call to the store, or None."""
         return self._last_error
 
     # Shared by generators.
 
     async def join(self) -> None:
-        """Be used by one more generator; the first one opens it.
+        """Add a generator; the first one opens the lease.
 
         Raises:
             CosIdError: as opening does.
@@ -190,7 +189,7 @@ class MachineIdLease(LeaseRenewer):
     async def _be_open(self) -> None:
         while True:
             if self._closing is not None:
-                await self.aclose()  # waits for the end of the last life
+                await self.aclose()  # waits until the last opening has ended
             if self._root is None and self._opening is None:
                 self._opening = _Opening()
                 self._opening.start(self._open_shared, f"aiocosid open {self._label()}")
@@ -200,14 +199,14 @@ class MachineIdLease(LeaseRenewer):
             await opening.ended.wait()
             error = opening.error
             if isinstance(error, ClosedError) and opening.is_given_up:
-                continue  # by all who wanted it before
+                continue  # by all that wanted it before
             if error is not None:
                 raise error.again() if isinstance(error, CosIdError) else error
         if self._mark_ms < 0 and self._unusable is None:
             await self._wait_for_id()
 
     async def _open_shared(self, opening: _Opening) -> None:
-        """Open in a task of its own: the generator that came first may give up, others stay."""
+        """Open in a task of its own: the first generator may give up while others wait."""
         try:
             if self._users:
                 await self._open(self._host)
@@ -220,7 +219,7 @@ class MachineIdLease(LeaseRenewer):
             opening.ended.set()
 
     async def _wait_for_id(self) -> None:
-        """Wait while its user opens it, or while it has lost its id."""
+        """Wait while its user opens it, or while it takes another id after a loss."""
         limit = self._options.start_timeout
         with self._clock.move_on_after(limit) as scope:
             while self._mark_ms < 0 and self._unusable is None:
@@ -233,7 +232,7 @@ class MachineIdLease(LeaseRenewer):
             raise MachineIdUnavailableError(self.namespace, waited=limit, reason=reason) from cause
 
     async def leave(self) -> None:
-        """Be used by one generator less; the last one closes it if a generator opened it."""
+        """Remove a generator; the last one closes the lease if a generator opened it."""
         self._users = max(0, self._users - 1)
         if self._users == 0 and (self._is_shared or self._opening is not None):
             self._is_shared = False
@@ -242,11 +241,11 @@ class MachineIdLease(LeaseRenewer):
             await self.aclose()
 
     def _is_left_by(self, bits: int) -> bool:
-        """Tell whether it is not open, nor about to be, and of another width than is wanted now."""
+        """Return whether it is neither open nor opening, and of another width than ``bits``."""
         return self.bits != bits and self._users == 0 and self._root is None
 
     def _forget_dead_life(self) -> None:
-        """Begin anew in a forked child, or on another loop after the last one has died."""
+        """Start afresh in a forked child, or on another loop after the last one has ended."""
         root = self._root if self._closing is None else self._closing.root
         if self._born != fork.generation or (root is not None and is_dead(root.loop)):
             self._past_ms, self.issuers = self._last_issued_ms(), {}
@@ -254,10 +253,10 @@ class MachineIdLease(LeaseRenewer):
             self._root = self._closing = None
             self._born = fork.generation
 
-    # Looking inside.
+    # Statistics.
 
     def statistics(self) -> MachineIdStatistics:
-        """Return a frozen picture of the lease; cheap, and never waits."""
+        """Return a snapshot of the lease; cheap, and never waits."""
         left = self._ends_at - self._clock.monotonic()
         return MachineIdStatistics(
             namespace=self.namespace,
@@ -276,7 +275,7 @@ class MachineIdLease(LeaseRenewer):
         )
 
     def __repr__(self) -> str:
-        """Say which id is held and for how long."""
+        """Name the id and the seconds that the lease has left."""
         state = "open" if self._unusable is None else type(self._unusable).__name__
         left = max(0.0, self._ends_at - self._clock.monotonic())
         return f"<{self._label()} {state} machine_id={self.machine_id} seconds_left={left:g}>"
@@ -286,10 +285,10 @@ class _Opening:
     """An opening under way, for all generators that wait for its end.
 
     Attributes:
-        ended: set at the end, whatever it was.
+        ended: set when it has ended, with or without an error.
         error: what went wrong.
-        is_given_up: whether nobody waited for it any more, at some time.
-        task: does it; kept from the garbage collector.
+        is_given_up: whether at some time no generator waited for it any more.
+        task: the running task; referenced here to keep it from the garbage collector.
     """
 
     __slots__ = ("ended", "error", "is_given_up", "task")
@@ -309,7 +308,7 @@ _leases: Final[WeakKeyDictionary[MachineIdDistributor, ref[MachineIdLease]]] = W
 
 
 def lease_of(distributor: MachineIdDistributor, *, bits: int, **options: Any) -> MachineIdLease:  # noqa: ANN401 - MachineIdLease's
-    """Return the one lease of a distributor; made with these options if there is none yet."""
+    """Return the one lease of a distributor; create it with these options if there is none yet."""
     known = _leases.get(distributor)
     lease = known() if known is not None else None
     if lease is None or lease._is_left_by(bits):

@@ -1,6 +1,6 @@
 """A file that one object of one process on this machine holds at a time.
 
-Everything in here blocks, if only for as long as the disk does: call it in a worker thread.
+Everything in here blocks on the disk: call it in a worker thread.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ("LockFile",)
 
-MAX_HOLDER: Final = 200  # bytes read of who holds it
+MAX_HOLDER: Final = 200  # bytes that are read of the holder's note
 
 if sys.platform == "win32":
     import msvcrt
 
     BEHIND_THE_TEXT: Final = 1 << 20
-    """Which byte is locked; nobody else can read a locked one, and the holder is to be read."""
+    """The locked byte.  Other processes cannot read it, so it lies behind the holder's note."""
 
     def _lock(descriptor: int) -> bool:
         os.lseek(descriptor, BEHIND_THE_TEXT, os.SEEK_SET)
@@ -39,8 +39,8 @@ else:
     import fcntl
 
     def _lock(descriptor: int) -> bool:
-        # Not lockf: its locks belong to the process, so that two objects in one share them, and
-        # any close of the file lets go of them.
+        # Not lockf: its locks belong to the process, so two objects of one process would share
+        # them, and closing any descriptor of the file would release them.
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -49,7 +49,7 @@ else:
 
 
 class LockFile:
-    """The system lets go of it when its process dies, however that comes about.
+    """A lock that the system releases when the process ends, in whatever way.
 
     The file stays behind: to remove it would let a second process lock a new file of that name
     while a third has just opened the old one.
@@ -63,7 +63,7 @@ class LockFile:
         self._descriptor: int | None = None
 
     def acquire(self, what: str) -> None:
-        """Take it, or find that this object has it already; leave a note of who has it.
+        """Lock the file unless this object holds it already; note the holder in it.
 
         Raises:
             MachineIdInUseError: another object or process holds it.
@@ -79,31 +79,31 @@ class LockFile:
                         self.abandon()
 
     def _try(self, what: str) -> None:
-        # Kept from the start, so that a child forked in the middle closes its copy.
+        # Stored at once: a child that is forked in the middle has to close its copy.
         descriptor = self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         if not _lock(descriptor):
             raise MachineIdInUseError(what, holder=self._holder())
         if not self._is_the_file(descriptor):
-            return  # somebody removed it after we had opened it; the next one may be locked as well
+            return  # removed after it was opened; the file in its place may be locked as well
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.write(descriptor, f"process {os.getpid()} on {this_host()}".encode())
         self.is_held = True
 
     def is_intact(self) -> bool:
-        """Whether it is held, and the file that others would lock is still this one."""
+        """Whether it is held, and its path still names the locked file."""
         with os_errors(self.path):
             return self._descriptor is not None and self._is_the_file(self._descriptor)
 
     def release(self) -> None:
-        """Let go of it, if it is held."""
+        """Unlock the file, if it is held."""
         if self._descriptor is not None:
             with suppress(OSError):  # the note is for people; the lock ends by closing
                 os.ftruncate(self._descriptor, 0)
         self.abandon()
 
     def abandon(self) -> None:
-        """Close it without touching it: in a forked child, whose parent goes on holding it.
+        """Close the descriptor and leave the lock: for a forked child, whose parent still holds it.
 
         The lock ends when the last copy is closed.  A child that kept its copy would go on holding
         the id after its parent has died.

@@ -24,26 +24,27 @@ if TYPE_CHECKING:
 __all__ = ("DEFAULT_MARK_INTERVAL", "ManualMachineIdDistributor")
 
 DEFAULT_MARK_INTERVAL: Final = 3.0
-"""Seconds between two writings of the time mark, which after a crash is about as far ahead.  Nobody
-waits for a sign of life here, so that it can be short: it costs two flushes of a small file."""
+"""Seconds between two writings of the time mark, which after a crash is about as far ahead.  No
+other process waits for a renewal here, so it can be short; it costs two flushes of a small file.
+"""
 
 
 class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
-    """Always the one machine id: whoever runs the program sees to it that each host has another.
+    """Always the same machine id: the operator makes sure that each host has a different one.
 
-    On one machine it is held by an exclusive lock of a file, named by namespace and id, so that a
-    second process (or object) that was given the same one gets `MachineIdInUseError` instead of
-    equal ids.  The system unlocks it when the process ends, also by ``kill -9``.  Several workers
-    of one host or pod carry an index of their own in the lowest bits::
+    On one machine an exclusive lock holds it, on a file named after namespace and id: a second
+    process or object with the same machine id gets `MachineIdInUseError` instead of equal ids.  The
+    system unlocks it when the process ends, also by ``kill -9``.  Several workers of one host or
+    pod have their own index in the lowest bits::
 
         ManualMachineIdDistributor(ordinal, worker=index, worker_bits=4)  # id: ordinal * 16 + index
 
-    The lock and the time mark lie in ``state_dir``, and only there: processes that do not share the
-    directory (other hosts, containers without a common volume, other users with the default) know
-    nothing of each other.  Where the directory is lost with the container, so is the mark, and ids
-    that were ahead of the clock may come twice (see `CachedSnowflakeId`'s ``max_borrow``).
+    The lock and the time mark are files in ``state_dir``: processes that do not share the directory
+    (other hosts, containers without a common volume, other users with the default) do not see each
+    other's locks.  If the directory is lost with the container, the mark is lost too, and ids that
+    were ahead of the clock may be issued twice (see `CachedSnowflakeId`'s ``max_borrow``).
 
-    A forked child is refused for good: the id is its parent's.  Make a new distributor there.
+    A forked child cannot use it: the id is its parent's.  Create a new distributor there.
 
     Attributes:
         machine_id: the machine id, with the worker's index in it.
@@ -65,16 +66,16 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         state_dir: str | os.PathLike[str] | None = None,
         interval: float = DEFAULT_MARK_INTERVAL,
     ) -> None:
-        """Choose the machine id; nothing is locked yet.
+        """Set the machine id; nothing is locked yet.
 
         Args:
             machine_id: 0 to ``2^(bits - worker_bits) - 1`` of the layout that uses it.
             namespace: the namespace of the machine ids, at most 91 characters.
-            instance_id: who asks; for people only, unless it is stable: then CosId's own state file
-                of that instance is read and kept as well.
+            instance_id: names this process for people.  If it is stable, CosId's own state file of
+                that instance is read and written as well.
             worker: which of several workers with the same ``machine_id`` this is, from 0.
             worker_bits: how many of the lowest bits hold the worker; all workers use the same.
-            state_dir: where lock and mark lie; by default ``~/.cosid-machine-state``.
+            state_dir: the directory of lock and mark; by default ``~/.cosid-machine-state``.
             interval: seconds between two writings of the mark.
 
         Raises:
@@ -96,7 +97,7 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._born = fork.generation
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:  # noqa: ARG002 - there is no other id to prefer
-        """Lock the machine id; an object that holds it already finds it again.
+        """Lock the machine id; an object that holds it already gets it again.
 
         A cancelled call may have locked it; `aclose` unlocks it.
 
@@ -136,7 +137,7 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._refuse_child()
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        """Lower the mark to the last time that was used, and unlock; nothing if it is not ours.
+        """Lower the mark to the last time that was used, and unlock; nothing if it is not held.
 
         A cancelled call may have done so.
 

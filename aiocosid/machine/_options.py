@@ -1,4 +1,4 @@
-"""What a lease is told, checked."""
+"""The options of a lease, checked."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ("RELEASE_MARGIN", "LeaseOptions")
 
-LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: the next one, and a margin
-RELEASE_MARGIN: Final = 1.0  # seconds above its mark: the stamp of an id that was let go in passing
-LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a sign of life takes its time
+LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: one, and a margin
+RELEASE_MARGIN: Final = 1.0  # seconds above its mark: the stamp of an id that was released early
+LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a renewal takes time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class LeaseOptions:
     """The options of `MachineIdLease`; see there.
 
     Attributes:
-        lease_time: seconds that the id may be used after a sign of life.
+        lease_time: seconds that the id may be used after a renewal.
     """
 
     on_lost: str
@@ -52,7 +52,7 @@ class LeaseOptions:
             check_seconds(name, getattr(self, name))
 
     def fitted(self, distributor: MachineIdDistributor) -> Self:
-        """Return the options with what follows from a distributor."""
+        """Return the options with the defaults that depend on a distributor."""
         safe_guard = min(distributor.safe_guard, self.peer_safe_guard or inf)
         lease_time = safe_guard * LEASE_SHARE if distributor.is_leased else inf
         lead = distributor.interval * LEAD_SHARE if self.lead is None else self.lead
@@ -67,5 +67,5 @@ class LeaseOptions:
 
     @property
     def lead_seconds(self) -> float:
-        """How far the mark is ahead of the clock, once fitted."""
+        """Seconds that the mark is ahead of the clock; known once fitted to a distributor."""
         return self.lead or 0.0

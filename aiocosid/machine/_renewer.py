@@ -45,16 +45,16 @@ __all__ = ("Issuer", "LeaseRenewer")
 
 logger = logging.getLogger("aiocosid")
 
-LOSSES: Final = 3  # in a row, while the lease was good: somebody else goes by our instance id
-SETTLED: Final = 3  # signs of life after which an id counts as ours in peace
+LOSSES: Final = 3  # in a row, while the lease was valid: another process uses our instance id
+SETTLED: Final = 3  # renewals after which an id counts as stable, and earlier losses are forgotten
 FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
-LAST_BACKOFF: Final = 2.0  # seconds; an outage is over for us at most this long after it ended
-JITTER: Final = 0.1  # of an interval: many processes started at once do not stay in step
+LAST_BACKOFF: Final = 2.0  # seconds; at most this long after an outage has ended, it is noticed
+JITTER: Final = 0.1  # of an interval: processes that started at the same time drift apart
 MS: Final = 1000
 
 
 class Issuer(Protocol):
-    """Something that stamps ids under a lease."""
+    """A sequencer that issues ids under a lease."""
 
     @property
     def last_ms(self) -> int:
@@ -63,13 +63,13 @@ class Issuer(Protocol):
 
 
 _holders: Final[WeakKeyDictionary[MachineIdDistributor, ref[LeaseRenewer]]] = WeakKeyDictionary()
-"""Who was opened last on a distributor."""
+"""The lease that was opened last on a distributor."""
 
 
 class LeaseRenewer(Component):
-    """The store's side of a lease: its two ends, and the task that moves them on.
+    """Keeps a lease alive: its two ends, and the task that extends them.
 
-    Each call of the store has its end, each failure is counted and told.
+    Each call to the store has a timeout; each failure is counted and logged.
     """
 
     __slots__ = (
@@ -116,26 +116,26 @@ class LeaseRenewer(Component):
         self.bits = bits
         self.issuers: dict[str, Any] = {}
         self.term = 0
-        self._past_ms = -1  # no id of an earlier life was issued with a later time
+        self._past_ms = -1  # no id of an earlier opening was issued with a later time
         self._borrowable = 0.0  # seconds that issuers may be ahead of the clock
-        self._asked_ms = -1  # up to where they want to have the mark; also before it is opened
+        self._asked_ms = -1  # the mark that issuers asked for; also before the lease is opened
         self.distributor = distributor
         self._options = options
         super().__init__(clock)
         self._reset()
 
     def _reset(self) -> None:
-        self._life = object()  # another one in each
-        self._call_by = inf  # by the monotonic clock; what opening takes has an end
+        self._life = object()  # a new object for each opening
+        self._call_by = inf  # by the monotonic clock: when opening gives up
         self._last_error: Exception | None = None
         self._failures = 0
-        self._quarantine_ends_at: float | None = None  # by the monotonic clock, as far as is known
+        self._quarantine_ends_at: float | None = None  # monotonic; None: no quarantine known
         self.machine_id = -1
         self.floor_ms = self.taken_ms = -1
         self._ends_at = -inf  # by the monotonic clock
         self._mark_ms = -1
-        self._signed_ms = -1  # by the wall clock: when the last sign of life was sent
-        self._session = 0  # in which the last sign of life was given
+        self._signed_ms = -1  # by the wall clock: when the last renewal was sent
+        self._session = 0  # the store's session of the last renewal
         self._mark_wait = 0.0
         self._changed = anyio.Event()
         self._hurry = False
@@ -149,11 +149,11 @@ class LeaseRenewer(Component):
         last_ms: int = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
         return max(last_ms, self._past_ms)
 
-    # Calling the store, and waiting between two calls.
+    # Calls to the store, and the pauses between them.
 
     @property
     def namespace(self) -> str:
-        """The namespace in which the machine id is ours."""
+        """The namespace of the machine id."""
         return self.distributor.namespace
 
     @property
@@ -165,7 +165,7 @@ class LeaseRenewer(Component):
         return f"{type(self).__name__} {self.distributor.namespace}"
 
     async def _call(self, method: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - any call
-        """Call the store once, to its end or its timeout; returns an error, and raises none."""
+        """Call the store once, with a timeout; return an error instead of raising it."""
         life = self._life
         answer = await call_bounded(
             partial(method, *args, **named),
@@ -174,7 +174,7 @@ class LeaseRenewer(Component):
             within=min(self._options.call_timeout, self._call_by - self._clock.monotonic()),
             shield=True,
         )
-        if self._life is not life:  # it has outlasted the closing
+        if self._life is not life:  # the call outlasted the closing
             return ClosedError(self._label())
         return answer
 
@@ -182,7 +182,7 @@ class LeaseRenewer(Component):
         return self.distributor.interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
 
     def _pause(self, attempt: int) -> float:
-        """Return seconds until the next attempt: longer each time, never beyond the margin."""
+        """Return seconds until the next attempt: longer each time, never past the margin."""
         longest = min(LAST_BACKOFF, self._options.lead_seconds - self.distributor.interval)
         delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
         return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
@@ -228,7 +228,7 @@ class LeaseRenewer(Component):
             raise
 
     async def _take_over_distributor(self) -> None:
-        """Be the one lease on the distributor, which would find its own id for two."""
+        """Become the only lease on the distributor, which would give two leases the same id."""
         while True:
             holder = _holders.get(self.distributor)
             other = holder() if holder is not None else None
@@ -248,7 +248,7 @@ class LeaseRenewer(Component):
         self._check_usable()
 
     def _refuse(self, error: CosIdError) -> None:
-        if not self._has_ended():  # else it was closed meanwhile, and nothing is wrong
+        if not self._has_ended():  # otherwise it was closed meanwhile, and nothing is wrong
             self._refusal = error
 
     async def _take(self) -> None:
@@ -261,14 +261,14 @@ class LeaseRenewer(Component):
                 attempt += 1
                 self._note(error, attempt)
                 if isinstance(error, MachineIdLostError) and self._takes_another:
-                    self._lose(error)  # before the first sign of life: to a namesake
+                    self._lose(error)  # before the first renewal: a process of the same instance id
                     self._thefts += 1
                     if self._thefts >= LOSSES:
                         raise self._namesake() from error
                 elif not error.retryable or not isinstance(error, StoreError):
                     raise error
                 if answered is None or self._clock.monotonic() < self._call_by:
-                    answered = error  # else it tells only that there was no time for this call
+                    answered = error  # otherwise it says only that this call had no time left
                 waited, pause = self._clock.monotonic() - started, self._pause(attempt)
                 if waited + pause >= self._options.start_timeout:
                     reason = str(answered)
@@ -302,10 +302,11 @@ class LeaseRenewer(Component):
         logger.info("%s: machine id %d", self._label(), grant.machine_id)
 
     async def _wait_for_floor(self) -> None:
-        """Wait until the clock has passed what the former owner may have issued.
+        """Wait until the clock is past all ids that the former owner may have issued.
 
-        A mark is ahead of the clock by the lead and by what was borrowed, a stamp above it by a
-        second; beyond that the clock is wrong.  Who borrows may begin above it at once.
+        A mark is ahead of the clock by the lead and by the borrowed time, a stamp by one second
+        more; if it is further ahead, the clock is wrong.  An issuer that may borrow begins above it
+        at once.
         """
         began, waited = self._clock.monotonic(), 0.0
         options, borrowable = self._options, int(self._borrowable * MS)
@@ -329,9 +330,10 @@ class LeaseRenewer(Component):
         root.start_soon(self._watch, self._watching, name=f"aiocosid guard {self._label()}")
 
     async def _watch(self, ended: anyio.Event) -> None:
-        """Take an id, and give signs of life until closed; take another one after a loss.
+        """Take an id and renew it until closed; take another one after a loss.
 
-        In a task of its own: whoever cancels the opener cannot tear a call that takes an id.
+        It runs in a task of its own: cancelling the opener does not interrupt a call that takes an
+        id.
         """
         attempt, life, opened = 0, self._life, self._opened
         try:
@@ -369,7 +371,7 @@ class LeaseRenewer(Component):
         error = await self._renew()
         if isinstance(error, MachineIdLostError):
             self._lose(error)
-            # One that went with its session was nobody's prey.
+            # An id that was lost with the store's session was not taken over by another process.
             is_theft = was_good and self.distributor.session == self._session
             self._thefts = self._thefts + 1 if is_theft else 0
             if self._thefts >= LOSSES:
@@ -388,7 +390,7 @@ class LeaseRenewer(Component):
         return self._options.on_lost == "redistribute"
 
     def _namesake(self) -> CosIdError:
-        """Return the error of a lease whose id is taken away again and again."""
+        """Return the error of a lease that has lost its id several times in a row."""
         who = f"instance id {self.distributor.instance_id.text!r} of namespace {self.namespace!r}"
         return MachineIdInUseError(who, holder="another process, which takes its machine id away")
 
@@ -404,14 +406,14 @@ class LeaseRenewer(Component):
     async def _take_anew(self) -> CosIdError | None:
         error = await self._try_to_take()
         if error is None and self.floor_ms >= self._clock.now_ms():
-            self._mark_wait += (self.floor_ms - self._clock.now_ms()) / MS  # issuers wait it out
+            self._mark_wait += (self.floor_ms - self._clock.now_ms()) / MS  # issuers wait for it
         return error
 
     async def _renew(self) -> CosIdError | None:
-        """Give one sign of life, with a mark that is ahead; the lease counts from before it.
+        """Renew once, with a mark ahead of the clock; the lease counts from before the call.
 
-        As long as the lease is good nobody else can have been handed the id, whatever the store
-        has forgotten.
+        While the lease is valid no other process can have been given the id, even if the store has
+        lost its data.
         """
         sent_at, now_ms = self._clock.monotonic(), self._clock.now_ms()
         mark_ms = max(self._mark_ms, self.floor_ms, self._due_mark(now_ms))
@@ -422,7 +424,7 @@ class LeaseRenewer(Component):
         done = await self._call(call, machine_id, now_ms=now_ms, mark_ms=mark_ms)
         if isinstance(done, CosIdError):
             return done
-        if is_good and not self._is_surely_ours():  # the store believed what was true no more
+        if is_good and not self._is_surely_ours():  # the lease had expired before the answer
             return StoreUnavailableError(by.store, "its answer came after the lease had ended")
         if by.session != session:
             return StoreUnavailableError(by.store, "its session was interrupted meanwhile")
@@ -437,16 +439,16 @@ class LeaseRenewer(Component):
         return None
 
     def _is_surely_ours(self) -> bool:
-        """Whether the lease is good, by the wall clock too: the other stands while suspended."""
+        """Whether the lease is valid by both clocks: a suspended host stops the monotonic one."""
         longest = self._options.lease_time * MS
         is_good: bool = self._clock.monotonic() < self._ends_at
         return is_good and self._clock.now_ms() < self._signed_ms + longest
 
     def _due_mark(self, now_ms: int) -> int:
-        """Return a mark that is ahead of the clock, and of what an issuer has asked for.
+        """Return a mark that is ahead of the clock, and not below the one that an issuer asked for.
 
-        Never by more than the lease lasts: where the mark is forgotten or not known, as with a
-        Java peer, time alone has to protect what was issued below it.
+        Never by more than the lease time: where the mark is lost or unknown, as to a Java peer,
+        only the elapsed time protects the ids issued below it.
         """
         lead, lease_time = self._options.lead_seconds, self._options.lease_time
         longest = int(min(lead + self._borrowable, lease_time) * MS)
@@ -472,7 +474,7 @@ class LeaseRenewer(Component):
         self._notify()
 
     async def _drain(self) -> None:
-        """Give the id back, once nobody renews it any more."""
+        """Give the id back, once no task renews it any more."""
         if self._watching is not None:
             with self._clock.move_on_after(self._options.close_timeout):
                 await self._watching.wait()
@@ -480,7 +482,8 @@ class LeaseRenewer(Component):
         machine_id, self.machine_id = self.machine_id, -1
         self._past_ms = self._last_issued_ms()
         if machine_id >= 0:
-            # A millisecond later: the next owner may be CosId's, which issues ids of that very one.
+            # A millisecond later: the next owner may be CosId, which issues ids in the same
+            # millisecond.
             last_ms = max(self._past_ms + 1, self.floor_ms)
             error = await self._call(self.distributor.revert, machine_id, last_ms=last_ms)
             if isinstance(error, CosIdError):
@@ -489,5 +492,5 @@ class LeaseRenewer(Component):
 
     async def _release(self) -> None:
         holder = _holders.get(self.distributor)
-        if holder is not None and holder() is self:  # else it is in use by another lease
+        if holder is not None and holder() is self:  # otherwise another lease uses it
             await self.distributor.aclose()

@@ -1,8 +1,8 @@
-"""Who holds which machine id, who is handed the next one, and when nobody is: every rule, once.
+"""The rules of machine ids: who holds which, who gets the next one, and when none is handed out.
 
-Each function reads a `Snapshot` and returns a `Decision`: what is to be written, and what the
-caller is told.  It is called again, on a new snapshot, if others were faster.  Pure: no store, no
-clock, no randomness; what is random is told.
+Each function reads a `Snapshot` and returns a `Decision`: what to write, and the caller's answer.
+If another process commits first, the function is called again on a new snapshot.  Pure: no store,
+no clock, no randomness; random values are arguments.
 """
 
 from __future__ import annotations
@@ -61,24 +61,26 @@ __all__ = (
 
 MARGIN_MS: Final = int(QUARANTINE_MARGIN * 1000)
 UNNAMED_MS: Final = int(DEFAULT_SAFE_GUARD * 1000)
-"""The safe guard that counts where none was ever named."""
+"""The safe guard of a namespace in which no process has named one."""
 
 RELEASE_STAMP_MARGIN: Final = 1000
-"""Milliseconds above its mark at which an id's stamp lies when its owner may still use it."""
+"""Milliseconds between the mark and the stamp of an id that is released while its owner may still
+use it.
+"""
 
 HOLDERS_NAMED: Final = 5
-"""Of those who hold a full pool, in the error."""
+"""How many holders of a full pool the error names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who calls.
+    """The caller.
 
     Attributes:
         instance: the instance id.
-        stable: whether that one keeps its id when it is closed.
-        guard_ms: its safe guard, `ENDLESS_MS` for no end; 0 for who holds no id.
-        nonce: a fresh name, for a quarantine that begins by this call.
+        stable: whether the instance keeps its id when it is closed.
+        guard_ms: its safe guard, `ENDLESS_MS` for no end; 0 for a caller that holds no id.
+        nonce: a fresh name, for a quarantine that this call begins.
     """
 
     instance: str
@@ -89,13 +91,13 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a caller was handed, by which it asserts its id in a quarantine.
+    """What a caller was given; with it the caller asserts its id in a quarantine.
 
     Attributes:
         machine_id: the id.
-        born_ms: when it asked for it, by its own clock.
+        born_ms: when it asked for the id, by its own clock.
         bits: the width of the namespace.
-        token: of the call.
+        token: the token of the call.
     """
 
     machine_id: int
@@ -106,15 +108,15 @@ class Taken:
 
 @dataclass(slots=True)
 class Decision:
-    """What is to be written, and what the caller is told once it is.
+    """What to write, and the caller's answer after the commit.
 
     Attributes:
         changes: what is written; nothing, if it is empty.
-        answer: for the caller.
-        error: for the caller instead; a refusal may have something to write, too.
-        need: what has to be seen first; then nothing else counts.
-        is_alarm: whether a quarantine begins because something is missing: to be read once more
-            first, for CosId's peers on ZooKeeper move in two steps.
+        answer: the caller's result.
+        error: raised instead of the answer; a refusal may write something, too.
+        need: what has to be read before a decision is possible; all other fields are void then.
+        is_alarm: whether a quarantine begins because something is missing.  It is read once more
+            first: CosId's peers on ZooKeeper write in two steps.
     """
 
     changes: Changes = field(default_factory=Changes)
@@ -124,17 +126,17 @@ class Decision:
     is_alarm: bool = False
 
 
-# Whether anything was forgotten.
+# Whether the store has lost anything.
 
 
 @dataclass(slots=True)
 class _Soundness:
-    """What marker, count and the namespace's cell come to.
+    """What follows from the marker, the count and the namespace's cell.
 
     Attributes:
-        space: the namespace's cell as it is to be.
-        left_ms: of a quarantine; 0 if none runs, inf if it has no end.
-        is_recounted: whether the count has to be made anew.
+        space: the namespace's cell as it should be.
+        left_ms: milliseconds left of a quarantine; 0 if none runs, inf if it has no end.
+        is_recounted: whether the machine ids have to be counted again.
         is_alarm: whether a quarantine begins because something is missing.
     """
 
@@ -153,41 +155,41 @@ def _noted(snapshot: Snapshot) -> int:
 
 
 def _is_known(snapshot: Snapshot) -> bool:
-    """Whether the namespace's cell speaks of the store as it is now."""
+    """Whether the namespace's cell was written for the store as it is now."""
     space = snapshot.space
     return space is not None and space.epoch == _epoch(snapshot) and snapshot.knows(space.identity)
 
 
 def _is_newly_initialized(snapshot: Snapshot) -> bool:
-    """Whether the marker was written for this store since the namespace's cell was."""
+    """Whether the marker was written for this store after the namespace's cell."""
     space = snapshot.space
     return is_initialized(snapshot) and (space is None or space.epoch != _epoch(snapshot))
 
 
 def _is_short(snapshot: Snapshot) -> bool:
-    """Whether machine ids are missing that were counted once."""
+    """Whether fewer machine ids are there than were counted."""
     counted = snapshot.count
     if counted is None or counted.epoch != _epoch(snapshot):
         return False
-    if snapshot.is_sample:  # by what is there at most; nothing begins before all was read
+    if snapshot.is_sample:  # an upper bound; no quarantine begins before all was read
         return min(snapshot.cells, snapshot.notes) < counted.ids
-    # What cannot be read is held by somebody, and may be one of them.
+    # A damaged cell counts as held, and may be one of the missing ids.
     return snapshot.is_complete and _noted(snapshot) + len(snapshot.damages) < counted.ids
 
 
 def quarantine_ms(space: Space) -> float:
-    """Return how long a quarantine is, milliseconds; inf if a safe guard was named without end."""
+    """Return the length of a quarantine in milliseconds; inf if a safe guard has no end."""
     guard_ms = space.guard_ms or UNNAMED_MS
     return inf if guard_ms >= ENDLESS_MS else guard_ms + MARGIN_MS
 
 
 def _examine(snapshot: Snapshot, asker: Asker) -> _Soundness:
-    """Tell whether all is known; begin a quarantine if not, and end one that is over."""
+    """Check that nothing was lost; begin a quarantine if it was, and end one that is over."""
     now_ms = snapshot.now_ms
     found = _Soundness(snapshot.space or Space())
     is_known = _is_known(snapshot)
     if is_known and found.space.quarantine:
-        if found.space.since_ms - now_ms > quarantine_ms(found.space):  # the clock was ahead then
+        if found.space.since_ms - now_ms > quarantine_ms(found.space):  # the clock was ahead
             found.space = replace(found.space, since_ms=now_ms)
         found.space = _remembering(found.space, asker.guard_ms)
         found.left_ms = max(0, found.space.since_ms + quarantine_ms(found.space) - now_ms)
@@ -224,7 +226,7 @@ def _examine(snapshot: Snapshot, asker: Asker) -> _Soundness:
 
 
 def _remembering(space: Space, guard_ms: int) -> Space:
-    """Have the next quarantine last as long, if it would not anyway."""
+    """Make the next quarantine at least so long."""
     return replace(space, guard_ms=max(space.guard_ms, guard_ms))
 
 
@@ -239,7 +241,7 @@ def _space_written(snapshot: Snapshot, space: Space) -> Space | None:
 
 
 def _refused(snapshot: Snapshot, found: _Soundness) -> Decision:
-    """Refuse for a quarantine; that it has begun, or is longer now, is written."""
+    """Refuse because of a quarantine, and write that it has begun or is longer now."""
     changes = Changes(space=_space_written(snapshot, found.space))
     error = _quarantine_error(snapshot, found.space, found.left_ms)
     return Decision(changes, error=error, is_alarm=found.is_alarm)
@@ -258,19 +260,21 @@ def hand_out(
     token: str,
     spread: int = 0,
 ) -> Decision:
-    """Hand out a machine id: the own one, else one given back, else a new one, else an expired one.
+    """Hand out a machine id: the asker's own, else one given back, a new one, or an expired one.
 
-    One whose floor is later than ``latest_ms`` is taken only if there is no other, and then the one
-    with the lowest floor; the own one is given back for it, unless the asker is stable.
+    An id with a floor later than ``latest_ms`` is taken only if there is no other, and then the one
+    with the lowest floor.  If the asker's own id has such a floor, it is given back for another
+    one, unless the asker is stable.
 
     Args:
-        snapshot: complete, or a sample; if that does not suffice all is asked for.
-        asker: who asks.
+        snapshot: complete, or a sample; if a sample does not suffice, the decision needs a complete
+            one.
+        asker: the caller.
         bits: width of the machine id.
         now_ms: the asker's wall clock.
-        latest_ms: up to which floor the asker need not wait.
-        token: names this call; it is noted with the id.
-        spread: how many equals are passed over, since others were faster with those before.
+        latest_ms: the highest floor for which the asker need not wait.
+        token: names this call; it is stored with the id.
+        spread: how many equally good ids are skipped, after conflicts over the first ones.
     """
     if not (snapshot.is_complete or snapshot.is_sample):
         return Decision(need=Need(asker.instance, is_complete=True))
@@ -311,12 +315,12 @@ def _holders(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 class _Pool:
-    """What might be taken, in CosId's order.
+    """The ids that can be taken, in CosId's order.
 
     Attributes:
         own: the number that the asker holds, or None.
-        keeps_own: whether that one is taken in any case.
-        latest_ms: up to which floor nobody has to wait.
+        keeps_own: whether the own number is taken in any case.
+        latest_ms: the highest floor for which the asker need not wait.
     """
 
     def __init__(self, snapshot: Snapshot, asker: Asker, size: int, latest_ms: int) -> None:
@@ -333,14 +337,14 @@ class _Pool:
         ]
 
     def kinds(self) -> Iterator[Iterable[int]]:
-        """Give numbers given back; new ones, lowest first; those whose owner is silent too long."""
+        """Yield numbers given back; new ones, lowest first; expired ones."""
         yield (number for number, seat in self._others if seat.owners and not seat.is_held)
         yield self._new()
         others, asker = self._others, self._asker
         yield (number for number, seat in others if _is_expired(self._snapshot, seat, asker))
 
     def _new(self) -> Iterator[int]:
-        """Give the numbers that nobody had, at most as many as are looked at."""
+        """Yield numbers that no process ever had, as many as are considered."""
         snapshot = self._snapshot
         last = snapshot.last_new
         has_gaps = snapshot.space is not None and snapshot.space.gaps
@@ -357,21 +361,21 @@ class _Pool:
                 yield number
 
     def floor_ms(self, number: int) -> int:
-        """Return above which time ids of a number have to be."""
+        """Return the time that ids of a number have to be above."""
         seat = self._snapshot.seats.get(number)
         return seat.floor_ms if seat is not None else -1
 
     def is_early(self, number: int) -> bool:
-        """Tell whether nobody has to wait for a number."""
+        """Return whether a number can be used without waiting."""
         return self.floor_ms(number) <= self.latest_ms
 
 
 MOST_NEW: Final = 1024
-"""How many new numbers are looked at: as many as processes may start at one time."""
+"""How many new numbers are considered: as many as processes may start at one time."""
 
 
 def _choose(pool: _Pool, spread: int) -> int | None:
-    """Return the number that is taken, or None if all are held."""
+    """Return the number to take, or None if all are held."""
     if pool.own is not None and (pool.keeps_own or pool.is_early(pool.own)):
         return pool.own
     for kind in pool.kinds():
@@ -384,18 +388,18 @@ def _choose(pool: _Pool, spread: int) -> int | None:
 
 
 def _is_enough(snapshot: Snapshot, pool: _Pool, number: int | None) -> bool:
-    """Tell whether what a sample leaves out cannot speak against taking a number."""
+    """Return whether a number can be taken whatever the sample leaves out."""
     counted, last_new = snapshot.count, snapshot.last_new
     if counted is None or counted.epoch != _epoch(snapshot):
-        return False  # all have to be counted
+        return False  # all of them have to be counted
     if number is None or (last_new is not None and snapshot.cells > last_new + 1):
-        return False  # somebody holds a number that was not new yet
+        return False  # a number is held that was not handed out yet
     if number == pool.own and pool.keeps_own:
         return True
     seat = snapshot.seats.get(number, Seat())
     note = seat.note or Note()
-    # A note about somebody may be that of a holder; one without a cell beside it says that this
-    # was lost.
+    # A note that names an instance may be a holder's; without CosId's cell beside it, that cell was
+    # lost.
     is_nobodys = not note.instance and bool(seat.owners or not note.token)
     return pool.is_early(number) and (number == pool.own or is_nobodys)
 
@@ -406,7 +410,7 @@ def _own(snapshot: Snapshot, instance: str) -> int | None:
 
 
 def _is_expired(snapshot: Snapshot, seat: Seat, asker: Asker) -> bool:
-    """Tell whether all who hold a number were silent for the asker's safe guard."""
+    """Return whether no holder of a number has renewed it for the asker's safe guard."""
     if not seat.holders or seat.is_damaged or asker.guard_ms >= ENDLESS_MS:
         return False
     silent_since_ms = snapshot.now_ms - asker.guard_ms
@@ -416,14 +420,14 @@ def _is_expired(snapshot: Snapshot, seat: Seat, asker: Asker) -> bool:
             continue
         if note is not None and (note.stable or seat.seen_ms > silent_since_ms):
             return False
-        # By the owner's clock, which may be slow; all there is of CosId's.
+        # By the owner's clock, which may be slow: CosId stores nothing else.
         if snapshot.stamps_tell and owner.stamp_ms > silent_since_ms:
             return False
     return True
 
 
 def _taking(snapshot: Snapshot, asker: Asker, number: int, *, token: str, now_ms: int) -> Changes:
-    """Write that the asker holds a number, and nothing else any more."""
+    """Make the asker the holder of this number, and of no other."""
     changes = Changes(asker.instance, guard_ms=asker.guard_ms, signed=number)
     for other, seat in snapshot.seats.items():
         if asker.instance in seat.holders and other != number:
@@ -450,7 +454,7 @@ def _taking(snapshot: Snapshot, asker: Asker, number: int, *, token: str, now_ms
 
 
 def _return_skipped(snapshot: Snapshot, changes: Changes, number: int) -> None:
-    """Give back the numbers below a new one that were passed over: CosId counts on from it."""
+    """Give back the skipped numbers below a new one: CosId counts on from the new one."""
     if changes.last_new is None or snapshot.last_new is None:
         return
     for skipped in range(snapshot.last_new + 1, number):
@@ -460,13 +464,13 @@ def _return_skipped(snapshot: Snapshot, changes: Changes, number: int) -> None:
 
 
 def _left_by(seat: Seat, instance: str) -> Seat:
-    """Return a seat that goes from an owner who may use it until its mark.
+    """Return a seat as released by an owner that may use it until its mark.
 
-    The next owner may be CosId's: it knows no mark, and issues ids of the very millisecond of the
-    stamp, or of its second.
+    The next owner may be CosId: it ignores the mark, and issues ids in the millisecond or the
+    second of the stamp.
     """
     others = tuple(each for each in seat.owners if each.instance not in {instance, ""})
-    if others:  # by another's fault it is held by two
+    if others:  # held by two owners, by a fault of another program
         return replace(seat, owners=others)
     stamp_ms = seat.stamp_ms
     if seat.mark_ms >= 0:
@@ -475,7 +479,7 @@ def _left_by(seat: Seat, instance: str) -> Seat:
 
 
 def _recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
-    """Count the machine ids that bear a note of ours, if there is one more, or all is new."""
+    """Update the count of machine ids that have a note of ours: add one, or count all again."""
     seats = {**snapshot.seats, **changes.seats}
     noted, before = sum(seat.is_noted for seat in seats.values()), _noted(snapshot)
     if is_anew or noted > before:
@@ -498,16 +502,16 @@ def renew(
     token: str,
     taken: Taken | None = None,
 ) -> Decision:
-    """Give a sign of life, and raise the mark; in a quarantine assert what was taken.
+    """Renew an id and raise its mark; in a quarantine assert that it was taken.
 
     Args:
-        snapshot: of that machine id at least; complete where something is wrong.
-        asker: who calls.
-        machine_id: the one that it was handed.
+        snapshot: has at least that machine id; complete where something is wrong.
+        asker: the caller.
+        machine_id: the id that the asker was given.
         now_ms: the asker's wall clock.
         mark_ms: no id with a later time will be issued before the next renewal.
-        token: of the call that handed it out; empty if that is not known.
-        taken: what the asker was handed, if its lease is surely good.
+        token: the token of the call that handed it out; empty if it is not known.
+        taken: what the asker was given, if its lease is certainly valid.
     """
     seat = snapshot.seats.get(machine_id, Seat())
     is_ours = asker.instance in seat.holders and _is_latest(seat, token)
@@ -538,7 +542,7 @@ def renew(
 
 
 def _is_latest(seat: Seat, token: str) -> bool:
-    """Tell whether a number was not handed out since it was with that token."""
+    """Return whether the call with that token was the last one that got the number."""
     return seat.note is None or not token or seat.note.token in {"", token}
 
 
@@ -576,7 +580,7 @@ def _assert(
     now_ms: int,
     mark_ms: int,
 ) -> Decision:
-    """Hand an id to its owner once more, unless somebody with a better claim has it."""
+    """Give an id to its owner again, unless another instance has a better claim."""
     space, number = found.space, taken.machine_id
     for other, seat in snapshot.seats.items():
         claim = seat.note
@@ -604,16 +608,17 @@ def _assert(
     )
     changes.seats[number] = replace(seat, note=note)
     if changes.last_new is not None:
-        # The numbers between may be held by others, who have not been heard of yet.
+        # The numbers between may be held by others that have not renewed yet.
         space = replace(space, gaps=True)
     changes.space = _space_written(snapshot, replace(space, bits=taken.bits))
     return Decision(changes, is_alarm=found.is_alarm)
 
 
 def _keeps_it(claim: Note, instance: str, taken: Taken) -> bool:
-    """Tell whether who has asserted an id keeps it.
+    """Return whether the instance that has asserted an id keeps it.
 
-    Of two instances the earlier, then the one with the lower text; of two lives of one the later.
+    Of two instances the earlier one wins, then the one with the lower text; of two processes of one
+    instance the later one.
     """
     if claim.instance == instance:
         return claim.token != taken.token and claim.born_ms >= taken.born_ms
@@ -622,7 +627,7 @@ def _keeps_it(claim: Note, instance: str, taken: Taken) -> bool:
 
 
 def _living_peer(snapshot: Snapshot, seat: Seat, instance: str, space: Space) -> str | None:
-    """Return the peer of CosId's that holds an id, sees no quarantine, and would not yield."""
+    """Return the CosId peer that holds an id: it ignores quarantines and would not yield."""
     if not snapshot.stamps_tell:
         return None
     is_unknown = seat.note is None or not seat.note.token
@@ -643,21 +648,21 @@ def _living_peer(snapshot: Snapshot, seat: Seat, instance: str, space: Space) ->
 def give_back(
     snapshot: Snapshot, asker: Asker, machine_id: int, *, last_ms: int, token: str
 ) -> Decision:
-    """Give an id back; nothing if it is not the asker's any more, or was handed out since.
+    """Give an id back; nothing if it is not the asker's any more, or was handed out again.
 
     Args:
-        snapshot: of that machine id at least.
-        asker: who calls; a stable one stays the owner.
-        machine_id: the one that it was handed.
+        snapshot: has at least that machine id.
+        asker: the caller; a stable one stays the owner.
+        machine_id: the id that the asker was given.
         last_ms: no id with a later time was issued; -1 if none was.
-        token: of the call that handed it out.
+        token: the token of the call that handed it out.
     """
     seat = snapshot.seats.get(machine_id, Seat())
     if asker.instance not in seat.holders or not _is_latest(seat, token):
         return Decision()
     note = seat.note or Note()
     mark_ms = last_ms if 0 <= last_ms < note.mark_ms else note.mark_ms
-    stamp_ms = max(seat.stamp_ms, last_ms)  # the next owner may be CosId's, who knows no mark
+    stamp_ms = max(seat.stamp_ms, last_ms)  # the next owner may be CosId, which ignores the mark
     changes = Changes(asker.instance)
     if asker.stable:
         note = replace(note, mark_ms=mark_ms, turn=note.turn + 1)
@@ -670,10 +675,10 @@ def give_back(
 
 
 def take_away(snapshot: Snapshot, machine_id: int) -> Decision:
-    """Take an id from whoever holds it, by an operator's command; its mark stays."""
+    """Take an id from its holder, on an operator's command; its mark stays."""
     seat = snapshot.seats.get(machine_id, Seat())
     if not seat.holders:
-        expected = f"one that somebody holds in namespace {snapshot.namespace!r}"
+        expected = f"one that is held in namespace {snapshot.namespace!r}"
         return Decision(error=InvalidArgumentError("machine_id", machine_id, expected=expected))
     changes = Changes()
     stamp_ms = seat.stamp_ms
@@ -689,9 +694,10 @@ def take_away(snapshot: Snapshot, machine_id: int) -> Decision:
 
 
 def set_bits(snapshot: Snapshot, asker: Asker, bits: int) -> Decision:
-    """Change the width, while nobody holds an id.
+    """Change the width, if no id is held.
 
-    All seats and the count are written as they are: so whoever takes an id meanwhile is found out.
+    All seats and the count are written unchanged, so that the commit fails if an id is taken
+    meanwhile.
     """
     if not snapshot.is_complete:
         return Decision(need=Need(is_complete=True))
@@ -712,29 +718,29 @@ def set_bits(snapshot: Snapshot, asker: Asker, bits: int) -> Decision:
 
 
 def is_initialized(snapshot: Snapshot) -> bool:
-    """Tell whether the store's marker is there, and was written for the store as it is now."""
+    """Return whether the store's marker is there, and was written for the store as it is now."""
     return snapshot.marker is not None and snapshot.knows(snapshot.marker.identity)
 
 
 def mark_store(snapshot: Snapshot, asker: Asker) -> Decision:
-    """Write the store's marker: it has forgotten nothing, in whatever namespace.
+    """Write the store's marker, which says that it has lost nothing in any namespace.
 
-    Every namespace is sound from then on, and a quarantine that runs is over.
+    Every namespace is sound from then on, and running quarantines end.
 
     Args:
-        snapshot: of any namespace.
+        snapshot: one of any namespace.
         asker: its nonce becomes the marker's epoch.
     """
     return Decision(Changes(marker=Marker(snapshot.identity, asker.nonce)))
 
 
 def mark(snapshot: Snapshot, asker: Asker, *, is_new: bool) -> Decision:
-    """Mark one namespace: it has forgotten nothing, whatever the store's marker says.
+    """Mark one namespace as complete, whatever the store's marker says.
 
     Args:
         snapshot: complete.
-        asker: who calls; its safe guard is the longest one that is known, 0 for none.
-        is_new: mark it although it is marked, and end a quarantine.
+        asker: the caller; its safe guard is the longest known one, 0 for none.
+        is_new: mark it again even if it is marked, and end a quarantine.
     """
     if not snapshot.is_complete:
         return Decision(need=Need(is_complete=True))
@@ -757,7 +763,7 @@ def mark(snapshot: Snapshot, asker: Asker, *, is_new: bool) -> Decision:
 
 def _look_at_marker(snapshot: Snapshot, asker: Asker) -> Decision:
     runs = _is_known(snapshot) and bool((snapshot.space or Space()).quarantine)
-    # One that runs is not prolonged by somebody who holds no id.
+    # A caller that holds no id does not prolong a running quarantine.
     found = _examine(snapshot, replace(asker, guard_ms=0) if runs else asker)
     space = found.space
     if not found.left_ms:
@@ -771,14 +777,14 @@ def _look_at_marker(snapshot: Snapshot, asker: Asker) -> Decision:
 
 
 def seconds_left(snapshot: Snapshot) -> float:
-    """Return the seconds that a quarantine has left; all of them, if one is due."""
+    """Return the seconds left of a quarantine; its whole length, if one is about to begin."""
     if not snapshot.space and not snapshot.marker:
         return 0.0
     return _examine(snapshot, Asker("", nonce="due")).left_ms / 1000
 
 
 def list_machines(snapshot: Snapshot) -> Iterator[Machine]:
-    """Give all ids that were ever handed out, by number."""
+    """Yield all ids that were ever handed out, by number."""
     for number, seat in sorted(snapshot.seats.items()):
         owners = [each for each in seat.owners if each.instance] or list(seat.owners)[:1]
         for owner in owners:

@@ -1,4 +1,4 @@
-"""A machine id and when its owner last gave a sign of life, as text in CosId's format.  Pure."""
+"""A machine id and the time of its owner's last renewal, as text in CosId's format.  Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ __all__ = ("NOT_FOUND", "MachineState")
 MAX_MACHINE_ID: Final = 2**MAX_MACHINE_BITS - 1
 
 TEXT: Final = re.compile(r"([+-]?[0-9]{1,20})\|([+-]?[0-9]{1,20})")
-"""What Java's ``Integer.parseInt`` and ``Long.parseLong`` take, so far as anybody writes it."""
+"""What Java's ``Integer.parseInt`` and ``Long.parseLong`` accept, without forms that no program
+writes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineState:
-    """A machine id as it is remembered.
+    """A machine id as it is stored.
 
     Unlike CosId's, two states are equal only if both numbers are.
 
     Attributes:
         machine_id: the number, or -1 where there is none.
-        last_timestamp_ms: the owner's last sign of life, unix time in milliseconds, or -1.
+        last_timestamp_ms: the owner's last renewal, unix time in milliseconds, or -1.
     """
 
     machine_id: int
@@ -51,4 +53,4 @@ class MachineState:
 
 
 NOT_FOUND: Final = MachineState(-1, -1)
-"""Nothing is remembered; CosId's ``MachineState.NOT_FOUND``."""
+"""No state is stored; CosId's ``MachineState.NOT_FOUND``."""

@@ -13,15 +13,15 @@ from ._manual import DEFAULT_MARK_INTERVAL, ManualMachineIdDistributor
 __all__ = ("StatefulSetMachineIdDistributor", "ordinal_of")
 
 POD_NAME: Final = re.compile(r".+-([0-9]{1,10})", re.DOTALL)
-"""At least one character before the last hyphen, as CosId asks for."""
+"""At least one character before the last hyphen, as CosId requires."""
 
 
 class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
     """The number behind the last hyphen of the pod's name: ``web-3`` has machine id 3.
 
-    Kubernetes runs at most one pod of each name, as long as nobody deletes one by force.  The rest
-    is as in `ManualMachineIdDistributor`; put ``state_dir`` on the pod's own volume, so that the
-    time mark outlives the container.
+    Kubernetes runs at most one pod of each name, unless a pod is deleted by force.  All else is as
+    in `ManualMachineIdDistributor`; put ``state_dir`` on the pod's own volume, so that the time
+    mark outlives the container.
     """
 
     __slots__ = ()
@@ -43,7 +43,7 @@ class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
             namespace: the namespace of the machine ids, at most 91 characters.
             worker: which of the pod's several workers this is, from 0.
             worker_bits: how many of the lowest bits hold the worker.
-            state_dir: where lock and mark lie; by default ``~/.cosid-machine-state``.
+            state_dir: the directory of lock and mark; by default ``~/.cosid-machine-state``.
             interval: seconds between two writings of the mark.
 
         Raises:
@@ -51,7 +51,7 @@ class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
                 argument is outside its range.
         """
         name = os.environ.get("HOSTNAME", "") if hostname is None else hostname
-        # Workers of one pod must not keep one state file together.
+        # Workers of one pod must not share a state file.
         text = name if worker is None else f"{name}:{worker}"
         super().__init__(
             ordinal_of(name),

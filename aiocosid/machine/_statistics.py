@@ -1,4 +1,4 @@
-"""What can be said about a machine id that is held."""
+"""Statistics of a leased machine id."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ __all__ = ("MachineIdStatistics",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineIdStatistics:
-    """A frozen picture of a `MachineIdLease`.
+    """The state of a `MachineIdLease` at one moment.
 
     Attributes:
         namespace: the namespace of the machine id.
-        instance_id: who holds it.
+        instance_id: the holder.
         machine_id: the id, or None while there is none.
         bits: its width.
         term: how many ids were taken so far, counted over all openings.
-        seconds_left: how long it may be used without a further sign of life; ``inf`` for an id that
-            a lock of the system holds.
+        seconds_left: how long it may be used without a further renewal; ``inf`` for an id that is
+            held by a lock of the system.
         mark_ms: no id is issued with a later time, unix time in milliseconds; -1 for none at all.
         mark_wait: seconds waited, or still to be waited, for the marks of former owners to pass.
-        renewals: signs of life that the store has taken.
+        renewals: renewals that the store has accepted.
         failures: calls to the store that failed.
-        losses: how often the id was lost to somebody else.
-        last_error: why the last call failed, or None if it did not.
-        quarantine_left: seconds for which the store hands out no ids, because it may have forgotten
-            who holds which, as it told us last; ``inf`` if that does not end by itself.
+        losses: how often the id was lost.
+        last_error: the error of the last call, or None if it succeeded.
+        quarantine_left: seconds for which the store hands out no ids, because it may have lost the
+            record of who holds which, by its last answer; ``inf`` if that does not end by itself.
     """
 
     namespace: str

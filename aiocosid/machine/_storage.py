@@ -1,4 +1,4 @@
-"""What an instance remembers of its machine id from one life to the next."""
+"""What an instance stores about its machine id from one process to the next."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = (
 T = TypeVar("T")
 
 MAX_FILE_NAME: Final = 255
-"""Bytes, on about every file system."""
+"""Bytes, on nearly every file system."""
 
 
 class MachineStateStorage(ABC):
-    """Where an instance keeps its own machine state: CosId's contract, awaited."""
+    """Stores an instance's own machine state: CosId's contract, with coroutines."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ class MachineStateStorage(ABC):
 
     @abstractmethod
     async def set(self, namespace: str, instance_id: InstanceId, state: MachineState) -> None:
-        """Store the state: all of it, or nothing.  A cancelled call may have done it.
+        """Store the state, all of it or nothing.  A cancelled call may have stored it.
 
         Raises:
             InvalidArgumentError: the state is `NOT_FOUND`.
@@ -67,12 +67,12 @@ class MachineStateStorage(ABC):
 
 
 class MemoryMachineStateStorage(MachineStateStorage):
-    """Remembers for as long as the process lives."""
+    """Keeps states in memory, until the process ends."""
 
     __slots__ = ("_states",)
 
     def __init__(self) -> None:
-        """Remember nothing yet."""
+        """Begin without a state."""
         self._states: dict[tuple[str, InstanceId], MachineState] = {}
 
     async def get(self, namespace: str, instance_id: InstanceId) -> MachineState:
@@ -89,19 +89,20 @@ class MemoryMachineStateStorage(MachineStateStorage):
 
 
 class LocalMachineStateStorage(MachineStateStorage):
-    """One small file an instance, under the names and in the format of CosId on Java.
+    """One small file per instance, with the names and in the format of CosId on Java.
 
-    Unlike CosId's it is replaced in one step, so that a crash leaves no half of it, and all of it
-    is read: a second line is damage.  An empty file, as a crash of CosId leaves it, counts as none.
+    Unlike CosId's it is replaced atomically, so a crash leaves no partial file, and it is read to
+    its end: a second line counts as damage.  An empty file, as CosId leaves it in a crash, counts
+    as none.
     """
 
     __slots__ = ("_files",)
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
-        """Choose the directory; it is made when something is written.
+        """Set the directory; it is created at the first write.
 
         Args:
-            directory: by default ``~/.cosid-machine-state``, as CosId's.
+            directory: by default ``~/.cosid-machine-state``, which is CosId's.
 
         Raises:
             InvalidArgumentError: there is no home directory and no other was given.
@@ -122,7 +123,7 @@ class LocalMachineStateStorage(MachineStateStorage):
 
 
 class StateFiles:
-    """The files of `LocalMachineStateStorage`.  It blocks: for worker threads."""
+    """The files of `LocalMachineStateStorage`.  Its methods block: for worker threads."""
 
     __slots__ = ("directory",)
 
@@ -130,7 +131,7 @@ class StateFiles:
         self.directory = directory
 
     def get(self, namespace: str, instance_id: InstanceId) -> MachineState:
-        """Read the file, or CosId's older one, which knows no stability."""
+        """Read the file, or CosId's older one, whose name has no stable flag."""
         path = self.path(namespace, instance_id)
         text = read_text(path)
         if text is None and (legacy := self._legacy(namespace, instance_id)) is not None:
@@ -138,7 +139,7 @@ class StateFiles:
         return NOT_FOUND if text is None else _parsed(path, text)
 
     def set(self, namespace: str, instance_id: InstanceId, state: MachineState) -> None:
-        """Replace the file; the older one goes."""
+        """Replace the file, and remove the older one."""
         write_text(self.path(namespace, instance_id), str(_worth_keeping(state)))
         self._remove_legacy(namespace, instance_id)
 
@@ -148,7 +149,7 @@ class StateFiles:
         self._remove_legacy(namespace, instance_id)
 
     def path(self, namespace: str, instance_id: InstanceId) -> Path:
-        """Return the file's place: ``v2.NAMESPACE.INSTANCE.STABLE``, the first two in base64."""
+        """Return the path: ``v2.NAMESPACE.INSTANCE.STABLE``, the first two parts in base64."""
         words = (url_base64(namespace), url_base64(instance_id.text))
         return self.directory / ".".join(["v2", *words, str(instance_id.stable).lower()])
 
@@ -158,19 +159,19 @@ class StateFiles:
 
     def _legacy(self, namespace: str, instance_id: InstanceId) -> Path | None:
         name = b64encode(f"{namespace}__{instance_id.text}".encode()).decode()
-        # It is not the base64 for file names: with a slash in it CosId could never write one.
+        # Plain base64, not the one for file names: CosId could never write a name with a slash.
         return None if "/" in name or len(name) > MAX_FILE_NAME else self.directory / name
 
 
 def url_base64(text: str) -> str:
-    """Return a text as CosId's file names hold it: base64 for URLs, without padding."""
+    """Return a text as in CosId's file names: base64 for URLs, without padding."""
     return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Run what blocks in a worker thread; a cancelled caller does not wait for it to end.
+    """Run a blocking function in a worker thread; a cancelled caller does not wait for its end.
 
-    A disk or a network file system that hangs would else keep the caller past every deadline.
+    Otherwise a hanging disk or network file system would hold the caller past every deadline.
     """
     return await to_thread.run_sync(function, abandon_on_cancel=True)
 

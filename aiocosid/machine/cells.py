@@ -1,8 +1,9 @@
-"""The state of a namespace's machine ids as it lies in a store: what the rules read and write.
+"""The state of a namespace's machine ids in a store: what the rules read and write.
 
 A store keeps *cells*: values under keys, each read and compared as a whole.  Its backend reads them
-into a `Snapshot`; the rules (`_rules`) decide what is to change; the backend commits the `Changes`
-in one atomic step, if every cell that the decision rested on still has the value that was read.
+into a `Snapshot`; the rules (`_rules`) decide what to change; the backend commits the `Changes` in
+one atomic step, provided that every cell that the decision is based on still has the value that was
+read.
 
 Pure: values only.  The texts of our own cells are the same on every store, compact JSON.
 """
@@ -36,19 +37,19 @@ __all__ = (
 )
 
 MAX_MS: Final = 2**53 - 1
-"""The latest time that is kept, unix milliseconds: what JSON and Lua hold exactly."""
+"""The latest time that is stored, unix milliseconds: JSON and Lua represent it exactly."""
 
 ENDLESS_MS: Final = 2**52
-"""Milliseconds; a safe guard that is as long has no end."""
+"""Milliseconds; a safe guard of this length never ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """CosId's own cell of a machine id: who holds it, and when that one was heard of last.
+    """CosId's own cell of a machine id: its holder, and the holder's last renewal.
 
     Attributes:
         instance: the holder's instance id; empty if the id was given back.
-        stamp_ms: the holder's last sign of life by its own clock, unix milliseconds.
+        stamp_ms: the holder's last renewal by its own clock, unix milliseconds.
     """
 
     instance: str
@@ -57,16 +58,18 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Our own cell beside CosId's, about one machine id.
+    """aiocosid's own cell about one machine id, beside CosId's.
 
     Attributes:
-        instance: of whom it speaks; what it says of it counts only while that one holds the id.
-        stable: whether that one keeps the id when it is closed, or silent.
+        instance: the instance that it describes; the fields about it count only while it holds the
+            id.
+        stable: whether the instance keeps the id when it is closed, or stops renewing.
         mark_ms: no id was issued with a later time, unix milliseconds; -1 for none.
-        token: of the call that handed the id out last; who comes with another one is late.
+        token: the token of the call that handed the id out last; a caller with another token is
+            outdated.
         turn: counts the writes, so that no two values of the cell are ever equal.
-        claimed: the name of the quarantine in which the holder asserted the id, or empty.
-        born_ms: when the holder asked for the id, by its clock, if it was asserted.
+        claimed: the quarantine in which the holder asserted the id, or empty.
+        born_ms: when the holder asked for the id, by its own clock, if the id was asserted.
     """
 
     instance: str = ""
@@ -78,36 +81,36 @@ class Note:
     born_ms: int = 0
 
     def text(self) -> str:
-        """Return it as it is stored."""
+        """Return the cell's text, as it is stored."""
         return _text(self)
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read what `text` wrote.
+        """Parse what `text` returned.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the text is something else.
         """
         return cls(**_facts(text, cls()))
 
 
 read_note: Final = lru_cache(maxsize=4096)(Note.read)
-"""Reads a note; of the many that a hand-out looks at most are as they were."""
+"""Parses a note, cached: of the many notes that a hand-out reads most have not changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Our own cell about a namespace.
+    """aiocosid's own cell about a namespace.
 
     Attributes:
-        identity: of the store for which this namespace is sound, or in quarantine.
-        epoch: of the store's marker at that time; empty if there was none.
-        bits: how wide the machine ids are, 1 to 31; 0 if none was handed out yet.
+        identity: the identity of the store for which this namespace is sound, or in quarantine.
+        epoch: the epoch of the store's marker at that time; empty if there was none.
+        bits: the width of the machine ids, 1 to 31; 0 if none was handed out yet.
         guard_ms: the longest safe guard that was ever named, 0 for none, `ENDLESS_MS` for no end.
-        quarantine: the name of the quarantine that runs, or empty.
-        since_ms: when it began, by the store's clock.
+        quarantine: the name of the running quarantine, or empty.
+        since_ms: when the quarantine began, by the store's clock.
         gaps: whether numbers below the last new one were left out.
-        is_new: whether nothing at all was there when the quarantine began.
+        is_new: whether the store had nothing at all when the quarantine began.
     """
 
     identity: str = ""
@@ -120,15 +123,15 @@ class Space:
     is_new: bool = False
 
     def text(self) -> str:
-        """Return it as it is stored."""
+        """Return the cell's text, as it is stored."""
         return _text(self)
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read what `text` wrote.
+        """Parse what `text` returned.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the text is something else.
         """
         found = cls(**_facts(text, cls()))
         if not 0 <= found.bits <= 31:  # noqa: PLR2004 - MAX_MACHINE_BITS, of another room
@@ -138,36 +141,36 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The store's own cell: a store that has it has forgotten nothing since it was written.
+    """The store's own cell: while it is there, the store has lost nothing since it was written.
 
     Attributes:
-        identity: of the store that it was written for.
-        epoch: another one each time that it is written.
+        identity: the identity of the store that it was written for.
+        epoch: a new one each time that the marker is written.
     """
 
     identity: str = ""
     epoch: str = ""
 
     def text(self) -> str:
-        """Return it as it is stored."""
+        """Return the cell's text, as it is stored."""
         return _text(self)
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read what `text` wrote.
+        """Parse what `text` returned.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the text is something else.
         """
         return cls(**_facts(text, cls()))
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many machine ids of a namespace bear a note of ours; lies with the store's marker.
+    """The number of machine ids of a namespace that have a `Note`; stored with the marker.
 
     Attributes:
-        epoch: of the marker under which they were counted.
+        epoch: the epoch of the marker under which they were counted.
         ids: how many.
     """
 
@@ -175,29 +178,30 @@ class Count:
     ids: int = 0
 
     def text(self) -> str:
-        """Return it as it is stored."""
+        """Return the cell's text, as it is stored."""
         return _text(self)
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read what `text` wrote.
+        """Parse what `text` returned.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the text is something else.
         """
         return cls(**_facts(text, cls()))
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One machine id: CosId's cell, and ours.
+    """One machine id: CosId's cell, and aiocosid's.
 
     Attributes:
-        owners: who holds it, or gave it back.  One as a rule; several only where CosId's layout
-            allows it; none if only our note is left.
-        note: our note, if there is one.
+        owners: its holder, or the one that gave it back.  Usually one; several only where CosId's
+            layout allows it; none if only the note is left.
+        note: aiocosid's note, if there is one.
         seen_ms: when the note was written last, by the store's clock; -1 if that is not known.
-        is_damaged: whether CosId's cell cannot be read: it counts as held, by nobody we know.
+        is_damaged: whether CosId's cell cannot be read: the id counts as held, by an unknown
+            instance.
     """
 
     owners: tuple[Owner, ...] = ()
@@ -207,17 +211,17 @@ class Seat:
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """The instance ids of those who hold it."""
+        """The instance ids of its holders."""
         return tuple(each.instance for each in self.owners if each.instance)
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody holds it, as far as is known."""
+        """Whether the id is held, as far as is known."""
         return self.is_damaged or any(each.instance for each in self.owners)
 
     @property
     def is_noted(self) -> bool:
-        """Whether one of us was handed it, and both cells are there."""
+        """Whether it was handed out by aiocosid, and both cells are there."""
         return bool(self.note and self.note.token and (self.owners or self.is_damaged))
 
     @property
@@ -232,22 +236,22 @@ class Seat:
 
     @property
     def floor_ms(self) -> int:
-        """Above which time the next owner's ids have to be; -1 if nobody had it."""
+        """The time that the next owner's ids have to be above; -1 if the id never had an owner."""
         return max(self.stamp_ms, self.mark_ms)
 
     def note_about(self, instance: str) -> Note | None:
-        """Return our note if it speaks of that instance."""
+        """Return the note if it describes that instance."""
         return self.note if self.note is not None and self.note.instance == instance else None
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A cell of CosId's that cannot be read, and of which no machine id is known.
+    """A damaged cell of CosId's, whose machine id is unknown.
 
     Attributes:
         place: the key, row or node.
-        found: what it holds, shortened.
-        instance: whose entry it is, if that is known.
+        found: its content, shortened.
+        instance: the instance that it belongs to, if that is known.
     """
 
     place: str
@@ -257,14 +261,14 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a decision has to see.
+    """What a decision has to read.
 
     Attributes:
-        instance: whose cell of its own, and whose machine id; empty for none.
-        machine_id: this one too; None for no other.
-        is_complete: all machine ids of the namespace.
-        sample: so many of those that might be taken are enough instead, if not 0, on a store where
-            a read of all is dear: the first given back, else the lowest new ones.
+        instance: the instance whose own cell and machine id are read; empty for none.
+        machine_id: a further machine id; None for none.
+        is_complete: whether all machine ids of the namespace are read.
+        sample: if not 0, so many of the ids that can be taken are enough instead, on a store where
+            reading all is expensive: the first ones given back, else the lowest new ones.
     """
 
     instance: str = ""
@@ -277,29 +281,29 @@ class Need:
 class Snapshot:
     """The cells of a namespace at one moment, as a backend has read them.
 
-    After a commit that was carried out the backend brings it up to date (`apply`), so that a
-    renewal needs no further read.
+    After a successful commit the backend brings it up to date (`apply`), so that a renewal needs no
+    further read.
 
     Attributes:
         namespace: the namespace.
-        identity: which store this is now: another one after it was started anew, or restored.
+        identity: identifies the store; it changes when the store was restarted empty, or restored.
         now_ms: the store's clock, milliseconds.
         marker: the store's marker, if it is there.
         space: the namespace's cell, if it is there.
-        count: the count that lies with the marker, if it is there.
+        count: the count that is stored with the marker, if it is there.
         seats: machine ids by number, in the store's own order.
         own: the machine id that the asking instance's own cell names, if there is one.
         last_new: CosId's adder: the last machine id that was new; None on stores that have none.
-        first_new: where those begin instead that are looked at as new ones.
+        first_new: on those, the first number that is considered as new.
         is_complete: whether all seats of the namespace are here.
-        stamps_tell: whether stamps can be compared with ``now_ms``: False where no peer of CosId's
-            is, and only ``seen_ms`` tells who is silent.
-        damages: what cannot be read.
-        raw: the backend's own: what it has to compare.
-        is_doubtful: whether the backend has found by its own means that the store was put back.
+        stamps_tell: whether stamps can be compared with ``now_ms``: False where there are no CosId
+            peers, and only ``seen_ms`` shows whether an owner renews.
+        damages: the damaged cells.
+        raw: the backend's own values to compare at the commit.
+        is_doubtful: whether the backend itself has detected that the store was rolled back.
         store: names the store in messages.
-        cells: of a sample: how many cells of CosId's there are, of whatever machine id; else -1.
-        notes: of a sample: how many machine ids have a note at most; else -1.
+        cells: in a sample, the number of CosId's cells of all machine ids; else -1.
+        notes: in a sample, the largest possible number of machine ids with a note; else -1.
     """
 
     namespace: str
@@ -323,30 +327,31 @@ class Snapshot:
 
     @property
     def is_sample(self) -> bool:
-        """Whether only the asker's machine id and some that might be taken are here."""
+        """Whether it has only the asker's machine id and some that can be taken."""
         return self.cells >= 0 and not self.is_complete
 
     def knows(self, identity: str) -> bool:
-        """Tell whether a noted identity is this store's."""
+        """Return whether a stored identity is this store's."""
         return identity == self.identity and not self.is_doubtful
 
     def narrowed(self, machine_id: int) -> Snapshot:
-        """Return what a renewal of one machine id goes on from."""
+        """Return the part of the snapshot that the renewal of one machine id needs."""
         seats = {machine_id: self.seats[machine_id]} if machine_id in self.seats else {}
         return replace(self, seats=seats, is_complete=False, cells=-1)
 
     def counts_one_more(self, changes: Changes) -> bool:
-        """Tell whether the count may be added to, whatever it is by now under the same epoch.
+        """Return whether the count can be incremented without comparing it, under the same epoch.
 
-        One more machine id bears a note, whose cell is compared.  Whoever counts anew writes the
-        cell of the namespace or the marker as well, which are.  Else of those who start at once
-        each would have to begin again for every other one.
+        One more machine id gets a note, and the note's cell is compared.  A process that counts all
+        ids again also writes the cell of the namespace or the marker, which are compared too.
+        Without this, processes that start at the same time would conflict over the count, each with
+        every other.
         """
         old = self.count
         return old is not None and changes.count == Count(old.epoch, old.ids + 1)
 
     def apply(self, changes: Changes) -> None:
-        """Be as after a commit of these changes."""
+        """Apply the changes, as after their commit."""
         self.marker = changes.marker or self.marker
         self.space = changes.space or self.space
         self.count = changes.count or self.count
@@ -358,19 +363,19 @@ class Snapshot:
 
 @dataclass(slots=True)
 class Changes:
-    """What a decision writes.  Every written cell is compared; marker and space are in any case.
+    """What a decision writes.  Every written cell is compared; marker and space always are.
 
     Attributes:
-        instance: who asks.
-        marker: the store's marker anew.
-        space: the namespace's cell anew.
-        count: the count anew.
-        seats: machine ids as they are to be; CosId's cell and ours.
-        own: cells of instances: the machine id that an instance holds, None to remove the cell.
-            Nothing is to be done where CosId's own cell is keyed by the instance.
-        last_new: CosId's adder anew.
-        signed: of whom a sign of life is given, which starts the clock of its silence.
-        guard_ms: the safe guard of who gives it.
+        instance: the instance that asks.
+        marker: the store's new marker.
+        space: the namespace's new cell.
+        count: the new count.
+        seats: the new seats: CosId's cell and aiocosid's.
+        own: the new cells of instances: the machine id that an instance holds, or None to remove
+            the cell.  Ignored on stores where CosId's cell has the instance as its key.
+        last_new: CosId's new adder.
+        signed: the instance that renews; the time until its id expires starts again.
+        guard_ms: the safe guard of that instance.
     """
 
     instance: str = ""
@@ -384,22 +389,22 @@ class Changes:
     guard_ms: int = 0
 
     def __bool__(self) -> bool:
-        """Tell whether anything is written."""
+        """Return whether anything is written."""
         written = (self.marker, self.space, self.count, self.last_new)
         return bool(self.seats or self.own) or any(each is not None for each in written)
 
 
 class CellBackend(Protocol):
-    """What a store has to be able to do for machine ids."""
+    """What a store has to implement for machine ids."""
 
     label: str
-    """Names the server or file in messages, without credentials."""
+    """The server or file in messages, without credentials."""
 
     fork_remedy: str
-    """What to do in a forked child."""
+    """The remedy for a forked child, in messages."""
 
     is_local: bool
-    """Whether it answers without a suspension, so that nobody need take turns."""
+    """Whether it answers without a suspension, so that calls need not take turns."""
 
     async def aopen(self) -> None:
         """Get ready in this process; connects on first use.
@@ -410,7 +415,7 @@ class CellBackend(Protocol):
         raise NotImplementedError
 
     async def read(self, namespace: str, need: Need) -> Snapshot:
-        """Read a namespace's cells, all at one moment or so that a commit finds out.
+        """Read a namespace's cells, all at one moment, or so that a commit detects changes.
 
         Raises:
             CorruptMachineStateError: a cell of ours, or the asking instance's own, is damaged.
@@ -419,17 +424,17 @@ class CellBackend(Protocol):
         raise NotImplementedError
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        """Write all, or nothing: only if what the decision rested on has the value that was read.
+        """Write all or nothing: only if the cells that the decision is based on are unchanged.
 
-        Compared are the store's identity, the marker, the namespace's cell, and every written cell;
-        a cell that was absent has to be absent still.  Carried out, it brings ``snapshot`` up to
-        date.  Safe to be applied twice: the second time what is compared has changed.
+        It compares the store's identity, the marker, the namespace's cell, and every written cell;
+        a cell that was absent still has to be absent.  If it succeeds, it brings ``snapshot`` up to
+        date.  Safe to be applied twice: the second time a compared cell has changed.
 
         Returns:
-            False if others were faster: nothing was written.
+            False if another commit came first: nothing was written.
 
         Raises:
-            StoreError: the store refuses or cannot be reached; it may have been carried out.
+            StoreError: the store refuses or cannot be reached; the commit may have succeeded.
         """
         raise NotImplementedError
 
@@ -440,7 +445,7 @@ def _text(cell: Note | Space | Marker | Count) -> str:
 
 
 def _facts(text: str, like: Note | Space | Marker | Count) -> Mapping[str, Any]:
-    """Read the fields of a cell; each has the type that it has in ``like``."""
+    """Read the fields of a cell; each has the same type as in ``like``."""
     try:
         found: Any = json.loads(text)
     except RecursionError:
@@ -458,7 +463,7 @@ def _facts(text: str, like: Note | Space | Marker | Count) -> Mapping[str, Any]:
 
 
 def freed(seat: Seat, stamp_ms: int, **fields: Any) -> Seat:  # noqa: ANN401 - fields of a note
-    """Return a seat as given back, with its note about nobody."""
+    """Return a seat as given back; its note names no instance."""
     note = seat.note or Note()
     note = replace(note, instance="", stable=False, claimed="", turn=note.turn + 1, **fields)
     return Seat((Owner("", stamp_ms),), note, seat.seen_ms)

@@ -1,4 +1,4 @@
-"""Hands out the machine ids of a namespace on any store: read, decide, commit, again if needed."""
+"""Hands out a namespace's machine ids on any store: read, decide, commit; repeat on conflict."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ NONCE_BYTES: Final = 8
 
 FIRST_PAUSE: Final = 0.002  # seconds after the first conflict, doubled by each further one
 LONGEST_PAUSE: Final = 0.1  # seconds
-LONGEST_TRY: Final = 10.0  # seconds; a lease gives its calls less
-SPREAD: Final = 4  # doublings of the choice for each conflict: 16 equals after the first
-MOST_SPREAD: Final = 8  # doublings at most: 256 equals
+LONGEST_TRY: Final = 10.0  # seconds; the timeout of a lease's calls is shorter
+SPREAD: Final = 4  # doublings of the choice for each conflict: 16 candidates after the first
+MOST_SPREAD: Final = 8  # doublings at most: 256 candidates
 
-MOST_ALARMS: Final = 8  # in succession, in half a second, until one is believed
+MOST_ALARMS: Final = 8  # in succession, within half a second, until one counts
 
 STAMPS_REMEMBERED: Final = 4096
 
-SAMPLE: Final = 8  # of the ids that might be taken, at first; more rarely ask at once
+SAMPLE: Final = 8  # ids that can be taken, in the first read; rarely do more processes ask at once
 
 
 def guard_ms_of(safe_guard: float) -> int:
-    """Return a safe guard in milliseconds, as cells have it."""
+    """Return a safe guard in milliseconds, as it is stored in cells."""
     return ENDLESS_MS if safe_guard == inf else min(ceil(safe_guard * 1000), ENDLESS_MS)
 
 
 def nonce() -> str:
-    """Return a name that nobody else has."""
+    """Return a unique name."""
     return token_hex(NONCE_BYTES)
 
 
@@ -73,23 +73,23 @@ async def transact(
     decide: Callable[[Snapshot, int], Decision],
     snapshot: Snapshot | None = None,
 ) -> tuple[Any, Snapshot]:
-    """Read, decide and commit until nobody else was faster; return the answer.
+    """Read, decide and commit, again after each conflict; return the answer.
 
     One atomic step on the store, safe to be applied twice.  A cancelled call may have taken effect.
 
     Args:
         backend: the store.
-        namespace: whose cells.
-        need: what the first read sees.
-        decide: decides on a snapshot, and how many conflicts there were; it may be called again.
-        snapshot: to begin with instead of a read.
+        namespace: the namespace of the cells.
+        need: what the first read has to return.
+        decide: takes a snapshot and the number of conflicts so far; it may be called several times.
+        snapshot: used instead of the first read.
 
     Returns:
         The decision's answer, and the snapshot as it is after the commit.
 
     Raises:
-        CosIdError: the decision's; what it had to write was written.
-        StoreUnavailableError: others were always faster.
+        CosIdError: the decision's error; what the decision had to write was written.
+        StoreUnavailableError: every commit conflicted with another one.
         StoreError: the store refuses or cannot be reached.
     """
     conflicts, alarms, remembered, first = 0, 0, snapshot, need
@@ -102,7 +102,7 @@ async def transact(
             need, snapshot = decision.need, None
             continue
         if decision.is_alarm and alarms < MOST_ALARMS:
-            # A peer may be between its two steps, or have been while this was read.
+            # A CosId peer may be, or have been, between its two steps while this was read.
             await SYSTEM_CLOCK.sleep(FIRST_PAUSE * (2**alarms - 1))
             alarms, snapshot = alarms + 1, None
             need = Need(need.instance, need.machine_id, is_complete=True)
@@ -111,15 +111,15 @@ async def transact(
             if decision.error is not None:
                 raise decision.error
             return decision.answer, snapshot
-        if snapshot is remembered:  # it was old: nobody has stood in our way
+        if snapshot is remembered:  # the snapshot was old: that is no conflict
             snapshot = remembered = None
             continue
         snapshot = None
         conflicts += 1
-        # Not all again: who was first has made what was missing.
+        # A small read is enough: the process that was first has written what was missing.
         need = replace(first, sample=_widened(first.sample, conflicts))
         if SYSTEM_CLOCK.monotonic() > until:
-            reason = f"the machine ids of {namespace!r} were always changed by others first"
+            reason = f"other processes changed the machine ids of {namespace!r} each time"
             raise StoreUnavailableError(backend.label, reason)
         longest = min(FIRST_PAUSE * 2**conflicts, LONGEST_PAUSE)
         await SYSTEM_CLOCK.sleep(random.uniform(0, longest))  # noqa: S311 - no secret
@@ -130,7 +130,7 @@ def _widened(choice: int, conflicts: int) -> int:
 
 
 _turns: Final[WeakKeyDictionary[Any, dict[tuple[object, str], anyio.Lock]]] = WeakKeyDictionary()
-"""By backend, loop and namespace: one hand-out at a time; two of one process would conflict."""
+"""By backend, loop and namespace: one hand-out at a time; two in one process would conflict."""
 
 
 def _turn(backend: CellBackend, namespace: str) -> anyio.Lock | nullcontext[None]:
@@ -148,9 +148,9 @@ def _turn(backend: CellBackend, namespace: str) -> anyio.Lock | nullcontext[None
 class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     """The machine ids of one namespace on a store, for one instance.
 
-    Made by a store's ``machine_id_distributor``.  Each call is one atomic step on the store: it
-    reads, decides by the rules that all stores share, and writes if nothing has changed since.
-    A renewal goes on from what was read last, and takes one trip.
+    A store's ``machine_id_distributor`` creates it.  Each call is one atomic step on the store: it
+    reads, decides by the rules that all stores share, and writes if nothing has changed since. A
+    renewal uses what was read last, and takes one round trip.
     """
 
     __slots__ = (
@@ -174,14 +174,14 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         safe_guard: float = DEFAULT_SAFE_GUARD,
         interval: float = DEFAULT_GUARD_INTERVAL,
     ) -> None:
-        """Describe who asks; nothing is sent yet.
+        """Describe the instance; nothing is sent yet.
 
         Args:
-            backend: the store; whoever made it closes it.
+            backend: the store; the caller closes it.
             namespace: the namespace of the machine ids, at most 91 characters.
-            instance_id: who asks; by default an instance that nobody else is.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
+            instance_id: the instance that asks; by default a unique one.
+            safe_guard: seconds without a renewal after which an id may go to another instance.
+            interval: seconds between two renewals.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -199,15 +199,15 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._forget()
 
     def _forget(self) -> None:
-        self._token = ""  # of the last call that was handed an id
-        self._taken: Taken | None = None  # by that call, unless it was given back
-        self._snapshot: Snapshot | None = None  # what is known of it
+        self._token = ""  # of the last call that got an id
+        self._taken: Taken | None = None  # by that call, unless the id was given back
+        self._snapshot: Snapshot | None = None  # as of the last call
         self._sent: deque[int] = deque(maxlen=STAMPS_REMEMBERED)  # stamps of this lease
-        self._foreign = -1  # a stamp of our own instance that is none of these
+        self._foreign = -1  # a stamp of our own instance that this lease did not write
 
     @property
     def session(self) -> int:
-        """Another number each time that the session with the store was interrupted."""
+        """The number of the session with the store; it changes at each interruption."""
         return int(getattr(self._backend, "session", 0))
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
@@ -216,7 +216,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         Raises:
             MachineBitsMismatchError: the namespace has another width; nothing was written.
             MachineIdOverflowError: all are held.
-            MachineIdQuarantineError: the store may have forgotten who holds which.
+            MachineIdQuarantineError: the store may have lost the record of who holds which.
             StoreNotInitializedError: the store was never initialised, or has been emptied.
             InvalidArgumentError: an argument is outside its range; nothing was sent.
             CorruptMachineStateError: the entry of this instance, or a cell of ours, is damaged.
@@ -252,13 +252,14 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         return grant
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Give a sign of life; see `aiocosid.abc.MachineIdDistributor.guard`.
+        """Renew the id; see `aiocosid.abc.MachineIdDistributor.guard`.
 
         Raises:
-            MachineIdLostError: somebody else holds the id, or nobody, or it was handed out again to
-                the same instance; nothing was written of it.
+            MachineIdLostError: another instance holds the id, or none does, or it was handed out
+                again to the same instance; nothing was written about it.
             MachineIdInUseError: another process renews the id under the same instance id.
-            MachineIdQuarantineError: the store may have forgotten that somebody else has it.
+            MachineIdQuarantineError: the store may have lost the record that another process holds
+                the id.
             InvalidArgumentError: an argument is outside its range; nothing was sent.
             CorruptMachineStateError: the id's cell is damaged; nothing was written.
             StoreUnavailableError: the store cannot be reached.
@@ -268,11 +269,11 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         await self._renew(machine_id, now_ms, mark_ms, None)
 
     async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Do so for an id that is surely ours; see `aiocosid.abc.MachineIdDistributor.reassert`.
+        """Renew an id of a valid lease; see `aiocosid.abc.MachineIdDistributor.reassert`.
 
         Raises:
-            CosIdError: as for `guard`; the quarantine only if this object was not handed the id, or
-                gave it back.
+            CosIdError: as for `guard`; `MachineIdQuarantineError` only if this object did not get
+                the id, or gave it back.
         """
         taken = self._taken
         is_ours = taken is not None and taken.machine_id == machine_id
@@ -283,7 +284,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("mark_ms", mark_ms, at_least=-1, at_most=MAX_MS)
         asker, token = self._asker(), self._token
-        known, self._snapshot = self._snapshot, None  # used once: a call may be cancelled
+        known, self._snapshot = self._snapshot, None  # used once: the call may be cancelled
 
         def decide(snapshot: Snapshot, _: int) -> Decision:
             if snapshot is not known:
@@ -326,7 +327,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         )
         await self._transact(need, lambda snapshot, _: give_back(snapshot))
 
-    # One instance id in two processes.
+    # Detecting an instance id that two processes use.
 
     def _note_sent(self, snapshot: Snapshot, machine_id: int) -> None:
         for owner in snapshot.seats[machine_id].owners:
@@ -338,7 +339,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             self._sent.append(owner.stamp_ms)
 
     def _look_for_namesake(self, snapshot: Snapshot, machine_id: int) -> None:
-        """Raise if two stamps in succession were another process's under our instance id."""
+        """Raise if another process with our instance id wrote two stamps in succession."""
         seat = snapshot.seats.get(machine_id)
         stamps = [
             each.stamp_ms
@@ -352,7 +353,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             who = f"instance id {self.instance_id.text!r} of namespace {self.namespace!r}"
             raise MachineIdInUseError(who, holder="another process, which renews its machine id")
 
-    # What all calls do.
+    # Common to all calls.
 
     def _asker(self) -> Asker:
         who = self.instance_id
@@ -378,8 +379,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         """
         await self._backend.aopen()
         if self._born != fork.generation:
-            # The parent lives on under the old name.  One that was given stays, and whoever of the
-            # two takes the id last has it.
+            # The parent keeps the old name.  A name that the user gave stays, and of parent and
+            # child the one that takes the id last has it.
             self._born = fork.generation
             self._forget()
             if self._is_unique:

@@ -1,4 +1,4 @@
-"""Small files that survive a crash, for whoever keeps machine ids in files of their own."""
+"""Small files that survive a crash, for stores that keep machine ids in files of their own."""
 
 # ruff: noqa: PLC0414 - re-exported
 

@@ -45,10 +45,10 @@ def test_the_low_bits_of_an_address() -> None:
 
 def test_the_warning_says_how_likely_it_is() -> None:
     """At construction, where the choice is made, with capacity and chance."""
-    with pytest.warns(SharedMachineIdWarning, match=r"1024 of them.* of 38 .* 50 %") as caught:
+    with pytest.warns(SharedMachineIdWarning, match=r"1024 values.* of 38 .* 50 %") as caught:
         MacMachineIdDistributor(address="02:42:ac:11:00:02")
     assert caught[0].filename == __file__
-    with pytest.warns(SharedMachineIdWarning, match=r"65536 of them.* of 302 .* 50 %"):
+    with pytest.warns(SharedMachineIdWarning, match=r"65536 values.* of 302 .* 50 %"):
         IpMachineIdDistributor(address="10.0.0.1")
 
 

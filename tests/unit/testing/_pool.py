@@ -332,7 +332,7 @@ class MachinePool:
         """
         entry = self.entries.get(machine_id)
         if entry is None or not entry.holder:
-            expected = f"one that somebody holds in namespace {self.namespace!r}"
+            expected = f"one that is held in namespace {self.namespace!r}"
             raise InvalidArgumentError("machine_id", machine_id, expected=expected)
         entry.release()
 
