@@ -10,7 +10,7 @@ from typing import Any
 # The servers of the tests are made to be quick, of which a store warns on stderr.
 HUSH = (
     "import logging as _logging\n"
-    "_logging.getLogger('aiocosid').addFilter(lambda r: 'ids come again' not in r.getMessage())\n"
+    "_logging.getLogger('aiocosid').addFilter(lambda r: 'issued again' not in r.getMessage())\n"
 )
 
 

@@ -200,7 +200,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
                 _logger.info("%r: %s answers again", self, member_name)
         elif isinstance(answer, StoreRolledBackError):
             member.ended = answer
-            _logger.error("%r: %s is not asked any more: %s", self, member_name, answer)
+            _logger.error("%r: %s is no longer used: %s", self, member_name, answer)
         elif isinstance(answer, CorruptCounterError):
             for each in self._members:  # whichever of them is put right
                 each.is_bound = False
@@ -208,7 +208,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         elif not isinstance(answer, StoreError | IdOverflowError):
             raise answer
         elif member.health.failed(answer):
-            _logger.warning("%r: %s fails, so others are asked: %s", self, member_name, answer)
+            _logger.warning("%r: %s fails, other stores are asked: %s", self, member_name, answer)
 
     def _nobody(self, errors: list[CosIdError]) -> CosIdError:
         """Return the error for a call that no database has answered."""

@@ -1,4 +1,4 @@
-"""The stores, one module for each server; import the one you need by its name."""
+"""The stores: one module for each server, imported by name."""
 
 from __future__ import annotations
 

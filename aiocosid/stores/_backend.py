@@ -1,8 +1,8 @@
-"""What a server has to be able to do: the one contract beneath every store.
+"""The contract between a store and its server: counters, cells, and a lifecycle.
 
-A backend reads and writes; it decides nothing.  Counters are hot: one trip, one native atomic
-operation on CosId's own key, row or node.  Cells are cold: read, decided on by `machine._rules`,
-and committed if they are unchanged; see `machine.cells`.
+A backend reads and writes; it decides nothing.  A counter is advanced in one round trip, by one
+native atomic operation on CosId's own key, row or node.  Cells are used rarely: they are read,
+`machine._rules` decides, and the changes are committed if no cell has changed; see `machine.cells`.
 """
 
 # ruff: noqa: ARG002 - a default may do without an argument that its overrides need
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 __all__ = ("MISSING", "Backend", "Granted", "after_add", "after_raise")
 
 MISSING: Final = -1
-"""Instead of a counter's value: it is missing, and stays so."""
+"""Instead of a counter's value: the counter is missing, and was not created."""
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What `Backend.add` answers.
+    """The result of `Backend.add`.
 
     Attributes:
-        max_id: the counter after it.
-        base: where the unbroken run of noted grants began; None if the grant was not noted.
+        max_id: the counter after the addition.
+        base: where the unbroken run of noted grants begins; None if the grant was not noted.
     """
 
     max_id: int
@@ -45,10 +45,10 @@ class Granted:
 
 
 def after_add(found: int | None, by: int, *, first: int | None, store: str, name: str) -> int:
-    """Return what `Backend.add` makes of a counter, where the server cannot add by itself.
+    """Return a counter's value after `Backend.add`, for servers that cannot add by themselves.
 
     Raises:
-        CounterMissingError: it is missing, and ``first`` is None.
+        CounterMissingError: the counter is missing, and ``first`` is None.
         IdOverflowError: it would pass 2^63-1.
     """
     if found is None and first is None:
@@ -60,24 +60,26 @@ def after_add(found: int | None, by: int, *, first: int | None, store: str, name
 
 
 def after_raise(found: int | None, above: int, *, create: bool) -> int:
-    """Return what `Backend.raise_to` makes of a counter; `MISSING` if it is, and stays so."""
+    """Return a counter's value after `Backend.raise_to`; `MISSING` if it is missing."""
     return MISSING if found is None and not create else max(found or 0, above)
 
 
 class Backend(NotCopyable, ABC):
     """One server, file or cluster, on a user's client or on connections of its own.
 
-    All distributors of a store share it.  An atomic step is safe to be applied twice; a cancelled
-    call may have taken effect, and its reply is never read as another call's.  A driver's exception
-    never escapes: it is the ``__cause__`` of ours.
+    All distributors of a store share it.  An atomic step is safe to be applied twice.  A cancelled
+    call may have taken effect; its reply is never taken for another call's.  A driver's exception
+    never escapes: it is the ``__cause__`` of an error of ours.
 
     Attributes:
         label: names the server or file in messages, without credentials.
-        name_width: the most characters of a counter's ``{namespace}.{name}``; None for any number.
-        takes_back: whether `give_back` may work.
-        fork_remedy: what to do in a forked child.
+        name_width: the maximum length of a counter's ``{namespace}.{name}`` in characters; None for
+            no limit.
+        takes_back: whether `give_back` is supported.
+        fork_remedy: the remedy for a forked child, in messages.
         is_local: whether it lives in this process, and answers without a suspension.
-        has_marker: whether it keeps a marker for all namespaces: not where no commit spans them.
+        has_marker: whether it keeps a marker for all namespaces; False where no commit can span
+            them.
     """
 
     __slots__ = ("__weakref__", "label")
@@ -91,7 +93,7 @@ class Backend(NotCopyable, ABC):
     def __init__(self, label: str) -> None:
         self.label = label
 
-    # Life.
+    # Lifecycle.
 
     @abstractmethod
     async def aopen(self) -> None:
@@ -103,23 +105,23 @@ class Backend(NotCopyable, ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Close what was opened here; never a user's client.  It may be used again afterwards."""
+        """Close the connections that it opened; never a user's client.  It may be used again."""
 
     # Schema.
 
     async def create_schema(self) -> bool:
-        """Create what is missing, whoever else does so at the same time; tell what was there.
+        """Create what is missing; concurrent calls are safe.
 
         Returns:
-            Whether this very call has created the tables or the file for machine ids, so that
-            nobody can have held one; False where there is nothing to create.
+            Whether this call has created the tables or the file for machine ids, so that no process
+            can hold one yet; False where there is nothing to create.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
         return False
 
-    # Counters, by their whole name ``{namespace}.{name}``.
+    # Counters, by their full name ``{namespace}.{name}``.
 
     @abstractmethod
     async def add(
@@ -130,12 +132,12 @@ class Backend(NotCopyable, ABC):
         Args:
             name: the counter.
             by: how many ids, at least 1.
-            first: what a missing counter is created at; None to create none.
-            note: to be noted with the grant, so that it may be given back.
+            first: the value of a missing counter after this call; None to create none.
+            note: stored with the grant, so that it can be given back.
 
         Raises:
-            CounterMissingError: there is no such counter, and ``first`` is None.
-            IdOverflowError: it would pass 2^63-1; nothing was written.
+            CounterMissingError: the counter is missing, and ``first`` is None.
+            IdOverflowError: the counter would pass 2^63-1; nothing was written.
             CorruptCounterError: it holds no integer; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
@@ -152,7 +154,7 @@ class Backend(NotCopyable, ABC):
 
     @abstractmethod
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
-        """Raise a counter to ``above`` if it is lower, in one atomic step; it takes notes away.
+        """Raise a counter to ``above`` if it is lower, and remove its note, in one atomic step.
 
         Returns:
             The counter as it is now; None if it is missing and ``create`` is False.
@@ -164,14 +166,14 @@ class Backend(NotCopyable, ABC):
 
     @abstractmethod
     async def counters(self, prefix: str) -> Sequence[Counter]:
-        """Return the counters whose name begins so, in any order; those that are none left out."""
+        """Return the counters whose names have the prefix, in any order, without damaged ones."""
 
     def can_take_back(self, name: str) -> bool:
-        """Tell whether grants of a counter can be noted, so that `give_back` may work."""
+        """Return whether grants of a counter can be noted, as `give_back` needs."""
         return self.takes_back
 
     async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
-        """Lower a counter from ``top`` to ``lower`` if that grant is noted; remove the note."""
+        """Lower a counter from ``top`` to ``lower`` if the note is the grant's; remove the note."""
         return False
 
     # Cells: see `aiocosid.machine.cells.CellBackend`.
@@ -181,11 +183,11 @@ class Backend(NotCopyable, ABC):
         raise self._has_no_machine_ids()
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        """Write all, or nothing, if nothing has changed; see `CellBackend.commit`."""
+        """Write all or nothing, if nothing has changed; see `CellBackend.commit`."""
         raise self._has_no_machine_ids()
 
     async def namespaces(self) -> Sequence[str]:
-        """Return the namespaces that have machine ids, or a cell of ours, in any order."""
+        """Return the namespaces that have machine ids or cells, in any order."""
         raise self._has_no_machine_ids()
 
     def _has_no_machine_ids(self) -> UnsupportedByStoreError:

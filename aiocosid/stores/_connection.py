@@ -1,6 +1,6 @@
-"""The life of a connection: whose it is, in which process and on which event loop it may be used.
+"""The lifecycle of a connection: its owner, and the process and event loop that may use it.
 
-A backend has one, on a client of the user's or on one that it makes from a URL, and asks it for the
+A backend has one, on the user's client or on one that it creates from a URL, and asks it for the
 client at each call.
 """
 
@@ -31,14 +31,14 @@ __all__ = (
     "running_loop",
 )
 
-CLOSE_TIMEOUT: Final = 2.0  # seconds; how long a silent server may hold up closing
+CLOSE_TIMEOUT: Final = 2.0  # seconds that a silent server may delay closing
 
 C = TypeVar("C")
 
 
 @contextmanager
 def fail_if_forked() -> Generator[None]:
-    """Raise, at the end of a call, in a child that was forked while it was under way.
+    """Raise at the end of a call, in a child that was forked while the call was under way.
 
     Raises:
         ForkedError: the reply was, or will be, the parent's.
@@ -51,7 +51,7 @@ def fail_if_forked() -> Generator[None]:
 
 
 def running_loop(what: str) -> asyncio.AbstractEventLoop:
-    """Return the running loop, or raise `UnsupportedRuntimeError` where it is not asyncio's."""
+    """Return the running loop; raise `UnsupportedRuntimeError` if it is not asyncio's."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -62,7 +62,7 @@ class Connection(NotCopyable, ABC, Generic[C]):
     """A client on asyncio, in one process and on one event loop at a time.
 
     Attributes:
-        what: names it in messages, without credentials.
+        what: the connection in messages, without credentials.
     """
 
     __slots__ = ("__weakref__", "_born", "_loop", "what")
@@ -85,7 +85,7 @@ class Connection(NotCopyable, ABC, Generic[C]):
         """
 
     def ensure_usable(self) -> None:
-        """Raise as `ready` does if it cannot be used here and now; it becomes this loop's."""
+        """Raise as `ready` does if it cannot be used here; otherwise bind it to this loop."""
         self._ensure_own()
         loop = running_loop(self.what)
         if self._loop is not loop:
@@ -99,33 +99,33 @@ class Connection(NotCopyable, ABC, Generic[C]):
 
     @property
     def _is_in_use(self) -> bool:
-        """Whether another loop than the one that it was used on has to be refused."""
+        """Whether it has to refuse every loop but the one that it was used on."""
         return self._loop is not None
 
     def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Get ready for another loop; the former one is dead, or there was none."""
+        """Get ready for another loop; the former one is closed, or there was none."""
 
     def aopen(self) -> None:
         """Get ready in this process, or raise as `ready` does."""
         self.ensure_usable()
 
     async def aclose(self) -> None:
-        """Close what was opened here; never a user's client."""
+        """Close the client that it opened; never a user's."""
 
 
 class BorrowedConnection(Connection[C]):
-    """The user's client, which stays open, and stays the parent's after a fork."""
+    """The user's client: it is never closed here, and belongs to the parent after a fork."""
 
     __slots__ = ("client",)
 
-    remedy = "make it anew on a client of this process"
+    remedy = "create it again on a client of this process"
 
     def __init__(self, what: str, client: C) -> None:
         """Take a client; nothing is sent.
 
         Args:
-            what: names it in messages, as "the etcd client".
-            client: the user's.
+            what: the client in messages, as "the etcd client".
+            client: the user's client.
         """
         super().__init__(what)
         self.client = client
@@ -137,9 +137,9 @@ class BorrowedConnection(Connection[C]):
 
 
 class OwnedConnection(Connection[C]):
-    """Connects on first use, for the event loop it is used on, and closes what it has opened.
+    """Connects on first use, on the running event loop, and closes the client again.
 
-    It may be used again after `aclose`, after its loop has ended and, once opened anew, in a forked
+    It may be used again after `aclose`, after its loop has ended, and after `aopen` in a forked
     child.
     """
 
@@ -161,13 +161,13 @@ class OwnedConnection(Connection[C]):
         """Describe the client; nothing is opened yet.
 
         Args:
-            what: names it in messages, as "the connection to PostgreSQL".
+            what: the client in messages, as "the connection to PostgreSQL".
             connect: opens one; a cancelled call leaves nothing open.
-            disconnect: closes it; it has `CLOSE_TIMEOUT` for that, and is not cancelled before.
-            is_lost: tells that a client will not work again: another one is opened then.
-            salvage: returns the client of a dead event loop if it can go on on another one; else
-                lets go of it.
-            silence: keeps the parent's client from saying anything; runs in a forked child, first.
+            disconnect: closes it; it is cancelled only after `CLOSE_TIMEOUT`.
+            is_lost: returns whether a client will not work again; then another one is opened.
+            salvage: returns the client of a closed event loop if it works on another one; else
+                drops it.
+            silence: keeps the parent's client from sending anything; runs first in a forked child.
         """
         super().__init__(what)
         self._connect = connect
@@ -181,10 +181,10 @@ class OwnedConnection(Connection[C]):
         fork.watch(self)
 
     async def ready(self) -> C:
-        """Return the client; the first call connects, and those beside it wait for that."""
+        """Return the client; the first call connects, and concurrent ones wait for it."""
         self.ensure_usable()
         async with self._lock:
-            self._ensure_own()  # it may have been forked while it waited
+            self._ensure_own()  # the process may have forked while this waited
             if self._client is not None and self._is_lost(self._client):
                 await self._close_client()
             if self._client is None:
@@ -196,7 +196,7 @@ class OwnedConnection(Connection[C]):
             return client
 
     def holds(self, client: C) -> bool:
-        """Tell whether that is the client still."""
+        """Return whether that is still the client."""
         return self._client is client
 
     @property
@@ -212,8 +212,8 @@ class OwnedConnection(Connection[C]):
     async def _live(self, client: C) -> AsyncGenerator[None]:
         """Hold the client until `aclose`, or until the event loop ends.
 
-        An async generator is what a loop closes by itself before it ends: asyncio.run() leaves no
-        connection behind, even of an object that nobody has closed.
+        It is an async generator because a loop closes those by itself before it ends: asyncio.run()
+        leaves no connection behind, even if the object was never closed.
         """
         born = fork.generation
         try:
@@ -229,12 +229,12 @@ class OwnedConnection(Connection[C]):
             await self._disconnect(client)
 
     def aopen(self) -> None:
-        """Get ready in this process; connects when it is used."""
+        """Get ready in this process; it connects on first use."""
         running_loop(self.what)
         self._born = fork.generation
 
     async def aclose(self) -> None:
-        """Close the client, if there is one; the next use opens another.
+        """Close the client, if there is one; the next use opens a new one.
 
         Raises:
             WrongLoopError: it is in use on another event loop.
@@ -242,7 +242,7 @@ class OwnedConnection(Connection[C]):
         if self._born != fork.generation or not self._is_in_use:
             return
         self.ensure_usable()
-        # Whoever opens it now would leave it open.
+        # A call that opens it now would leave it open.
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
             async with self._lock:
                 pass
@@ -253,11 +253,11 @@ class OwnedConnection(Connection[C]):
         life, self._life = self._life, None
         if life is not None:
             await life.aclose()
-        elif client is not None:  # of a dead loop, salvaged and not used since
+        elif client is not None:  # of a closed loop, salvaged and not used since
             await self._end(client)
 
     def _forget(self) -> None:
-        # Kept, and not closed: the connection is the parent's.
+        # Kept and not closed: the connection is the parent's.
         client, self._client = self._client, None
         if client is not None:
             self._silence(client)

@@ -1,4 +1,4 @@
-"""Whether a store keeps what it has granted, as far as its settings tell."""
+"""Checks whether a store's settings keep what it has granted."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ __all__ = ("DEMANDS", "Durability", "DurabilityCheck")
 logger = logging.getLogger("aiocosid")
 
 Durability: TypeAlias = Literal["warn", "refuse", "ignore"]
-"""What to do about a store that may lose what it has granted: log it once, hand out no id, or
-nothing."""
+"""What to do about a store that may lose what it has granted: log a warning once, refuse to hand
+out ids, or ignore it.
+"""
 
 DEMANDS: Final[tuple[Durability, ...]] = ("warn", "refuse", "ignore")
 
 
-# Clients and pools of users whose settings were looked at, to warn.
+# Users' clients and pools whose settings were checked, to warn once for each.
 _looked_at: WeakKeyDictionary[Any, None] = WeakKeyDictionary()
 
 
 class DurabilityCheck:
-    """One look at the settings for each store object, with its first call.
+    """Checks the settings once for each store object, at its first call.
 
-    A user's client is warned of once, however many distributors are on it.
+    There is one warning for each user's client, however many distributors use it.
     """
 
     __slots__ = ("__weakref__", "_client", "_demand", "_is_due")
 
     def __init__(self, demand: Durability = "warn", client: object = None) -> None:
-        """Demand something.
+        """Set what to do.
 
         Args:
             demand: what to do.
             client: the user's client or pool, if it is one.
 
         Raises:
-            InvalidArgumentError: it is none of the words.
+            InvalidArgumentError: ``demand`` is none of the words.
         """
         if demand not in DEMANDS:
             raise InvalidArgumentError("durability", demand, expected=f"one of {DEMANDS}")
@@ -52,7 +53,7 @@ class DurabilityCheck:
 
     @property
     def is_due(self) -> bool:
-        """Whether that is still to be done."""
+        """Whether the check is still to be done."""
         client = self._borrowed()
         return self._is_due and (self._demand != "warn" or client not in _looked_at)
 
@@ -61,18 +62,21 @@ class DurabilityCheck:
         return self if client is None else client
 
     def judge(self, label: str, weaknesses: Sequence[str]) -> None:
-        """Warn of weaknesses, or refuse to go on with them.
+        """Warn of weaknesses, or raise because of them.
 
         Args:
-            label: names the store.
-            weaknesses: each says which setting, what may be lost, and what to set.
+            label: the store in messages.
+            weaknesses: one text for each setting: its value, what may be lost, and what to set.
 
         Raises:
-            StoreError: there are some, and that was not to be.
+            StoreError: there are weaknesses, and the demand is "refuse".
         """
         if weaknesses and self._demand == "refuse":
             raise StoreError(label, f"{'; '.join(weaknesses)}. Refused, as durability='refuse'")
-        is_first, self._is_due = self.is_due, False  # else another first call has told it
+        is_first, self._is_due = (
+            self.is_due,
+            False,
+        )  # else a concurrent call has logged it
         if self._demand == "warn":
             _looked_at[self._borrowed()] = None
         for weakness in weaknesses if is_first else ():

@@ -1,7 +1,8 @@
-"""The seam between SQL of ours and a SQLAlchemy ``AsyncEngine``.  Needs the ``sqlalchemy`` extra.
+"""Runs aiocosid's SQL on a SQLAlchemy ``AsyncEngine``.  Requires the ``sqlalchemy`` extra.
 
-What other systems' tables need beyond rows, `Executor` has not: how many rows a statement matched,
-and the number that the database made.  `EngineExecutor.run` answers both, on any of the drivers.
+Other systems' tables need more than an `Executor` returns: the number of rows that a statement
+matched, and the number that the database generated.  `EngineExecutor.run` returns both, on any of
+the drivers.
 """
 
 from __future__ import annotations
@@ -59,20 +60,21 @@ T = TypeVar("T")
 
 DialectName: TypeAlias = Literal["mysql", "postgresql", "sqlite"]
 
-_PREPARED: Final = "aiocosid"  # in the facts that SQLAlchemy keeps of a connection
+_PREPARED: Final = "aiocosid"  # a key in the `info` of a SQLAlchemy connection
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a statement has come to.
+    """The result of a statement.
 
     Attributes:
-        rows: what it answers; their columns by number.
+        rows: the rows; their columns by number.
         matched: how many rows its WHERE matched, or how many it inserted; below 0 if the driver
-            cannot tell.  On MySQL a row that an UPDATE leaves as it was counts only where
-            SQLAlchemy makes the connections itself, and not ``async_creator``: let it change one.
-        inserted_id: what MySQL made by AUTO_INCREMENT, or was given by ``LAST_INSERT_ID(expr)``; on
-            SQLite the rowid of an INSERT; None if there is none, and on PostgreSQL.
+            cannot tell.  On MySQL a row that an UPDATE does not change counts only if SQLAlchemy
+            creates the connections itself, not by ``async_creator``; so let every UPDATE change
+            something.
+        inserted_id: MySQL's AUTO_INCREMENT value, or that of ``LAST_INSERT_ID(expr)``; on SQLite
+            the rowid of an INSERT; None if there is none, and on PostgreSQL.
     """
 
     rows: Sequence[Row]
@@ -81,12 +83,12 @@ class Outcome:
 
 
 class SqlExecutor(Executor):
-    """Runs SQL on an engine; either the user's, `EngineExecutor`, or one of its own.
+    """Runs SQL on an engine: the user's (`EngineExecutor`) or its own (`OwnEngineExecutor`).
 
-    A statement is a transaction of its own, outside of all of the user's: ids survive a rollback.
+    Each statement is a transaction of its own, apart from the user's: ids survive a rollback.
 
     Attributes:
-        dialect_name: which SQL it is; ``mysql`` for MariaDB too.
+        dialect_name: the SQL dialect; ``mysql`` for MariaDB too.
     """
 
     __slots__ = ("dialect_name",)
@@ -100,22 +102,22 @@ class SqlExecutor(Executor):
     async def run(self, statement: str, /, **values: object) -> Outcome:
         r"""Run one statement, in autocommit.
 
-        A cancelled call may have taken effect, but no later call gets to see its reply.
+        A cancelled call may have taken effect; no later call gets its reply.
 
-        The session is as its engine has made it; ours on MySQL are strict.  One of the user's may
-        cut a number to its column: the WHERE has to look for the limit.
+        The session has the settings of its engine.  Our own ones on MySQL are strict; a user's may
+        truncate a number to its column, so the WHERE has to check the limit.
 
         Args:
             statement: with ``:name`` for parameters; any other colon before a letter is written
                 ``\:``.
-            **values: by name, each of them once.
+            **values: the parameters by name.
 
         Raises:
             OutOfRangeError: a result does not fit its column; nothing was written.
             SchemaMissingError: a table does not exist.
             StoreAuthenticationError: the store rejects the user, the password or the rights.
             StoreUnavailableError: the store cannot be reached, is busy, or does not answer; or the
-                pool had no connection to lend in time.
+                pool had no free connection in time.
             StoreError: the store refuses.
             ForkedError: the engine is the parent process's.
             WrongLoopError: the engine is in use on another event loop.
@@ -124,9 +126,9 @@ class SqlExecutor(Executor):
         return await self.spawn(step, statement, values)
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
-        """Run a statement of the stores', in the notation of the database's own driver.
+        """Run a statement of the SQL stores, in the notation of the database's own driver.
 
-        It is not SQLAlchemy's, as that of `run` is.
+        `run` takes SQLAlchemy's notation instead.
         """
         if self.dialect_name == "sqlite":
             return await self.spawn(self._sqlite_rows, statement, values)
@@ -137,11 +139,12 @@ class SqlExecutor(Executor):
         return (await self.run(_marked(statement), **values)).rows
 
     async def spawn(self, function: Callable[..., T], /, *args: object) -> T:
-        """Call a function with a connection of the engine's, in autocommit, and the arguments.
+        """Call a function with a connection of the engine, in autocommit, and the arguments.
 
-        It runs as SQLAlchemy's own code does, and may call what waits, in a task of its own, which
-        is cancelled once if the caller is: a cancel scope strikes at each wait, also at those in
-        which SQLAlchemy closes a connection, and it would never be closed then.
+        It runs in SQLAlchemy's greenlet, where it may call functions that wait, in a task of its
+        own.  The task is cancelled once if the caller is: a cancel scope would cancel every further
+        wait as well, also those in which SQLAlchemy closes a connection, which would then stay
+        open.
 
         Raises:
             StoreError: as for `run`.
@@ -161,7 +164,7 @@ class SqlExecutor(Executor):
                 await asyncio.wait((call,))
             raise
         if call.cancelled():
-            raise StoreUnavailableError(self.label, "somebody else has cancelled the call")
+            raise StoreUnavailableError(self.label, "the call was cancelled from outside")
         return call.result()
 
     def _sqlite_step(
@@ -170,7 +173,7 @@ class SqlExecutor(Executor):
         def step(database: sqlite3.Connection) -> Outcome:
             with in_use(), alone(database, self.label) as cursor:
                 rows = cursor.execute(statement.replace("\\:", ":"), values).fetchall()
-                # After any other statement it is the one of an earlier INSERT.
+                # After any other statement it is that of an earlier INSERT.
                 inserted_id = (
                     cursor.lastrowid if statement.lstrip()[:6].lower() == "insert" else None
                 )
@@ -181,7 +184,7 @@ class SqlExecutor(Executor):
     def _sqlite_rows(
         self, connection: SyncConnection, statement: str, values: Mapping[str, Value]
     ) -> list[Row]:
-        """Run the very statement, in the worker of a connection that is prepared once."""
+        """Run the statement as it is, in the worker of a connection that is prepared once."""
         facts = connection.info
 
         def step(database: sqlite3.Connection) -> list[Row]:
@@ -192,7 +195,7 @@ class SqlExecutor(Executor):
                     else:
                         prepare_foreign(database, self.label)
                     facts[_PREPARED] = True
-                # Others count in the file that lies there now, if this one was replaced.
+                # If the file was replaced, other processes count in the one that is there now.
                 run(database, self.label, f"SELECT {IDENTITY}", {})
                 return run(database, self.label, statement, values)
 
@@ -200,33 +203,33 @@ class SqlExecutor(Executor):
 
 
 class EngineExecutor(SqlExecutor):
-    """On the user's engine, which is never disposed."""
+    """Runs on the user's engine, which it never disposes."""
 
     __slots__ = ()
 
     _is_own = False
 
     def __init__(self, engine: AsyncEngine) -> None:
-        """Describe whom to ask; nothing is sent yet.
+        """Describe the engine; nothing is sent yet.
 
         Args:
-            engine: stays yours; on PostgreSQL, MySQL, MariaDB, or a SQLite file.
+            engine: your own, never disposed here; on PostgreSQL, MySQL, MariaDB, or a SQLite file.
 
         Raises:
-            InvalidArgumentError: it is no ``AsyncEngine`` of those; or it has a single connection
-                for all, as one on ``:memory:`` has, where ids would be taken back with the rest of
-                a transaction.
+            InvalidArgumentError: it is no ``AsyncEngine`` on one of those; or all its users share a
+                single connection, as on ``:memory:``, where the rollback of a transaction would
+                take ids back.
         """
         _check(engine)
         super().__init__(engine.url, _UsersEngine(engine))
 
 
 class _UsersEngine(BorrowedConnection[Line]):
-    """The user's engine: a pool of it is of one event loop, and `dispose` makes another pool."""
+    """The user's engine: its pool belongs to one event loop; `dispose` creates another pool."""
 
     __slots__ = ("_pool",)
 
-    remedy = "make it anew on an engine of this process"
+    remedy = "create it again on an engine of this process"
 
     def __init__(self, engine: AsyncEngine) -> None:
         super().__init__(f"the connection to {label_of(engine.url)}", Line(engine))
@@ -243,7 +246,7 @@ class _UsersEngine(BorrowedConnection[Line]):
             raise WrongLoopError("the engine")
 
     def aopen(self) -> None:
-        """Raise `ForkedError` in a child: whose loop it is, the first call tells."""
+        """Raise `ForkedError` in a child; the first call checks the loop."""
         self._ensure_own()
 
     def _forget(self) -> None:
@@ -256,29 +259,29 @@ def _check(engine: object) -> None:
         expected = "a SQLAlchemy AsyncEngine; from_url() takes a URL"
         raise InvalidArgumentError("engine", type(engine), expected=expected)
     if isinstance(engine.pool, StaticPool):
-        expected = "an engine with a connection for each transaction: all share one here"
+        expected = "an engine with a connection for each transaction; all share one on this engine"
         raise InvalidArgumentError("engine", engine, expected=expected)
 
 
 class OwnEngineExecutor(SqlExecutor):
-    """On an engine of its own, of up to four connections."""
+    """Runs on an engine of its own, with up to four connections."""
 
     __slots__ = ()
 
     _is_own = True
 
     def __init__(self, url: str) -> None:
-        """Describe whom to ask; nothing is sent yet.
+        """Describe the engine; nothing is sent yet.
 
         Args:
-            url: as SQLAlchemy understands it.  Without a driver it is asyncmy for ``mysql`` and
+            url: a URL of SQLAlchemy's.  The default drivers are asyncmy for ``mysql`` and
                 ``mariadb``, asyncpg for ``postgresql``, aiosqlite for ``sqlite``.
 
         Raises:
-            InvalidArgumentError: the URL is malformed, or names no database or driver of those.
+            InvalidArgumentError: the URL is malformed, or names another database or driver.
             MissingExtraError: the driver is not installed.
         """
-        engine = engine_of(url)  # to be told now what is wrong with it
+        engine = engine_of(url)  # created now, to report errors in the URL
 
         async def connect() -> Line:
             return Line(engine_of(url)).watch()
@@ -329,7 +332,7 @@ def _called(label: str, line: Line, function: Callable[..., T], *args: object) -
 def _give_back(
     connection: SyncConnection, engine: Engine, pool: Pool, *, is_useless: bool = False
 ) -> None:
-    """Return a connection to its pool, or close it: what was called has ended by now."""
+    """Return a connection to its pool, or close it; the call on it has ended."""
     try:
         if is_useless:
             connection.invalidate()
@@ -337,7 +340,7 @@ def _give_back(
     except Exception:  # noqa: BLE001 - of any driver
         connection.invalidate()
         connection.close()
-    if engine.pool is not pool:  # the user has disposed of it meanwhile, and nobody asks it again
+    if engine.pool is not pool:  # disposed meanwhile: that pool is not used again
         with suppress(Exception):
             pool.dispose()
 
@@ -349,11 +352,11 @@ def _step(connection: SyncConnection, statement: str, values: Mapping[str, objec
         connection = connection.execution_options(isolation_level="AUTOCOMMIT")
     result = connection.execute(_text(statement), values)
     rows = result.fetchall() if result.returns_rows else ()
-    dialect = dialect_of(connection.engine.url)  # SQLAlchemy's own may be called "mariadb"
+    dialect = dialect_of(connection.engine.url)  # SQLAlchemy's own name may be "mariadb"
     inserted_id = None if dialect == "postgresql" else result.lastrowid
     outcome = Outcome(rows, result.rowcount, inserted_id or None)
     if dialect == "mysql" and adapted.driver_connection.get_transaction_status():
-        connection.exec_driver_sql(COMMIT)  # an earlier one has begun it by itself
+        connection.exec_driver_sql(COMMIT)  # an earlier statement has begun a transaction by itself
     return outcome
 
 
@@ -361,7 +364,7 @@ _text: Final = lru_cache(maxsize=512)(text)
 
 
 def _in_worker(connection: SyncConnection, function: Callable[[sqlite3.Connection], T]) -> T:
-    """Call a function in the worker of a SQLite connection, where nothing can come in between."""
+    """Call a function in the worker thread of a SQLite connection, uninterrupted."""
     adapted: Any = connection.connection.dbapi_connection
 
     async def call(driver: Any) -> T:  # noqa: ANN401 - aiosqlite's
@@ -375,7 +378,7 @@ def _in_worker(connection: SyncConnection, function: Callable[[sqlite3.Connectio
 def _mysql_rows(
     connection: SyncConnection, statement: str, values: Mapping[str, Value]
 ) -> list[Row]:
-    """Run the very statement, several in one text, on a cursor of the driver's."""
+    """Run the statement as it is, or several in one text, on a cursor of the driver."""
     adapted: Any = connection.connection.dbapi_connection
 
     async def call(driver: Any) -> list[Row]:  # noqa: ANN401 - asyncmy's or aiomysql's
@@ -385,7 +388,7 @@ def _mysql_rows(
     try:
         rows: list[Row] = adapted.run_async(call)
     except BaseException:
-        # It may be in a transaction, have a reply to come, or lead to a replica by now.
+        # It may be in a transaction, have an unread reply, or be connected to a replica by now.
         connection.invalidate()
         raise
     return rows
@@ -393,5 +396,5 @@ def _mysql_rows(
 
 @lru_cache(maxsize=256)
 def _marked(statement: str) -> str:
-    """Mark each colon that begins no parameter, as those of PostgreSQL's casts."""
+    """Escape each colon that begins no parameter, as in PostgreSQL's casts."""
     return re.sub(rf"{PARAMETER.pattern}|:", lambda each: each[0] if each[1] else r"\:", statement)

@@ -1,4 +1,4 @@
-"""An engine with its calls and what it has open; and the sockets of all drivers."""
+"""An engine with its running calls and open connections; and the sockets of all drivers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ("Line",)
 
 
 class Line:
-    """An engine, its calls, and what one of our own has open.
+    """An engine, its running calls and, for an engine of ours, its open connections.
 
     Attributes:
-        engine: the user's, or our own.
-        calls: under way, each in a task of its own, which nobody else may hold.
-        lent: connections of the drivers on which a call is under way.
+        engine: the user's, or one of ours.
+        calls: the tasks of the calls under way; no other code references them.
+        lent: the driver's connections on which a call is under way.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -38,7 +38,7 @@ class Line:
         self._records: WeakSet[Any] = WeakSet()
 
     def watch(self) -> Self:
-        """Note what the engine opens, which is our own."""
+        """Record the connections that the engine, one of ours, opens."""
         event.listen(self.engine.sync_engine, "connect", self._connected)
         return self
 
@@ -46,7 +46,7 @@ class Line:
         self._records.add(record)
 
     async def close(self) -> None:
-        """Wait for the calls that are under way, and close what is open."""
+        """Wait for the calls under way, and close all connections."""
         try:
             with suppress(Exception):
                 if self.calls:
@@ -56,13 +56,13 @@ class Line:
             self.terminate()
 
     def terminate(self) -> None:
-        """Drop what is open without a farewell; its event loop may be dead."""
+        """Drop all connections without closing them properly; the event loop may be closed."""
         for connection in self._opened():
-            # The loop is closed, says the transport, once it is done; or there is no such way.
+            # The transport complains that the loop is closed, but has aborted; or it cannot abort.
             with suppress(RuntimeError, NotImplementedError):
                 if hasattr(connection, "terminate"):
                     connection.terminate()
-                else:  # psycopg's
+                else:  # psycopg
                     connection.driver_connection.pgconn.finish()
         self.engine.sync_engine.dispose(close=False)
 
@@ -71,7 +71,7 @@ class Line:
         return [connection for connection in found if connection is not None]
 
     def silence(self) -> None:
-        """Keep, in a forked child, the parent's connections from saying anything."""
+        """Keep the parent's connections from sending anything in a forked child."""
         drivers = {connection.driver_connection for connection in self._opened()}
         fork.silence(map(_socket_of, drivers | self.lent))
         if self.engine.url.get_backend_name() == "sqlite":

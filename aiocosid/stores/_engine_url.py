@@ -1,4 +1,4 @@
-"""What a URL of SQLAlchemy's tells, and the engine that is made of ours."""
+"""Reads SQLAlchemy's URLs, and creates an engine from a URL of ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ try:
     from sqlalchemy import make_url
     from sqlalchemy.exc import SQLAlchemyError
     from sqlalchemy.ext.asyncio import create_async_engine
-except ImportError as _exc:  # which is all that SQLAlchemy says of greenlet
+except ImportError as _exc:  # SQLAlchemy says no more if greenlet is missing
     raise MissingExtraError(_exc.name or "greenlet", extra="sqlalchemy") from _exc
 
 if TYPE_CHECKING:
@@ -41,17 +41,17 @@ _DIALECTS: Final[dict[str, DialectName]] = {
     "postgresql": "postgresql",
     "sqlite": "sqlite",
 }
-# Where a driver comes from that is not the one of a store of its own.
+# The extras of drivers that have no store of their own.
 _EXTRAS: Final = {"asyncmy": "mysql", "asyncpg": "postgres"}
 
-# By driver.  Timeouts are in seconds, below the 2 s of a generator's call: of connecting, and on
-# SQLite of a lock.
+# By driver.  Timeouts are in seconds, below the 2 s of a generator's call: for connecting, and on
+# SQLite for a lock.
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "aiomysql": {"connect_timeout": CONNECT_TIMEOUT, "init_command": SESSION},
     "aiosqlite": {"timeout": BUSY_TIMEOUT},
     "asyncmy": {"connect_timeout": CONNECT_TIMEOUT, "init_command": SESSION},
     "asyncpg": {"timeout": CONNECT_TIMEOUT},
-    "psycopg": {"connect_timeout": 2},  # the least it takes
+    "psycopg": {"connect_timeout": 2},  # the least that it accepts
 }
 
 _FORM: Final = (
@@ -59,16 +59,16 @@ _FORM: Final = (
     "mysql+asyncmy, mysql+aiomysql, or sqlite+aiosqlite:///ids.db"
 )
 _NO_COMMAND: Final = (
-    "a URL without init_command, by which our own sessions are made strict; "
+    "a URL without init_command, which aiocosid sets to make its own sessions strict; "
     "an engine of yours may have one"
 )
 
 
 def dialect_of(url: URL) -> DialectName:
-    """Tell which SQL an engine speaks.
+    """Return an engine's SQL dialect.
 
     Raises:
-        InvalidArgumentError: none that there are statements for.
+        InvalidArgumentError: a dialect that is not supported.
     """
     name = url.get_backend_name()
     if name not in _DIALECTS:
@@ -84,20 +84,20 @@ def label_of(url: URL) -> str:
 
 
 def text_of(url: object) -> str:
-    """Return a URL that is a text; an object of SQLAlchemy's hides its password when it is one."""
+    """Return a URL as text; ``str`` of SQLAlchemy's object would hide the password."""
     if not isinstance(url, str):
         raise _refused(type(url).__name__)
     return url
 
 
 def engine_of(url: str) -> AsyncEngine:
-    """Make an engine in autocommit; nothing is opened yet.
+    """Create an engine in autocommit; nothing is opened yet.
 
     Raises:
-        InvalidArgumentError: the URL is malformed, or names no database or driver that will do; the
-            sentence holds no part that may be secret.
+        InvalidArgumentError: the URL is malformed, or names an unsupported database or driver; the
+            message holds no part that may be secret.
         MissingExtraError: the driver is not installed.
-        UnsupportedRuntimeError: so it is, and no extra of ours brings it.
+        UnsupportedRuntimeError: the driver is not installed, and no extra of aiocosid has it.
     """
     try:
         parsed = make_url(text_of(url))
@@ -125,7 +125,7 @@ def engine_of(url: str) -> AsyncEngine:
     except InvalidArgumentError:
         raise
     except (SQLAlchemyError, AttributeError, TypeError, ValueError):
-        # Their sentences may hold a piece of the password.
+        # Their messages may hold a part of the password.
         raise _refused(url) from None
 
 

@@ -1,4 +1,4 @@
-"""The seam between the SQL stores and a driver: runs statements on a connection, or on a pool."""
+"""Runs the statements of the SQL stores on a driver's connection or pool."""
 
 from __future__ import annotations
 
@@ -32,37 +32,37 @@ __all__ = (
     "drop_outcome",
 )
 
-CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
+CALL_TIMEOUT: Final = 30.0  # seconds; for callers that set no deadline of their own
 CONNECT_TIMEOUT: Final = 1.5  # seconds, for all hosts: below the 2 s of a generator's call
-TEAR_TIMEOUT: Final = 0.5  # seconds; how long a driver may hold up a caller that is cancelled
-MAX_CONNECTIONS: Final = 4  # of a pool of ours; what comes above waits its turn
+TEAR_TIMEOUT: Final = 0.5  # seconds that a driver may delay a cancelled caller
+MAX_CONNECTIONS: Final = 4  # of a pool of ours; further calls wait
 
 PARAMETER: Final = re.compile(r"(?<!:):([a-z]\w*)")
 """A parameter by its name, in a statement that has casts."""
 
 Row = Any
-"""What a driver calls a row; its columns by number."""
+"""A driver's row; its columns by number."""
 
-_Pool = Any  # the drivers' own annotations stop half-way
+_Pool = Any  # the drivers' own annotations are incomplete
 _Session = Any
 
 Value = str | int
-"""What a statement is given."""
+"""The value of a parameter."""
 
 
 def drop_outcome(call: asyncio.Future[Any]) -> None:
-    """Hear of a call's error, for which nobody waits, and let it be."""
+    """Retrieve and ignore the error of a call that no task awaits any more."""
     if not call.cancelled():
         call.exception()
 
 
 class Executor(NotCopyable, ABC):
-    """Runs one statement on a connection, the user's or one of its own, and gives its rows.
+    """Runs one statement on a connection, the user's or its own, and returns its rows.
 
-    A driver needs nothing else to become a store.
+    With a `Dialect` it is all that a driver needs to become a store.
 
-    A statement is a transaction of its own, and is durable when the call returns.  A cancelled
-    call may have taken effect, but no later call gets to see its reply.
+    A statement is a transaction of its own, and is durable when the call returns.  A cancelled call
+    may have taken effect; no later call gets its reply.
 
     Attributes:
         label: names the server or file in messages, without credentials.
@@ -91,18 +91,18 @@ class Executor(NotCopyable, ABC):
         """
 
     async def ensure_there(self) -> None:
-        """Raise `StoreError` instead of making a file only to look into it."""
+        """Raise `StoreError` if the file is missing, instead of creating one to read from."""
 
     async def aopen(self) -> None:
-        """Get ready in this process; connects when the first statement is run.
+        """Get ready in this process; it connects at the first statement.
 
         Raises:
-            ForkedError: the connection is the user's, and was made in the parent process.
+            ForkedError: the connection is the user's, and was created in the parent process.
         """
         self._connection.aopen()
 
     async def aclose(self) -> None:
-        """Close what this executor has opened itself; the next statement opens another.
+        """Close the connections that this executor has opened; the next statement opens a new one.
 
         Raises:
             WrongLoopError: it is in use on another event loop.
@@ -111,7 +111,7 @@ class Executor(NotCopyable, ABC):
 
 
 class PoolExecutor(Executor):
-    """On a pool of a driver's, each of whose connections runs one statement at a time."""
+    """Runs on a driver's pool, whose connections run one statement at a time each."""
 
     __slots__ = ()
 
@@ -133,7 +133,7 @@ class PoolExecutor(Executor):
         generation = fork.generation
         connection = await self._acquire(pool)
         try:
-            # It may have been forked while it waited.
+            # The process may have forked while this waited.
             fork.ensure_own(generation, f"the connection to {self.label}")
             rows = await self._run(connection, statement, values)
         except BaseException as error:
@@ -145,7 +145,7 @@ class PoolExecutor(Executor):
         await self._release(pool, connection, None)
         return rows
 
-    # What a driver fills in.
+    # What a driver's subclass implements.
 
     async def _acquire(self, pool: _Pool) -> _Session:
         """Take a connection from the pool, or open one."""
@@ -161,4 +161,4 @@ class PoolExecutor(Executor):
     async def _release(
         self, pool: _Pool, connection: _Session, error: BaseException | None
     ) -> None:
-        """Give a connection back, or drop one on which a statement has failed or was cancelled."""
+        """Return a connection to the pool, or drop it if its statement failed or was cancelled."""

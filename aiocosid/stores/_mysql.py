@@ -1,18 +1,18 @@
-"""What the MySQL and MariaDB stores say to their server: statements, and what its errors mean.
+"""The statements of the MySQL and MariaDB stores.
 
 No driver is imported here.  The statements are in the notation that asyncmy, aiomysql and PyMySQL
-share: ``%(name)s`` for a value given by name, as often as it is needed, ``;`` between statements,
-and no other ``%``.  `run` runs one on a cursor of any of the two asyncio drivers, which SQLAlchemy
-hands out as ``driver_connection``; both let several statements go in one text.
+share: ``%(name)s`` for a value given by name, any number of times, ``;`` between statements, and no
+other ``%``.  `run` runs one on a cursor of either asyncio driver, whose connection SQLAlchemy has
+as ``driver_connection``; both accept several statements in one text.
 
-A statement that is a single one is atomic as it is.  What takes several, because MySQL has neither
-``RETURNING`` nor writes in a ``WITH``, is one text with a transaction in it (`atomic`): the server
-gets all of it in one trip, and waits for nobody between its pieces.  So a client that stops in the
-middle holds no lock.  If a piece fails the server runs none after it, and whoever sent the text
-drops the connection: with it goes the transaction.  If the reply is lost the transaction has been
-committed as a whole, or not at all, as with any statement.  What several pieces have to know of
-each other is in variables of the session, which each text sets before it reads them: ``@aiocosid``
-is 1 as long as all conditions are fulfilled, else 0.
+A single statement is atomic by itself.  MySQL has neither ``RETURNING`` nor writes in a ``WITH``,
+so some steps take several statements: they are one text with a transaction in it (`atomic`).  The
+server gets all of it in one round trip and does not wait for the client in between, so a client
+that stops in the middle holds no lock.  If a statement fails, the server runs none after it, and
+the client drops the connection, which rolls the transaction back.  If the reply is lost, the
+transaction was committed as a whole or not at all, as with any statement.  The statements share
+values in variables of the session, which each text sets before it reads them: ``@aiocosid`` is 1 as
+long as all conditions hold, else 0.
 """
 
 # ruff: noqa: S608 - put together from pieces of this file alone
@@ -33,47 +33,49 @@ if TYPE_CHECKING:
 
 __all__ = ("COMMIT", "MYSQL", "SESSION", "in_foreign_session", "run")
 
-LOCK_WAIT: Final = 2  # seconds; nobody waits longer for a call
+LOCK_WAIT: Final = 2  # seconds; no caller waits longer
 
 ALL_ROWS: Final = 2**64 - 1  # the server's default
 
 COMMIT: Final = "COMMIT AND NO CHAIN NO RELEASE"
-"""Whatever ``completion_type`` says: a transaction that begins by itself is never committed."""
+"""Independent of ``completion_type``, which may start a new transaction that nothing would commit.
+"""
 
 SESSION: Final = f"""
 SET sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
     innodb_lock_wait_timeout = {LOCK_WAIT}, lock_wait_timeout = {LOCK_WAIT},
     completion_type = 0, sql_select_limit = {ALL_ROWS}
 """
-"""What our own sessions are set to: a number that does not fit its column is an error, and not cut;
-a call that nobody waits for any more does not wait for a lock; a commit, the driver's too, begins
-no other transaction; and what is listed is listed whole."""
+"""The settings of our own sessions: a number that does not fit its column is an error, and is not
+truncated; an abandoned call does not wait long for a lock; a commit, the driver's too, begins no
+other transaction; and a result has no row limit.
+"""
 
 MAX_SIGNED: Final = 2**63 - 1
 
-# MariaDB passes over the comment of MySQL's versions, and MySQL over that of MariaDB.
+# MariaDB ignores MySQL's version comment, and MySQL ignores MariaDB's.
 SERVER: Final = """
 SHA2(CONCAT_WS('/', /*!50700 @@server_uuid, */ /*M! @@hostname, @@server_id, @@datadir, */ ''), 256)
 """
-"""Which server it is: MySQL's own identity; of MariaDB, which has none, where it lies."""
+"""The server's identity: MySQL's own UUID; MariaDB has none, so its host, id and data directory."""
 
 
 def atomic(*statements: str) -> str:
     """Put statements into one transaction; the rows are those of the last one that has some.
 
-    In READ COMMITTED each of them sees what was committed before it began, as it must, if the one
-    before had to wait for a lock; and no gaps are locked, which are the usual cause of deadlocks.
+    In READ COMMITTED each statement sees what was committed before it began, which it needs if the
+    one before had to wait for a lock; and there are no gap locks, the usual cause of deadlocks.
     """
     begin = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION"
     return ";\n".join(each.strip() for each in (*begin, *statements, COMMIT))
 
 
 def in_foreign_session(statement: str) -> str:
-    """Have a statement run as in one of our own sessions, and leave the user's as it was.
+    """Wrap a statement to run as in one of our own sessions, and restore the user's settings.
 
-    That may not be strict, may not commit by itself, may wait long, and may cut what it selects.  A
-    transaction that it is in already has begun by itself, and is committed as START TRANSACTION
-    would.
+    The user's session may not be strict, may not be in autocommit, may wait long for locks, and may
+    limit its rows.  If it is in a transaction, that one has begun by itself, and is committed, as
+    START TRANSACTION would.
     """
     return f"""
 {COMMIT};
@@ -104,9 +106,9 @@ DEALLOCATE PREPARE aiocosid
 
 
 def create_table(table: str, columns: str) -> str:
-    """Create a table if it is missing, whoever else does so at the same time.
+    """Create a table if it is missing; concurrent calls are safe.
 
-    The order of names is that of their bytes: they differ by case and accents.
+    Names are compared by their bytes: case and accents make a difference.
     """
     condition = f"""
 NOT EXISTS (
@@ -123,9 +125,9 @@ ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 async def run(cursor: Any, statement: str, values: Mapping[str, Value]) -> list[Row]:  # noqa: ANN401 - of either driver
     """Run a statement on a cursor of asyncmy's or aiomysql's, and return its rows.
 
-    Of several the rows are those of the last one that has some; if none has, the number that was
-    given to ``LAST_INSERT_ID``, but for 0.  After an error the connection may be in a transaction,
-    or have replies to come: drop it.
+    Of several statements it returns the rows of the last one that has some; if none has, the value
+    of ``LAST_INSERT_ID`` unless that is 0.  After an error the connection may be in a transaction,
+    or have unread replies: drop it.
     """
     rows: list[Row] | None = None
     number = 0
@@ -139,16 +141,16 @@ async def run(cursor: Any, statement: str, values: Mapping[str, Value]) -> list[
             break
     if rows is not None:
         return rows
-    # The driver takes it for unsigned.
+    # The driver reads it as unsigned.
     return [(number if number <= MAX_SIGNED else number - 2**64,)] if number else []
 
 
-# The columns are unsigned, or numeric, or signed as in older versions of CosId: int64 is the end
-# all the same, and what is no integer is refused.
+# The columns are unsigned, numeric, or signed as in older versions of CosId: the limit is int64 in
+# all cases, and a value that is no integer is refused.
 _HAS_ROOM: Final = f"last_max_id <= {MAX_SIGNED} - %(step)s AND MOD(last_max_id, 1) = 0"
 
-# MySQL assigns in this order, and each sees what was assigned before it.  LAST_INSERT_ID notes a
-# number for the session, which the reply carries; 0 tells that the row was left as it is.
+# MySQL assigns in this order, and each assignment sees those before it.  LAST_INSERT_ID(n) stores a
+# number in the session, and the reply has it; 0 means that the row was not changed.
 _ADVANCED: Final = f"""
     last_fetch_time = IF({_HAS_ROOM}, UNIX_TIMESTAMP(), last_fetch_time),
     last_max_id = IF({_HAS_ROOM},
@@ -174,7 +176,7 @@ _RAISE: Final = _advance("%(above)s", _RAISED)
 _UNNOTE: Final = "UPDATE aiocosid_grant SET nonce = '' WHERE name = %(name)s"
 _FOUND: Final = "SELECT last_max_id, last_fetch_time FROM cosid WHERE name = %(name)s"
 
-# A promoted replica takes nothing back of what its primary has granted.
+# A promoted replica takes back nothing that its primary has granted.
 _NONCE: Final = f"CONCAT(%(nonce)s, '@', LEFT({SERVER}, 40))"
 _PREVIOUS: Final = f"CONCAT(%(previous)s, '@', LEFT({SERVER}, 40))"
 
@@ -195,12 +197,12 @@ ON DUPLICATE KEY UPDATE
     )
 
 
-# Of the moment when a statement began, whatever the time zone: never later than the sign of life
-# that it notes, and never earlier than whoever sent it meant.
+# The time when a statement began, independent of the time zone: never later than the renewal that
+# it writes, and never earlier than the moment when the statement was sent.
 NOW: Final = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
 
-# The server, the database, and when the table was made: a dump that was read in is another table.
-# Everybody may ask; the time is told in the zone of the session, and therefore converted.
+# The server, the database, and when the table was created: a restored dump is another table. No
+# privilege is needed; the time is in the session's time zone, and therefore converted.
 IDENTITY: Final = f"""
 SHA2(CONCAT_WS('/', {SERVER}, DATABASE(), UNIX_TIMESTAMP((
     SELECT t.CREATE_TIME FROM information_schema.TABLES AS t
@@ -208,13 +210,13 @@ SHA2(CONCAT_WS('/', {SERVER}, DATABASE(), UNIX_TIMESTAMP((
 ))), 256)
 """
 
-# The names' bytes: a collation would take some for the same.
+# The names' bytes: a collation would treat some as equal.
 _CELLS: Final = create_table(CELL_TABLE, CELL_COLUMNS.format("varbinary(1020)"))
 _MACHINE_KEYS: Final = "    KEY idx_namespace (namespace),\n    KEY idx_instance_id (instance_id)\n"
 
 
 def _cosids(columns: str, what: str) -> str:
-    """Return the columns of CosId's own tables, which are unsigned here."""
+    """Return the columns of CosId's own tables, which are unsigned on MySQL."""
     columns = re.sub(" (bigint|integer) ", r" \1 unsigned ", columns)
     return columns.replace(" NOT NULL,", f" NOT NULL COMMENT '{{namespace}}.{{{what}}}',", 1)
 
@@ -234,24 +236,24 @@ SELECT 'marker', CONCAT('{{"identity":"', {IDENTITY}, '","epoch":"', UUID(), '"}
 
 
 def _bytes(text: str) -> str:
-    """Return the bytes of a text, whichever its character set."""
+    """Return the bytes of a text of any character set."""
     return f"CAST(CONVERT({text} USING utf8mb4) AS BINARY)"
 
 
 def _same(one: str, other: str) -> str:
-    """Compare names as they are, although a table of somebody else's may not tell ``a`` from ``A``.
+    """Compare names exactly, even where the table's collation treats ``a`` and ``A`` as equal.
 
-    The plain comparison lets an index be used.
+    The plain comparison is there for the index.
     """
     return f"({one} = {other} AND {_bytes(one)} = {_bytes(other)})"
 
 
 def _text(column: str) -> str:
-    """Read a text of any character set and collation as one that others can be put beside."""
+    """Convert a text of any character set and collation to one that UNION accepts."""
     return f"CONVERT({column} USING utf8mb4) COLLATE utf8mb4_bin"
 
 
-# CosId's columns are unsigned, and what is subtracted from such a number has to be smaller.
+# CosId's columns are unsigned, and MySQL allows no negative result for such a number.
 def _stamp(column: str) -> str:
     return f"CAST(LEAST({column}, {MAX_SIGNED}) AS SIGNED)"
 
@@ -267,7 +269,7 @@ _IS_HELD: Final = _same("m.instance_id", "%(instance)s")
 _OF_NAMESPACE: Final = f"SELECT {{}} FROM {MACHINE_TABLE} AS m WHERE m.namespace = %(namespace)s"
 _NOTED: Final = _OF_NAMESPACE.format(f"CONCAT('note/', {_text('m.name')})")
 _NAMES: Final = ", ".join(_bytes(f"%({each})s") for each in ("marker", "count", "space", "mine"))
-# A row whose namespace the table's collation takes for ours: nobody else can have its name.
+# A row of another namespace that the table's collation treats as equal to ours takes its name, too.
 _MACHINE: Final = f"""
 {_text("'machine'")}, {_text("m.name")}, IF({_IS_OURS}, {_text("m.instance_id")}, NULL),
     CAST(m.machine_id AS SIGNED), {_stamp("m.last_timestamp")}
@@ -295,17 +297,17 @@ WHERE @@innodb_flush_log_at_trx_commit <> 1
 UNION ALL SELECT 'sync_binlog', @@sync_binlog FROM DUAL WHERE @@log_bin AND @@sync_binlog <> 1
 """
 _WEAKNESSES: Final = {
-    "innodb_flush_log_at_trx_commit": "a crash takes back the grants of the last second, and their "
-    "ids come again; set it to 1",
-    "sync_binlog": "a power cut takes back grants that are not in the binary log, and their ids "
-    "come again; set it to 1",
+    "innodb_flush_log_at_trx_commit": "a crash loses the grants of the last second, and their "
+    "ids are issued again; set it to 1",
+    "sync_binlog": "a power cut loses grants that are not in the binary log, and their ids "
+    "are issued again; set it to 1",
 }
 
 
 def _commit(changes: SqlCommit) -> str:
     counted = "SELECT COUNT(*) INTO @aiocosid FROM"
     locks = (f"{counted} {found} AND @aiocosid > 0 {how}" for found, how in changes.found)
-    # Else one of two who make the same would be told so by an error.
+    # Otherwise one of two that create the same row would get an error.
     absences = (
         f"{counted} DUAL WHERE @aiocosid > 0 AND NOT EXISTS (SELECT 1 FROM {each})"
         for each in changes.missing
@@ -324,7 +326,7 @@ MYSQL: Final = Dialect(
     create_grants=create_table(GRANT_TABLE, GRANT_COLUMNS),
     create_cells=";\n".join((_COUNTED, _MACHINES, _CELLS, only_if("@aiocosid_new", _MARKER))),
     add=_ADD,
-    # The counter's row is locked first by each of these.
+    # Each of these locks the counter's row first.
     grant=Advance(*map(_grant, _ADD)),
     give_back=atomic(
         """
@@ -358,7 +360,7 @@ WHERE {_bytes("LEFT(name, CHAR_LENGTH(%(prefix)s))")} = {_bytes("%(prefix)s")}
     shared="LOCK IN SHARE MODE",
     exclusive="FOR UPDATE",
     commit=_commit,
-    # Also a row that others have made meanwhile, and a lock that they did not let go in time.
+    # Also a row that others have created meanwhile, and a lock that was not released in time.
     conflicts=frozenset({1020, 1062, 1205, 1213}),
     # A deadlock, or a row that was changed meanwhile.
     undone=frozenset({1020, 1213}),

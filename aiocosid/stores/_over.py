@@ -1,4 +1,4 @@
-"""What stores over other stores share: their life, and that calls under way end with it."""
+"""Common to stores over other stores: their lifecycle, which ends calls under way."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ D = TypeVar("D", bound=IdSegmentDistributor)
 
 
 class Closings:
-    """How often something was closed: a call that began before must not open it again.
+    """Counts closings: a call that began before one must not open the stores again.
 
     Attributes:
-        count: that, with what it is a part of.
+        count: the number of closings of this and of the whole that it is a part of.
     """
 
     __slots__ = ("_own", "_whole")
@@ -34,11 +34,11 @@ class Closings:
         return self._own + (0 if self._whole is None else self._whole.count)
 
     def note(self) -> None:
-        """Have all calls under way end."""
+        """Record a closing: all calls under way end."""
         self._own += 1
 
     def watch(self, store: str) -> Callable[[], None]:
-        """Return what raises once it was closed: going on would open what nobody closes."""
+        """Return a function that raises after a closing, before a call opens connections again."""
         before = self.count
 
         def go_on() -> None:
@@ -49,7 +49,7 @@ class Closings:
 
 
 class StoreOverStores(Store, Generic[D]):
-    """Several stores as one; its distributors, of one class, go by what it holds."""
+    """Several stores as one; its distributors are of one class, and use its stores."""
 
     __slots__ = ("_closings", "_owns_stores", "_stores")
 
@@ -79,13 +79,13 @@ class StoreOverStores(Store, Generic[D]):
         """Get ready in this process; in a forked child with new connections.
 
         Raises:
-            ForkedError: a client was passed in, and is the parent's.
+            ForkedError: a user's client is the parent's.
         """
         for store in self._stores:
             await store.aopen()
 
     async def aclose(self) -> None:
-        """Close the stores if they were given to it, as ``connect(url)`` does.
+        """Close the stores if it owns them, as after ``connect(url)``.
 
         Calls under way end with `StoreUnavailableError`.
         """

@@ -1,4 +1,4 @@
-"""Machine ids on a store where CosId keeps none: every cell is ours, a text under a key."""
+"""Machine ids on stores that CosId does not support: each cell is a text under a key of ours."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ C = TypeVar("C", Count, Marker, Note, Space)
 
 
 def quoted(name: str) -> str:
-    """Return a name as one word of a key: letters, digits, and ``-_~%``."""
+    """Return a name as one word of a key, with letters, digits and ``-_~%`` only."""
     return quote(name, safe="").replace(".", "%2E")
 
 
 def is_enough(snapshot: Snapshot, need: Need) -> bool:
-    """Tell whether a decision can rest on what was read.
+    """Return whether a decision can be based on what was read.
 
-    Not if that is one machine id alone, and somebody else holds it, or the asker holds another.
+    It cannot if only one machine id was read, and another instance holds it, or the asker holds
+    another id.
     """
     holders = {holder for seat in snapshot.seats.values() for holder in seat.holders}
     is_elsewhere = snapshot.own not in {None, need.machine_id}
@@ -40,7 +41,7 @@ def is_enough(snapshot: Snapshot, need: Need) -> bool:
 
 
 def leave_out_compared(snapshot: Snapshot, changes: Changes) -> None:
-    """Leave out machine ids that are written only to be compared, where that is done otherwise."""
+    """Leave out machine ids that are written only to be compared."""
     changes.seats = {
         number: seat
         for number, seat in changes.seats.items()
@@ -49,28 +50,30 @@ def leave_out_compared(snapshot: Snapshot, changes: Changes) -> None:
 
 
 class Places:
-    """Where the cells of one namespace lie.
+    """The keys of the cells of one namespace.
 
     Attributes:
         namespace: the namespace.
-        root: what the keys begin with that end with the namespace.
-        marker: the store's.
-        space: the namespace's own cell.
-        count: the namespace's, which lies with the marker.
-        seats: what the keys of machine ids begin with.
+        root: the prefix of the keys that end with the namespace.
+        marker: the key of the store's marker.
+        space: the key of the namespace's own cell.
+        count: the key of the namespace's count, which is stored with the marker.
+        seats: the prefix of the keys of machine ids.
     """
 
     kind: type[Snapshot] = Snapshot
-    """What is read."""
+    """The class of the snapshots."""
     is_timed = True
-    """Whether the store tells when a key was written; else who is silent it tells otherwise."""
+    """Whether the store knows when a key was written; otherwise it detects expired owners in
+    another way.
+    """
 
     def __init__(self, store: str, start: str, namespace: str) -> None:
-        """Name them.
+        """Build the keys.
 
         Args:
-            store: names the store in messages.
-            start: what all keys begin with; its last character parts the words of a key.
+            store: the store in messages.
+            start: the prefix of all keys; its last character separates the words of a key.
             namespace: the namespace.
         """
         part, name = start[-1], quoted(namespace)
@@ -84,7 +87,7 @@ class Places:
 
     @staticmethod
     def namespace_of(key: str, start: str) -> str:
-        """Return the namespace of a key that begins with a `root`."""
+        """Return the namespace of a key that begins with its `root`."""
         return unquote(key.removeprefix(start).split(start[-1])[1])
 
     def seat(self, machine_id: int) -> str:
@@ -92,11 +95,11 @@ class Places:
         return f"{self.seats}{machine_id:08d}"
 
     def own(self, instance: str) -> str:
-        """Return the key that says which machine id an instance holds."""
+        """Return the key of the cell that has an instance's machine id."""
         return f"{self._owns}{quoted(instance)}"
 
     def needed(self, need: Need) -> list[str]:
-        """Return what has to be read, beside all below `root` if that is needed."""
+        """Return the keys to read, in addition to all below `root` where those are needed."""
         keys = [self.marker, self.count]
         if not need.is_complete:
             keys += [self.space]
@@ -105,10 +108,10 @@ class Places:
         return keys
 
     def texts(self, changes: Changes) -> dict[str, bytes]:
-        """Return what is written; an empty text for what is removed.
+        """Return the texts to write; an empty text removes the key.
 
-        A machine id is our note, which names the owner, and its stamp; and if this is no sign of
-        life, when there was one last.
+        A machine id's text is its note, which names the owner, and its stamp; and unless this is a
+        renewal, the time of the last one.
         """
         cells = {self.marker: changes.marker, self.space: changes.space, self.count: changes.count}
         texts = {key: cell.text() for key, cell in cells.items() if cell is not None}
@@ -128,14 +131,14 @@ class Places:
         need: Need,
         **options: Any,  # noqa: ANN401 - a snapshot's
     ) -> Snapshot:
-        """Return what was read.
+        """Return the snapshot of what was read.
 
         Args:
-            identity: of the store.
-            texts: what lies under each key; an empty text where nothing does.
-            written_ms: when that was written, by the store's clock.
-            need: what was to be read.
-            options: more of the snapshot.
+            identity: the store's identity.
+            texts: the text of each key; an empty text for a missing key.
+            written_ms: when it was written, by the store's clock.
+            need: what had to be read.
+            options: further fields of the snapshot.
 
         Raises:
             CorruptMachineStateError: a cell is damaged.
@@ -173,24 +176,24 @@ class Places:
         return Seat((Owner(note.instance, int(found[2])),), note, int(found[3] or written_ms))
 
     def _damage(self, key: str, text: bytes) -> CorruptMachineStateError:
-        expected = "what aiocosid writes there"
+        expected = "a cell as aiocosid writes it"
         return CorruptMachineStateError(self._store, place=key, found=repr(text), expected=expected)
 
 
 class ShardedPlaces(Places):
-    """Whose count is in many cells: who is handed a new machine id conflicts with few others.
+    """Keys with the count in many cells, so that few concurrent hand-outs conflict.
 
-    Each counts the machine ids of one remainder; their keys begin with `count`.
+    Each counts the machine ids of one remainder; the keys begin with `count`.
     """
 
     def needed(self, need: Need) -> list[str]:
-        """Return what has to be read, beside all below `count` and `root` if that is needed."""
+        """Return the keys to read, in addition to all below `count` and `root` if needed."""
         return [key for key in super().needed(need) if key != self.count]
 
     def spread_texts(
         self, snapshot: Snapshot, changes: Changes, before: Mapping[str, bytes]
     ) -> dict[str, bytes]:
-        """Return `texts`, with those counts that are others than before instead of the one."""
+        """Return `texts`, with the counts that have changed instead of the single one."""
         texts = self.texts(changes)
         if changes.count is not None:
             del texts[self.count]
@@ -204,7 +207,7 @@ class ShardedPlaces(Places):
         return texts
 
     def total(self, texts: Mapping[str, bytes]) -> bytes:
-        """Return the text of the one count that all come to, under the marker that is there."""
+        """Return the text of the sum of all counts that were written under the current marker."""
         marker = self._cell(Marker, self.marker, texts.get(self.marker, b""))
         epoch = marker.epoch if marker is not None else ""
         keys = [self._shard(shard) for shard in range(SHARDS)]

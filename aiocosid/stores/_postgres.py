@@ -1,4 +1,4 @@
-"""What the PostgreSQL store knows of its server: URL, statements, and what its errors mean."""
+"""The URL and the statements of the PostgreSQL store."""
 
 # ruff: noqa: S608 - put together from pieces of this file alone
 
@@ -30,16 +30,16 @@ __all__ = ("POSTGRES", "dsn_of", "without_durability")
 
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 
-# The cluster, the timeline, the database and the table.  A promoted standby is on a timeline of its
-# own, as is a server that was restored to a point in time; a dump that was read in is another
-# table.  Not pg_control_checkpoint(): after a promotion that is late.  Everybody may call these.
+# The cluster, the timeline, the database and the table.  A promoted standby is on a new timeline,
+# as is a server that was restored to a point in time; a restored dump is another table.  Not
+# pg_control_checkpoint(): it lags behind a promotion.  No privilege is needed.
 IDENTITY: Final = f"""
 (SELECT concat_ws('/', s.system_identifier, left(pg_walfile_name(pg_current_wal_lsn()), 8), d.oid,
     '{CELL_TABLE}'::regclass::oid)
 FROM pg_control_system() AS s, pg_database AS d WHERE d.datname = current_database())
 """
 
-# Which server, and since when it runs: one that was restored from a copy, or promoted, is another.
+# The server's start time: a server that was restored from a copy, or promoted, has another one.
 _SERVER: Final = "'@' || extract(epoch from pg_postmaster_start_time())::text"
 
 _SECONDS: Final = "extract(epoch from now())::bigint"
@@ -52,8 +52,8 @@ def _table(name: str, columns: str, depth: int) -> str:
 def _created(table: str, columns: str) -> str:
     """Create a table if it is missing.
 
-    Bare CREATE TABLE IF NOT EXISTS fails for one of two that run it at once, and for a user who may
-    not create tables even if there is nothing to create.
+    Plain CREATE TABLE IF NOT EXISTS fails in one of two concurrent sessions, and for a user who may
+    not create tables even if the table exists.
     """
     return f"""
 DO $$
@@ -68,10 +68,10 @@ $$
 
 
 def _counter(first: str, change: str, result: str) -> Advance:
-    """Return what makes a counter or changes it, and what changes one that is there.
+    """Return the statement that creates or changes a counter, and the one that only changes it.
 
-    A column may be numeric, as one that was migrated from MySQL's unsigned integers is: what is no
-    integer in it is refused, and int64 is the end all the same.
+    The column may be numeric, as after a migration from MySQL's unsigned integers: a value that is
+    no integer is refused, and the limit is int64 all the same.
     """
     change = f"SET {change} WHERE c.last_max_id % 1 = 0"
     result = f"RETURNING c.last_max_id::bigint{result}"
@@ -92,9 +92,9 @@ _RAISED: Final = _counter(
 )
 
 
-# The counter's row is locked first by each of these.  ON CONFLICT then reads the newest note, not
-# the one that was there when the statement began and had to wait for the row; so does UPDATE, of a
-# note that was there by then.
+# Each of these locks the counter's row first.  ON CONFLICT then reads the newest note, not the one
+# at the beginning of a statement that had to wait for the row; so does UPDATE, if the note existed
+# then.
 def _noted(advance: str) -> str:
     return f"""
 WITH granted AS ({advance}), noted AS (
@@ -125,10 +125,10 @@ WHERE name IN ('synchronous_commit', 'fsync', 'full_page_writes') AND setting = 
 ORDER BY name DESC
 """
 _POWER_CUT: Final = (
-    "a power cut may damage the database, and ids come again; set it to on in postgresql.conf"
+    "a power cut may damage the database, and ids are issued again; set it to on in postgresql.conf"
 )
 _WEAKNESSES: Final = {
-    "synchronous_commit": "a crash takes back the grants of the last moments, and their ids come "
+    "synchronous_commit": "a crash loses the grants of the last moments, and their ids are issued "
     "again; ALTER ROLE ... SET synchronous_commit = on",
     "fsync": _POWER_CUT,
     "full_page_writes": _POWER_CUT,
@@ -136,7 +136,7 @@ _WEAKNESSES: Final = {
 
 
 def _commit(changes: SqlCommit) -> str:
-    """Compare what is locked as it is by then; each is locked only if all before it is so."""
+    """Compare the rows after locking them; each is locked only if all before it are unchanged."""
     parts = ["c0 AS MATERIALIZED (SELECT 1)"]
     for number, (found, how) in enumerate(changes.found, 1):
         before = f"EXISTS (SELECT 1 FROM c{number - 1})"
@@ -201,7 +201,7 @@ RETURNING c.last_max_id
     shared="FOR SHARE",
     exclusive="FOR NO KEY UPDATE",
     commit=_commit,
-    # Two who made the same at once; a deadlock; another isolation level than the default.
+    # Two sessions that created the same row; a deadlock; another isolation level than the default.
     conflicts=frozenset({"23505", "40P01", "40001"}),
     settings=_SETTINGS,
     weaknesses=_WEAKNESSES,
@@ -211,12 +211,12 @@ _DURABILITY: Final = re.compile(r"(?<=[?&])durability=([^&]*)(?:&|$)")
 
 
 def dsn_of(url: str) -> tuple[str, list[dict[str, Any]], Durability]:
-    """Return a URL as asyncpg reads it, the hosts to be tried, and what to do about weak settings.
+    """Return a URL for asyncpg, the hosts to try, and the ``durability`` option.
 
-    A host is what the driver is to be told beside the URL: nothing, if there is one only.
+    A host is the driver's arguments in addition to the URL; empty if there is only one host.
 
     Raises:
-        InvalidArgumentError: it is malformed; the sentence holds no part that may be secret.
+        InvalidArgumentError: it is malformed; the message holds no part that may be secret.
     """
     found = read_url(url, SPEC)
     hosts = [{"host": host.name, "port": host.port} for host in found.hosts]
@@ -225,6 +225,6 @@ def dsn_of(url: str) -> tuple[str, list[dict[str, Any]], Durability]:
 
 
 def without_durability(url: str) -> tuple[str, Any]:
-    """Take our own option out of a URL, and return both."""
+    """Remove our own option from a URL, and return both."""
     found = _DURABILITY.search(url)
     return _DURABILITY.sub("", url).rstrip("?&"), found[1] if found else "warn"

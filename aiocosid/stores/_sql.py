@@ -1,8 +1,8 @@
-"""What the SQL databases share: counters and cells in tables, over one `Executor`.
+"""The backend of the SQL databases: counters and cells in tables, over an `Executor`.
 
-CosId's tables are ``cosid`` and ``cosid_machine``.  Ours are ``aiocosid_grant``, the notes on
-grants that may be given back, see `_give_back`, and ``aiocosid_cell``, all other cells: a name, a
-text, and when it was written last by the database's clock.
+CosId's tables are ``cosid`` and ``cosid_machine``.  Ours are ``aiocosid_grant``, with the notes on
+grants that may be given back (see `_give_back`), and ``aiocosid_cell``, with all other cells: a
+name, a text, and the time of its last write by the database's clock.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ("NAME_WIDTH", "Advance", "Dialect", "SqlBackend")
 
 NAME_WIDTH: Final = 100  # characters; CosId's varchar(100)
-ATTEMPTS: Final = 20  # at a statement that the server undoes, because of what others do
+ATTEMPTS: Final = 20  # at a statement that the server rolls back because of a conflict
 
 
 COUNTER_COLUMNS: Final = f"""
@@ -81,7 +81,7 @@ CELL_COLUMNS: Final = f"""
     CONSTRAINT {CELL_TABLE}_pk PRIMARY KEY (name)
 """
 
-# What SQLite and PostgreSQL say in the same words.
+# Statements that SQLite and PostgreSQL share.
 COUNTER: Final = "SELECT last_max_id FROM cosid WHERE name = :name"
 COUNTERS: Final = """
 SELECT name, last_max_id, last_fetch_time FROM cosid
@@ -114,15 +114,15 @@ class Advance(NamedTuple):
     """The statements of one way to advance a counter.
 
     Attributes:
-        creating: creates it, if it is missing.
-        known: does not.
+        creating: the statement that creates a missing counter.
+        known: the statement that does not.
     """
 
     creating: str
     known: str
 
     def statement(self, *, create: bool) -> str:
-        """Return that of them."""
+        """Return one of the two."""
         return self.creating if create else self.known
 
 
@@ -130,30 +130,30 @@ class Advance(NamedTuple):
 class Dialect:
     """The statements of one database.
 
-    Each is atomic by itself.  Parameters are by name: ``:name``, on MySQL ``%(name)s``.  What adds
-    to or raises a counter answers no row, or `OutOfRangeError`, if it cannot: it is missing, or
-    holds no integer.
+    Each is atomic by itself.  Parameters are by name: ``:name``, on MySQL ``%(name)s``.  A
+    statement that adds to or raises a counter returns no row, or fails with `OutOfRangeError`, if
+    the counter is missing or holds no integer.
 
     Attributes:
-        create_counters: creates CosId's table of counters if it is missing, whoever else does so at
-            the same time.
+        create_counters: creates CosId's table of counters if it is missing; safe to run
+            concurrently.
         create_grants: the same for ``aiocosid_grant``.
         create_cells: the same for ``cosid_machine`` and ``aiocosid_cell``; if both were missing it
             writes the store's marker.
-        is_created_on_use: whether whoever finds a table of ours missing creates it.
-        add: (name, step, and first, if it is created) adds ``step`` to a counter, or creates it at
-            ``first``, and answers ``last_max_id``.
-        grant: (as for add, and nonce, previous) does what ``add`` does, and notes it; answers
-            also where a run that ``previous`` belongs to began, or NULL if there is none.
-        give_back: (name, top, lower, nonce) lowers a counter from ``top``, if that is noted, and
-            removes the note; answers a row if so.
-        raise_to: (name, above) raises or creates a counter, removes the note, and answers
+        is_created_on_use: whether the first statement that needs a missing table creates it.
+        add: (name, step, and first, if it creates) adds ``step`` to a counter, or creates it at
+            ``first``, and returns ``last_max_id``.
+        grant: (as for add, and nonce, previous) does what ``add`` does, and notes it; also returns
+            where the run that ``previous`` belongs to began, or NULL if there is none.
+        give_back: (name, top, lower, nonce) lowers a counter from ``top`` if that grant is noted,
+            and removes the note; returns a row if so.
+        raise_to: (name, above) raises or creates a counter, removes the note, and returns
             ``last_max_id`` and ``last_fetch_time``.
-        raise_unnoted: (name, above) does what ``raise_to`` does where there is no table of notes.
-        counter: (name) answers ``last_max_id``.
-        counters: (prefix) answers the three columns of every counter whose name begins so.
+        raise_unnoted: (name, above) does the same where there is no table of notes.
+        counter: (name) returns ``last_max_id``.
+        counters: (prefix) returns the three columns of every counter whose name begins with it.
         read: (namespace, is_complete, instance, machine_id, marker, count, space, mine, note,
-            notes, notes_end, owns, owns_end, own) answers five columns.  ``'store'``, its identity,
+            notes, notes_end, owns, owns_end, own) returns five columns.  ``'store'``, its identity,
             an empty text, its clock in milliseconds, 0; ``'cell'``, name, value and ``written_ms``
             of the cells ``marker``, ``count``, ``space`` and ``mine``, and of each whose name is
             between ``notes`` and ``notes_end`` or ``owns`` and ``owns_end``; ``'machine'``, name,
@@ -162,22 +162,23 @@ class Dialect:
             own cells those of the value ``own``, and of the rows only the instance's, and the
             machine id's.
         now: the store's clock in milliseconds.
-        is_open: whether all that a `Commit` compares is as it was: a write depends on it.
-        parameter: makes a name and its value a parameter.
-        key: makes a text a name of a cell.
+        is_open: the condition that all compared rows are unchanged: every write depends on it.
+        parameter: writes a parameter by its name and value.
+        key: writes a text as the name of a cell.
         same: compares a column with a parameter.
-        number: what a text is cast to that is a number; none where nobody else writes meanwhile.
-        source: what is selected from that is in no table.
+        number: the type that a text with a number is cast to; empty where no other process writes
+            meanwhile.
+        source: the FROM clause of a SELECT without a table.
         shared: locks a row that is only compared.
         exclusive: locks a row that is written.
-        commit: makes one a statement.  It writes all, and answers a row, if the identity and all
-            that was read is as it was.
-        conflicts: codes of the errors that mean that others were faster; see `code_of`.
-        undone: of those, codes of the errors that mean that the server has undone the whole
-            statement, which may be sent again at once.
-        namespaces: () answers the namespaces that have a machine id, or a cell.
-        settings: () answers name and value of each setting by which grants may be lost.
-        weaknesses: by those names, what may be lost, and what to set.
+        commit: builds the statement of an `SqlCommit`.  It writes all, and returns a row, if the
+            identity and all that was read are unchanged.
+        conflicts: codes of the errors that mean a conflict; see `code_of`.
+        undone: those of them that mean that the server has rolled the whole statement back, so that
+            it can be sent again at once.
+        namespaces: () returns the namespaces that have a machine id or a cell.
+        settings: () returns name and value of each setting that may lose grants.
+        weaknesses: for each of those names what may be lost, and what to set.
     """
 
     create_counters: str
@@ -210,7 +211,7 @@ class Dialect:
 
 
 class SqlBackend(Backend):
-    """A database with CosId's tables, and ours beside them."""
+    """A database with CosId's tables, and aiocosid's own beside them."""
 
     __slots__ = ("_dialect", "_durability", "_executor")
 
@@ -225,14 +226,14 @@ class SqlBackend(Backend):
         Args:
             executor: runs the statements.
             dialect: the statements.
-            durability: what to do about settings that may lose grants; None for ones of our own.
+            durability: what to do about settings that may lose grants; None for our own sessions.
         """
         super().__init__(executor.label)
         self._executor = executor
         self._dialect = dialect
         self._durability = durability or DurabilityCheck("ignore")
 
-    # Life.
+    # Lifecycle.
 
     async def aopen(self) -> None:
         await self._executor.aopen()
@@ -241,14 +242,14 @@ class SqlBackend(Backend):
         await self._executor.aclose()
 
     async def create_schema(self) -> bool:
-        """Create what is missing; the tables for machine ids mark themselves, if they are new."""
+        """Create what is missing; new tables for machine ids get the store's marker."""
         dialect = self._dialect
         for statement in (dialect.create_counters, dialect.create_grants, dialect.create_cells):
             await self._run(statement)
         return False
 
     async def _run(self, statement: str, **values: Value) -> Sequence[Row]:
-        """Run a statement, on settings that were looked at; again if the server has undone it."""
+        """Run a statement after a check of the settings; repeat it if the server rolled it back."""
         if self._durability.is_due:
             rows = await self._executor.fetch_rows(self._dialect.settings)
             weaknesses = self._dialect.weaknesses
@@ -315,8 +316,8 @@ class SqlBackend(Backend):
     async def _raised(self, name: str, above: int, *, create: bool) -> Row | None:
         row, noted = None, self._dialect.raise_to
         for advance in (noted, self._dialect.raise_unnoted, noted):
-            # Without the table nobody has been granted what could be given back; but it may be made
-            # and written just before the plain statement.
+            # Without the table no grant was noted, so nothing can be given back; but the table may
+            # be created and written just before the plain statement.
             try:
                 row = await self._row(advance.statement(create=create), name=name, above=above)
             except SchemaMissingError as error:
@@ -342,13 +343,13 @@ class SqlBackend(Backend):
         return row is not None
 
     async def _ensure_missing(self, name: str, by: int, *, create: bool) -> None:
-        """Raise why a counter could not be advanced, if not because it is missing."""
+        """Raise the reason why a counter could not be advanced, unless it is missing."""
         row = await self._row(self._dialect.counter, name=name)
         if row is None and not create:
             return
         if row is not None and self._sound(name, row[0]) > MAX_ID - by:
             raise IdOverflowError(name, limit=MAX_ID)
-        raise StoreUnavailableError(self.label, f"{name!r} is being repaired by somebody else")
+        raise StoreUnavailableError(self.label, f"{name!r} is being repaired by another client")
 
     def _sound(self, name: str, value: object) -> int:
         if (found := integer(value)) is None:
@@ -369,7 +370,7 @@ class SqlBackend(Backend):
         try:
             row = await self._row(self._dialect.commit(commit), **commit.values)
         except StoreError as error:
-            # It was dropped since it was read.
+            # The table was dropped since it was read.
             is_gone = isinstance(error, SchemaMissingError) and self._dialect.is_created_on_use
             if not is_gone and code_of(error.__cause__) not in self._dialect.conflicts:
                 raise

@@ -1,4 +1,4 @@
-"""How the state of machine ids lies in CosId's table ``cosid_machine``, and in ours beside it.
+"""The state of machine ids in CosId's table ``cosid_machine``, and in aiocosid's beside it.
 
 Our cells are rows of ``aiocosid_cell``, called ``marker``, ``count/{namespace}``,
 ``space/{namespace}``, ``note/{name of CosId's row}`` and ``own/{length}/{namespace}/{instance}``.
@@ -41,7 +41,7 @@ GRANT_TABLE: Final = "aiocosid_grant"
 CELL_TABLE: Final = "aiocosid_cell"
 MARKER: Final = "marker"
 MAX_MACHINE_ID: Final = 2**31 - 1
-SHOWN: Final = 40  # characters of a damaged value that an error repeats
+SHOWN: Final = 40  # characters of a damaged value that an error shows
 
 _NUMBER: Final = re.compile("[0-9]{8}|[1-9][0-9]{8,9}")
 
@@ -49,7 +49,7 @@ C = TypeVar("C")
 
 
 def integer(value: object) -> int | None:
-    """Return what a column holds, or None if that is no integer."""
+    """Return a column's value, or None if it is no integer."""
     if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
         return int(value)  # of a numeric column
     return value if type(value) is int else None
@@ -62,14 +62,14 @@ def _read_own(text: str) -> int:
 
 
 class CellNames:
-    """What the cells of a namespace are called."""
+    """The names of the cells of a namespace."""
 
     __slots__ = ("_namespace", "_owns", "_prefix", "count", "space")
 
     def __init__(self, namespace: str) -> None:
         self._namespace, self._prefix = namespace, f"{namespace}."
         self.count, self.space = f"count/{namespace}", f"space/{namespace}"
-        # Both may have a slash in them.
+        # Both may contain a slash.
         self._owns = f"own/{len(namespace)}/{namespace}"
 
     def row(self, machine_id: int) -> str:
@@ -77,7 +77,7 @@ class CellNames:
         return f"{self._namespace}.{machine_id:08d}"
 
     def number(self, row: str) -> int | None:
-        """Return the machine id that a row's name tells, or None."""
+        """Return the machine id in a row's name, or None."""
         is_ours = row.startswith(self._prefix)
         found = _NUMBER.fullmatch(row, len(self._prefix)) if is_ours else None
         return int(found[0]) if found and int(found[0]) <= MAX_MACHINE_ID else None
@@ -87,7 +87,7 @@ class CellNames:
         return f"note/{self.row(machine_id)}"
 
     def noted(self, name: str) -> int | None:
-        """Return the machine id that a cell's name says it is a note about, or None."""
+        """Return the machine id of the note with a cell's name, or None."""
         return self.number(name.removeprefix("note/")) if name.startswith("note/") else None
 
     def own(self, instance: str) -> str:
@@ -95,7 +95,7 @@ class CellNames:
         return f"{self._owns}/{instance}"
 
     def parameters(self, need: Need) -> dict[str, Value]:
-        """Return what `Dialect.read` is given."""
+        """Return the parameters of `Dialect.read`."""
         number = -1 if need.machine_id is None else need.machine_id
         return {
             "namespace": self._namespace,
@@ -108,20 +108,20 @@ class CellNames:
             "mine": self.own(need.instance),
             "note": self.note(number),
             "notes": f"note/{self._namespace}.0",
-            "notes_end": f"note/{self._namespace}.:",  # what comes after 9
+            "notes_end": f"note/{self._namespace}.:",  # the character after 9
             "owns": f"{self._owns}/",
-            "owns_end": f"{self._owns}0",  # what comes after /
+            "owns_end": f"{self._owns}0",  # the character after /
             "own": str(number),
         }
 
 
 @dataclass(slots=True)
 class SqlRaw:
-    """What was read, as it is compared.
+    """The values that were read, to be compared.
 
     Attributes:
-        cells: ours, by name.
-        rows: CosId's by machine id: their names, and what they say.  One each as a rule.
+        cells: aiocosid's cells, by name.
+        rows: CosId's rows by machine id: their names and columns.  Usually one each.
     """
 
     cells: dict[str, str] = field(default_factory=dict[str, str])
@@ -129,7 +129,7 @@ class SqlRaw:
 
 
 class Reading:
-    """Makes a snapshot of what `Dialect.read` answers."""
+    """Builds a snapshot from the rows of `Dialect.read`."""
 
     __slots__ = ("_found", "_names", "_need", "_raw", "_written_ms")
 
@@ -142,16 +142,16 @@ class Reading:
         self._written_ms: dict[str, int] = {}
 
     def add(self, kind: str, name: str, text: Any, number: Any, stamp_ms: Any) -> bool:  # noqa: ANN401 - as a driver has them
-        """Take down a row; tell whether it can be understood without all others."""
+        """Add a row; return whether it can be understood without all other rows."""
         if kind == "store":
             self._found.identity, self._found.now_ms = name, int(number)
         elif kind == "cell":
             self._raw.cells[name], self._written_ms[name] = text, int(number)
-            if type(text) is not str:  # SQLite holds anything
+            if type(text) is not str:  # SQLite stores any type
                 raise self._corrupt(name)
         else:
             self._add_row(name, text, number, stamp_ms)
-            # The note about it has another name.
+            # Its note has another name.
             return self._need.is_complete or self._names.number(name) == integer(number)
         return True
 
@@ -166,7 +166,7 @@ class Reading:
             self._raw.rows.setdefault(machine_id, {})[name] = owner = Owner(instance, stamp_ms)
             self._seat(machine_id, owner)
             if named is not None and named != machine_id:
-                self._seat(named, None)  # its own row could not be made
+                self._seat(named, None)  # its own row could not be created
             return
         if place is not None:
             self._seat(place, None)
@@ -176,14 +176,14 @@ class Reading:
             self._found.damages += (Damage(where, f"{wrong!r:.{SHOWN}}", of),)
 
     def _seat(self, machine_id: int, owner: Owner | None) -> None:
-        """Put somebody onto a seat, or damage."""
+        """Add an owner to a seat, or mark it as damaged."""
         seats = self._found.seats
         before = seats.get(machine_id, Seat())
         owners = before.owners if owner is None else (*before.owners, owner)
         seats[machine_id] = Seat(owners, is_damaged=before.is_damaged or owner is None)
 
     def snapshot(self) -> Snapshot:
-        """Return what was read.
+        """Return the snapshot.
 
         Raises:
             CorruptMachineStateError: a cell of ours is damaged.
@@ -218,13 +218,13 @@ class Reading:
 
 
 class SqlCommit:
-    """What a dialect puts together to one statement that compares and writes.
+    """The parts of one statement that compares and writes; a dialect assembles them.
 
     Attributes:
-        found: rows that have to be there, as ``table WHERE condition``, each with how it is locked:
-            those first that are only compared, then in one order for all.
-        missing: rows that must not be there; what is not there cannot be locked.
-        writes: what is written; of two who make the same row one fails.
+        found: rows that have to exist, as ``table WHERE condition``, each with its lock clause:
+            first those that are only compared, then the others in the same order in every process.
+        missing: rows that must not exist; they cannot be locked.
+        writes: the writes; of two sessions that create the same row one fails.
         values: the parameters, and ``identity``.
     """
 
@@ -237,9 +237,9 @@ class SqlCommit:
         """Compare what was read, and write what is to change.
 
         Args:
-            dialect: says how.
+            dialect: the database's dialect.
             snapshot: what was read.
-            changes: what becomes of it.
+            changes: what to change.
         """
         self._dialect, self._snapshot, self._changes = dialect, snapshot, changes
         self._raw: SqlRaw = snapshot.raw
@@ -250,7 +250,7 @@ class SqlCommit:
         names, cells = CellNames(snapshot.namespace), self._raw.cells
         self._texts = texts = self._new_texts(names)
         self._rows = sorted(self._new_rows(names), key=lambda row: row[0])
-        # The count may be added to whatever it is by now.
+        # The count can be incremented whatever its value is by now.
         is_one_more = dialect.number and snapshot.counts_one_more(changes)
         for name in sorted(texts, key=lambda name: (texts[name] != cells.get(name), name)):
             if is_one_more and name == names.count:
@@ -264,7 +264,7 @@ class SqlCommit:
             self._add(MACHINE_TABLE, self._given(name), read, self._columns(number, old, new))
 
     def _new_texts(self, names: CellNames) -> dict[str, str | None]:
-        """Return the text of each of our cells from now on; None if it is not there then."""
+        """Return the new text of each of our cells; None removes it."""
         changes, raw = self._changes, self._raw.cells
         cells = {MARKER: changes.marker, names.space: changes.space, names.count: changes.count}
         notes = {names.note(number): seat.note for number, seat in changes.seats.items()}
@@ -272,24 +272,24 @@ class SqlCommit:
         texts |= {name: cell.text() for name, cell in (cells | notes).items() if cell is not None}
         for instance, held in changes.own.items():
             name = names.own(instance)
-            if held is not None or name in raw:  # else it cannot be compared
+            if held is not None or name in raw:  # otherwise it cannot be compared
                 texts[name] = None if held is None else str(held)
         return texts
 
     def _new_rows(self, names: CellNames) -> Iterator[tuple[str, int, Owner | None, Owner]]:
-        """Yield what CosId's rows are called, their machine ids, and who is in them, as of now."""
+        """Yield the names of CosId's rows, their machine ids, and their old and new owners."""
         for number, seat in self._changes.seats.items():
             rows = self._raw.rows.get(number, {})
             owners = {each.instance: each for each in seat.owners}
             if not rows and seat.owners:
                 yield names.row(number), number, None, seat.owners[0]
-            # Those first who stay.
+            # First those that stay.
             for name, old in sorted(rows.items(), key=lambda item: item[1].instance not in owners):
                 stays = old.instance if old.instance in owners else next(iter(owners), "")
                 yield name, number, old, owners.pop(stays, Owner("", old.stamp_ms))
 
     def _columns(self, number: int, old: Owner | None, new: Owner) -> dict[str, Value | None]:
-        """Return what is written to a row of CosId's; None for the store's clock."""
+        """Return the columns to write to a row of CosId's; None stands for the store's clock."""
         changes, namespace = self._changes, self._snapshot.namespace
         columns: dict[str, Value | None] = {"instance_id": new.instance}
         columns["last_timestamp"] = new.stamp_ms
@@ -297,7 +297,7 @@ class SqlCommit:
             columns |= {"namespace": namespace, "machine_id": number}
             return columns | {"distribute_time": new.stamp_ms, "revert_time": 0}
         before = old.instance
-        if new.instance not in {"", before}:  # somebody else gets it
+        if new.instance not in {"", before}:  # another instance gets it
             columns["distribute_time"] = None
         is_left = changes.instance == before == new.instance != "" and number != changes.signed
         if (before != "" and not new.instance) or is_left:
@@ -327,8 +327,8 @@ class SqlCommit:
     ) -> None:
         """Compare a row with what was read, and write what is new.
 
-        Without the former there must be no such row.  It stays as it is if the latter is empty,
-        and is removed if that is None.
+        If ``read`` is empty there must be no such row.  The row is unchanged if ``new`` is empty,
+        and removed if it is None.
         """
         dialect, this = self._dialect, f"{table} WHERE name = {key}"
         written = {column: self._given(value) for column, value in (new or {}).items()}
@@ -348,7 +348,7 @@ class SqlCommit:
             self._update(table, key, written)
 
     def _add_one(self, name: str) -> None:
-        """Compare the epoch of a count, and add one to what it is by now."""
+        """Compare the epoch of a count, and increment its current value."""
         key = self._dialect.key(self._given(name))
         text = self._raw.cells[name].rpartition(":")[0] + ":"
         length, epoch = len(text), self._given(text)

@@ -1,6 +1,6 @@
-"""What the errors of the SQL drivers mean: tables of their codes; SQLAlchemy's have theirs in them.
+"""Translates the errors of the SQL drivers by tables of codes; SQLAlchemy's errors wrap them.
 
-No driver is imported here: each is known by what its errors have, or by the names of its classes.
+No driver is imported here: their errors are recognised by attributes, or by class names.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ._sql_cells import TABLE
 __all__ = ("REPLACED", "OutOfRangeError", "as_store_error", "code_of", "is_stale")
 
 REPLACED: Final = "user-defined function raised exception"
-"""SQLite's text, if the file's identity cannot be told any more; see `_sqlite_door`."""
+"""SQLite's text if the file's identity cannot be determined any more; see `_sqlite_door`."""
 
 
 class OutOfRangeError(StoreError):
     """A number does not fit its column; nothing was written.  Never leaves the stores."""
 
 
-# A replica, since the primary moved: of a server, of a transaction, of its mode, or of its log.
+# The server is read-only, since the primary moved.
 _READ_ONLY: Final[frozenset[str | int]] = frozenset({"25006", "55000", 1290, 1792, 1836})
 
 _NO_TABLE: Final = frozenset({"42P01", 1146})
 
-# By SQLSTATE, of which the longest prefix counts; by MySQL's numbers, which begin above a hundred;
-# by SQLite's, which end there.
+# By SQLSTATE, where the longest prefix counts; by MySQL's numbers, from a hundred on; by SQLite's,
+# below a hundred.
 _MEANINGS: Final[dict[type[StoreError], frozenset[str | int]]] = {
     StoreAuthenticationError: frozenset(
         {
@@ -71,7 +71,7 @@ _MEANINGS: Final[dict[type[StoreError], frozenset[str | int]]] = {
 }
 _BY_CODE: Final = {code: kind for kind, codes in _MEANINGS.items() for code in codes}
 
-# Of what has no code; the last four are asyncpg's, asyncmy's and SQLAlchemy's own.
+# For errors without a code; the last four are asyncpg's, asyncmy's and SQLAlchemy's own.
 _OUTAGES: Final = frozenset(
     {
         *("OSError", "EOFError", "TimeoutError", "OperationalError", "InterfaceError"),
@@ -79,14 +79,14 @@ _OUTAGES: Final = frozenset(
     }
 )
 
-# libpq tells no SQLSTATE before there is a connection.
+# libpq has no SQLSTATE before there is a connection.
 _NOT_LET_IN: Final = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry"
     r'|role ".*" does not exist|authentication failed for user|permission denied for database'
 )
 _NO_DATABASE: Final = re.compile(r'database ".*" does not exist')
 
-# The name of a table, in whatever language the sentence is: quoted, after a schema or not.
+# The name of a table, in a message of any language: quoted, with or without a schema.
 _TABLE: Final = re.compile(
     r"""["'`«»„](?:[^"'`«»„“.]+\.)?(\w+)["'`«»“]|^no such table: (?:\w+\.)?(\w+)"""
 )
@@ -95,22 +95,22 @@ _TABLE: Final = re.compile(
 def code_of(exc: BaseException | None) -> str | int | None:
     """Return the driver's code for an error: an SQLSTATE, a number of MySQL's or SQLite's, or None.
 
-    Of SQLite's it is the primary code; the extended one is in the higher bits.
+    For SQLite it is the primary code; the extended one is in the higher bits.
     """
     found: Any = getattr(exc, "orig", None) or exc
     if isinstance(found, sqlite3.Error):
         return getattr(found, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     number: Any = next(iter(getattr(found, "args", ())), None)
     is_mysql = type(found).__module__.split(".")[0] in {"aiomysql", "asyncmy", "pymysql"}
-    if is_mysql and type(number) is int:  # each is like PyMySQL; its states are too coarse
+    if is_mysql and type(number) is int:  # both are like PyMySQL; its SQLSTATEs are too coarse
         return number
     return getattr(found, "sqlstate", None) or None
 
 
 def is_stale(exc: BaseException | None) -> bool:
-    """Tell whether another connection may do what this one cannot any more.
+    """Return whether another connection may succeed where this one cannot any more.
 
-    Its server has become read-only, since the primary moved, or its file was replaced.
+    Its server has become read-only because the primary moved, or its file was replaced.
     """
     return code_of(exc) in _READ_ONLY or _is_replaced(getattr(exc, "orig", None) or exc)
 
@@ -120,12 +120,12 @@ def _is_replaced(found: object) -> bool:
 
 
 def as_store_error(label: str, exc: Exception, path: str = "") -> StoreError:
-    """Turn what a driver or SQLAlchemy raises into our errors.
+    """Return the error of aiocosid for one of a driver or SQLAlchemy.
 
     Args:
-        label: names the store.
-        exc: what was raised.
-        path: of the file that was to be opened, to find out why it could not be.
+        label: the store in messages.
+        exc: the driver's error.
+        path: the file that could not be opened, to find out why.
     """
     found: Any = getattr(exc, "orig", None) or exc
     for each in (found, found.__cause__):
@@ -135,7 +135,7 @@ def as_store_error(label: str, exc: Exception, path: str = "") -> StoreError:
     if path and code == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open(label, path, reason)
     if _is_replaced(found):
-        reason = "the file was replaced or deleted; open a connection to the one that is there"
+        reason = "the file was replaced or deleted; open a connection to the file that is there now"
         return StoreUnavailableError(label, reason)
     if code in _NO_TABLE or (code == sqlite3.SQLITE_ERROR and reason.startswith("no such table")):
         names = _TABLE.search(reason)
@@ -144,7 +144,7 @@ def as_store_error(label: str, exc: Exception, path: str = "") -> StoreError:
 
 
 def _kind(exc: Exception, code: str | int | None, reason: str) -> type[StoreError]:
-    if code == "0A000" and "cached" in reason:  # a table was changed; it is prepared anew
+    if code == "0A000" and "cached" in reason:  # a table was changed; it is prepared again
         return StoreUnavailableError
     if isinstance(code, str):
         return _BY_CODE.get(code) or _BY_CODE.get(code[:2], StoreError)
@@ -169,7 +169,7 @@ def _cannot_open(label: str, path: str, reason: str) -> StoreError:
 
 
 def _reason(found: BaseException) -> str:
-    """Return its own sentence, without the statement and its values."""
+    """Return its own message, without the statement and its values."""
     text = next((each for each in found.args if isinstance(each, str) and each), "")
     fallback = "no answer" if isinstance(found, TimeoutError) else type(found).__name__
     return text.strip().partition("\n")[0] or fallback

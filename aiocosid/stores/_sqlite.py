@@ -1,4 +1,4 @@
-"""The blocking side of the SQLite store: its URL, its statements, and what runs in its worker."""
+"""The blocking side of the SQLite store: its URL, its statements, and its worker's functions."""
 
 # ruff: noqa: S608 - put together from pieces of this file alone
 
@@ -51,19 +51,19 @@ __all__ = (
     "tell_identity",
 )
 
-BUSY_TIMEOUT: Final = 1.5  # seconds for a lock: below the 2 s after which a generator gives up
+BUSY_TIMEOUT: Final = 1.5  # seconds for a lock: below the 2 s timeout of a generator's call
 WAL_ATTEMPTS: Final = 20  # at setting the journal mode; each waits for one other process
-OLDEST: Final = (3, 35)  # of SQLite's versions: it brought RETURNING
+OLDEST: Final = (3, 35)  # the first version of SQLite with RETURNING
 
 _FUNCTION: Final = "aiocosid_identity"
 IDENTITY: Final = f"{_FUNCTION}()"
-_NO_FILE: Final = "memory"  # it ends with its connections
+_NO_FILE: Final = "memory"  # its data ends with its connections
 
 NOW: Final = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
 _SECONDS: Final = "CAST(strftime('%s', 'now') AS INTEGER)"
 
-# A sum above int64 would silently become a floating-point number, and a text plus one is one.
+# SQLite would turn a sum above int64 into a floating-point number, and compute "text" + 1 as 1.
 _SUM: Final = f"""
 SET last_max_id = cosid.last_max_id + :step, last_fetch_time = {_SECONDS}
 WHERE typeof(cosid.last_max_id) = 'integer'
@@ -87,7 +87,7 @@ _RAISED: Final = _advance(":above", _HIGHEST, "RETURNING last_max_id, last_fetch
 
 
 def _noted(granted: str) -> str:
-    """Note a grant; what is answered is the note of the one before."""
+    """Note a grant; the statement returns the note of the one before."""
     return f"""
 {granted}, (
     SELECT base FROM aiocosid_grant AS g
@@ -109,7 +109,7 @@ def _forgetting(raised: str) -> str:
     return f"{raised};{_FORGET}"
 
 
-# What lies in memory has no file, and nobody takes it for durable.
+# A database in memory has no file, and is not meant to be durable.
 _OF_FILE: Final = """
 FROM pragma_synchronous AS s, pragma_journal_mode AS j, pragma_database_list AS d
 WHERE d.name = 'main' AND d.file <> ''
@@ -120,8 +120,9 @@ UNION ALL SELECT 'synchronous', CASE s.synchronous WHEN 0 THEN 'OFF' ELSE 'NORMA
 AND (s.synchronous = 0 OR (s.synchronous = 1 AND j.journal_mode = 'wal'))
 """
 _WEAKNESSES: Final = {
-    "journal_mode": "a crash may damage the file, and ids come again; PRAGMA journal_mode = WAL",
-    "synchronous": "a power cut takes back the last grants, and their ids come again; "
+    "journal_mode": "a crash may damage the file, and ids are issued again; "
+    "PRAGMA journal_mode = WAL",
+    "synchronous": "a power cut loses the last grants, and their ids are issued again; "
     "PRAGMA synchronous = FULL",
 }
 
@@ -170,25 +171,22 @@ RETURNING last_max_id;
 )
 
 
-# Which file it is that a connection works on, as a function of SQL.
-#
-# A copied, restored or replaced file has another inode number than the one that its marker tells
-# of.  A number is not used again while somebody has the old file open, as whoever holds a machine
-# id has.  What is written over in place, and a file that was moved away and comes back, cannot be
-# told; nor one that was made on a fresh volume, or while nobody had the old one open, and has the
-# same number.
-#
-# A connection stays on the file that it opened, although another one lies in its place: there the
+# The identity of a connection's file, as an SQL function.
+# A copied, restored or replaced file has another inode number than the one in its marker.  A number
+# is not reused while a process has the old file open, as every holder of a machine id has. Not
+# detected are: a file that is overwritten in place; one that is moved away and back; and one that
+# gets the same number, on a fresh volume or while no process had the old file open.
+# A connection stays on the file that it opened, even if another one is in its place: then the
 # function fails, and the statement with it.
 
 
 def tell_identity(database: sqlite3.Connection) -> None:
-    """Let the statements of a connection ask for it."""
+    """Define the function on a connection."""
     with closing(database.cursor()) as cursor:
         cursor.row_factory = None
         known = f"SELECT 1 FROM pragma_function_list WHERE name = '{_FUNCTION}'"
         if cursor.execute(known).fetchall():
-            return  # which remembers the file as it was opened
+            return  # it has the function, bound to the file as it was opened
         found = cursor.execute("PRAGMA database_list").fetchall()
     path = next((file for _, name, file in found if name == "main"), "")
     opened = identity(path)
@@ -196,7 +194,7 @@ def tell_identity(database: sqlite3.Connection) -> None:
 
 
 def _identity(path: str, opened: tuple[int, int] | None) -> str:
-    """Return the inode number, which outlives a restart and an in-place VACUUM."""
+    """Return the inode number, which a restart and an in-place VACUUM keep."""
     if not path:
         return _NO_FILE
     if opened is None or identity(path) != opened:
@@ -205,7 +203,7 @@ def _identity(path: str, opened: tuple[int, int] | None) -> str:
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Tell the file that lies there from one that is put in its place."""
+    """Return device and inode of a file, to detect that it was replaced."""
     try:
         found = os.stat(path)  # noqa: PTH116 - of a text
     except OSError:
@@ -246,17 +244,17 @@ def is_missing(path: str) -> bool:
     except FileNotFoundError:
         return os.path.isdir(os.path.dirname(path))  # noqa: PTH112, PTH120 - as above
     except OSError:
-        pass  # whoever opens it will be told
+        pass  # opening it will raise the error
     return False
 
 
 def prepare(database: sqlite3.Connection) -> None:
-    """Set up a connection of ours, and the table."""
+    """Set up one of our own connections, and the table."""
     tell_identity(database)
-    # In WAL mode the same as FULL: every commit is synced.  Where there is no WAL, on some file
-    # systems, the deletion of the journal is synced as well, without which it could come back.
+    # In WAL mode the same as FULL: every commit is synced.  On file systems without WAL the
+    # deletion of the journal is synced as well; otherwise it could reappear.
     database.execute("PRAGMA synchronous = EXTRA")
-    database.execute("PRAGMA fullfsync = ON")  # on macOS a mere sync stops at the drive's cache
+    database.execute("PRAGMA fullfsync = ON")  # on macOS a plain sync stops at the drive's cache
     for _ in range(WAL_ATTEMPTS):
         try:
             database.execute("PRAGMA journal_mode = WAL")
@@ -271,7 +269,7 @@ def prepare(database: sqlite3.Connection) -> None:
 
 
 def prepare_foreign(database: sqlite3.Connection, label: str) -> None:
-    """Create the table on somebody's connection, whose settings are left as they are."""
+    """Create the table on a user's connection, and leave its settings unchanged."""
     run(database, label, SQLITE.create_counters, {})
     tell_identity(database)
 
@@ -279,9 +277,9 @@ def prepare_foreign(database: sqlite3.Connection, label: str) -> None:
 def run(
     database: sqlite3.Connection, label: str, statement: str, values: Mapping[str, Value]
 ) -> list[Any]:
-    """Run one statement in a transaction of its own, or several that are parted by semicolons.
+    """Run one statement in a transaction of its own, or several that are separated by semicolons.
 
-    Of several the first gives the rows, and the others run only if there are any.
+    Of several statements the first returns the rows, and the others run only if it has any.
 
     Raises:
         StoreError: the connection is in a transaction, with which the grant could be rolled back.
@@ -305,7 +303,7 @@ def run(
 
 @contextmanager
 def alone(database: sqlite3.Connection, label: str) -> Generator[sqlite3.Cursor]:
-    """Lend a cursor, each statement of which is a transaction of its own.
+    """Yield a cursor whose statements are transactions of their own.
 
     Raises:
         StoreError: the connection is in a transaction, with which the grant could be rolled back.
@@ -314,11 +312,11 @@ def alone(database: sqlite3.Connection, label: str) -> Generator[sqlite3.Cursor]
         endless = getattr(database, "autocommit", None) is False  # since Python 3.12
         raise (StoreError if endless else StoreUnavailableError)(
             label,
-            "the connection is in a transaction, and ids granted there would come again after a "
-            "rollback; give aiocosid a connection of its own",
+            "the connection is in a transaction, and a rollback would repeat ids granted in it; "
+            "give aiocosid a connection of its own",
         )
     level = database.isolation_level
-    database.isolation_level = None  # else Python would begin a transaction and leave it open
+    database.isolation_level = None  # otherwise Python would begin a transaction and leave it open
     try:
         with closing(database.cursor()) as cursor:
             cursor.row_factory = None

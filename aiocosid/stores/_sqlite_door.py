@@ -1,9 +1,9 @@
-"""A connection to a SQLite file, which is closed for the moment in which the process forks.
+"""A connection to a SQLite file that is closed while the process forks.
 
-SQLite keeps the locks of a file in memory that a child inherits.  The child would find the file
-locked for ever by a statement that ran meanwhile; and else take no locks of its own: the parent,
-when it closes, would delete the log in which the child counts, and its ids would come again.
-See "How To Corrupt An SQLite Database File", 2.6, of SQLite's documentation.
+SQLite keeps the state of a file's locks in memory, which a child inherits.  If a statement runs
+during the fork, the child finds the file locked for ever.  Otherwise it takes no locks of its own:
+the parent would delete the log that the child writes to when it closes, and the child's ids would
+be issued again.  See "How To Corrupt An SQLite Database File", 2.6, in SQLite's documentation.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PATIENCE: Final = 1.0  # seconds that a fork waits for statements under way
 
 
 class Door:
-    """Opens a file in the worker, unless nobody waits for it any more; and anew after a fork.
+    """Opens a file in the worker unless the call was cancelled, and opens it again after a fork.
 
-    A call that is cancelled meanwhile loses the connection on its way from the worker.
+    A call that is cancelled while the worker opens the file would lose the connection.
     """
 
     __slots__ = ("__weakref__", "_is_closed", "_opened", "_path")
@@ -57,13 +57,13 @@ class Door:
                 try:
                     prepare(self._open())
                 except BaseException:
-                    self._shut()  # else the next call would use it as it is
+                    self._shut()  # otherwise the next call would use it
                     raise
             return function(self._opened[0])
 
     def _open(self) -> sqlite3.Connection:
         ensure_own(self._path)
-        # Closed from the loop's thread, perhaps; used in the worker's alone.
+        # It may be closed in the loop's thread, but is used in the worker's only.
         opened = sqlite3.connect(
             self._path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
         )
@@ -73,7 +73,7 @@ class Door:
         return opened
 
     def close(self) -> None:
-        """Close what was opened, or is going to be.  Either thread may come to it first."""
+        """Close the connection, or have it closed once it is open.  Both threads may call this."""
         self._is_closed = True
         with in_use():
             self._shut()
@@ -104,7 +104,7 @@ def ensure_own(path: str) -> None:
 
 
 class _Gate:
-    """Lets no statement and no fork run at the same time."""
+    """Keeps statements and forks apart."""
 
     def __init__(self) -> None:
         self.reset()
@@ -114,7 +114,7 @@ class _Gate:
         self.running = self.forks = 0
 
     def before_fork(self) -> None:
-        """Wait for statements under way, and close the files; holds back others until after it."""
+        """Wait for statements under way, close the files, and hold further statements back."""
         self.changed.acquire()
         self.forks += 1
         if self.changed.wait_for(lambda: not self.running, PATIENCE):
@@ -148,7 +148,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def in_use() -> Generator[None]:
-    """Use SQLite, while nobody forks."""
+    """Use SQLite while no fork is under way."""
     changed = _gate.changed
     with changed:
         changed.wait_for(lambda: not _gate.forks)
@@ -156,7 +156,7 @@ def in_use() -> Generator[None]:
     try:
         yield
     finally:
-        if changed is _gate.changed:  # else a signal handler has forked, and this is the child
+        if changed is _gate.changed:  # otherwise a signal handler has forked, and this is the child
             with changed:
                 _gate.running -= 1
                 changed.notify_all()

@@ -1,4 +1,4 @@
-"""The one store: counters and machine ids over a `Backend`."""
+"""The store that all servers share: counters and machine ids over a `Backend`."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ B = TypeVar("B", bound="Backend")
 class CounterDistributor(WatchedDistributor):
     """A counter on a store, advanced by one atomic step for each segment.
 
-    Made by a store's ``segment_distributor``.  The counter is created by its first use; once it has
-    answered it is never created again, for a new one would count from below what was issued.
+    A store's ``segment_distributor`` creates it.  Its first use creates the counter.  Once the
+    counter has answered it is never created again: a new one would begin below the ids that were
+    issued.
     """
 
     __slots__ = ("_backend", "fork_remedy", "store")
@@ -62,7 +63,7 @@ class CounterDistributor(WatchedDistributor):
         """Describe a counter; nothing is sent yet.
 
         Args:
-            backend: the store; whoever made it closes it.
+            backend: the store; the caller closes it.
             **described: as for `aiocosid.abc.IdSegmentDistributor`.
 
         Raises:
@@ -84,7 +85,7 @@ class CounterDistributor(WatchedDistributor):
             raise self._water.missing(self, step=step) from error
 
     def _first(self, step: int) -> int | None:
-        """Return what a missing counter is created at; None once it has answered."""
+        """Return the value of a counter that this call may create; None once it has answered."""
         return self.offset + step if self._water.baseline() is None else None
 
     def next_max_id_nowait(self, step: int) -> int:
@@ -106,7 +107,7 @@ class CounterDistributor(WatchedDistributor):
         return self._water.check(self, granted.max_id, step=step, baseline=baseline)
 
     def allow_give_back(self) -> bool:
-        """Have every grant from now on noted; tell whether the store takes ids back."""
+        """Note every grant from now on; return whether the store takes ids back."""
         self._run.is_noted = self._backend.can_take_back(self.namespaced_name)
         return self._run.is_noted
 
@@ -115,7 +116,7 @@ class CounterDistributor(WatchedDistributor):
         return await self._backend.give_back(name, top=top, lower=lower, nonce=nonce)
 
     async def aopen(self) -> None:
-        """Get ready in this process; connects when it is used.
+        """Get ready in this process; it connects on first use.
 
         Raises:
             ForkedError: the client was passed in, and is the parent's.
@@ -127,11 +128,11 @@ class CounterDistributor(WatchedDistributor):
 WHOLE: Final = Need(is_complete=True)
 
 EVERYWHERE: Final = "cosid"
-"""A namespace to read the store's marker with."""
+"""A namespace for reading the store's marker."""
 
 
 class BackendStore(NotCopyable, Store, Generic[B]):
-    """Counters and machine ids on one server, file or cluster.  Each server's class inherits it."""
+    """Counters and machine ids on one server, file or cluster: the base of each server's class."""
 
     __slots__ = ("_backend",)
 
@@ -170,11 +171,11 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         )
 
     async def create_schema(self) -> None:
-        """Create what is missing: tables, a file; does nothing where there is nothing to create.
+        """Create missing tables, files or streams; do nothing where there is nothing to create.
 
-        What this very call has created is marked as initialised: nobody can have held a machine id
-        in it.  A store that is there already, or needs no schema, is marked by `initialize`.
-        A cancelled call may have taken effect; it is safe to repeat.
+        If this call has created the tables for machine ids, it marks them as initialised: no
+        process can hold a machine id in them yet.  `initialize` marks a store that exists already,
+        or needs no schema.  A cancelled call may have taken effect; it is safe to repeat.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
@@ -183,16 +184,16 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             await self.initialize()
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
-        """Return the counters, ordered by name; what is none is left out.
+        """Return the counters, ordered by name, without damaged ones.
 
         Args:
-            namespace: only the ones whose name begins with it and a dot; None for all.
+            namespace: only the counters whose name begins with it and a dot; None for all.
 
         Raises:
             InvalidArgumentError: ``namespace`` is no text that a store can hold.
             StoreError: the store refuses or cannot be reached.
         """
-        if namespace:  # nobody has the empty one
+        if namespace:  # no counter has the empty one
             check_text("namespace", namespace)
         prefix = "" if namespace is None else f"{namespace}."
         found = await self._backend.counters(prefix)
@@ -214,7 +215,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             InvalidArgumentError: ``above`` is outside its range.
             CounterMissingError: there is no such counter, and ``create`` is False.
             CorruptCounterError: it holds no integer; nothing was written.
-            IdOverflowError: somebody's narrower column cannot hold it; nothing was written.
+            IdOverflowError: the table's column is too narrow for it; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
         check_above(above)
@@ -238,9 +239,9 @@ class BackendStore(NotCopyable, Store, Generic[B]):
 
         Args:
             namespace: the namespace of the machine ids, at most 91 characters.
-            instance_id: who asks; by default an instance that nobody else is.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
+            instance_id: the instance that asks; by default a unique one.
+            safe_guard: seconds without a renewal after which an id may go to another instance.
+            interval: seconds between two renewals.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -258,19 +259,19 @@ class BackendStore(NotCopyable, Store, Generic[B]):
 
         Raises:
             InvalidArgumentError: the namespace is no text, or too long.
-            CorruptMachineStateError: a cell of ours is damaged.
+            CorruptMachineStateError: a cell of aiocosid's is damaged.
             StoreError: the store refuses or cannot be reached.
         """
         found = await self._snapshots(namespace)
         return [each for snapshot in found for each in _rules.list_machines(snapshot)]
 
     async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
-        """Take a machine id from its owner, who must not run any more; its mark stays.
+        """Take a machine id from its owner, which must not run any more; its mark stays.
 
         A cancelled call may have taken effect.
 
         Raises:
-            InvalidArgumentError: nobody holds the id, or an argument is outside its range.
+            InvalidArgumentError: the id is not held, or an argument is outside its range.
             StoreError: the store refuses or cannot be reached.
         """
         self._check_namespace(namespace)
@@ -281,14 +282,16 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             seat = snapshot.seats.get(machine_id)
             found = (seat.holders, seat.note and seat.note.token) if seat is not None else None
             if owner and found != owner[0]:
-                return Decision()  # it was applied already; whoever took it since keeps it
+                return (
+                    Decision()
+                )  # it was applied already; an instance that took the id since keeps it
             owner[:] = [found]
             return _rules.take_away(snapshot, machine_id)
 
         await transact(self._backend, namespace, Need(machine_id=machine_id), decide)
 
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
-        """Return the width of a namespace's machine ids, or None if none is noted yet.
+        """Return the width of a namespace's machine ids in bits, or None if none is stored yet.
 
         Raises:
             InvalidArgumentError: the namespace is no text, or too long.
@@ -300,13 +303,13 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         return space.bits or None if space is not None else None
 
     async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
-        """Change the width of a namespace's machine ids, while nobody holds one.
+        """Change the width of a namespace's machine ids, if none is held.
 
         A cancelled call may have taken effect.
 
         Raises:
-            MachineIdInUseError: somebody does; nothing was written.
-            MachineIdQuarantineError: the store may have forgotten who does.
+            MachineIdInUseError: one is held; nothing was written.
+            MachineIdQuarantineError: the store may have lost the record of a holder.
             InvalidArgumentError: an argument is outside its range.
             CorruptMachineStateError: a cell is damaged; nothing was written.
             StoreError: the store refuses or cannot be reached.
@@ -316,7 +319,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         await self._change(namespace, partial(_rules.set_bits, bits=bits))
 
     async def is_initialized(self) -> bool:
-        """Tell whether the store has a marker of its own, as it is now.
+        """Return whether the store has a marker that was written for it as it is now.
 
         Raises:
             UnsupportedByStoreError: the store keeps no machine ids, or no marker for all of them.
@@ -326,9 +329,9 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         return _rules.is_initialized(await self._backend.read(EVERYWHERE, Need()))
 
     async def initialize(self) -> None:
-        """Write the store's marker, so that every namespace may start; it ends quarantines.
+        """Write the store's marker, so that every namespace can hand out ids; ends quarantines.
 
-        Nobody who was started before may hold a machine id, which is yours to know; see
+        Call it only if no process that was started before still holds a machine id; see
         `aiocosid.abc.Store.initialize`.  A cancelled call may have taken effect.
 
         Raises:
@@ -345,13 +348,14 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         is_new: bool = False,
         safe_guard: float | None = None,
     ) -> MachineMarker:
-        """Mark one namespace as one of which the store has forgotten nothing.
+        """Mark one namespace as complete: the store has lost nothing of it.
 
-        Where `initialize` cannot be used, as on Redis Cluster, or for one namespace alone.  See
-        `aiocosid.abc.Store.mark_machines`.  A cancelled call may have taken effect.
+        Use it where `initialize` is not possible, as on Redis Cluster, or for a single namespace.
+        See `aiocosid.abc.Store.mark_machines`.  A cancelled call may have taken effect.
 
         Raises:
-            InvalidArgumentError: the namespace is no text, or too long, or the safe guard no time.
+            InvalidArgumentError: the namespace is no text, or too long, or the safe guard is no
+                valid time.
             CorruptMachineStateError: a cell is damaged; nothing was written.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
@@ -362,7 +366,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         return marker
 
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
-        """Return the markers, by namespace; where there is none yet, none.  Writes nothing.
+        """Return the markers, by namespace; namespaces without one are left out.  Writes nothing.
 
         Args:
             namespace: only this one's; None for all.
@@ -381,7 +385,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     async def _change(
         self, namespace: str, rule: Rule, *, need: Need = WHOLE, guard_ms: int = 0
     ) -> Any:  # noqa: ANN401 - the rule's answer
-        """Do as a rule decides for somebody who is no instance."""
+        """Apply a rule's decision for a caller that is no instance."""
         asker = Asker("", guard_ms=guard_ms, nonce=nonce())
         answer, _ = await transact(
             self._backend, namespace, need, lambda found, _: rule(found, asker)
@@ -404,10 +408,10 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             what = "no commit spans its namespaces: mark each by 'aiocosid init --namespace'"
             raise UnsupportedByStoreError(type(self).__name__, what)
 
-    # Life.
+    # Lifecycle.
 
     async def aopen(self) -> None:
-        """Get ready in this process; connects when it is used.
+        """Get ready in this process; it connects on first use.
 
         Raises:
             ForkedError: the client was passed in, and is the parent's.
@@ -415,7 +419,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         await self._backend.aopen()
 
     async def aclose(self) -> None:
-        """Close connections made from a URL; a client that was passed in stays open.
+        """Close connections created from a URL; a user's client stays open.
 
         Raises:
             WrongLoopError: they are in use on another event loop.

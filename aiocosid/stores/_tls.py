@@ -1,4 +1,4 @@
-"""What a client speaks TLS with, by the files that a URL names."""
+"""TLS contexts from the files that a URL names."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ OPTIONS: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 def client_context(
     spec: UrlSpec, url: StoreUrl, names: tuple[str, str, str] = OPTIONS
 ) -> ssl.SSLContext:
-    """Read the files of a URL; without one the system's authorities are trusted.
+    """Read the files of a URL; without any, the system's authorities are trusted.
 
     Args:
-        spec: of the URL.
-        url: names the files.
-        names: the options with the authority's certificate, our certificate, and its key.
+        spec: the URL's specification.
+        url: the URL with the files.
+        names: the options for the authority's certificate, the client's certificate, and its key.
 
     Raises:
-        InvalidArgumentError: they hold something else.
+        InvalidArgumentError: a file holds something else.
     """
     authority, certificate, key = (url.options[name] for name in names)
     try:
         context = ssl.create_default_context(cafile=authority)
         if certificate:
             context.load_cert_chain(certificate, key)
-    except OSError as exc:  # also what OpenSSL says of a file that is none
-        expected = f"with files that hold certificates, and a key, for {', '.join(names)} ({exc})"
+    except OSError as exc:  # OpenSSL's errors, too, are OSErrors
+        expected = f"with files of certificates and a key for {', '.join(names)} ({exc})"
         raise spec.refused(url.scheme, expected) from None
     return context
 
 
 def untrusted(
-    store: str, text: str, remedy: str = "give the file of its authority as ssl_ca_certs"
+    store: str, text: str, remedy: str = "give its authority's certificate as ssl_ca_certs"
 ) -> StoreError:
-    """Return the error for a server whose certificate no authority vouches for that is trusted."""
+    """Return the error for a server whose certificate no trusted authority has signed."""
     return StoreError(store, f"the server's certificate is not trusted ({text}); {remedy}")

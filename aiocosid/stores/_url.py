@@ -1,4 +1,4 @@
-"""Reads the URL of a store by what its scheme declares; shows nothing of it that may be secret."""
+"""Reads the URL of a store by its scheme's declaration; errors show no part that may be secret."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _ESCAPE: Final = "user, password, path and options percent-encoded"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, behind the ``?`` of a URL; by itself one whose text is taken as it is.
+    """One option behind the ``?`` of a URL; by default its text is used as it is.
 
     Attributes:
         doc: what it does, in one line.
-        default: what counts where it is not given; None for nothing.
-        expected: what its text has to be, as a sentence says it.
-        read: returns what a text says; raises KeyError, ValueError or OSError for another one.
+        default: the value if it is not given; None for nothing.
+        expected: what its text has to be, for error messages.
+        read: converts the text; raises KeyError, ValueError or OSError for an invalid one.
     """
 
     doc: str
@@ -39,7 +39,7 @@ class Option:
 
 
 def seconds(doc: str, default: float, *, below: float = inf) -> Option:
-    """Return the option of a time in seconds, above 0."""
+    """Return an option with a time in seconds, above 0."""
 
     def read(text: str) -> float:
         if not 0 < (value := float(text)) < below:
@@ -52,7 +52,7 @@ def seconds(doc: str, default: float, *, below: float = inf) -> Option:
 def integer(
     doc: str, default: int | None = None, *, at_least: int = 0, at_most: float = inf
 ) -> Option:
-    """Return the option of an integer in a range."""
+    """Return an option with an integer in a range."""
 
     def read(text: str) -> int:
         if not at_least <= (value := int(text)) <= at_most:
@@ -64,20 +64,20 @@ def integer(
 
 
 def choice(doc: str, *words: str, default: str | None = None) -> Option:
-    """Return the option of one of some words, in whatever case."""
+    """Return an option with one of some words, in upper or lower case."""
     known = {each.lower(): each for each in words}
     expected = f"{', '.join(words[:-1])} or {words[-1]}"
     return Option(doc, default, expected, lambda text: known[text.lower()])
 
 
 def boolean(doc: str) -> Option:
-    """Return the option of true or false."""
+    """Return an option with true or false."""
     known = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     return Option(doc, expected="true or false", read=lambda text: known[text.lower()])
 
 
 def file(doc: str) -> Option:
-    """Return the option of a file's path, which can be read.
+    """Return an option with the path of a readable file.
 
     A driver would report a missing one as a server that cannot be reached.
     """
@@ -90,7 +90,7 @@ def file(doc: str) -> Option:
 
 
 class Host(NamedTuple):
-    """Where a server listens.
+    """A server's address.
 
     Attributes:
         name: a name or an address, without brackets.
@@ -101,23 +101,23 @@ class Host(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Return it as a URL has it."""
+        """Return it as in a URL."""
         name = f"[{self.name}]" if ":" in self.name else self.name
         return f"{name}:{self.port}" if self.port else name
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
-    """What a URL names.
+    """A parsed URL.
 
     Attributes:
         scheme: in lower case.
         tls: whether connections are encrypted.
-        hosts: the servers; none, where a path names one.
+        hosts: the servers; none if the path names one.
         login: user and password, one of which may be empty; None for no login.
         path: decoded, without a ``/`` at its end.
-        options: all that the scheme has, with their defaults, and the parts of the path that have
-            a name; may hold passwords.
+        options: all options of the scheme, with their defaults, and the named parts of the path;
+            may hold passwords.
     """
 
     scheme: str
@@ -128,27 +128,27 @@ class StoreUrl:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
     def __str__(self) -> str:
-        """Name the servers, without credentials."""
+        """Return the servers, without credentials."""
         return f"{','.join(map(str, self.hosts))}{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class UrlSpec:
-    """What the URLs of one kind of deployment look like.
+    """The form of the URLs of one kind of deployment.
 
     Attributes:
-        schemes: each, and whether it means TLS.
+        schemes: the schemes, and whether each means TLS.
         form: an example, for errors.
-        port: where a server listens whose port is not given; 0 for what the scheme says elsewhere.
-        hosts: how many there may be; 0 if a path names the server.
-        needs_host: whether it has to be named; else it is ``localhost``.
-        needs_both: whether a user needs a password, and a password a user.
+        port: the default port; 0 if the driver knows it.
+        hosts: the maximum number of hosts; 0 if a path names the server.
+        needs_host: whether a host has to be given; otherwise it is ``localhost``.
+        needs_both: whether user and password are given both, or neither.
         path: matches the decoded path without the ``/`` at its end; named groups become options.
-        default_path: where it is empty.
-        options: by their names.
-        tls_options: those that only the schemes with TLS have.
-        together: options of which all are given, or none.
-        takes_others: whether further options are handed on as they are.
+        default_path: the path if it is empty.
+        options: the options by name.
+        tls_options: the options that only the schemes with TLS have.
+        together: options that are given all, or none.
+        takes_others: whether unknown options are passed on unchanged.
     """
 
     schemes: Mapping[str, bool]
@@ -165,7 +165,7 @@ class UrlSpec:
     takes_others: bool = False
 
     def refused(self, scheme: str, expected: str = "") -> InvalidArgumentError:
-        """Return the error for a URL, of which the scheme alone is shown."""
+        """Return the error for a URL; it shows only the scheme."""
         expected = expected or f"like {self.form}, with {_ESCAPE}"
         return InvalidArgumentError("url", f"{scheme}:...", expected=f"one {expected}")
 
@@ -174,7 +174,7 @@ class UrlSpec:
         authority, slash, path = rest.partition("/")
         login, at, hosts = authority.rpartition("@")
         user, colon, password = login.partition(":")
-        # Most often a password with an unescaped '/', '?' or '#': so not a word of it is shown.
+        # Most often a password with an unescaped '/', '?' or '#': so no part of it is shown.
         if "@" in path + query or _UNESCAPED.search(login + path + query):
             raise self.refused(scheme)
         if at and self.needs_both and not (user and colon):
@@ -189,7 +189,7 @@ class UrlSpec:
             option = known.get(name, Option(""))
             try:
                 options[name] = option.read(text)
-            except (KeyError, ValueError, OSError):  # what they say may be secret, too
+            except (KeyError, ValueError, OSError):  # their messages may be secret, too
                 raise self.refused(scheme, f"with {option.expected} for {name}") from None
         return StoreUrl(
             scheme,
@@ -218,7 +218,7 @@ class UrlSpec:
     def _texts(
         self, scheme: str, query: str, path: Mapping[str, str | None], known: Mapping[str, Any]
     ) -> Iterator[tuple[str, str]]:
-        """Yield options with their texts: those of the query, then those that only the path has."""
+        """Yield options with their texts: those of the query, then those of the path alone."""
         given: set[str] = set()
         names = ", ".join(known) or "none"
         for pair in query.split("&") if query else ():
@@ -227,7 +227,7 @@ class UrlSpec:
                 raise self.refused(scheme, f"with at most once each of the options {names}")
             if not found or not (self.takes_others or name in known):
                 shown = f" {name!r}" if found else ""
-                expected = f"without the option{shown}; known are the options {names}"
+                expected = f"without the option{shown}; its options are {names}"
                 raise self.refused(scheme, expected)
             given.add(name)
             yield name, unquote(text)
@@ -237,15 +237,15 @@ class UrlSpec:
 
 
 def read_url(url: str, *specs: UrlSpec) -> StoreUrl:
-    """Read a URL by the one that knows its scheme; nothing is resolved or connected.
+    """Read a URL by the specification of its scheme; nothing is resolved or connected.
 
     Args:
         url: ``scheme://[user:password@]host[:port][,host...][/path][?option=value&...]``, with
             everything but letters and digits percent-encoded.
-        *specs: what may be named.
+        *specs: the possible kinds of URL.
 
     Raises:
-        InvalidArgumentError: it is malformed; the sentence holds no part that may be secret.
+        InvalidArgumentError: it is malformed; the message holds no part that may be secret.
     """
     scheme, found, rest = str(url).partition("://")
     scheme = scheme.lower()
@@ -253,7 +253,7 @@ def read_url(url: str, *specs: UrlSpec) -> StoreUrl:
         if scheme in spec.schemes:
             return spec._read(scheme, rest)
     known = ", ".join(f"{name}://" for spec in specs for name in spec.schemes)
-    # The scheme alone: the rest may hold a password, and so may what is no URL at all.
+    # Only the scheme: the rest may hold a password, and so may a text that is no URL at all.
     shown = f"{scheme}:..." if found and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) else "..."
     expected = f"one that begins with {known}, with {_ESCAPE}"
     raise InvalidArgumentError("url", shown, expected=expected)

@@ -1,4 +1,4 @@
-"""What the URLs of each server look like: their schemes, and each option with its default."""
+"""The URLs of each server: their schemes, and each option with its default."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _KEY: Final = file("key of that certificate")
 _TLS: Final = {"ssl_ca_certs": _AUTHORITY, "ssl_certfile": _CERTIFICATE, "ssl_keyfile": _KEY}
 _PAIR: Final = ("ssl_certfile", "ssl_keyfile")
 
-# Below the 2 s after which a generator gives a call up, so that it hears the reason.
-_TIMEOUT: Final = seconds("that a call may take, retries included", 1.5)
+# Below the 2 s timeout of a generator's call, so that the generator gets the reason.
+_TIMEOUT: Final = seconds("seconds for a call, retries included", 1.5)
 
 ETCD: Final = UrlSpec(
     {"etcd": False, "etcds": True},
@@ -56,7 +56,7 @@ MYSQL: Final = UrlSpec(
         "ssl-cert": _CERTIFICATE,
         "ssl-key": _KEY,
         "ssl-mode": choice(
-            "what of the server's certificate is checked; by default nothing is encrypted, or with "
+            "what to check of the server's certificate; by default nothing is encrypted, or with "
             "ssl-ca VERIFY_CA",
             *("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"),
         ),
@@ -79,7 +79,7 @@ NATS: Final = UrlSpec(
     tls_options=_TLS,
     together=_PAIR,
 )
-"""NATS with JetStream; the path is what streams and subjects begin with."""
+"""NATS with JetStream; the path is the prefix of streams and subjects."""
 
 POSTGRES: Final = UrlSpec(
     {"postgres": False, "postgresql": False},
@@ -88,10 +88,10 @@ POSTGRES: Final = UrlSpec(
     options={"durability": _DURABILITY},
     takes_others=True,
 )
-"""PostgreSQL; what else stands in the URL is its driver's."""
+"""PostgreSQL; all other parts of the URL are for the driver."""
 
-# Timeouts are below the 2 s after which a generator gives a call up by default, so that it hears
-# the reason.  Protocol 2 is understood by every server and proxy, and nothing here needs more.
+# Timeouts are below the default 2 s timeout of a generator's call, so that the generator gets the
+# reason.  Every server and proxy understands protocol 2, and nothing here needs more.
 _REDIS_OPTIONS: Final = {
     "db": integer("number of the database", 0),
     "username": Option("whom to log in as, as in front of the host"),

@@ -1,4 +1,4 @@
-"""How a distributor notices that its store lost writes, and what it may give back."""
+"""Detects that a store lost writes, and keeps what may be given back."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ("HighWater", "WatchedDistributor")
 
 
 class HighWater:
-    """The highest max id that one distributor object has seen, and the process it saw it in.
+    """The highest max id that one distributor object has seen, and the process that saw it.
 
-    Replies to concurrent calls may arrive in any order, so a reply is compared with what was known
-    when its own call was sent::
+    Replies to concurrent calls may arrive in any order, so a reply is compared with the value at
+    the time when its own call was sent::
 
         sent = water.sent()
         max_id = await ...
@@ -38,7 +38,7 @@ class HighWater:
         self._born = fork.generation
 
     def baseline(self) -> int | None:
-        """Return what a call that is sent now has to be compared with, or None at first."""
+        """Return the value to compare the reply of a call sent now with; None at first."""
         return self._highest
 
     def check(
@@ -46,7 +46,7 @@ class HighWater:
     ) -> int:
         """Return ``max_id`` if a sound store could have answered it, and remember it.
 
-        A store that only ever adds answers at least ``sent + step``.
+        A store that only adds answers at least ``baseline + step``.
 
         Raises:
             StoreRolledBackError: the counter went backwards since the call was sent.
@@ -58,20 +58,20 @@ class HighWater:
         return max_id
 
     def missing(self, distributor: IdSegmentDistributor, *, step: int) -> StoreRolledBackError:
-        """Return the error for a counter that has answered once, and is gone."""
+        """Return the error for a counter that has answered before, and is missing now."""
         return _went_back(distributor, 0, (self._highest or 0) + step)
 
     def raise_to(self, reached: int) -> None:
-        """Expect no less than what another object has seen."""
+        """Expect at least the value that another object has seen."""
         self._highest = max(reached, self._highest or 0)
 
     def lower(self, to: int) -> None:
-        """Expect no more than that a sound store is at ``to``: ids above it may have gone back."""
+        """Expect at least ``to`` only: ids above it may have been given back."""
         if self._highest is not None:
             self._highest = min(self._highest, to)
 
     def ensure_own(self, what: str, *, remedy: str = REOPEN) -> None:
-        """Raise in a forked child, unless it has adopted this since.
+        """Raise in a forked child that has not called `adopt`.
 
         Raises:
             ForkedError: ``what`` belongs to the parent process.
@@ -79,7 +79,7 @@ class HighWater:
         fork.ensure_own(self._born, what, remedy=remedy)
 
     def adopt(self) -> None:
-        """Make it this process's: what the parent saw until the fork still holds."""
+        """Bind it to this process: the values that the parent saw before the fork still hold."""
         self._born = fork.generation
 
 
@@ -94,15 +94,15 @@ def _went_back(counter: IdSegmentDistributor, seen: int, expected: int) -> Store
 
 
 class WatchedDistributor(NotCopyable, IdSegmentDistributor):
-    """Compares what comes back with what it has seen, and knows what may be given back.
+    """Checks each reply against those before, and keeps what may be given back.
 
-    What there is to do for a range is a subclass's `_grant`.
+    A subclass takes the range, in `_grant`.
     """
 
     __slots__ = ("_run", "_water")
 
     fork_remedy: str = REOPEN
-    """What to do in a forked child."""
+    """The remedy for a forked child, in messages."""
 
     def __init__(self, **described: Any) -> None:  # noqa: ANN401 - a contract's
         """Describe a counter; see `aiocosid.abc.IdSegmentDistributor`."""
@@ -112,8 +112,8 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
     async def next_max_id(self, step: int) -> int:
         """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
 
-        A cancelled call may have taken effect; its range is a gap then, and no later call gets to
-        see its reply.
+        A cancelled call may have taken effect; then its range is a gap, and no later call gets its
+        reply.
 
         Raises:
             InvalidArgumentError: ``step`` is no integer, or below 1; nothing was sent.
@@ -136,12 +136,12 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
             else:
                 granted = await self._grant(step, None)
         finally:
-            self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
+            self._water.ensure_own(repr(self))  # suspended across a fork: the range is the parent's
         return self._water.check(self, granted.max_id, step=step, baseline=baseline)
 
     @abstractmethod
     async def _grant(self, step: int, note: GrantNote | None) -> Granted:
-        """Take a range, and have it noted if there is a note."""
+        """Take a range, and note it if ``note`` is given."""
 
     def _check(self, step: int) -> None:
         check_step(step)
@@ -150,10 +150,10 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
         self._water.ensure_own(repr(self), remedy=self.fork_remedy)
 
     def resume_above(self, reached: int) -> None:
-        """Go on where another object for this counter ended: it is there, and not below that.
+        """Continue where another object for this counter ended: it exists, and is not lower.
 
         Args:
-            reached: the highest max id that the former one is known to have answered.
+            reached: the highest max id that the store has answered to the other object.
         """
         self._water.raise_to(reached)
 
@@ -175,7 +175,7 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
         return max_id - offer.lower if is_lowered else 0
 
     async def _take_back(self, top: int, lower: int, nonce: str) -> bool:  # noqa: ARG002 - of a contract
-        """Lower the counter from ``top``, where the noted grant ended; tell whether it was."""
+        """Lower the counter from ``top``, the noted grant's end; return whether it was lowered."""
         return False
 
     async def aopen(self) -> None:

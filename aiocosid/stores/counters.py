@@ -1,6 +1,6 @@
-"""What a distributor keeps of the counters that it asks for ids.
+"""What a distributor knows about its counters.
 
-How high it has seen one, so that it notices a store that lost writes; and whether a store answers.
+The highest value of each, to detect a store that lost writes; and whether a store answers.
 """
 
 # ruff: noqa: PLC0414 - re-exported

@@ -41,13 +41,13 @@ __all__ = ("MemorySequenceDistributor", "MemoryStore")
 
 
 _SECOND_MS: Final = 1000
-_KEPT: Final = 60  # seconds that a counter is kept after it can be asked for
+_KEPT: Final = 60  # seconds that a counter is kept after its last possible use
 
 
 class MemorySequenceDistributor(NotCopyable, SequenceDistributor):
-    """Counters in memory, one for each second; all generators that are given this object share it.
+    """Counters in memory, one for each second; all generators with this object share them.
 
-    Never beside processes that count elsewhere.
+    Do not use it beside other processes: they would count by themselves.
     """
 
     __slots__ = ("_born", "_clock", "_counters", "_opens")
@@ -93,7 +93,7 @@ class MemorySequenceDistributor(NotCopyable, SequenceDistributor):
         now = self._clock.now_ms() // _SECOND_MS
         if abs(second - now) > self.tolerance:
             raise ClockSkewError(self.store, ahead=second - now, tolerance=self.tolerance)
-        if second < self._opens:  # the clock was far ahead meanwhile
+        if second < self._opens:  # the clock was far ahead for a while
             return SecondFenced(self._opens, now)
         last = self._counters.get(second, 0)
         if last >= self.max_sequence:
@@ -108,12 +108,12 @@ class MemorySequenceDistributor(NotCopyable, SequenceDistributor):
             self._opens = max(self._opens, each + 1)
 
     async def aopen(self) -> None:
-        """Refuse a forked child: it would count on from where the parent was.
+        """Refuse a forked child: it would continue the parent's counters.
 
         Raises:
             ForkedError: the counters are the parent's.
         """
-        fork.ensure_own(self._born, repr(self), remedy="make it anew, or count on a server")
+        fork.ensure_own(self._born, repr(self), remedy="create a new one, or count on a server")
 
 
 class MemoryBackend(Backend):
@@ -133,9 +133,9 @@ class MemoryBackend(Backend):
         super().__init__("memory")
         self._counters: dict[str, int] = {}
         self._notes: dict[str, tuple[str, int, int]] = {}  # nonce, top, base: see _give_back
-        # Complete, but for the marker; `raw` has the machine id of each instance.
+        # Complete except for the marker; `raw` has the machine id of each instance.
         self.cells: dict[str, Snapshot] = {}
-        # It lives and dies with us, so it has forgotten nothing.
+        # It lives as long as the process, so it has lost nothing.
         self.identity = "memory"
         self.marker: Marker | None = Marker(self.identity, token_hex(8))
         self._clock = clock
@@ -147,10 +147,10 @@ class MemoryBackend(Backend):
         self._refuse_child()
 
     async def aclose(self) -> None:
-        """Keep all: what shares this store goes on with it."""
+        """Keep everything: other generators share this store."""
 
     def _refuse_child(self) -> None:
-        """Raise in a child, before the lock is asked for: a thread of the parent's may have it."""
+        """Raise in a child before the lock is taken: a thread of the parent may have held it."""
         fork.ensure_own(self._born, "the memory store", remedy=self.fork_remedy)
 
     # Counters.
@@ -166,7 +166,7 @@ class MemoryBackend(Backend):
         """Add without a suspension.
 
         Raises:
-            WouldBlock: a signal handler or finalizer asks while the counters are being changed.
+            WouldBlock: a signal handler or finalizer calls while the counters are being changed.
         """
         with self._changing():
             found = self._counters.get(name)
@@ -177,7 +177,7 @@ class MemoryBackend(Backend):
 
     @contextmanager
     def _changing(self) -> Generator[None]:
-        """Change the counters in one step; `WouldBlock` in the middle of another of this thread."""
+        """Change the counters in one step; raise `WouldBlock` inside another one of this thread."""
         self._refuse_child()
         with self._lock:
             if self._busy:  # a signal handler, a finalizer, or an eager task of theirs
@@ -221,7 +221,7 @@ class MemoryBackend(Backend):
                 return True
         return False
 
-    # Cells: nothing else runs between a read and its commit but other threads.
+    # Cells: between a read and its commit only other threads can run.
 
     async def read(self, namespace: str, need: Need) -> Snapshot:
         self._refuse_child()
@@ -233,7 +233,7 @@ class MemoryBackend(Backend):
                 now_ms=self._now_ms(),
                 marker=self.marker,
                 seats=dict(cells.seats),
-                own=cells.raw.get(need.instance),  # `raw` is never changed, but replaced
+                own=cells.raw.get(need.instance),  # `raw` is never changed, only replaced
             )
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
@@ -263,7 +263,7 @@ class MemoryBackend(Backend):
             return True
 
     def cells_of(self, namespace: str) -> Snapshot:
-        """Return a namespace's cells, kept from now on if there are none yet."""
+        """Return a namespace's cells; create them if there are none yet."""
         return self.cells.setdefault(namespace, self._new(namespace))
 
     def _new(self, namespace: str) -> Snapshot:
@@ -282,7 +282,7 @@ def _value(seat: Seat | None) -> tuple[object, object] | None:
 
 
 class MemoryStore(BackendStore[MemoryBackend]):
-    """Counters and machine ids in memory; several stores know nothing of each other.
+    """Counters and machine ids in memory; each store has its own.
 
     The event loops of several threads may share one.
     """
@@ -290,10 +290,10 @@ class MemoryStore(BackendStore[MemoryBackend]):
     __slots__ = ()
 
     def __init__(self, *, clock: Clock | None = None) -> None:
-        """Make an empty store.
+        """Create an empty store.
 
         Args:
-            clock: tells how long an instance has been silent; for tests.
+            clock: measures the time since an instance's last renewal; for tests.
         """
         self._backend = MemoryBackend(clock or SYSTEM_CLOCK)
 
@@ -305,19 +305,19 @@ class MemoryStore(BackendStore[MemoryBackend]):
             InvalidArgumentError: the URL names something else.
         """
         if url not in {"memory:", "memory://"}:
-            # Not what was given: it may be another store's URL, with a password.
+            # Not the given URL: it may be another store's, with a password.
             raise InvalidArgumentError("url", "...", expected="memory://")
         return _SHARED
 
     def forget_machines(
         self, *, namespace: str = DEFAULT_NAMESPACE, everything: bool = True
     ) -> None:
-        """Do as a server that was emptied; for tests of what a program does then.
+        """Behave like a server that was emptied; for tests.
 
         Args:
-            namespace: whose machine ids are forgotten.
-            everything: False for a server that was restored, or failed over, and lost nothing: all
-                is there, and may be as it was once.
+            namespace: the namespace whose machine ids are lost.
+            everything: False for a server that was restored or failed over: the data is there, and
+                may be old.
 
         Raises:
             ForkedError: the machine ids are the parent's.

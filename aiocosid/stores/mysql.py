@@ -46,19 +46,19 @@ _Session = Any
 class MysqlStore(BackendStore[SqlBackend]):
     """Counters and machine ids in MySQL 8 or MariaDB, in CosId's tables and one of our own.
 
-    Runs on asyncio.  The tables are created by `create_schema`; those that CosId has made will do.
-    Where the collation of CosId's tables takes two names for one, as MySQL's default does with
-    ``a`` and ``A``, and nearly all with spaces at the end, both count in one row: no id comes
-    twice, but they have not one sequence each; and no machine id is handed out to both.
+    Runs on asyncio.  `create_schema` creates the tables; tables that CosId has created work as
+    well. If the collation of CosId's tables treats two names as equal, as MySQL's default does with
+    ``a`` and ``A``, and nearly all with trailing spaces, both names count in one row: no id is
+    issued twice, but they share one sequence; and no machine id is handed out to both.
     """
 
     __slots__ = ()
 
     def __init__(self, pool: Pool, *, durability: Durability = "warn") -> None:
-        """Work on your own pool; nothing is sent yet.
+        """Use your own pool; nothing is sent yet.
 
         Args:
-            pool: an ``asyncmy.Pool``, which stays yours to close.  A connection on which a call
+            pool: an ``asyncmy.Pool``, which is never closed here.  A connection on which a call
                 failed or was cancelled is closed, and the pool replaces it.  It need not be in
                 autocommit mode, nor strict.
             durability: what to do about a server whose settings may lose grants: ``"warn"`` in the
@@ -77,11 +77,11 @@ class MysqlStore(BackendStore[SqlBackend]):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Work on up to four connections of its own, opened on first use and anew after `aclose`.
+        """Use up to four connections of its own, opened on first use and again after `aclose`.
 
         Args:
             url: ``mysql://user:password@host:port/database``, or ``mariadb://``, which is the same.
-                After a ``?`` may follow ``unix_socket=/path``; ``ssl-mode`` (``DISABLED``, the
+                Options after a ``?``: ``unix_socket=/path``; ``ssl-mode`` (``DISABLED``, the
                 default, ``REQUIRED``, ``VERIFY_CA`` or ``VERIFY_IDENTITY``), ``ssl-ca``,
                 ``ssl-cert`` and ``ssl-key``, as for mysql's own client; and ``durability=refuse``,
                 as for the class itself.
@@ -108,7 +108,7 @@ class MysqlStore(BackendStore[SqlBackend]):
 
 
 def _options_of(url: str) -> tuple[dict[str, Any], Durability]:
-    """Return the options of a connection, and what is to be done about a server that may forget.
+    """Return the options of a connection, and what to do about a server that may lose grants.
 
     Raises:
         InvalidArgumentError: the URL is malformed, or an option is unknown; no part of it is shown
@@ -122,7 +122,7 @@ def _options_of(url: str) -> tuple[dict[str, Any], Durability]:
         "port": host.port,
         "database": query["database"],
         "user": user,
-        "password": password.encode(),  # a text would become Latin-1
+        "password": password.encode(),  # a str would be sent as Latin-1
         "unix_socket": query["unix_socket"],
         "ssl": _tls(found),
     }
@@ -130,9 +130,9 @@ def _options_of(url: str) -> tuple[dict[str, Any], Durability]:
 
 
 def _tls(url: StoreUrl) -> ssl.SSLContext | None:
-    """Return what to speak TLS with; by default with nobody, or with whom ``ssl-ca`` vouches for.
+    """Return the TLS context; None by default unless ``ssl-ca`` is given.
 
-    As mysql's own client, but that it is not spoken where it is not asked for.
+    As mysql's own client, except that TLS is not used unless it is requested.
     """
     names = ("ssl-ca", "ssl-cert", "ssl-key")
     mode = url.options["ssl-mode"] or ("VERIFY_CA" if url.options["ssl-ca"] else "DISABLED")
@@ -151,7 +151,7 @@ class _PoolExecutor(PoolExecutor):
     __slots__ = ()
 
     async def _acquire(self, pool: _Pool) -> _Session:
-        # A connection is opened by whoever needs it, and the driver would wait for a silent server.
+        # The call that needs a connection opens it, and the driver would wait for a silent server.
         opens = not pool.freesize and pool.size < pool.maxsize
         with anyio.fail_after(CONNECT_TIMEOUT if opens else None):
             return await super()._acquire(pool)
@@ -161,7 +161,7 @@ class _PoolExecutor(PoolExecutor):
     ) -> list[Row]:
         if isinstance(self._connection, BorrowedConnection):
             statement = in_foreign_session(statement)
-        # Of this kind, whichever the user has chosen for his own.
+        # A plain cursor, whatever class the user's pool has chosen.
         return await run(connection.cursor(Cursor), statement, values)
 
     async def _release(
@@ -194,16 +194,16 @@ def _silence(pool: _Pool) -> None:
 
 
 def _hang_up(connection: _Session) -> None:
-    """End a session, and have the server know it now: it may hold locks.
+    """End a session, and tell the server at once: the session may hold locks.
 
-    By itself the transport tells it when the loop comes round, if that is not dead.
+    The transport itself would close it in a later turn of the loop, if that is not closed.
     """
     transport = connection._transport
-    with suppress(RuntimeError):  # the loop is closed, says the transport
+    with suppress(RuntimeError):  # the loop is closed
         connection.close()
     found = None if transport is None else transport.get_extra_info("socket")
     if found is not None and found.fileno() >= 0:
-        # A duplicate, because uvloop's own object cannot do it.
+        # A duplicate, because uvloop's own object has no shutdown.
         with socket.socket(fileno=os.dup(found.fileno())) as twin, suppress(OSError):
             twin.shutdown(socket.SHUT_RDWR)
 

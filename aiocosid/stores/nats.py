@@ -1,7 +1,7 @@
 """Counters and machine ids on NATS JetStream.  Requires the ``nats`` extra.
 
-CosId has no store on NATS: the subjects are ours.  Below a prefix there are two streams, one with a
-message for each counter, and one with a message for each cell of machine ids.
+CosId has no store on NATS: the subjects are aiocosid's own.  Below a prefix there are two streams,
+one with a message for each counter, and one with a message for each cell of machine ids.
 """
 
 # ruff: noqa: ARG002 - nothing is given back here
@@ -72,27 +72,27 @@ if TYPE_CHECKING:
 
 __all__ = ("NatsStore",)
 
-OLDEST: Final = (2, 12, 1)  # 2.12.0 refuses each batch
+OLDEST: Final = (2, 12, 1)  # 2.12.0 refuses every batch
 CREATE_TIMEOUT: Final = 20.0  # seconds; a cluster elects leaders first
-PAUSE: Final = 0.02  # seconds at most, before something is tried again
-MOST_PENDING: Final = 1 << 20  # bytes; a server that has not read as much is silent
+PAUSE: Final = 0.02  # seconds at most, before a retry
+MOST_PENDING: Final = 1 << 20  # bytes; a server that has not read so much does not answer
 MOST_SEATS: Final = 800  # in a batch, which holds 1,000 messages
 
-# Added by who creates a counter: so an increment that met none is told from all others.
+# Added when a counter is created: so an increment on a missing counter is recognised.
 BIAS: Final = 10**30
-# Below the first sequence of our cells: those of a stream made anew were never used before.
+# The first sequence of the cells is above this: sequences of a new stream were never used before.
 LOWEST: Final = 10**15
 PLACE: Final = {"Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"}
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 
 # Codes of the server's errors.
 NO_MESSAGE, IS_THERE, NO_STREAM, CONFLICT = 10037, 10058, 10059, 10071
-BUSY: Final = {10158, 10164, 10176, 10211}  # nothing was done: others write the same, or too much
-STARTING: Final = {10008, 10009, NO_STREAM}  # said of a stream that others create as well
+BUSY: Final = {10158, 10164, 10176, 10211}  # nothing was done: conflicting or too many writes
+STARTING: Final = {10008, 10009, NO_STREAM}  # errors of a stream that another process is creating
 REFUSALS: Final = ("authorization", "authentication", "permissions")
 
 T = TypeVar("T")
-_Fields: TypeAlias = dict[str, str]  # of the head of a message
+_Fields: TypeAlias = dict[str, str]  # the headers of a message
 
 
 class _Last(NamedTuple):
@@ -104,10 +104,10 @@ class _Last(NamedTuple):
 
 
 class _OwnClient(Client):
-    """The driver's, made from a URL.
+    """The driver's client, created from a URL.
 
     Attributes:
-        reason: the last error of which the driver tells nobody else.
+        reason: the last error that the driver only passes to this callback.
     """
 
     reason: Exception | None = None
@@ -116,16 +116,16 @@ class _OwnClient(Client):
         self.reason = exc
 
     async def give_up(self) -> None:
-        """Tell those who wait for a reply."""
+        """Fail the calls that wait for a reply."""
         futures: dict[str, asyncio.Future[Any]] = self._resp_map  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         for future in tuple(futures.values()):
             if not future.done():
                 future.set_exception(ConnectionClosedError())
-                future.exception()  # who has not begun to wait hears of it elsewhere
+                future.exception()  # a call that does not wait yet gets the error elsewhere
 
     def _connect_command(self) -> bytes:
         if "tls" in self.options and not self._server_info.get("tls_required"):
-            raise SecureConnWantedError  # the driver would log in in plain text
+            raise SecureConnWantedError  # the driver would send the login unencrypted
         return super()._connect_command()
 
 
@@ -141,7 +141,7 @@ async def _connect(url: StoreUrl, tls: ssl.SSLContext | None) -> Client:
             tls=tls,
             error_cb=client.note,
             closed_cb=client.give_up,
-            # On the next connection it would send what was meant for this one.
+            # The next connection would send the data that was meant for this one.
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
@@ -150,7 +150,7 @@ async def _connect(url: StoreUrl, tls: ssl.SSLContext | None) -> Client:
         )
     except BaseException as exc:
         reason = client.reason
-        await _close(client)  # else its socket stays open
+        await _close(client)  # otherwise its socket stays open
         if isinstance(exc, NoServersError) and reason is not None:
             raise reason from exc
         raise
@@ -168,7 +168,7 @@ def _silence(client: Client) -> None:
 
 
 def _as_store_error(label: str, exc: Exception) -> StoreError:
-    """Return the driver's error, or the server's, as ours."""
+    """Return aiocosid's error for one of the driver or the server."""
     text = str(exc) or "no answer in time"
     if isinstance(exc, ssl.SSLCertVerificationError):
         return untrusted(label, text)
@@ -181,13 +181,15 @@ def _as_store_error(label: str, exc: Exception) -> StoreError:
 class NatsBackend(Backend):
     """Two streams.  A commit is one batch of messages, which compares the last sequences.
 
-    Increments and batches are carried out by a stream's leader, wholly or not at all, and answered
-    when a majority of the replicas has them.
+    A stream's leader carries out an increment or a batch wholly or not at all, and answers when a
+    majority of the replicas has it.
     """
 
     __slots__ = ("_cells", "_connection", "_counters", "_far", "_options", "_prefix")
 
-    name_width = 256  # a protocol line of 4,096 bytes holds it, with three for each byte of UTF-8
+    name_width = (
+        256  # fits a protocol line of 4,096 bytes, at three characters for each byte of UTF-8
+    )
 
     def __init__(
         self, label: str, connection: Connection[Client], options: Mapping[str, Any]
@@ -196,7 +198,7 @@ class NatsBackend(Backend):
         self._connection, self._options = connection, options
         self._prefix: str = options["prefix"]
         self._counters, self._cells = f"{self._prefix}_counters", f"{self._prefix}_cells"
-        self._far: set[str] = set()  # counters whose end may be near
+        self._far: set[str] = set()  # counters that may be near their limit
 
     async def aopen(self) -> None:
         self._connection.aopen()
@@ -204,11 +206,11 @@ class NatsBackend(Backend):
     async def aclose(self) -> None:
         await self._connection.aclose()
 
-    # Calls.  They end with our own deadline: the driver's would swallow a cancellation that comes
-    # together with the reply.
+    # Calls, with our own deadline: the driver's would swallow a cancellation that arrives together
+    # with the reply.
 
     async def _call(self, work: Callable[[Client], Awaitable[T]], *, creates: bool = False) -> T:
-        """Do some work, and once more when the server says that nothing was done for now."""
+        """Run a call, and again if the server answers that nothing was done for now."""
         seconds: float = CREATE_TIMEOUT if creates else self._options["timeout"]
         client: Client | None = None
         earlier: Exception | None = None
@@ -224,19 +226,19 @@ class NatsBackend(Backend):
                         code = getattr(exc, "err_code", None)
                         if code not in (STARTING if creates else BUSY):
                             for each in (self._counters, self._cells) * (code in {None, NO_STREAM}):
-                                await self._info(client, each)  # it may be gone
+                                await self._info(client, each)  # the stream may be gone
                             raise
                     await SYSTEM_CLOCK.sleep(random.uniform(0, PAUSE))  # noqa: S311 - no secret
         except (OSError, NatsError, ValueError) as exc:
-            # A subject that is denied is not answered, but the driver hears of it.
+            # A request on a denied subject gets no reply; the driver gets an error instead.
             heard = client and isinstance(exc, TimeoutError) and client.last_error
             is_denied = heard is not earlier and "permissions" in str(heard).lower()
             raise _as_store_error(self.label, heard if heard and is_denied else exc) from exc
 
     def _ensure_usable(self, client: Client) -> None:
-        """Refuse a server that is too old, and a connection on which nothing goes out.
+        """Refuse a server that is too old, and a connection that does not send.
 
-        The driver keeps what it cannot send, and with too much of it swallows cancellations.
+        The driver buffers unsent data, and with too much of it swallows cancellations.
         """
         reading: asyncio.Task[Any] | None = client._reading_task  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if not (reading and client.is_connected) or client.pending_data_size > MOST_PENDING:
@@ -276,7 +278,7 @@ class NatsBackend(Backend):
         for name, options in ((self._counters, counters), (self._cells, cells)):
             body = json.dumps({"name": name, **common, **options}).encode()
             reply = await _ask(client, f"$JS.API.STREAM.CREATE.{name}", body, but=IS_THERE)
-        return bool(reply and reply.get("did_create"))  # of the cells
+        return bool(reply and reply.get("did_create"))  # the stream of the cells
 
     # Counters.
 
@@ -308,22 +310,22 @@ class NatsBackend(Backend):
         return _counter(name, value)
 
     async def _settle(self, client: Client, name: str, at_least: int, first: int | None) -> int:
-        """Raise a counter that is lower, or create a missing one, and return its value.
+        """Raise a lower counter, or create a missing one, and return its value.
 
-        Of all who do the same at one value a single one does it: the server knows the others'
-        messages for duplicates.
+        Of all processes that do so at the same value only one succeeds: the server drops the
+        others' messages as duplicates.
 
         Args:
-            client: asks.
-            name: the counter's.
-            at_least: what a counter that is there is raised to.
-            first: what a missing one is created at; None to create none.
+            client: the client.
+            name: the counter's name.
+            at_least: the value that an existing counter is raised to.
+            first: the value of a missing counter that is created; None to create none.
         """
         subject, salt = self._subject(name), ""
         while True:
             last = await _last(client, self._counters, subject)
             found = _value(last)
-            # What is added is never less than 0, whoever was faster: others have what is below.
+            # The addition is never below 0, even after a conflict: lower ids belong to others.
             by = 0 if first is None else BIAS + max(first - found, 0)
             if found >= BIAS:
                 by = max(at_least - found % BIAS, 0)
@@ -334,7 +336,7 @@ class NatsBackend(Backend):
             reply = await _ask(client, subject, headers=headers)
             if not reply.get("duplicate"):
                 return int(reply["val"])
-            salt = token_hex(8)  # if it was purged, that was another one's before
+            salt = token_hex(8)  # after a purge another message may have had this sequence
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
         start = self._subject("")
@@ -362,7 +364,9 @@ class NatsBackend(Backend):
             reason = f"stream {self._cells!r} was not created by 'aiocosid init'; delete it"
             raise StoreError(self.label, reason)
         found = {key: await _last(client, self._cells, key) for key in places.needed(need)}
-        if need.is_complete:  # the counts before what they count, which never is less then
+        if (
+            need.is_complete
+        ):  # the counts are read first, so they are never above the ids that are read
             for below in (f"{places.count}.*", f"{places.root}>"):
                 found |= await _scan(client, self._cells, below)
         texts = {key: each.data for key, each in found.items()}
@@ -382,7 +386,7 @@ class NatsBackend(Backend):
         places = ShardedPlaces(self.label, f"{self._prefix}.cell.", snapshot.namespace)
         before = defaultdict(_Last, snapshot.raw)
         is_great = len(changes.seats) > MOST_SEATS
-        if is_great:  # most are written only to be compared: the whole stream is compared instead
+        if is_great:  # most cells are written only to be compared: compare the whole stream instead
             leave_out_compared(snapshot, changes)
         known = {key: each.data for key, each in before.items()}
         texts = places.spread_texts(snapshot, changes, known)
@@ -410,12 +414,12 @@ class NatsBackend(Backend):
         """Publish a batch, wholly or not at all.
 
         Args:
-            client: publishes it.
-            messages: subject, body and headers of each; at most 1,000.
+            client: the client.
+            messages: subject, body and headers of each message; at most 1,000.
 
         Returns:
-            The sequence of the last one, before which come those of the others; None if something
-            that was expected of a message is not so.
+            The sequence of the last message; the others precede it.  None if an expectation of a
+            message did not hold.
         """
         batch, size = token_hex(16), len(messages)
         for number, (subject, data, headers) in enumerate(messages, 1):
@@ -427,7 +431,9 @@ class NatsBackend(Backend):
         if (reply := await _ask(client, subject, data, end, but=CONFLICT)) is None:
             return None
         if (reply.get("batch"), reply.get("count")) != (batch, size):
-            raise UnsupportedByStoreError(self.label, "the stream's leader knows no batches")
+            raise UnsupportedByStoreError(
+                self.label, "the stream's leader does not support batches"
+            )
         return int(reply["seq"])
 
 
@@ -437,13 +443,13 @@ async def _ask(
     """Ask JetStream, or publish to a stream; return the reply.
 
     Args:
-        client: asks.
-        subject: what is asked, or published to.
-        body: of the message.
-        headers: of the message.
-        but: the code of an error for which None is returned.
+        client: the client.
+        subject: the subject of the request or message.
+        body: the message's body.
+        headers: the message's headers.
+        but: an error code for which None is returned.
     """
-    for_ever: Any = None  # the driver's own annotation leaves it out
+    for_ever: Any = None  # the driver's annotation lacks None
     message = await client.request(subject, body, timeout=for_ever, headers=headers)
     reply = json.loads(message.data)
     if (error := reply.get("error")) and error.get("err_code") != but:
@@ -475,7 +481,7 @@ async def _scan(client: Client, stream: str, below: str) -> dict[str, _Last]:
             while (head := (reply := await replies.get()).headers).keys() >= PLACE:
                 position = int(head["Nats-Sequence"]), _unix_ms(head["Nats-Time-Stamp"])
                 found[head["Nats-Subject"]] = _Last(*position, reply.data)
-            if head.get("Status") not in {"204", "404"}:  # else all that there is was sent
+            if head.get("Status") not in {"204", "404"}:  # otherwise all messages were sent
                 raise NatsError(f"an incomplete reply: {head}")
     finally:
         await subscription.unsubscribe()
@@ -491,7 +497,7 @@ def _value(last: _Last) -> int:
 
 
 def _counter(name: str, value: int) -> Counter | None:
-    """Return what a value says; None if nobody has created the counter."""
+    """Return the counter of a value; None if it was not created."""
     max_id = min(value % BIAS, MAX_ID)
     return Counter(namespaced_name=name, last_max_id=max_id) if value >= BIAS else None
 
@@ -499,10 +505,10 @@ def _counter(name: str, value: int) -> Counter | None:
 class NatsStore(BackendStore[NatsBackend]):
     """Counters and machine ids in two streams of JetStream, on one server or a cluster.
 
-    CosId has no store on NATS: streams and subjects are ours.  Runs on asyncio; NATS 2.12.1 or
-    later.  The streams are created by `create_schema`, and no message in them expires.
+    CosId has no store on NATS: streams and subjects are aiocosid's own.  Runs on asyncio; NATS
+    2.12.1 or later.  `create_schema` creates the streams; no message in them expires.
 
-    A range is reserved by one increment.  When the reply is lost, so is the range.
+    One increment reserves a range.  If the reply is lost, the range is lost too.
     """
 
     __slots__ = ()
@@ -510,15 +516,17 @@ class NatsStore(BackendStore[NatsBackend]):
     def __init__(
         self, client: Client, *, prefix: str = NATS.default_path[1:], replicas: int | None = None
     ) -> None:
-        """Work on your own client, which stays yours to close; nothing is sent yet.
+        """Use your own client, which is never closed here; nothing is sent yet.
 
         Args:
             client: your own ``nats.aio.client.Client``, connected.
-            prefix: what streams and subjects begin with: 1 to 64 letters, digits, ``-`` and ``_``.
-            replicas: of the streams that are created, 1 to 5; by default 3 in a cluster, else 1.
+            prefix: the prefix of streams and subjects: 1 to 64 letters, digits, ``-`` and ``_``.
+            replicas: the replicas of the streams that are created, 1 to 5; by default 3 in a
+                cluster, else 1.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the client another one.
+            InvalidArgumentError: an argument is outside its range, or the client is of another
+                kind.
         """
         if not isinstance(client, Client):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             raise InvalidArgumentError("client", type(client), expected="a nats.aio.client.Client")
@@ -533,11 +541,11 @@ class NatsStore(BackendStore[NatsBackend]):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Work on a connection of its own, made on first use and anew after `aclose`.
+        """Use a connection of its own, opened on first use and again after `aclose`.
 
         Args:
             url: ``nats://[user:password@]host[:port][,host[:port]...][/prefix]``, with some servers
-                of the cluster: any that answers will do.  ``nats+tls://`` for TLS.  The prefix is
+                of the cluster, any of which is used.  ``nats+tls://`` for TLS.  The prefix is
                 ``aiocosid`` by default.  Options after a ``?``: ``timeout``, seconds for a call,
                 1.5 by default; ``replicas`` of the streams that are created, by default 3 in a
                 cluster, else 1; with TLS ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``.

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ("PostgresStore",)
 
-_RELEASE_TIMEOUT: Final = 1.0  # seconds; how long a pool may take to clean a connection
+_RELEASE_TIMEOUT: Final = 1.0  # seconds that a pool may take to reset a connection
 
 _POOL: Final = "an asyncpg.Pool; from_url() takes a URL"
 
@@ -59,19 +59,19 @@ _driver: Any = asyncpg
 class PostgresStore(BackendStore[SqlBackend]):
     """The counters and machine ids in one PostgreSQL database, in CosId's tables.
 
-    Runs on asyncio; also behind PgBouncer in transaction mode.  The tables are created by
-    `create_schema`; those that CosId has made will do, with ours beside them.
+    Runs on asyncio; also behind PgBouncer in transaction mode.  `create_schema` creates the tables;
+    tables that CosId has created work as well, with aiocosid's beside them.
     """
 
     __slots__ = ()
 
     def __init__(self, pool: asyncpg.Pool, *, durability: Durability = "warn") -> None:
-        """Work on your own pool; nothing is sent yet.
+        """Use your own pool; nothing is sent yet.
 
         Args:
-            pool: stays yours to close.  A connection on which a call was cancelled or timed out
-                is terminated, and the pool replaces it.  Behind PgBouncer make the pool with
-                ``statement_cache_size=0``.
+            pool: your own pool, which is never closed here.  A connection on which a call was
+                cancelled or timed out is terminated, and the pool replaces it.  Behind PgBouncer
+                create the pool with ``statement_cache_size=0``.
             durability: what to do about sessions whose settings may lose grants: ``"warn"`` in the
                 log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
 
@@ -82,18 +82,18 @@ class PostgresStore(BackendStore[SqlBackend]):
         """
         if not isinstance(pool, asyncpg.Pool):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             raise InvalidArgumentError("pool", type(pool), expected=_POOL)
-        # Stands for the pool, which takes no weak reference; None until that is opened.
+        # Represents the pool, which allows no weak references; None until the pool is opened.
         check = DurabilityCheck(durability, getattr(pool, "_queue", None))
         executor = _PoolExecutor("postgres", BorrowedConnection[_Pool]("the pool", pool))
         self._backend = SqlBackend(executor, POSTGRES, check)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Work on up to four connections of its own, opened on first use and anew after `aclose`.
+        """Use up to four connections of its own, opened on first use and again after `aclose`.
 
         Args:
-            url: ``postgresql://user:password@host:port/database``, with ``sslmode`` and whatever
-                else asyncpg understands after a ``?``; several hosts are separated by commas.
+            url: ``postgresql://user:password@host:port/database``, with ``sslmode`` and all other
+                options of asyncpg after a ``?``; several hosts are separated by commas.
                 ``durability=refuse`` after the ``?`` is as for the class itself.
 
         Raises:
@@ -108,7 +108,7 @@ class PostgresStore(BackendStore[SqlBackend]):
                 connect=partial(_connected, hosts),
                 min_size=0,
                 max_size=MAX_CONNECTIONS,
-                # A connection of PgBouncer's is another server session in every transaction.
+                # Through PgBouncer every transaction may have another server session.
                 statement_cache_size=0,
                 reset=_leave,
             )
@@ -125,12 +125,12 @@ class PostgresStore(BackendStore[SqlBackend]):
         return store
 
 
-# Refused, silent, unknown, cut off; starting; a standby where that is not wanted.
+# Refused, no answer, unknown host, reset; starting up; a standby where none is wanted.
 _NEXT_HOST: Final = (OSError, PostgresConnectionError, CannotConnectNowError, InternalClientError)
 
 
 async def _connected(hosts: Sequence[Mapping[str, Any]], dsn: str, **options: Any) -> Any:  # noqa: ANN401 - as the driver says it
-    """Connect to the first host that will do; the driver would stay with one that is silent."""
+    """Connect to the first suitable host; the driver would wait for one that does not answer."""
     options["timeout"] = CONNECT_TIMEOUT / len(hosts)
     *others, last = hosts
     try:
@@ -141,7 +141,7 @@ async def _connected(hosts: Sequence[Mapping[str, Any]], dsn: str, **options: An
     except ValueError as exc:
         if isinstance(exc, OSError):
             raise
-    # The driver could not read the URL; its own sentence may hold a piece of the password.
+    # The driver could not read the URL; its message may hold a part of the password.
     raise SPEC.refused("postgresql")
 
 
@@ -159,40 +159,40 @@ class _PoolExecutor(PoolExecutor):
         self, pool: _Pool, connection: _Session, error: BaseException | None
     ) -> None:
         if error is not None and not isinstance(error, PostgresError):
-            # The answer may still come, and whoever got the connection next would wait for it.
+            # The reply may still arrive, and the next user of the connection would wait for it.
             await _abort(connection)
             return
-        # An answer: the connection is in step with its server.  Which may be a standby by now: the
-        # next connection may find the primary.
+        # A reply: the connection is in a known state.  But its server may be a standby by now; a
+        # new connection may find the primary.
         if is_stale(error):
             connection.terminate()
-        # Not awaited itself: cancelled, the pool would lose sight of its own task and of its error.
+        # Not awaited directly: on a cancellation the pool would lose its own task and its error.
         releasing = asyncio.ensure_future(pool.release(connection, timeout=_RELEASE_TIMEOUT))
-        # Of an error nobody need know: the answer is in hand, and the pool drops the connection.
+        # The error does not matter: the reply has arrived, and the pool drops the connection.
         releasing.add_done_callback(drop_outcome)
         try:
             await asyncio.wait((releasing,))
         except BaseException:
-            # Else it would be cleaned in the background, by a task that nobody waits for.
-            with suppress(InterfaceError):  # it was done already
+            # Otherwise a background task, which is never awaited, would reset it.
+            with suppress(InterfaceError):  # it is done already
                 connection.terminate()
             raise
 
 
 @lru_cache(maxsize=256)
 def _numbered(statement: str) -> tuple[str, tuple[str, ...]]:
-    """Number the parameters, as the driver has them; return their names in that order."""
+    """Number the parameters, as the driver needs; return their names in that order."""
     names = tuple(dict.fromkeys(PARAMETER.findall(statement)))
     return PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", statement), names
 
 
 async def _abort(connection: _Session) -> None:
-    """Drop a connection under a call, and have the server stop it: it may wait for a lock."""
+    """Drop a connection during a call, and cancel the call on the server: it may hold locks."""
     try:
         with anyio.move_on_after(TEAR_TIMEOUT, shield=True), suppress(Exception):
-            await connection.close()  # sends a request to cancel, and waits until it has worked
+            await connection.close()  # sends a cancel request, and waits until it has worked
     finally:
-        with suppress(InterfaceError):  # the pool has taken it back
+        with suppress(InterfaceError):  # it is back in the pool
             connection.terminate()
 
 
@@ -205,7 +205,7 @@ async def _disconnect(pool: _Pool) -> None:
 
 
 def _salvage(pool: _Pool) -> None:
-    with suppress(RuntimeError):  # the loop is closed, says the transport, once it is done
+    with suppress(RuntimeError):  # the loop is closed; the transport has aborted
         pool.terminate()
 
 
@@ -215,4 +215,4 @@ def _silence(pool: _Pool) -> None:
 
 
 async def _leave(_: _Session) -> None:
-    """Change nothing: a statement of ours leaves nothing to reset."""
+    """Do nothing: the statements of this store leave nothing to reset."""

@@ -1,6 +1,6 @@
-"""SQL on a SQLAlchemy engine, for whoever keeps ids in tables of their own, as `aiocosid.compat`.
+"""SQL on a SQLAlchemy engine, for stores with their own tables, as in `aiocosid.compat`.
 
-Requires the ``sqlalchemy`` extra.  A statement is a transaction of its own, whatever the driver.
+Requires the ``sqlalchemy`` extra.  A statement is a transaction of its own, on every driver.
 """
 
 # ruff: noqa: PLC0414 - re-exported
@@ -41,20 +41,20 @@ __all__ = (
 
 
 def executor_of(url: str) -> SqlExecutor:
-    """Return one with an engine of its own, opened on first use and closed by `Executor.aclose`.
+    """Return an executor with its own engine, opened on first use, closed by `Executor.aclose`.
 
     Args:
-        url: as SQLAlchemy understands it, or without a driver as `aiocosid.connect` takes it.
+        url: a URL of SQLAlchemy's, or one without a driver as for `aiocosid.connect`.
 
     Raises:
-        InvalidArgumentError: the URL is malformed, or names no database that will do.
+        InvalidArgumentError: the URL is malformed, or names an unsupported database.
         MissingExtraError: the driver is not installed.
     """
     return OwnEngineExecutor(url)
 
 
 def executor_on(engine: AsyncEngine | SqlExecutor) -> SqlExecutor:
-    """Return one on the user's engine, which stays the user's to dispose of; or the one given.
+    """Return an executor on the user's engine, which it never disposes; or the given executor.
 
     Raises:
         InvalidArgumentError: it is no ``AsyncEngine``, or of a database that is not supported.

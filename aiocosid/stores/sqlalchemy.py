@@ -1,4 +1,4 @@
-"""Counters and machine ids in the database of a SQLAlchemy engine; needs the extra ``sqlalchemy``.
+"""Counters and machine ids on a SQLAlchemy engine.  Requires the ``sqlalchemy`` extra.
 
 The tables and statements are those of the stores in `postgres`, `mysql` and `sqlite`: processes
 that use these and ones that use an engine share a database.
@@ -33,41 +33,41 @@ class SqlAlchemyStore(BackendStore[SqlBackend]):
 
     Runs on asyncio.  Each grant is a transaction of its own on a connection of its own, never part
     of one of yours: an id stays handed out when the transaction that uses it is rolled back.
-    The tables are created by `create_schema`; those that CosId has made will do.
+    `create_schema` creates the tables; tables that CosId has created work as well.
     """
 
     __slots__ = ()
 
     def __init__(self, engine: AsyncEngine, *, durability: Durability = "warn") -> None:
-        """Work on your own engine; nothing is sent yet.
+        """Use your own engine; nothing is sent yet.
 
         Args:
-            engine: stays yours to dispose of.  PostgreSQL by asyncpg or psycopg, MySQL and MariaDB
-                by asyncmy or aiomysql, or a SQLite file by aiosqlite.  Its pool needs a connection
-                to spare while your transactions hold theirs.
+            engine: your own engine, which is never disposed here.  PostgreSQL by asyncpg or
+                psycopg, MySQL and MariaDB by asyncmy or aiomysql, or a SQLite file by aiosqlite.
+                Its pool needs a spare connection while your transactions hold theirs.
             durability: what to do about a database whose settings may lose grants: ``"warn"`` in
                 the log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
 
         Raises:
-            InvalidArgumentError: it is no engine that will do, or ``durability`` none of the words;
-                an engine is refused whose transactions all share one connection, as on
-                ``:memory:``.
+            InvalidArgumentError: the engine is not supported, or ``durability`` is none of the
+                words; an engine whose transactions all share one connection, as on ``:memory:``, is
+                refused.
         """
         self._work_on(EngineExecutor(engine), DurabilityCheck(durability, engine))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Work on an engine of its own, of up to four connections, made anew after `aclose`.
+        """Use an engine of its own, with up to four connections; again after `aclose`.
 
         Args:
-            url: as SQLAlchemy understands it: ``postgresql+asyncpg``, ``postgresql+psycopg``,
-                ``mysql+asyncmy``, ``mysql+aiomysql`` or ``sqlite+aiosqlite``.
-                ``durability=refuse`` after the ``?`` is as for the class itself.
+            url: a URL of SQLAlchemy's: ``postgresql+asyncpg``, ``postgresql+psycopg``,
+                ``mysql+asyncmy``, ``mysql+aiomysql`` or ``sqlite+aiosqlite``. ``durability=refuse``
+                after the ``?`` is as for the class itself.
 
         Raises:
-            InvalidArgumentError: the URL is malformed, or names no database that will do.
+            InvalidArgumentError: the URL is malformed, or names an unsupported database.
             MissingExtraError: its driver is not installed.
-            UnsupportedRuntimeError: so it is, and no extra of ours brings it.
+            UnsupportedRuntimeError: the driver is not installed, and no extra of aiocosid has it.
         """
         plain, durability = without_durability(text_of(url))
         store = cls.__new__(cls)

@@ -45,9 +45,9 @@ _T = TypeVar("_T")
 class SqliteStore(BackendStore[SqlBackend]):
     """The counters and machine ids in one SQLite file, in CosId's tables, which it creates.
 
-    Runs on asyncio.  Safe with any number of processes of one machine on one file, which may not
-    lie on a network file system.  A file in which nobody was handed a machine id yet is marked as
-    initialised by whoever creates the tables.
+    Runs on asyncio.  Safe with any number of processes of one machine on one file, which must not
+    be on a network file system.  The process that creates the tables for machine ids marks the file
+    as initialised.
     """
 
     __slots__ = ()
@@ -55,11 +55,11 @@ class SqliteStore(BackendStore[SqlBackend]):
     def __init__(
         self, connection: aiosqlite.Connection, *, durability: Durability = "warn"
     ) -> None:
-        """Work on your own connection; nothing is sent yet.
+        """Use your own connection; nothing is sent yet.
 
         Args:
-            connection: stays yours to close; its journal mode, ``synchronous`` and timeout apply.
-                While it has a transaction open no ids are granted on it.
+            connection: your own connection, never closed here; its journal mode, ``synchronous``
+                and timeout apply.  While it has an open transaction, no ids are granted on it.
             durability: what to do about a connection whose settings may lose grants: ``"warn"`` in
                 the log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
 
@@ -73,13 +73,12 @@ class SqliteStore(BackendStore[SqlBackend]):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Work on a connection of its own, opened on first use and anew after `aclose`.
+        """Use a connection of its own, opened on first use and again after `aclose`.
 
-        The file is kept in WAL mode and synced at every commit, so that a power cut takes no grant
-        back.
+        The file is in WAL mode and synced at every commit, so a power cut loses no grant.
 
         Args:
-            url: ``sqlite:///ids.db``, a path below the present working directory, or
+            url: ``sqlite:///ids.db``, a path relative to the current working directory, or
                 ``sqlite:////var/lib/ids.db``; ``?``, ``#`` and ``%`` in it percent-encoded.
 
         Raises:
@@ -91,7 +90,7 @@ class SqliteStore(BackendStore[SqlBackend]):
 
 
 class _Borrowed(Executor):
-    """On the user's connection, whose settings are left as they are."""
+    """Runs on the user's connection, and leaves its settings unchanged."""
 
     __slots__ = ("_has_table",)
 
@@ -118,14 +117,14 @@ class _Borrowed(Executor):
 
 
 class _Line(NamedTuple):
-    """A connection of our own: its worker, and the file."""
+    """One of our own connections: its worker, and the file."""
 
     connection: aiosqlite.Connection
     door: Door
 
 
 class _Own(Executor):
-    """On a connection to a file."""
+    """Runs on a connection of its own to a file."""
 
     __slots__ = ("_file", "_own", "_path")
 
@@ -151,21 +150,23 @@ class _Own(Executor):
 
         rows = await _call(self.label, line.connection, partial(line.door.run, step))
         if rows is None:
-            # Others count in the file that lies there now.
+            # Other processes count in the file that is there now.
             if self._own.holds(line):
                 await self.aclose()
-            raise StoreUnavailableError(self.label, "the file was replaced; it is opened anew")
+            raise StoreUnavailableError(
+                self.label, "the file was replaced; the next call opens the new one"
+            )
         return rows
 
     async def ensure_there(self) -> None:
-        """Raise `StoreError` instead of making the file."""
+        """Raise `StoreError` if the file is missing, instead of creating it."""
         if await anyio.to_thread.run_sync(is_missing, self._path):
-            raise StoreError(self.label, "there is no such file; 'aiocosid init' makes it")
+            raise StoreError(self.label, "there is no such file; 'aiocosid init' creates it")
 
     async def _connect(self) -> _Line:
         door = Door(self._path)
         connection = aiosqlite.Connection(door.open, iter_chunk_size=64)
-        # Else the interpreter would not end before a store that nobody has closed.
+        # Otherwise a store that was never closed would keep the interpreter from ending.
         _worker(connection).daemon = True
         try:
             connection = await connection
@@ -173,7 +174,7 @@ class _Own(Executor):
             door.close()
             raise
         except sqlite3.Error as exc:
-            # The worker still answers the loop, and may not find it closed.
+            # The worker still replies to the loop, which must not be closed by then.
             await anyio.to_thread.run_sync(_worker(connection).join, CLOSE_TIMEOUT)
             error = await anyio.to_thread.run_sync(as_store_error, self.label, exc, self._path)
             raise error from exc
@@ -194,13 +195,13 @@ class _Own(Executor):
 
 async def _disconnect(line: _Line) -> None:
     worker = cast("Any", line.connection)
-    with suppress(ValueError):  # it is closed
+    with suppress(ValueError):  # it is closed already
         await worker._execute(line.door.close)
     await line.connection.close()
 
 
 def _salvage(line: _Line) -> _Line | None:
-    # A reply to a loop that has ended kills the worker.
+    # A reply to a closed loop kills the worker.
     return line if _worker(line.connection).is_alive() else None
 
 
@@ -210,10 +211,10 @@ def _worker(connection: aiosqlite.Connection) -> Thread:
 
 
 async def _call(label: str, connection: aiosqlite.Connection, step: Callable[[], _T]) -> _T:
-    """Run a function in the connection's worker, where nothing can come in between.
+    """Run a function in the connection's worker, uninterrupted.
 
-    Of the connection's public methods each is a step of its own, and none can tell whether a
-    transaction has been begun by then.
+    Each of the connection's public methods is a step of its own, and a transaction may begin
+    between two of them.
     """
     try:
         return cast("_T", await cast("Any", connection)._execute(step))

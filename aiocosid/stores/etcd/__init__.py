@@ -1,8 +1,8 @@
 """Counters and machine ids on etcd.
 
-Requires the ``etcd`` extra.  The keys are ours, named as CosId's on other stores, and never expire:
-``/cosid/<namespace>.<name>`` holds the last max id handed out, as decimal text,
-and what lies beneath ``/cosid/machine/<namespace>/`` the machine ids, as JSON.
+Requires the ``etcd`` extra.  The keys are named like CosId's on other stores, and never expire:
+``/cosid/<namespace>.<name>`` holds the last max id handed out, as decimal text, and the keys
+beneath ``/cosid/machine/<namespace>/`` hold the machine ids, as JSON.
 """
 
 from __future__ import annotations
@@ -26,29 +26,31 @@ __all__ = ("EtcdStore",)
 class EtcdStore(BackendStore[EtcdBackend]):
     """Many counters and machine ids on one cluster.
 
-    CosId has no store on etcd: the keys are ours, and follow its others.  Runs on asyncio.  There
-    is nothing to create: a counter comes to be when it is first used, and never expires.
+    CosId has no store on etcd: the keys are aiocosid's own, named like CosId's on other stores.
+    Runs on asyncio.  It needs no schema: a counter is created at its first use, and never expires.
 
-    A range is reserved by one transaction, which writes only if the counter has the value that was
-    read, and otherwise reads it again.  When the reply is lost, so is the range.
+    One transaction reserves a range: it writes only if the counter has the value that was read, and
+    otherwise reads it again.  If the reply is lost, the range is lost too.
 
     The driver's grpc does not survive a fork.  A process that was forked while its parent had a
-    connection to etcd is refused by `ForkedError` whatever it opens: fork before the first call,
-    close everything before, or spawn.
+    connection to etcd gets `ForkedError` from every call: fork before the first call, close
+    everything before, or spawn.
     """
 
     __slots__ = ("_name",)
 
     def __init__(self, client: EtcdClient, *, prefix: str = ETCD.default_path) -> None:
-        """Work on your own client, which stays yours to close; nothing is sent yet.
+        """Use your own client, which is never closed here; nothing is sent yet.
 
         Args:
-            client: your own ``aetcd.Client``, connected or not.  It knows one member of a cluster,
-                no TLS, and logs in once, although a login may end; a URL is better at all three.
-            prefix: what all keys begin with.
+            client: your own ``aetcd.Client``, connected or not.  It uses only one member of a
+                cluster, no TLS, and logs in once, although a login expires; a URL has none of these
+                limits.
+            prefix: the prefix of all keys.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the client another one.
+            InvalidArgumentError: an argument is outside its range, or the client is of another
+                kind.
         """
         check_text("prefix", prefix)
         if not (shorter := prefix.rstrip("/")):
@@ -58,13 +60,14 @@ class EtcdStore(BackendStore[EtcdBackend]):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Work on connections of its own, made on first use and anew after `aclose`.
+        """Use connections of its own, opened on first use and again after `aclose`.
 
         Args:
             url: ``etcd://[user:password@]host[:port][,host[:port]...][/prefix]``, with all members
-                of the cluster: who cannot be reached is passed over.  ``etcds://`` for TLS.  The
-                prefix is ``/cosid`` by default.  Options after a ``?``: ``timeout``, seconds for a
-                call, 1.5 by default; with TLS ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``.
+                of the cluster; members that cannot be reached are skipped.  ``etcds://`` for TLS.
+                The prefix is ``/cosid`` by default.  Options after a ``?``: ``timeout``, seconds
+                for a call, 1.5 by default; with TLS ``ssl_ca_certs``, ``ssl_certfile``,
+                ``ssl_keyfile``.
 
         Raises:
             InvalidArgumentError: the URL is malformed.
@@ -76,5 +79,5 @@ class EtcdStore(BackendStore[EtcdBackend]):
         return store
 
     def __repr__(self) -> str:
-        """Name the members, without credentials."""
+        """Show the members, without credentials."""
         return f"<{type(self).__name__} {self._name}>"

@@ -37,14 +37,15 @@ INTEGER: Final = re.compile(rb"0|[1-9][0-9]{0,18}")
 class EtcdBackend(Backend):
     """One cluster.  Every change is a transaction that compares what was read.
 
-    etcd shows no clock, but counts down leases, by the monotonic clock of its leader: they are the
-    store's clock here.  An owner's sign of life is on a lease as long as its *own* safe guard, and
-    who has none is silent.  A quarantine is a key on a lease, and over with it.  When another
-    member becomes the leader, all leases begin anew: never is one shorter than it was to be.
+    etcd has no clock to read, but it counts down leases, by the monotonic clock of its leader: they
+    are the store's clock here.  An owner's renewal is a key on a lease as long as its *own* safe
+    guard; an owner without such a key has expired.  A quarantine is a key on a lease, and ends with
+    it.  When another member becomes the leader, all leases start again: none is ever shorter than
+    it should be.
 
-    A cluster that forgot is known by its id, and by its raft term and its revision, which never
-    fall on a sound one: the cells have the first two, and each object remembers how far the cluster
-    was.
+    A cluster that lost data is detected by its id, its raft term and its revision, of which the
+    last two never fall on a sound one: the cells contain the first two, and each object remembers
+    the highest revision that it has seen.
     """
 
     __slots__ = ("_known", "_link", "_reached", "_root", "_spares")
@@ -53,10 +54,10 @@ class EtcdBackend(Backend):
         super().__init__(STORE)
         self._link = link
         self._root = prefix
-        self._known: dict[str, bytes] = {}  # counters as they were written last
+        self._known: dict[str, bytes] = {}  # counters as this object wrote them last
         # By namespace: cluster, epoch, revision.
         self._reached: dict[str, tuple[str, str, int]] = {}
-        self._spares: dict[int, int] = {}  # leases that were granted in vain, by milliseconds
+        self._spares: dict[int, int] = {}  # unused leases, by their length in milliseconds
 
     async def aopen(self) -> None:
         self._link.aopen()
@@ -70,7 +71,7 @@ class EtcdBackend(Backend):
         self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
         choose = partial(after_add, by=by, first=first, store=STORE, name=name)
-        # What is remembered may be old: the transaction tells.  It is used once.
+        # The remembered value may be old: then the transaction fails.  It is used once.
         return Granted(await self._change(name, choose, self._known))
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
@@ -81,7 +82,7 @@ class EtcdBackend(Backend):
     async def _change(
         self, name: str, choose: Callable[[int | None], int], known: dict[str, bytes]
     ) -> int:
-        """Write what is chosen for the value that a counter has, if it is another one."""
+        """Write the value that ``choose`` returns for the counter's value, if it differs."""
         key = self._key(name)
 
         async def change(member: Member) -> int:
@@ -110,7 +111,7 @@ class EtcdBackend(Backend):
         return [
             Counter(namespaced_name=name, last_max_id=value)
             for name, value in values.items()
-            if "." in name and value is not None  # no other key of ours has a dot
+            if "." in name and value is not None  # no other key of aiocosid has a dot
         ]
 
     def _key(self, name: str) -> str:
@@ -138,7 +139,7 @@ class EtcdBackend(Backend):
         if need.is_complete and need.sample:
             return await _sample(member, places, replace(need, is_complete=False))
         prefix, counted = "", 0
-        if need.is_complete:  # the count before what it counts, which never is less then
+        if need.is_complete:  # the count is read first, so it is never above the ids that are read
             prefix = places.root
             reply = await member.read_ranges(span(places.counts, is_prefix=True, count_only=True))
             counted = reply.responses[0].response_range.count
@@ -149,11 +150,11 @@ class EtcdBackend(Backend):
         return await self._find(member, places, replace(need, is_complete=True))
 
     def _look_back(self, snapshot: Snapshot, before: tuple[str, str, int] | None) -> None:
-        """Doubt a cluster that was further already, unless somebody has begun a quarantine.
+        """Mark a cluster as doubtful if its revision fell, unless a quarantine has begun.
 
         Args:
             snapshot: what was read.
-            before: how far the cluster was when that was asked for.
+            before: cluster, epoch and revision as they were known before the read.
         """
         reached = _reached(snapshot)
         is_behind = before is not None and before[:2] == reached[:2] and before[2] > reached[2]
@@ -178,8 +179,8 @@ def _value(found: Sequence[Message]) -> bytes | None:
 
 
 def _integer(value: bytes) -> int | None:
-    """Return a number as we write it, 0 to 2^63-1; None for anything else."""
-    # int() would take spaces, underscores, signs and any length as well.
+    """Return a number in the form that is written here, 0 to 2^63-1; None for anything else."""
+    # int() would accept spaces, underscores, signs and any length as well.
     number = int(value) if INTEGER.fullmatch(value) else None
     return number if number is not None and number <= MAX_ID else None
 
@@ -214,7 +215,7 @@ async def _sample(member: Member, places: EtcdPlaces, need: Need) -> Snapshot:
 
 
 async def _tell_time(member: Member, snapshot: Snapshot) -> None:
-    """Let the store's clock begin with the quarantine that runs."""
+    """Derive the store's clock from the lease of the running quarantine."""
     lease, space = snapshot.raw.quarantine, snapshot.space
     if space is None or not space.quarantine:
         return
@@ -223,4 +224,4 @@ async def _tell_time(member: Member, snapshot: Snapshot) -> None:
     if seconds >= 0:
         snapshot.now_ms = max(0, int(length_ms) - (seconds + 1) * 1000)
     elif lease is None or (lease and length_ms < inf):
-        snapshot.now_ms = ENDLESS_MS  # it is over, since whenever
+        snapshot.now_ms = ENDLESS_MS  # it is over, at an unknown time

@@ -1,4 +1,4 @@
-"""Machine ids as they lie in etcd: cells shared with no other store, and a commit's transaction."""
+"""Machine ids in etcd: the keys and cells of a namespace, and the transaction of a commit."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 __all__ = ("EtcdCommit", "EtcdPlaces")
 
 ALIVE: Final = MAX_MS
-"""When an owner was seen last: etcd tells only whether its lease has ended."""
+"""The time of an owner's last renewal: etcd shows only whether its lease has ended."""
 LONGEST_LEASE: Final = 9_000_000_000
-"""Seconds; etcd's own limit.  What is longer has no end."""
+"""Seconds; etcd's own limit.  A longer lease is replaced by a key that never expires."""
 MOST_SEATS: Final = 40
-"""That are compared one by one: etcd takes 128 comparisons or changes in one transaction."""
+"""Seats that are compared one by one: etcd allows 128 comparisons or changes in one transaction."""
 
 
 class EtcdSnapshot(Snapshot):
-    """Knows the cluster by its id, and by its raft term, which never falls on a sound one."""
+    """Identifies the cluster by its id and its raft term, which never falls on a sound one."""
 
     __slots__ = ()
 
     def knows(self, identity: str) -> bool:
-        """Tell whether a noted identity is this cluster's, and it was not put back since."""
+        """Return whether a stored identity is this cluster's, and it was not restored since."""
         noted, cluster = identity.partition(" "), self.identity.partition(" ")
         is_later = noted[2].isdecimal() and int(noted[2]) <= int(cluster[2])
         return noted[0] == cluster[0] and is_later and not self.is_doubtful
@@ -44,13 +44,13 @@ class EtcdSnapshot(Snapshot):
 class EtcdPlaces(Places):
     """The keys of one namespace, beneath ``<prefix>/machine/``.
 
-    The namespace has no dot there: so no counter has such a key.
+    The namespace is written without a dot, so no counter has such a key.
 
     Attributes:
-        quarantine: there as long as a quarantine lasts.
-        lives: what the keys begin with that end with an owner's lease.
-        free: what the keys begin with that say which machine ids were given back.
-        counts: what the keys begin with of machine ids that were counted since all were.
+        quarantine: a key that exists while a quarantine runs.
+        lives: the prefix of the keys on the owners' leases.
+        free: the prefix of the keys of machine ids that were given back.
+        counts: the prefix of the keys of machine ids that were added to the count.
     """
 
     kind = EtcdSnapshot
@@ -63,32 +63,32 @@ class EtcdPlaces(Places):
         self.counts = f"{self.count}/"
 
     def alive(self, machine_id: int) -> str:
-        """Return the key that ends with its owner's lease."""
+        """Return the key on its owner's lease."""
         return f"{self.lives}{machine_id:08d}"
 
     def freed(self, machine_id: int) -> str:
-        """Return the key that says that it was given back."""
+        """Return the key that marks it as given back."""
         return f"{self.free}{machine_id:08d}"
 
     def needed(self, need: Need) -> list[str]:
-        """Return what has to be read, beside all below `root` if that is needed."""
+        """Return the keys to read, in addition to all below `root` where those are needed."""
         more = [] if need.is_complete else [self.quarantine]
         more += [self.alive(need.machine_id)] if need.machine_id is not None else []
         return [*super().needed(need), *more]
 
     def counted(self, machine_id: int) -> str:
-        """Return the key by which it is counted."""
+        """Return the key that counts it."""
         return f"{self.counts}{machine_id:08d}"
 
     def read(
         self, header: Message, found: Iterable[Message], need: Need, counted: int = 0
     ) -> Snapshot:
-        """Return what was found, at the moment 0 of the store's clock.
+        """Return the snapshot, at time 0 of the store's clock.
 
         Args:
-            header: of the reply.
-            found: the keys.
-            need: what was to be read.
+            header: the reply's header.
+            found: the keys that were found.
+            need: what had to be read.
             counted: how many keys there are that begin with `counts`.
 
         Raises:
@@ -105,7 +105,7 @@ class EtcdPlaces(Places):
         seen = {self.seat(number): ALIVE for number in raw.lives}
         snapshot = self.snapshot(
             f"{header.cluster_id:x} {header.raft_term}",
-            # An empty one is damaged, and not missing.
+            # An empty cell is damaged, not missing.
             {key: text or b" " for key, text in raw.cells.items()},
             {key: seen.get(key, -ALIVE) for key in raw.cells},
             need,
@@ -121,10 +121,10 @@ class EtcdRaw:
     """What a commit compares.
 
     Attributes:
-        places: where the cells lie.
-        revision: the cluster's when they were read, or written last.
-        cells: the values that were there.
-        lives: by machine id the lease of an owner that has not been silent, 0 for one without end.
+        places: the keys of the cells.
+        revision: the cluster's revision when they were last read or written.
+        cells: the values of the cells.
+        lives: by machine id the lease of an owner that has not expired, 0 for one without end.
         quarantine: the lease of the quarantine's key, 0 for one without end; None if it is gone.
     """
 
@@ -136,15 +136,15 @@ class EtcdRaw:
 
 
 class EtcdCommit:
-    """Changes of a snapshot.  A member may be asked again, as another one has not answered."""
+    """The changes of a snapshot.  They may be sent again to another member that answers."""
 
     def __init__(self, snapshot: Snapshot, changes: Changes, spares: dict[int, int]) -> None:
-        """Prepare it.
+        """Prepare the transaction.
 
         Args:
-            snapshot: what the changes were decided on.
-            changes: what is to be written.
-            spares: leases that were granted in vain, by their length in milliseconds.
+            snapshot: the snapshot that the changes are based on.
+            changes: what to write.
+            spares: unused leases, by their length in milliseconds.
         """
         self._snapshot = snapshot
         self._spares = spares
@@ -161,7 +161,7 @@ class EtcdCommit:
         self._counting = self._count()
 
     def _note_term(self) -> None:
-        """Note the term that the cluster has reached: when it falls below, it was put back."""
+        """Store the cluster's raft term: a lower one later means that it was restored."""
         snapshot, changes = self._snapshot, self._changes
         for name in ("marker", "space"):
             cell: Marker | Space | None = getattr(changes, name) or getattr(snapshot, name)
@@ -172,7 +172,7 @@ class EtcdCommit:
     def _bound_seats(self) -> list[Message]:
         """Leave out machine ids that are written only to be compared, if there are too many.
 
-        Whoever takes one meanwhile is found out all the same, and who comes later by the space.
+        A process that takes one meanwhile is detected all the same; a later one by the space.
         """
         before, seats = self._snapshot.seats, self._changes.seats
         if len(seats) <= MOST_SEATS:
@@ -185,7 +185,7 @@ class EtcdCommit:
         return [unwritten(self._places.seats, self._raw.revision)]
 
     def _count(self) -> list[Message]:
-        """Return what is to be done if machine ids are counted: one more has a key of its own."""
+        """Return the operations on the count: each further machine id has a key of its own."""
         places, changes = self._places, self._changes
         if changes.count is None:
             return []
@@ -196,7 +196,7 @@ class EtcdCommit:
         return [put(places.counted(changes.signed), b"")]
 
     async def write(self, member: Member) -> bool:
-        """Carry it out if nothing has changed; bring the snapshot up to date."""
+        """Send the transaction; if nothing has changed, bring the snapshot up to date."""
         raw, before = self._raw, self._raw.cells
         compares = [unchanged(key, before.get(key)) for key in self._compared] + self._bounds
         ops = [put(key, text) if text else remove(key) for key, text in self._cells.items()]
@@ -204,7 +204,7 @@ class EtcdCommit:
         ops += await self._quarantine(member)
         reply = await self._sign(member, compares, ops)
         header, cluster = reply.header, self._snapshot.identity.partition(" ")[0]
-        # Values alone are compared: they may be the same on a cluster that was put back.
+        # Only values are compared: they may be the same on a cluster that was restored.
         is_behind = f"{header.cluster_id:x}" != cluster or header.revision <= raw.revision
         if not reply.succeeded or is_behind:
             return False
@@ -215,7 +215,7 @@ class EtcdCommit:
         return True
 
     def _mark_free(self) -> list[Message]:
-        """Return what is to be done about the keys that go with those who hold machine ids."""
+        """Return the operations on the keys that mark ids as held or given back."""
         ops: list[Message] = []
         for number, seat in self._changes.seats.items():
             before = self._snapshot.seats.get(number, Seat())
@@ -228,7 +228,7 @@ class EtcdCommit:
         return ops
 
     async def _quarantine(self, member: Member) -> list[Message]:
-        """Return what is to be done about the quarantine's key, if one begins, or is over."""
+        """Return the operations on the quarantine's key, if one begins or ends."""
         key, space = self._places.quarantine, self._changes.space
         before = self._snapshot.space or Space()
         runs = before.quarantine, before.guard_ms
@@ -240,7 +240,7 @@ class EtcdCommit:
         return [put(key, space.quarantine.encode(), await _grant_lease(member, left_ms))]
 
     async def _sign(self, member: Member, compares: list[Message], ops: list[Message]) -> Message:
-        """Write; a sign of life is on a lease, which begins anew in the same trip if it can."""
+        """Write; a renewal extends the owner's lease in the same round trip where possible."""
         number, guard_ms = self._changes.signed, self._changes.guard_ms
         if number is None:
             return await member.write(compares, ops)
@@ -259,7 +259,7 @@ class EtcdCommit:
         return self._settle(reply, number, lease)
 
     def _settle(self, reply: Message, number: int, lease: int) -> Message:
-        """Note what has become of a lease."""
+        """Record whether a lease was used."""
         if reply.succeeded:
             self._lives[number] = lease
         elif lease and not self._is_renewal:
@@ -268,12 +268,12 @@ class EtcdCommit:
 
 
 def _grant(of: Snapshot | Changes, changes: Changes) -> tuple[str, str] | None:
-    """Return who holds the machine id for which a sign of life is given, and by which call."""
+    """Return the holder of the machine id that is renewed, and its token."""
     seat = of.seats.get(-1 if changes.signed is None else changes.signed)
     return (seat.note.instance, seat.note.token) if seat is not None and seat.note else None
 
 
 async def _grant_lease(member: Member, duration_ms: float) -> int:
-    """Return a new lease of so many whole seconds at least; 0 for one without end."""
+    """Return a new lease of at least that length, in whole seconds; 0 for one without end."""
     is_endless = duration_ms > LONGEST_LEASE * 1000
     return 0 if is_endless else await member.grant(ceil(duration_ms / 1000))

@@ -1,6 +1,6 @@
-"""The driver, aetcd on grpc: how its channels are made, and its errors ours.
+"""The driver, aetcd on grpc: creates its channels, and translates its errors.
 
-Its messages are made when it is imported: no type checker knows them.
+Its message classes are created at import, so they have no types.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from .._url import StoreUrl
 
 Message: TypeAlias = Any
-"""A request or a reply, a channel, a client: whatever is the driver's."""
+"""An object of the driver's: a request or a reply, a channel, a client."""
 
 STORE: Final = "etcd"
 
 _OUTAGES: Final = {
     *("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "RESOURCE_EXHAUSTED"),
     "OUT_OF_RANGE",  # compacted between two pages of a listing
-    *("UNKNOWN", "INTERNAL"),  # what etcd has no code for: its own "context deadline exceeded"
+    *("UNKNOWN", "INTERNAL"),  # errors without a code of etcd's, as "context deadline exceeded"
 }
 _REFUSALS: Final = {"UNAUTHENTICATED", "PERMISSION_DENIED"}
 _OF_LOGIN: Final = ("user name is empty", "authentication")
@@ -53,9 +53,9 @@ _UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
 LARGEST: Final = 64 << 20  # bytes of a reply
 
 _OPTIONS: Final = (
-    # A connection of its own: else a channel that is made anew gets the dead one back.
+    # A connection of its own: otherwise a new channel would reuse a broken one.
     ("grpc.use_local_subchannel_pool", 1),
-    # After an outage the driver would try again after up to 120 s.
+    # The driver's own limit would delay a new attempt after an outage by up to 120 s.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -65,9 +65,9 @@ _OPTIONS: Final = (
 
 
 class _Channels:
-    """Those that are open: grpc's threads are for them, and a forked child has no threads.
+    """The open channels: they need grpc's threads, and a forked child has no threads.
 
-    A child that calls grpc nevertheless hangs or crashes, on new channels as well.
+    A child that calls grpc nevertheless hangs or crashes, even on new channels.
     """
 
     def __init__(self) -> None:
@@ -96,9 +96,9 @@ def ensure_unforked() -> None:
 
 
 def channel_opener(url: StoreUrl) -> Callable[[int], Message]:
-    """Read the files that a URL names; return what makes a channel to one member.
+    """Read the files that a URL names; return a function that opens a channel to one member.
 
-    It sends nothing yet, and needs a running loop.
+    The function sends nothing, and needs a running loop.
     """
     make = grpc.aio.insecure_channel
     if url.tls:
@@ -116,7 +116,7 @@ def channel_opener(url: StoreUrl) -> Callable[[int], Message]:
 
 
 def note_channel(channel: Message) -> None:
-    """Remember a channel until it is gone, for those who are forked until then."""
+    """Track a channel while it exists: a process that is forked until then cannot use grpc."""
     _channels.open.add(channel)
 
 
@@ -130,7 +130,7 @@ async def close_channel(channel: Message) -> None:
 
 @contextmanager
 def as_store_error() -> Generator[None]:
-    """Raise our error from the driver's; what is neither's goes through."""
+    """Translate the driver's errors; let all others pass."""
     try:
         yield
     except CosIdError:
@@ -143,7 +143,7 @@ def as_store_error() -> Generator[None]:
 
 
 def _meaning(exc: BaseException) -> StoreError | None:
-    is_clients = isinstance(exc, exceptions.ClientError)  # of a user's client that connects
+    is_clients = isinstance(exc, exceptions.ClientError)  # raised by a user's client that connects
     call = exc.__cause__ if is_clients else exc
     if isinstance(call, grpc.aio.AioRpcError):
         return _of_call(call)
@@ -168,6 +168,6 @@ def _of_call(exc: Message) -> StoreError:
 
 
 def has_bad_token(exc: Message) -> bool:
-    """Tell whether the call was refused because the login has ended; it was not carried out."""
+    """Return whether the call was refused because the login has expired; it had no effect."""
     text = exc.details() or ""
     return "invalid auth token" in text or "revision of auth store is old" in text

@@ -1,4 +1,4 @@
-"""The way to a cluster: which member is asked, and how a call on it ends."""
+"""The connections to a cluster: selects the member to ask, and bounds each call."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class _Session:
     def __init__(self, url: StoreUrl, open_channel: Callable[[int], Message]) -> None:
         self._url = url
         self._open_channel = open_channel
-        self._stubs: dict[int, Stubs] = {}  # by the member's place in the URL
-        self._next = 0  # the member to be asked
+        self._stubs: dict[int, Stubs] = {}  # by the member's index in the URL
+        self._next = 0  # the index of the member to ask
         self._metadata: tuple[tuple[str, str], ...] | None = None
         self._is_closed = False
 
@@ -100,7 +100,7 @@ class _Session:
             except grpc.aio.AioRpcError as exc:
                 if not (had_login and has_bad_token(exc)):
                     raise
-                self._metadata = None  # it has ended: once more
+                self._metadata = None  # it has expired: log in again
 
     async def _login(self, channel: Message, until: float) -> tuple[tuple[str, str], ...]:
         if self._url.login is None:
@@ -112,21 +112,21 @@ class _Session:
         return (("token", reply.token),)
 
     def _is_away(self, exc: Message, place: int, stubs: Stubs) -> bool:
-        """Turn to the next member if this one cannot be reached."""
+        """Switch to the next member if this one cannot be reached."""
         code = exc.code()
         if code not in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
             return False
-        if self._next == place:  # else another call has turned already
+        if self._next == place:  # otherwise another call has switched already
             self._next = (place + 1) % len(self._url.hosts)
         is_silent = code is grpc.StatusCode.DEADLINE_EXCEEDED
         if is_silent and self._stubs.get(place) is stubs:
-            # The connection may be dead without anybody having said so.  The channel closes itself
-            # after the last call on it.
+            # The connection may be broken without an error.  The channel closes itself after the
+            # last call on it.
             del self._stubs[place]
         return True
 
     async def aclose(self) -> None:
-        """End what is under way and close the channels."""
+        """End calls under way, and close the channels."""
         self._is_closed = True
         opened, self._stubs = self._stubs, {}
         for stubs in opened.values():
@@ -134,9 +134,10 @@ class _Session:
 
 
 async def _heard(call: Awaitable[T]) -> T:
-    """Await the driver, which raises a CancelledError of its own when it is cancelled.
+    """Await the driver, which raises its own CancelledError when it is cancelled.
 
-    A cancel scope of anyio knows only the one that it has thrown in: it throws it in again.
+    A cancel scope of anyio recognises only the error that it has thrown in; so throw that one
+    again.
     """
     try:
         return await call
@@ -146,7 +147,7 @@ async def _heard(call: Awaitable[T]) -> T:
 
 
 class EtcdLink(NotCopyable):
-    """A way to a cluster, by a user's client or by channels made from a URL."""
+    """Connections to a cluster, on a user's client or on channels created from a URL."""
 
     __slots__ = ("__weakref__", "_connection", "_lines")
 
@@ -156,10 +157,10 @@ class EtcdLink(NotCopyable):
 
     @classmethod
     def by_client(cls, client: Message) -> EtcdLink:
-        """Return one on the user's client, which stays open, and stays the parent's after a fork.
+        """Return one on the user's client, which is never closed here, nor used after a fork.
 
         Raises:
-            InvalidArgumentError: it is another one.
+            InvalidArgumentError: it is a client of another kind.
         """
         if not (callable(getattr(client, "connect", None)) and hasattr(client, "leasestub")):
             raise InvalidArgumentError("client", type(client), expected="an aetcd.Client")  # pyright: ignore[reportUnknownArgumentType]
@@ -167,7 +168,7 @@ class EtcdLink(NotCopyable):
 
     @classmethod
     def by_url(cls, url: StoreUrl) -> EtcdLink:
-        """Return one on channels of its own: opened on first use, and anew after closing."""
+        """Return one on channels of its own: opened on first use, and again after closing."""
         opener = channel_opener(url)
 
         async def connect() -> _Session:
@@ -179,13 +180,13 @@ class EtcdLink(NotCopyable):
         return cls(connection)
 
     async def call(self, ask: Callable[[Member], Awaitable[T]], *, key: str = "") -> T:
-        """Ask a member, and if it cannot be reached another one.
+        """Ask a member, and another one if it cannot be reached.
 
-        ``ask`` may have taken effect on a member that did not answer, and is called again all the
-        same: it has to be safe to repeat.
+        ``ask`` may have taken effect on a member that did not answer, and is called again; so it
+        has to be safe to repeat.
 
         Args:
-            ask: what to ask.
+            ask: the calls to make on a member.
             key: the key that ``ask`` changes; calls of this link with the same key run one after
                 another.  Empty: it waits for no other call.
 
@@ -207,7 +208,7 @@ class EtcdLink(NotCopyable):
 
     def _ensure_own(self) -> None:
         self._connection.ensure_usable()
-        ensure_unforked()  # on channels of its own, or a client that was made in the child
+        ensure_unforked()  # neither own channels nor a client of the child work then
 
     def aopen(self) -> None:
         """Get ready in this process and on this loop, or raise as `call` does."""
@@ -215,5 +216,5 @@ class EtcdLink(NotCopyable):
         ensure_unforked()
 
     async def aclose(self) -> None:
-        """Close what was opened here; whoever waits is told."""
+        """Close the channels that were opened here; waiting calls fail."""
         await self._connection.aclose()

@@ -1,4 +1,4 @@
-"""What is asked of a member of a cluster: one call each, bounded by a deadline."""
+"""The calls on a member of a cluster, each bounded by a deadline."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ("Member", "Stubs", "put", "remove", "span", "unchanged", "unwritten")
 
-PAGE: Final = 1000  # keys that a reply holds at most
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.0005, 0.1  # seconds, after another has changed the same key
+PAGE: Final = 1000  # maximum number of keys in a reply
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.0005, 0.1  # seconds, after a conflict over a key
 
 
 class Stubs(NamedTuple):
-    """The driver's callers on one channel; they are dear to make."""
+    """The driver's stubs on one channel; they are expensive to create."""
 
     channel: Message
     kv: Message
@@ -31,7 +31,7 @@ class Stubs(NamedTuple):
 class Member:
     """One member of a cluster, for one attempt.
 
-    Every read is linearizable, as all of etcd's are unless they are told otherwise.
+    Every read is linearizable, which is etcd's default.
     """
 
     __slots__ = ("_conflicts", "_kv", "_lease", "_metadata", "_until")
@@ -40,27 +40,28 @@ class Member:
         """Ask on a channel.
 
         Args:
-            stubs: the driver's, on that channel.
-            metadata: of the login.
+            stubs: the driver's stubs on that channel.
+            metadata: the login's metadata.
             until: the deadline, by the monotonic clock.
         """
         self._kv, self._lease = stubs.kv, stubs.lease
-        # A member that is cut off from the others refuses at once, instead of being silent.
+        # A member that is partitioned from the others then refuses at once, instead of not
+        # answering.
         self._metadata = (*metadata, ("hasleader", "true"))
         self._until = until
         self._conflicts = 0
 
     async def read_ranges(self, *ranges: Message) -> Message:
-        """Read at one moment; the reply's ``responses`` are in that order."""
+        """Read ranges at one moment; the reply's ``responses`` are in the same order."""
         return await self.write((), [rpc.RequestOp(request_range=each) for each in ranges])
 
     async def read(
         self, *keys: str, prefix: str = "", keys_only: bool = False
     ) -> tuple[Message, list[Message]]:
-        """Read some keys, and all that begin with a prefix, at one moment.
+        """Read some keys, and all with a prefix, at one moment.
 
         Returns:
-            The reply's header, and the keys that are there.
+            The reply's header, and the keys that exist.
         """
         ranges = [span(key) for key in keys]
         if prefix:
@@ -77,9 +78,9 @@ class Member:
     async def write(
         self, compares: Sequence[Message], changes: Sequence[Message], *, else_read: str = ""
     ) -> Message:
-        """Write if all comparisons hold, else read a key; the reply says which by ``succeeded``.
+        """Write if all comparisons hold, else read a key; the reply's ``succeeded`` says which.
 
-        Sent again, it finds that they do not hold any more.
+        If it is sent again, the comparisons do not hold any more.
         """
         looks = [rpc.RequestOp(request_range=span(else_read))] if else_read else ()
         request = rpc.TxnRequest(compare=compares, success=changes, failure=looks)
@@ -88,11 +89,11 @@ class Member:
     async def write_and_keep(
         self, compares: Sequence[Message], changes: Sequence[Message], lease: int
     ) -> tuple[Message, int]:
-        """Do so, and have a lease begin anew beside it, which costs no further trip.
+        """Do the same, and extend a lease without a further round trip.
 
         Returns:
-            The reply, None if the lease had ended, and nothing was done; and how many seconds it is
-            long, 0 if it has ended since.
+            The reply, or None if the lease had ended and nothing was written; and the lease's
+            length in seconds, 0 if it has ended since.
         """
         request = rpc.LeaseKeepAliveRequest(ID=lease)
         beat = self._lease.LeaseKeepAlive(
@@ -110,23 +111,23 @@ class Member:
         return reply, 0 if kept is grpc.aio.EOF else int(kept.TTL)
 
     async def grant(self, seconds: int) -> int:
-        """Return a new lease of so many seconds at least; unused, it ends by itself."""
+        """Return a new lease of at least so many seconds; if it is unused, it expires."""
         reply = await self._call(self._lease.LeaseGrant, rpc.LeaseGrantRequest(TTL=seconds))
         return int(reply.ID)
 
     async def remaining(self, lease: int) -> int:
-        """Return how many whole seconds a lease has left, -1 if it has ended."""
+        """Return the whole seconds that a lease has left, -1 if it has ended."""
         request = rpc.LeaseTimeToLiveRequest(ID=lease)
         return int((await self._call(self._lease.LeaseTimeToLive, request)).TTL)
 
     async def pause(self) -> None:
-        """Wait a moment, because another has changed what was compared.
+        """Wait a moment after a conflict.
 
         Raises:
-            StoreUnavailableError: the time for this call is over.
+            StoreUnavailableError: the deadline of this call has passed.
         """
         if self._until <= SYSTEM_CLOCK.monotonic():
-            raise StoreUnavailableError(STORE, "what was to be changed is always changed by others")
+            raise StoreUnavailableError(STORE, "other clients change the same keys each time")
         longest = min(SHORTEST_PAUSE * 2**self._conflicts, LONGEST_PAUSE)
         self._conflicts += 1
         await SYSTEM_CLOCK.sleep(random.uniform(0, longest))  # noqa: S311 - no secret
@@ -139,13 +140,13 @@ class Member:
 
 
 def span(key: str, *, is_prefix: bool = False, **how: object) -> Message:
-    """Ask for a key, or for all that begin so."""
+    """Return a request for a key, or for all keys with that prefix."""
     end = _span_end(key) if is_prefix else b""
     return rpc.RangeRequest(key=key.encode(), range_end=end, **how)
 
 
 def unchanged(key: str, value: bytes | None) -> Message:
-    """Compare: the key has that value; None for one that is not there."""
+    """Return a comparison: the key has that value; None for a missing key."""
     if value is None:
         condition = {"target": rpc.Compare.MOD, "mod_revision": 0}
     else:
@@ -154,7 +155,7 @@ def unchanged(key: str, value: bytes | None) -> Message:
 
 
 def unwritten(prefix: str, revision: int) -> Message:
-    """Compare: no key that begins so was written since that revision of the cluster."""
+    """Return a comparison: no key with that prefix was written after that revision."""
     return rpc.Compare(
         key=prefix.encode(),
         range_end=_span_end(prefix),
@@ -165,17 +166,17 @@ def unwritten(prefix: str, revision: int) -> Message:
 
 
 def put(key: str, value: bytes, lease: int = 0) -> Message:
-    """Change: write a key, on a lease that takes it away with it if that is not 0."""
+    """Return an operation: write a key; on a lease that removes it when it ends, if not 0."""
     return rpc.RequestOp(request_put=rpc.PutRequest(key=key.encode(), value=value, lease=lease))
 
 
 def remove(key: str, *, is_prefix: bool = False) -> Message:
-    """Change: remove a key, or all that begin so."""
+    """Return an operation: remove a key, or all with that prefix."""
     end = _span_end(key) if is_prefix else b""
     deletion = rpc.DeleteRangeRequest(key=key.encode(), range_end=end)
     return rpc.RequestOp(request_delete_range=deletion)
 
 
 def _span_end(prefix: str) -> bytes:
-    """Return where the keys end that begin so; the last letter is a ``/`` or a dot."""
+    """Return the end of the range of keys with a prefix, which ends with ``/`` or a dot."""
     return f"{prefix[:-1]}{chr(ord(prefix[-1]) + 1)}".encode()

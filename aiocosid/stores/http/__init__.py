@@ -1,6 +1,6 @@
 """Counters and machine ids of a CosId proxy.  Requires the ``http`` extra.
 
-CosId's proxy server gives over HTTP what its own store, mostly Redis, hands out.  Runs on asyncio.
+CosId's proxy server hands out over HTTP the ids of its own store, mostly Redis.  Runs on asyncio.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ __all__ = ("HttpStore",)
 class HttpStore(BackendStore[HttpBackend]):
     """Counters and machine ids behind one CosId proxy.
 
-    The proxy hands out, and tells nothing: who wants to look at what lies in its store, or to
-    change it, does so there.
+    The proxy only hands out ids: to inspect or change its data, use the store behind it.
 
-    A range is one ``PATCH /segments/{namespace}/{name}``, sent once: when its answer is lost, so is
-    the range.  Before the first one the counter is created by a ``POST``, as CosId's client does,
-    which changes nothing if it exists.
+    A range is one ``PATCH /segments/{namespace}/{name}``, sent once: if the answer is lost, the
+    range is lost too.  Before the first range a ``POST`` creates the counter, as CosId's client
+    does; it changes nothing if the counter exists.
     """
 
     __slots__ = ("_name",)
@@ -37,15 +36,14 @@ class HttpStore(BackendStore[HttpBackend]):
     _machine = HttpMachineIdDistributor
 
     def __init__(self, client: httpx.AsyncClient) -> None:
-        """Work on your own client, which stays yours to close; nothing is sent yet.
+        """Use your own client, which is never closed here; nothing is sent yet.
 
         Args:
-            client: your own ``httpx.AsyncClient``, whose ``base_url`` is the proxy's.  It stays
-                yours to close, and its timeouts apply; it must not send a request twice after it
-                was connected.
+            client: your own ``httpx.AsyncClient``, with the proxy's ``base_url``.  Its timeouts
+                apply; it must not send a request twice once it is connected.
 
         Raises:
-            InvalidArgumentError: it is another thing, or has no ``base_url``.
+            InvalidArgumentError: it is of another kind, or has no ``base_url``.
         """
         # A synchronous one would block the loop.
         if not isinstance(client, httpx.AsyncClient):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
@@ -59,14 +57,14 @@ class HttpStore(BackendStore[HttpBackend]):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Work on connections of its own, opened on first use and closed by `aclose`.
+        """Use connections of its own, opened on first use and closed by `aclose`.
 
-        They have 1 s to be connected and 1.5 s for an answer, and heed no variable of the
-        environment such as ``HTTP_PROXY``; pass a client of your own for anything else.
+        Timeouts are 1 s for connecting and 1.5 s for an answer, and environment variables such as
+        ``HTTP_PROXY`` are ignored; pass your own client for anything else.
 
         Args:
-            url: ``http://host:8688`` or ``https://``, before which ``cosid+`` may stand; with a
-                user and a password for basic authentication, and a path if the proxy has one.
+            url: ``http://host:8688`` or ``https://``, optionally with ``cosid+`` in front; with
+                user and password for basic authentication, and the proxy's path if it has one.
 
         Raises:
             InvalidArgumentError: the URL is malformed.

@@ -1,4 +1,4 @@
-"""What a CosId proxy does for a store: counters, and machine ids by rules of its own."""
+"""The backend on a CosId proxy: counters only; machine ids follow the proxy's own rules."""
 
 # ruff: noqa: ARG002 - the protocol has no place for what the contract has
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ("HttpBackend", "HttpCounter", "HttpSession", "UsersClient", "base_of", "path_of")
 
-CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
-# Below the 2 s after which a generator gives a call up by default, so that it hears the reason.
+CALL_TIMEOUT: Final = 30.0  # seconds; for callers that set no deadline of their own
+# Below the default 2 s timeout of a generator's call, so that the generator gets the reason.
 CONNECT_TIMEOUT: Final = 1.0  # seconds
 REPLY_TIMEOUT: Final = 1.5  # seconds
 CALLS_AT_ONCE: Final = 32
@@ -45,7 +45,7 @@ HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
 
 
 class HttpSession:
-    """One client on one loop, and our calls that are under way on it."""
+    """One client on one loop, and the calls under way on it."""
 
     __slots__ = ("_calls", "_is_closed", "_turns", "client")
 
@@ -62,8 +62,7 @@ class HttpSession:
             httpx.AsyncClient(
                 base_url=base_of(url),
                 auth=url.login,
-                # What is in the environment for other programs is not for this one: a proxy on the
-                # way may send a request twice.
+                # The environment's proxy settings are ignored: a proxy may send a request twice.
                 trust_env=False,
                 verify=url.tls,
                 timeout=httpx.Timeout(REPLY_TIMEOUT, connect=CONNECT_TIMEOUT, pool=None),
@@ -72,16 +71,16 @@ class HttpSession:
         )
 
     async def ask(self, method: str, path: str, query: Mapping[str, str]) -> Answer:
-        """Ask in a task of its own, which goes on when the caller is cancelled.
+        """Send a request in a task of its own, which goes on when the caller is cancelled.
 
-        The driver's pool loses a connection for good when it is cancelled at the wrong await, and
-        HTTP needs no cut: it tells whose an answer is.
+        The driver's pool loses a connection for good if it is cancelled at the wrong await.  HTTP
+        does not need the cancellation: each answer belongs to one request.
         """
         if self.client.is_closed:
             raise StoreError(STORE, "the httpx client that it was given is closed")
         with fail_if_forked():
             await self._turns.acquire()
-        if self._is_closed:  # while it waited; the client may be open still
+        if self._is_closed:  # closed while this waited; the client may still be open
             self._turns.release()
             raise StoreUnavailableError(STORE, CLOSED)
         task = asyncio.create_task(_exchange(self.client, method, path, query))
@@ -97,10 +96,10 @@ class HttpSession:
         self._calls.discard(task)
         self._turns.release()
         if not task.cancelled():
-            task.exception()  # of one whose caller has gone nobody else asks
+            task.exception()  # retrieved here: the caller may have gone
 
     async def aclose(self) -> None:
-        """End what is under way, or waits for its turn, and close the client."""
+        """End calls that are under way or waiting, and close the client."""
         self._is_closed = True
         if calls := tuple(self._calls):
             for task in calls:
@@ -110,7 +109,7 @@ class HttpSession:
             await self.client.aclose()
 
     def silence(self) -> None:
-        """Keep the parent's client from saying anything in a forked child."""
+        """Keep the parent's client from sending anything in a forked child."""
         fork.silence(_sockets(self.client))
 
 
@@ -124,7 +123,7 @@ async def _exchange(
 ) -> Answer:
     request = client.build_request(method, path, params=dict(query), headers=HEADERS)
     with anyio.move_on_after(CALL_TIMEOUT):
-        # Followed, a redirect might repeat a request that was done.
+        # Following a redirect might repeat a request that took effect.
         response = await client.send(request, stream=True, follow_redirects=False)
         try:
             return Answer(response.status_code, await _body(response))
@@ -135,9 +134,9 @@ async def _exchange(
 
 
 async def _body(response: httpx.Response) -> bytes:
-    """Read a body as it comes: what is packed may be far longer than it looks."""
+    """Read a body in chunks: a compressed one may be far longer than it looks."""
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise StoreError(STORE, "it packs its answers although that was not asked for")
+        raise StoreError(STORE, "it compresses its answers although that was not requested")
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
@@ -155,7 +154,7 @@ def _sockets(client: httpx.AsyncClient) -> Iterator[Any]:
 
 
 class UsersClient(BorrowedConnection[HttpSession]):
-    """The user's client, which stays open."""
+    """The user's client, which is never closed here."""
 
     __slots__ = ()
 
@@ -164,7 +163,7 @@ class UsersClient(BorrowedConnection[HttpSession]):
 
 
 class HttpBackend(Backend):
-    """One proxy; what lies in its store is looked at, and changed, there."""
+    """One proxy; inspecting or changing its data needs the store behind it."""
 
     __slots__ = ("connection",)
 
@@ -181,21 +180,21 @@ class HttpBackend(Backend):
     async def ask(
         self, method: str, path: str, query: Mapping[str, str], *, codes: Sequence[str] = ()
     ) -> Answer:
-        """Send one request, once, and return all of its answer.
+        """Send one request, once, and return its whole answer.
 
-        Cancelled, it may go on, and its answer is dropped.
+        A cancelled request may go on; its answer is dropped.
 
         Args:
-            method: of HTTP.
-            path: quoted.
-            query: what is asked for.
-            codes: CosId's errors that the caller looks at.
+            method: the HTTP method.
+            path: the quoted path.
+            query: the query's parameters.
+            codes: CosId's error codes that the caller handles.
 
         Raises:
-            StoreUnavailableError: the proxy cannot be reached, is silent, or fails; it may have
-                acted.
-            StoreAuthenticationError: what stands before the proxy rejects us.
-            StoreError: the proxy refuses, or what answers is none.
+            StoreUnavailableError: the proxy cannot be reached, does not answer, or fails; the
+                request may have taken effect.
+            StoreAuthenticationError: a gateway before the proxy rejects the credentials.
+            StoreError: the proxy refuses, or the server is no CosId proxy.
             ForkedError: the connections are the parent's.
             UnsupportedRuntimeError: the loop is not asyncio's.
         """
@@ -210,7 +209,7 @@ class HttpBackend(Backend):
     ) -> Granted:
         answer = await self.ask("PATCH", f"/segments{name}", {"step": str(by)})
         value = answer.value
-        if type(value) is not int or value > MAX_ID:  # True is an int to isinstance
+        if type(value) is not int or value > MAX_ID:  # isinstance would accept True
             raise answer.unexpected("an integer")
         return Granted(value)
 
@@ -231,8 +230,8 @@ def _no_way_to(do: str) -> UnsupportedByStoreError:
 
 
 def path_of(*parts: str) -> str:
-    """Return a path of parts that may hold any letter; none of them becomes two, or nothing."""
-    # A part of dots alone would be a step in the tree, which clients and gateways take themselves.
+    """Return a path of parts with any characters; each stays one part."""
+    # Clients and gateways would resolve a part of dots alone as a relative path.
     steps = {".": "%2E", "..": "%2E%2E"}
     return "".join(f"/{steps.get(part) or quote(part, safe='')}" for part in parts)
 
@@ -244,9 +243,8 @@ class HttpCounter(CounterDistributor):
     the range.  Before the first one the counter is created by a ``POST``, as CosId's client does,
     which changes nothing if it exists.
 
-    The proxy says of no error of its store whose fault it is: `StoreUnavailableError` may be a step
-    that it refuses for whatever reason of its own.  A counter that is negative, or lower than the
-    step, is `CorruptCounterError`.
+    The proxy does not classify the errors of its store: `StoreUnavailableError` may be a refusal
+    for any reason.  A counter that is negative, or lower than the step, is `CorruptCounterError`.
     """
 
     __slots__ = ("_is_created",)
@@ -269,8 +267,8 @@ class HttpCounter(CounterDistributor):
         try:
             granted = await self._backend.add(path, step, first=None)
         except StoreError:
-            # A server before 3.2.1 that was started anew has forgotten the counter's name; and what
-            # goes first to one that is silent takes no range.
+            # A server before 3.2.1 forgets the counter's name at a restart; and if the server does
+            # not answer, a POST that goes first costs no range.
             self._is_created = False
             raise
         if granted.max_id < step:

@@ -1,4 +1,4 @@
-"""Turns what the driver raises, and what a proxy answers, into our errors, in one place."""
+"""Translates the driver's errors, and a proxy's answers, into aiocosid's errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ SERVER_FAILS: Final = 500
 CLOSED: Final = "closed while the call was under way"
 
 _BAD_REQUESTS: Final = (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
-_OTHER_LOOP: Final = "the httpx client has connections of another event loop; it may have acted"
+_OTHER_LOOP: Final = (
+    "the httpx client has connections of another event loop; the request may have taken effect"
+)
 _OF_RUNTIME: Final = {
     "client has been closed": CLOSED,
     "Event loop is closed": _OTHER_LOOP,
@@ -51,11 +53,11 @@ _DRIVER: Final = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a proxy has answered.
+    """A proxy's answer.
 
     Attributes:
-        status: of HTTP.
-        body: all of it.
+        status: the HTTP status.
+        body: the whole body.
     """
 
     status: int
@@ -63,7 +65,7 @@ class Answer:
 
     @property
     def value(self) -> Any:  # noqa: ANN401 - whatever came
-        """What the body says; None if it is no JSON."""
+        """The parsed body; None if it is no JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -71,12 +73,12 @@ class Answer:
 
     @property
     def code(self) -> str:
-        """The ``code`` of CosId's error; nothing if there is none, or if the call was done."""
+        """The ``code`` of CosId's error; empty if there is none, or if the call succeeded."""
         found = as_object(self.value).get("code")
         return found if isinstance(found, str) and self.status not in OK else ""
 
     def refusal(self) -> StoreError:
-        """Return the error for a call that was not done, of the kind that the status stands for."""
+        """Return the error for a refused call, of the class that fits the status."""
         said = [f"HTTP {self.status}, {self.code}" if self.code else f"HTTP {self.status}"]
         said += filter(None, [self._message()])
         if self.status in MOVED:
@@ -89,7 +91,7 @@ class Answer:
         return kind(STORE, ": ".join(said))
 
     def _message(self) -> str:
-        """Return what CosId's error says, or nothing: ``msg``, and behind it ``errors``."""
+        """Return the message of CosId's error, or nothing: ``msg``, followed by ``errors``."""
         error = as_object(self.value)
         texts: list[Any] = [error.get("msg")]
         if isinstance(error.get("errors"), list):
@@ -98,7 +100,7 @@ class Answer:
         return "; ".join(text for text in texts if isinstance(text, str))[:MOST_SHOWN]
 
     def unexpected(self, expected: str) -> StoreError:
-        """Return the error for a body that is not what CosId's proxy answers."""
+        """Return the error for a body that no CosId proxy would send."""
         shown = repr(self.body[:MOST_SHOWN].decode(errors="replace"))
         return StoreError(STORE, f"it answered {shown}, not {expected}; is it a CosId proxy?")
 
@@ -110,7 +112,7 @@ def as_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - what JSON holds
 
 @contextmanager
 def as_store_error() -> Generator[None]:
-    """Raise our error from the driver's; what is neither's goes through."""
+    """Translate the driver's errors; let all others pass."""
     try:
         yield
     except CosIdError:
@@ -127,7 +129,7 @@ def as_store_error() -> Generator[None]:
 def _meaning(exc: Exception) -> StoreError:
     text = str(exc) or type(exc).__name__
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(exc)):
-        remedy = "pass an httpx.AsyncClient whose verify= knows its authority"
+        remedy = "pass an httpx.AsyncClient with its authority in verify="
         return untrusted(STORE, text, remedy)
     if isinstance(exc, httpx.HTTPStatusError):  # raised by a hook of the user's client
         return Answer(exc.response.status_code, b"").refusal()
@@ -139,7 +141,7 @@ def _meaning(exc: Exception) -> StoreError:
 def _causes(exc: BaseException) -> Generator[BaseException]:
     seen: set[int] = set()
     cause: BaseException | None = exc
-    while cause is not None and id(cause) not in seen:  # a ring of causes would never end
+    while cause is not None and id(cause) not in seen:  # the causes may form a cycle
         seen.add(id(cause))
         yield cause
         cause = cause.__cause__ or cause.__context__

@@ -41,20 +41,20 @@ def iso_duration(seconds: float) -> str:
 
 
 class HttpMachineIdDistributor(CellMachineIdDistributor):
-    """The machine ids of one namespace, from a CosId proxy: no cells, but its own rules.
+    """The machine ids of one namespace, from a CosId proxy, by the proxy's own rules.
 
-    The protocol knows an instance, its id and the time of the server, and nothing else.  So it is
-    time alone that protects, as between CosId's own processes:
+    The protocol has an instance, its id and the server's time, and nothing else.  So only time
+    protects an id, as between CosId's own processes:
 
-    * There are no marks: the clocks of all instances have to agree, and must not be set back, from
-      one owner of an id to the next.  `aiocosid.snowflake.CachedSnowflakeId`, whose ids are ahead
-      of the clock, refuses such machine ids.
-    * There are no tokens: two processes under one ``instance_id`` get one machine id and do not
-      notice, and a farewell that comes late gives back what the next one has by then.  Leave it
-      out, or be sure of it.
-    * No width is noted: all instances of a namespace have to use the same ``bits``.
-    * A store behind the proxy that forgot its machine ids hands them out again at once; whether it
-      can is the server's business.
+    * There are no time marks: the clocks of all instances have to agree, and must not be set back
+      between one owner of an id and the next.  `aiocosid.snowflake.CachedSnowflakeId`, whose ids
+      are ahead of the clock, refuses such machine ids.
+    * There are no tokens: two processes with the same ``instance_id`` get the same machine id
+    without noticing, and a late release may free the next owner's id.  Leave ``instance_id`` out,
+    or make sure that it is unique.
+    * The width is not stored: all instances of a namespace have to use the same ``bits``.
+    * A store behind the proxy that lost its machine ids hands them out again at once; aiocosid
+    cannot detect that.
     """
 
     __slots__ = ("_bits", "_has_left", "_machine_id")
@@ -66,31 +66,31 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
     def _forget(self) -> None:
         self._bits = 0  # of the last call that was handed an id
         self._machine_id = -1  # by that call, unless it was given back
-        self._has_left = False  # the server was told to give back what our name has
+        self._has_left = False  # the server was asked to release our instance's id
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:  # noqa: ARG002 - the server has a clock of its own, and the last word
         """Take a machine id; see `aiocosid.abc.MachineIdDistributor.distribute`.
 
-        The floor is the time that the server answers, or ours if that is later: a server that is
-        behind would have it within the seconds of the former owner.  The times given are not sent.
+        The floor is the server's time, or the caller's if that is later: the time of a server that
+        is behind could lie within the former owner's ids.  The caller's times are not sent.
 
-        A sign of life follows: a server may answer from its own memory, of an id that has long gone
-        to another instance.  If nobody else can have our name we take another one then.  Else the
-        server is told to forget the id, and asked once more; but not for a stable instance, whose
-        id a server may write over the other's when it is told so.
+        A renewal follows, because the server may answer from its cache, with an id that went to
+        another instance long ago.  In that case a unique instance takes a new name.  Otherwise the
+        server is asked to release the id, and then for an id once more; but not for a stable
+        instance: on a release the server may overwrite the other instance's entry.
 
         Raises:
             MachineIdOverflowError: all are held.
             InvalidArgumentError: ``bits`` is outside its range; nothing was sent.
-            StoreUnavailableError: the proxy cannot be reached, is silent, or fails.
-            StoreAuthenticationError: what stands before the proxy rejects us.
-            StoreError: the proxy refuses, or what answers is none; or it goes on remembering an id
-                as ours that somebody else may hold, until it is started anew.
+            StoreUnavailableError: the proxy cannot be reached, does not answer, or fails.
+            StoreAuthenticationError: a gateway before the proxy rejects the credentials.
+            StoreError: the proxy refuses, or the server is no CosId proxy; or until its restart it
+                keeps an id for this instance that another one may hold.
             ForkedError: the connections are the parent's.
         """
         check_machine_bits(bits)
         if self._is_unique and self._has_left:
-            # The farewell may be on its way yet, whatever became of the call.
+            # A release may still be on its way, even if the call failed.
             self.instance_id, self._has_left = as_instance_id(None), False
         grant = await self._distribute(bits)
         if await self._is_lost():
@@ -102,11 +102,11 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
         return MachineGrant(grant.machine_id, max(grant.floor_ms, now_ms))
 
     async def _is_lost(self) -> bool:
-        """Give a sign of life; tell whether what the server remembers of us is another's."""
+        """Renew; return whether the id that the server has for us is another instance's."""
         return (await self._ask("PATCH", UNKNOWN, LOST)).code == LOST
 
     async def _be_forgotten(self, grant: MachineGrant) -> None:
-        """Have what the server remembers of us be of no account any more."""
+        """Make the server's cached entry for this instance irrelevant."""
         if self._is_unique:
             self.instance_id = as_instance_id(None)
         elif self.instance_id.stable:
@@ -126,27 +126,27 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
         return MachineGrant(machine_id, last_ms)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:  # noqa: ARG002
-        """Give a sign of life; see `aiocosid.abc.MachineIdDistributor.guard`.
+        """Renew the id; see `aiocosid.abc.MachineIdDistributor.guard`.
 
-        The server's clock is what counts; neither time is sent.
+        The server's clock counts; neither time is sent.
 
         Raises:
-            MachineIdLostError: the server says so, or was started anew and knows of nothing, or the
-                id is not the one that this object was handed last.
-            StoreUnavailableError: the proxy cannot be reached, is silent, or fails.
-            StoreAuthenticationError: what stands before the proxy rejects us.
-            StoreError: the proxy refuses, or what answers is none.
+            MachineIdLostError: the server says so, or was restarted and does not know the instance,
+                or the id is not the last one that this object got.
+            StoreUnavailableError: the proxy cannot be reached, does not answer, or fails.
+            StoreAuthenticationError: a gateway before the proxy rejects the credentials.
+            StoreError: the proxy refuses, or the server is no CosId proxy.
             ForkedError: the connections are the parent's.
         """
         if (await self._guard(machine_id)).code == UNKNOWN:
-            reason = "the proxy knows of no id of this instance, as after its own restart"
+            reason = "the proxy has no id for this instance, as after its own restart"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
 
     async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:  # noqa: ARG002
-        """Do so for an id that is surely ours; see `aiocosid.abc.MachineIdDistributor.reassert`.
+        """Renew an id of a valid lease; see `aiocosid.abc.MachineIdDistributor.reassert`.
 
-        A proxy that was started anew, or another node of it, knows of nothing: it is asked for the
-        id once more, and hands the instance its own.
+        A proxy that was restarted, or another node of it, does not know the instance: it is asked
+        for an id once more, and returns the instance's own.
 
         Raises:
             CosIdError: as for `guard`.
@@ -158,29 +158,29 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
                 raise MachineIdLostError(self.namespace, machine_id, reason=reason)
 
     async def _guard(self, machine_id: int) -> Answer:
-        """Return an answer that is OK, or that says that nothing is known."""
-        if machine_id != self._machine_id:  # the server would not look at it
-            reason = "this object was not handed it"
+        """Return an answer that is OK, or that says that the instance is unknown."""
+        if machine_id != self._machine_id:  # the server would not check it
+            reason = "this object did not get it"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
         answer = await self._ask("PATCH", UNKNOWN, LOST)
         if answer.code == LOST:
-            reason = "the proxy says so: somebody else may hold it"
+            reason = "the proxy says so: another instance may hold it"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
         return answer
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:  # noqa: ARG002 - has no place
         """Give the id back; see `aiocosid.abc.MachineIdDistributor.revert`.
 
-        The server gives back whatever the instance has, so nothing is sent unless this object was
-        handed that very id.  After an error it may be tried again.
+        The server releases whatever id the instance has, so nothing is sent unless this object got
+        exactly that id.  After an error it may be called again.
 
-        A stable instance, which keeps its id, gives a last sign of life instead: told to give it
-        back, a server may write it although it has gone to another instance.
+        A stable instance, which keeps its id, renews it a last time instead: on a release the
+        server may overwrite the entry although the id has gone to another instance.
 
         Raises:
-            StoreUnavailableError: the proxy cannot be reached, is silent, or fails.
-            StoreAuthenticationError: what stands before the proxy rejects us.
-            StoreError: the proxy refuses, or what answers is none.
+            StoreUnavailableError: the proxy cannot be reached, does not answer, or fails.
+            StoreAuthenticationError: a gateway before the proxy rejects the credentials.
+            StoreError: the proxy refuses, or the server is no CosId proxy.
             ForkedError: the connections are the parent's.
         """
         if machine_id != self._machine_id:
@@ -197,7 +197,7 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
         await self._ask("DELETE", UNKNOWN, LOST)
 
     async def _ask(self, method: str, *codes: str, **query: str) -> Answer:
-        """Ask who we are about; errors with one of these codes are the caller's."""
+        """Send a request about this instance; the caller handles errors with one of these codes."""
         self._ensure_own()
         query["instanceId"] = self.instance_id.text
         query["stable"] = "true" if self.instance_id.stable else "false"
@@ -209,7 +209,7 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
 
 
 def _remembered(grant: MachineGrant) -> StoreError:
-    found = f"it remembers machine id {grant.machine_id} as ours, and somebody else may hold it"
+    found = f"it has machine id {grant.machine_id} for this instance, and another one may hold it"
     return StoreError(STORE, f"{found}: restart the proxy")
 
 

@@ -2,10 +2,10 @@
 
 Requires the ``redis`` extra.  CosId's keys never expire:
 ``cosid:{<namespace>.<name>}.adder`` holds the last max id handed out,
-``cosid:{<namespace>}:itc_idx``, ``:adder`` and ``:revert`` hold the machine ids.  Beside them lie
-``:note``, ``:seen`` and ``:space``, and ``aiocosid:marker`` for the whole server, of which CosId
-knows nothing.  Sequences of a second lie where you say, for some minutes; their fence never
-expires.
+``cosid:{<namespace>}:itc_idx``, ``:adder`` and ``:revert`` hold the machine ids.  aiocosid's own
+keys beside them, which CosId ignores, are ``:note``, ``:seen`` and ``:space``, and
+``aiocosid:marker`` for the whole server.  Sequences of a second have keys of your choice and expire
+after some minutes; their fence never expires.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ __all__ = ("RedisStore",)
 class RedisStore(BackendStore[RedisBackend]):
     """Counters and machine ids on one server, cluster or group of servers under sentinels.
 
-    Runs on asyncio.  There is nothing to create: a counter comes to be when it is first used, and
-    never expires.  What is sent may be applied twice by a driver that resends: that wastes a range
-    and never shares one.
+    Runs on asyncio.  It needs no schema: a counter is created at its first use, and never expires.
+    If the driver resends a call, it may be applied twice: that wastes a range, and never shares
+    one.
 
-    Machine ids expire by the server's clock: when neither the owner's last stamp nor the server's
-    own note of its last sign of life is younger than the safe guard.  A server that was started
-    anew, or failed over, may have lost its last writes: it hands out none until all whom it may
-    have forgotten are heard of or silent, as `aiocosid.abc.MachineIdDistributor` says.  On a
-    cluster, where no commit spans slots, ``mark_machines`` takes the place of ``initialize``, and a
-    namespace of machine ids does not begin with ``}``.
+    Machine ids expire by the server's clock: when both the owner's last stamp and the server's own
+    record of the last renewal are older than the safe guard.  A server that was restarted, or
+    failed over, may have lost its last writes: it hands out no ids until every owner that it may
+    have lost has renewed or expired, see `aiocosid.abc.MachineIdDistributor`.  On a cluster no
+    commit spans slots: use ``mark_machines`` instead of ``initialize``; a namespace of machine ids
+    must not begin with ``}``.
     """
 
     __slots__ = ()
@@ -56,15 +56,14 @@ class RedisStore(BackendStore[RedisBackend]):
         """Work on your own client, which stays yours to close; nothing is sent yet.
 
         Args:
-            client: your own ``redis.asyncio.Redis``, ``RedisCluster``, or what
-                ``Sentinel.master_for`` returns; valkey-py's will do as well.  Its timeouts and
-                retries apply.
+            client: your own ``redis.asyncio.Redis``, ``RedisCluster``, or the result of
+                ``Sentinel.master_for``, also valkey-py's.  Its timeouts and retries apply.
             replicas: how many replicas have to confirm each grant of ids or sequences (``WAIT``), 0
-                to 1000.  Fewer in time make it a `StoreUnavailableError`, and its range a gap.  It
-                makes it less likely that a fail-over loses a grant, and does not rule it out.
-            replica_timeout: seconds that they have; less than the client's own for a reply.
-            durability: what to do about a server whose settings may lose grants, as far as it
-                tells: ``"warn"`` in the log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
+                to 1000.  If fewer confirm in time, the call raises `StoreUnavailableError`, and its
+                range is a gap.  A fail-over is then less likely to lose a grant, but still may.
+            replica_timeout: seconds to wait for them; less than the client's timeout for a reply.
+            durability: what to do about a server whose settings, as far as it shows them, may lose
+                grants: ``"warn"`` in the log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the client is not an
@@ -75,14 +74,14 @@ class RedisStore(BackendStore[RedisBackend]):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Work on connections of its own, made on first use and anew after `aclose`.
+        """Use connections of its own, opened on first use and again after `aclose`.
 
         Args:
             url: ``redis://[user:password@]host[:port][/db]``; ``rediss://`` for TLS, also as
                 ``valkey://`` and ``valkeys://``; ``unix:///path/of/socket?db=0``;
                 ``redis+cluster://host:port,host:port``; ``redis+sentinel://host:port,.../service``
                 ``[/db]``, where ``sentinel_username`` and ``sentinel_password`` are for the
-                sentinels.  The last two may begin with ``rediss``.  Options after a ``?``:
+                sentinels.  The last two forms also exist with ``rediss``.  Options after a ``?``:
                 ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs``,
                 ``ssl_check_hostname``; ``socket_timeout`` and ``socket_connect_timeout`` in
                 seconds; ``max_connections``, ``client_name``; ``replicas``, ``replica_timeout`` and
@@ -97,7 +96,7 @@ class RedisStore(BackendStore[RedisBackend]):
         return store
 
     def __repr__(self) -> str:
-        """Name the servers, without credentials."""
+        """Show the servers, without credentials."""
         return f"<{type(self).__name__} {self._backend.link}>"
 
     def sequence_distributor(
@@ -111,22 +110,22 @@ class RedisStore(BackendStore[RedisBackend]):
         margin: int = DEFAULT_MARGIN,
         ttl: int = DEFAULT_TTL,
     ) -> RedisSequenceDistributor:
-        """Return what grants sequences of a second, on this store's connections.
+        """Return a distributor of sequences of a second, on this store's connections.
 
         Nothing is sent yet.
 
         Args:
-            namespace: groups the names of one system.
+            namespace: the namespace of the names of one system.
             name: the name; sequences are unique under it.
-            key: the counters' keys, with ``<second>`` where the unix second stands, as
-                ``order<second>`` on servers that Java nodes share.  The fence has the word
-                ``fence`` there.  On a cluster it has to have a hash tag.  By default
+            key: the counters' keys, with ``<second>`` for the unix second, as ``order<second>`` on
+                servers shared with Java nodes.  The fence's key has ``fence`` in its place.  On a
+                cluster the key needs a hash tag.  By default
                 ``aiocosid:{<namespace>.<name>}:<second>``.
             max_sequence: the highest sequence; the same on all nodes.
-            tolerance: seconds by which a host's clock may differ from the server's, 1 to 3600; the
-                same on all nodes.
-            margin: seconds by which the clocks of two servers may differ that follow each other as
-                master, 0 to 3600; the same on all nodes.
+            tolerance: seconds by which a host's clock may differ from the server's, 1 to 3600;
+                equal on all nodes.
+            margin: seconds by which the clocks of two successive masters may differ, 0 to 3600;
+                equal on all nodes.
             ttl: seconds that a counter is kept, at least ``2 * tolerance + 60``.
 
         Raises:

@@ -1,18 +1,19 @@
-"""What a Redis or Valkey does for a store: counters on CosId's own keys, and machine ids' cells.
+"""The backend on Redis or Valkey: counters on CosId's own keys, and the cells of machine ids.
 
 ``cosid:{<namespace>}:itc_idx`` (instance -> machine id|stamp), ``:revert`` (machine id -> stamp)
-and ``:adder`` are CosId's; ``:note`` (machine id -> note), ``:seen`` (machine id -> when that was
-written, by the server's clock) and ``:space`` are ours.  The store's marker and the counts of all
-namespaces lie in ``aiocosid:marker``; on a cluster a count lies in its namespace's slot.
+and ``:adder`` are CosId's; ``:note`` (machine id -> note), ``:seen`` (machine id -> when the note
+was written, by the server's clock) and ``:space`` are aiocosid's.  The store's marker and the
+counts of all namespaces are in ``aiocosid:marker``; on a cluster a count is in its namespace's
+slot.
 
-One script reads them all, or a sample, which names those that it has looked for, and how many there
-are.  A replica answers only whoever takes nothing: the first argument is 1 for all others.
+One script reads them all, or a sample, with the numbers that were sampled and how many there are.
+A replica may answer only reads that take no id: the first argument is 1 for all others.
 
-Another one commits: it is given the server that was read, and for each cell the number of its key,
-the field or '', what was read, and what to write.  A value has ``=`` before it; '' is none, and
-leaves the cell as it is; ``-`` removes it; ``+`` adds one to a count of the same epoch, whatever it
-is by now.  All is compared before the first write.  Beside each note it writes when that was, by
-the server's clock.  It answers 1, or 0 if something has changed.
+Another one commits.  Its arguments are the server's identity as it was read, and for each cell the
+number of its key, the field or '', the value that was read, and the value to write.  A value has
+``=`` before it; '' is none, and leaves the cell unchanged; ``-`` removes it; ``+`` adds one to a
+count of the same epoch, whatever its value.  All is compared before the first write.  With each
+note it writes the time, by the server's clock.  It returns 1, or 0 if something has changed.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ __all__ = ("ADD", "ADD_NOTED", "COMMIT", "GIVE_BACK", "RAISE", "READ", "CellCode
 logger = logging.getLogger("aiocosid")
 
 PREFIX, SUFFIX = "cosid:{", "}.adder"
-BATCH: Final = 500  # keys asked for at once
+BATCH: Final = 500  # keys in one request
 INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 
 READ: Final = script_of("server", "cells_read")
@@ -85,14 +86,13 @@ redis.call('INCRBY', KEYS[1], before and ARGV[1] or ARGV[2])
 local max_id = redis.call('GET', KEYS[1])
 """
 
-# Add ARGV[1] and return the sum.  A missing counter is created at ARGV[2]; if that is '', it is
-# not, and the answer nil.
+# Add ARGV[1] and return the sum.  A missing counter is created at ARGV[2]; if that is '', it is not
+# created, and nil is returned.
 ADD: Final = Script(_ADD + b"return max_id\n")
 
-# As `ADD`, and note it with the nonce ARGV[3]; ARGV[4] is that of the grant before, ARGV[5] where
-# a missing counter begins.
-#
-# Answers also where the run of grants began, or '' if nothing can be noted here.
+# As `ADD`, and note it with the nonce ARGV[3]; ARGV[4] is that of the grant before, ARGV[5] the
+# start of a missing counter.
+# It also returns where the run of grants began, or '' if nothing can be noted here.
 ADD_NOTED: Final = Script(
     script_of("server").text
     + _ADD
@@ -106,8 +106,8 @@ return {max_id, base}
 """
 )
 
-# Lower the counter from ARGV[1] to ARGV[2], which is by ARGV[4], if that is noted with the nonce
-# ARGV[3]; and remove the note.
+# Lower the counter from ARGV[1] to ARGV[2], by ARGV[4] ids, if the note has the nonce ARGV[3]; and
+# remove the note.
 GIVE_BACK: Final = Script(
     script_of("server").text
     + b"""\
@@ -122,9 +122,9 @@ return 1
 """
 )
 
-# Raise to ARGV[1], or leave what is higher, and remove the note: the counter must not go below.
-#
-# A missing one is created if ARGV[2] says so.  INCRBY by 0 refuses whatever is no integer.
+# Raise to ARGV[1], or keep a higher value, and remove the note: the counter must not go below.
+# A missing counter is created unless ARGV[2] is ''.  INCRBY by 0 refuses a value that is no
+# integer.
 RAISE: Final = Script(b"""\
 local is_there = redis.call('GET', KEYS[1])
 if not is_there and ARGV[2] == '' then return false end
@@ -140,7 +140,7 @@ return value
 """)
 
 HIDDEN: Final = (
-    "the server hides who it is, by which one that forgot is found out ({}); allow it to the user: "
+    "the server hides its identity, which shows whether it lost data ({}); allow it to the user: "
     "ACL SETUSER ... +info"
 )
 
@@ -149,7 +149,7 @@ class RedisBackend(Backend):
     """One server, cluster or group under sentinels, on a link that the store closes.
 
     Attributes:
-        link: the way there.
+        link: the connections.
     """
 
     __slots__ = ("_grants", "_has_warned", "has_marker", "link")
@@ -203,7 +203,7 @@ class RedisBackend(Backend):
         ]
 
     def can_take_back(self, name: str) -> bool:
-        """Tell whether both keys of a counter lie in one slot: not where ``{}`` is no hash tag."""
+        """Return whether both keys of a counter are in one slot; not if ``{}`` is no hash tag."""
         return len(_keys_of(name)) > 1
 
     async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
@@ -237,7 +237,7 @@ class RedisBackend(Backend):
 
     async def namespaces(self) -> Sequence[str]:
         async def scan(client: Any) -> set[str]:  # noqa: ANN401 - the driver's
-            # On a cluster the driver goes through all masters.
+            # On a cluster the driver scans all masters.
             keys = client.scan_iter(match=f"{PREFIX}*}}:*", count=BATCH, **UNDECODED)
             names = {namespace_of(text_of(key)) async for key in keys}
             return {name for name in names if name is not None}
@@ -246,13 +246,13 @@ class RedisBackend(Backend):
 
 
 def _keys_of(name: str) -> tuple[bytes, ...]:
-    """Return a counter's key and its note's, if that lies in the same slot of a cluster."""
+    """Return a counter's key and its note's, if that is in the same slot of a cluster."""
     keys = f"{PREFIX}{name}{SUFFIX}".encode(), f"{PREFIX}{name}}}.grant".encode()
     return keys[:1] if name.startswith("}") else keys
 
 
 async def _counters(client: Any) -> dict[str, int]:  # noqa: ANN401 - the driver's
-    # On a cluster the driver goes through all masters; a key may come twice.
+    # On a cluster the driver scans all masters; a key may occur twice.
     scanned = client.scan_iter(match=f"{PREFIX}*{SUFFIX}", count=BATCH, **UNDECODED)
     ordered = list({key async for key in scanned})
     found: dict[str, int] = {}
@@ -266,18 +266,18 @@ async def _counters(client: Any) -> dict[str, int]:  # noqa: ANN401 - the driver
 
 
 async def _values(client: Any, keys: list[bytes]) -> list[bytes | None]:  # noqa: ANN401 - the driver's
-    # MGET answers nil, and no error, for what is no string.
+    # For a value that is no string MGET returns nil, not an error.
     if not hasattr(client, "nodes_manager"):
         found: list[bytes | None] = await client.execute_command("MGET", *keys, **UNDECODED)
         return found
-    pipeline = client.pipeline()  # the keys lie in many slots
+    pipeline = client.pipeline()  # the keys are in many slots
     for key in keys:
         pipeline.execute_command("MGET", key, **UNDECODED)
     return [value for (value,) in await pipeline.execute()]
 
 
 def _integer(value: bytes | None) -> int | None:
-    # As the server reads a number: int() would take spaces, underscores and any length as well.
+    # As the server reads a number: int() would accept spaces, underscores and any length as well.
     if value is None or INTEGER.fullmatch(value) is None:
         return None
     number = int(value)
@@ -296,7 +296,7 @@ class CellCodec:
 
     Attributes:
         keys: the KEYS of both scripts.
-        count_field: where the count lies, beside the store's marker.
+        count_field: the field of the count, beside the store's marker.
     """
 
     __slots__ = ("_namespace", "_single", "count_field", "keys")
@@ -310,13 +310,14 @@ class CellCodec:
         self.count_field = f"count:{namespace}".encode()
         self._single = MARKED, (MARKER, self.count_field), SPACED, ADDED
 
-    # What was read.
+    # Reading.
 
     def snapshot(self, reply: list[Any], instance: str) -> Snapshot:
         """Return what the script has read.
 
         Raises:
-            CorruptMachineStateError: a cell of ours, the adder, or the instance's entry is damaged.
+            CorruptMachineStateError: a cell of aiocosid's, the adder, or the instance's entry is
+                damaged.
         """
         here, _, now_ms, store, count, adder, space, *hashes = reply
         sampled, cells, notes = hashes[4:] or ((), -1, -1)
@@ -348,7 +349,7 @@ class CellCodec:
     def _put_owners(
         self, seats: defaultdict[int, Seat], raw: Mapping[Cell, bytes], instance: str
     ) -> Iterator[Damage]:
-        """Read CosId's hashes, in their order; give what is damaged, and of no machine id."""
+        """Read CosId's hashes, in order; yield damaged entries whose machine id is unknown."""
         for cell, value in raw.items():
             key, field = cell
             if key not in {ENTRIES, POOL}:
@@ -381,7 +382,7 @@ class CellCodec:
         try:
             return read(value.decode())
         except ValueError:
-            raise self._damaged(cell, value, expected="what aiocosid has written") from None
+            raise self._damaged(cell, value, expected="a cell as aiocosid writes it") from None
 
     def _whole(self, cell: Cell, digits: bytes) -> int:
         if not DIGITS.fullmatch(digits) or int(digits) > MAX_MS:
@@ -396,14 +397,14 @@ class CellCodec:
         key = self._key_of(cell)
         return CorruptMachineStateError(STORE, place=key, found=repr(text_of(found)), **details)
 
-    # What is written.
+    # Writing.
 
     def arguments(self, snapshot: Snapshot, changes: Changes) -> tuple[list[bytes | int], Any]:
-        """Return what the script is given, and what the cells that it looks at are afterwards."""
+        """Return the script's arguments, and the compared cells as they are after the commit."""
         raw: Mapping[Cell, bytes] = snapshot.raw
         written = self._written(snapshot, changes)
         after = {cell: raw.get(cell) for cell in (MARKED, SPACED)} | written
-        # A right that the user lacks is found out before anything of a machine id is written.
+        # A missing right of the user is detected before any machine id is written.
         order = sorted(after, key=lambda cell: (cell[1] != b"", after[cell] is not None))
         given: list[bytes | int] = [snapshot.identity.encode()]
         counted = self._single[1] if snapshot.counts_one_more(changes) else None
@@ -424,10 +425,10 @@ class CellCodec:
         }
         if changes.last_new is not None:
             written[ADDED] = b"%d" % changes.last_new
-        # Somebody may have written what is no UTF-8, and is escaped here.
+        # Another program may have written bytes that are not UTF-8, which are escaped here.
         fields = {text_of(field): field for key, field in snapshot.raw if key == ENTRIES}
         for number, seat in changes.seats.items():
-            # All that is about it goes, but for what is written anew, of this one or another.
+            # Remove all of its cells, except those that are written again, for it or another id.
             before = snapshot.seats.get(number, Seat())
             numbered = ((key, b"%d" % number) for key in (POOL, NOTES))
             for cell in (*dict(_cells_of(number, before, fields)), *numbered):
@@ -437,7 +438,7 @@ class CellCodec:
 
 
 def _read_state(instance: bytes, state: bytes) -> tuple[int | None, Owner | None]:
-    """Read ``machine id|stamp``: the machine id, and who has it; None for what is damaged."""
+    """Read ``machine id|stamp``: the machine id and its owner; None for a damaged part."""
     number, _, stamp = state.partition(b"|")
     if not DIGITS.fullmatch(number) or int(number) > MAX_MS:
         return None, None

@@ -1,4 +1,4 @@
-"""Makes the driver's clients that a URL stands for."""
+"""Creates the driver's clients for a URL."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NOT_THE_DRIVERS: Final = {
 
 
 def is_cluster(url: StoreUrl) -> bool:
-    """Tell whether a URL names a cluster."""
+    """Return whether a URL names a cluster."""
     return "cluster" in url.scheme
 
 
 def make_clients(url: StoreUrl) -> tuple[Any, ...]:
-    """Return the client to talk to, and after it what else has to be closed.
+    """Return the client to use, followed by the others that have to be closed.
 
     Nothing is sent yet.  Needs a running loop.
     """
@@ -49,7 +49,7 @@ def _options(url: StoreUrl) -> dict[str, Any]:
     given = {name: each for name, each in url.options.items() if each is not None}
     user, password = (each or None for each in url.login or ("", ""))
     options: dict[str, Any] = {
-        # The generator tries again by itself; a driver that resends outlasts its caller.
+        # The generator retries by itself; the driver's retries would outlast the caller.
         "retry": Retry(NoBackoff(), 0),
         "credential_provider": _login(given.get("username", user), given.get("password", password)),
         **{name: each for name, each in given.items() if name not in _NOT_THE_DRIVERS},
@@ -62,8 +62,7 @@ def _options(url: StoreUrl) -> dict[str, Any]:
 
 
 def _login(username: str | None, password: str | None) -> UsernamePasswordCredentialProvider | None:
-    # A provider, because drivers before 8 write a password into the client's repr, and that into
-    # errors.
+    # A provider, because drivers before 8 show a password in the client's repr, which errors show.
     if username is None and password is None:
         return None
     return UsernamePasswordCredentialProvider(username, password)
@@ -71,13 +70,13 @@ def _login(username: str | None, password: str | None) -> UsernamePasswordCreden
 
 def _cluster(url: StoreUrl, options: dict[str, Any]) -> RedisCluster:
     options.pop("db", None)
-    # Drivers before 8.1 never get a connection back on which sending failed or was cut.
+    # Drivers before 8.1 lose a connection for good if sending on it failed or was interrupted.
     options.setdefault("max_connections", 2**31)
-    # The driver would look "localhost" up itself, and block the loop for it.
+    # The driver would resolve "localhost" itself, which blocks the loop.
     nodes = [
         ClusterNode("127.0.0.1" if host == "localhost" else host, port) for host, port in url.hosts
     ]
-    # 0: a moved slot is noted; the driver's default closes the connections under other calls.
+    # 0: a moved slot is only recorded; by default the driver closes connections in use.
     return RedisCluster(startup_nodes=nodes, ssl=url.tls, reinitialize_steps=0, **options)
 
 

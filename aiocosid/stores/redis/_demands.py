@@ -1,4 +1,4 @@
-"""What is asked of a server besides a counter: that replicas have heard, and that it keeps it."""
+"""Demands on a server: that replicas confirm a grant, and that its settings keep it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ("DEMANDS", "MAX_REPLICAS", "REPLICA_TIMEOUT", "Confirmed", "Demands", "weaknesses_of")
 
-REPLICA_TIMEOUT: Final = 0.5  # seconds; below the driver's 1.5 s for a reply
+REPLICA_TIMEOUT: Final = 0.5  # seconds; below the driver's timeout for a reply, 1.5 s
 MAX_REPLICAS: Final = 1000
 
 DEMANDS: Final = ("replicas", "replica_timeout", "durability")  # options of a URL
@@ -24,12 +24,12 @@ _REFUSALS: Final = {"NoPermissionError", "ResponseError"}
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What a store was told to ask of its server.
+    """A store's demands on its server.
 
     Attributes:
-        replicas: how many have to confirm each grant; 0 asks none.
-        replica_timeout: seconds that they have for it.
-        durability: what to do about a server that may forget.
+        replicas: how many replicas have to confirm each grant; 0 for none.
+        replica_timeout: seconds to wait for them.
+        durability: what to do about a server that may lose grants.
     """
 
     replicas: int = 0
@@ -43,11 +43,11 @@ class Demands:
 
 
 class Confirmed:
-    """Sends WAIT as the next command on the connection of each one that it is given.
+    """Sends each command with a WAIT right after it on the same connection.
 
-    WAIT counts the replicas that have heard of what its own connection has written.  So both go out
-    together, and the driver may resend both or none.  Errors are looked at here: told to raise them
-    a cluster's pipeline sends again what has failed, the WAIT alone, on another connection.
+    WAIT counts the replicas that have the writes of its own connection.  So both are sent together,
+    and the driver may resend both or none.  Errors are handled here: otherwise a cluster's pipeline
+    would send a failed command, the WAIT alone, again on another connection.
     """
 
     __slots__ = ("_client", "_demands", "_is_cluster", "_key")
@@ -59,16 +59,16 @@ class Confirmed:
         self._demands = demands
 
     async def execute_command(self, *command: Any, **options: Any) -> Any:  # noqa: ANN401 - the driver's
-        """Send one command, which writes on the key, and return its reply.
+        """Send one command that writes the key, and return its reply.
 
         Raises:
-            StoreUnavailableError: too few replicas have heard of it in time; it stays done.
+            StoreUnavailableError: too few replicas have confirmed it in time; the write stays.
         """
         reply, heard = await self._send(command, options)
         if self._is_cluster and _is_a(reply, "MovedError"):  # nothing was written
             await self._client.nodes_manager.initialize()
             reply, heard = await self._send(command, options)
-        if self._is_cluster and _is_a(reply, "AskError"):  # the key is there already
+        if self._is_cluster and _is_a(reply, "AskError"):  # the key has moved already
             node = self._client.get_node(host=reply.host, port=reply.port)
             reply, heard = await self._send(command, options, asked=node)
         if self._is_cluster and _is_a(reply, "MovedError", "AskError"):
@@ -108,7 +108,7 @@ def _is_a(reply: object, *names: str) -> bool:
 
 
 async def weaknesses_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 - the driver's
-    """Say by which settings the server of a key may forget it; none if it does not tell."""
+    """Return the settings by which the server of a key may lose it; none if it hides them."""
     try:
         info = await _info_of(client, key)
     except Exception as exc:
@@ -117,21 +117,23 @@ async def weaknesses_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 -
         return []
     found: list[str] = []
     if str(info.get("maxmemory_policy", "")).startswith("allkeys") and info.get("maxmemory"):
-        found += _eviction(info, "counters may be evicted, and their ids come again")
+        found += _eviction(info, "counters may be evicted, and their ids are issued again")
     if info.get("aof_enabled") == 0:
         found.append(
-            "appendonly is no: a crash takes back what was granted since the last snapshot, and "
-            "those ids come again; set it to yes"
+            "appendonly is no: a crash loses the grants since the last snapshot, and "
+            "their ids are issued again; set it to yes"
         )
     return found
 
 
 async def evictions_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 - the driver's
-    """Say whether the server may evict the counter of a second, which expires, if it tells."""
+    """Return whether the server may evict the expiring counter of a second, if it shows that."""
     info = await _info_of(client, key, "memory")
     if str(info.get("maxmemory_policy") or "noeviction") == "noeviction":
         return []
-    return _eviction(info, "the counter of a second may be evicted, and its sequences come again")
+    return _eviction(
+        info, "the counter of a second may be evicted, and its sequences are issued again"
+    )
 
 
 async def _info_of(client: Any, key: bytes, *sections: str) -> Any:  # noqa: ANN401 - the driver's

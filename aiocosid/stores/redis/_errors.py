@@ -1,7 +1,8 @@
-"""Turns what the driver raises into our errors, in one place.
+"""Translates the driver's errors into aiocosid's.
 
-By the names of the classes, because valkey-py has the same ones in a tree of its own; and by what
-the server said, because inside a script or an older driver that is all there is.
+It goes by the names of the classes, because valkey-py has its own classes of the same names; and by
+the server's messages, because an error inside a script, or of an older driver, has no class of its
+own.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ _UNAVAILABLE: Final = {
 _OUTAGES: Final = (
     *("LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "OOM", "NOREPLICAS"),
     *("TRYAGAIN", "BUSY"),
-    # Of a master that became a replica while WAIT was under way, or before it.
+    # A master became a replica during a WAIT, or before it.
     *("UNBLOCKED", "WAIT cannot be used"),
-    # Sentences of the cluster client, which has no class for them.
+    # Messages of the cluster client, which has no classes for them.
     *("cannot be connected", "slots are not covered", "could not agree"),
 )
 
 
 @contextmanager
 def as_store_error(namespaced_name: str = "", key: str = "") -> Generator[None]:
-    """Raise our error from the driver's; what is neither's goes through."""
+    """Translate the driver's errors; let all others pass."""
     try:
         yield
     except CosIdError:
@@ -82,7 +83,7 @@ def _meaning(exc: Exception, namespaced_name: str, key: str) -> CosIdError | Non
 
 
 def _slip(exc: Exception, text: str) -> StoreError | None:
-    """Look for what the driver lets slip through; it drops the connection, so all is well again."""
+    """Translate errors that the driver does not wrap; it drops the connection, so a retry works."""
     if isinstance(exc, RuntimeError) and "loop" in text:
         return StoreUnavailableError(STORE, f"a connection of another event loop: {text}")
     if isinstance(exc, AttributeError) and "NoneType" in text:
@@ -91,7 +92,7 @@ def _slip(exc: Exception, text: str) -> StoreError | None:
 
 
 def _refusal(exc: Exception) -> StoreError | None:
-    """Look for what no second attempt will mend, also behind what the driver made of it."""
+    """Find a refusal that no retry will fix, also among the error's causes."""
     for cause in _causes(exc):
         text = _sentence(cause)
         if _names(cause) & _AUTHENTICATION or any(word in text for word in _REFUSALS):
@@ -108,7 +109,7 @@ def _refusal(exc: Exception) -> StoreError | None:
 
 def _causes(exc: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = exc
-    for _ in range(10):  # a ring of causes would never end
+    for _ in range(10):  # the causes may form a cycle
         if cause is None:
             return
         yield cause
@@ -122,7 +123,7 @@ def _names(exc: BaseException) -> set[str]:
 def _sentence(exc: BaseException) -> str:
     text = str(exc)
     if type(exc).__name__ == "MasterNotFoundError":
-        # Behind the colon old drivers list their sentinel clients, passwords included.
+        # After the colon old drivers list their sentinel clients, with passwords.
         text = text.partition(" : ")[0]
         exc.args = (text,)
     return text or type(exc).__name__

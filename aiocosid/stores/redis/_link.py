@@ -1,7 +1,7 @@
-"""The way to a server: whose the client is, on which loop, how a call on it ends, and scripts.
+"""The connections to a server: the client's owner and loop, bounded calls, and scripts.
 
-A script is one atomic step, on declared keys only.  It answers with text: a Lua number is a double
-and loses what is above 2^53.
+A script is one atomic step, on declared keys only.  It returns text: a Lua number is a double, and
+not exact above 2^53.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 
 __all__ = ("UNDECODED", "Grants", "RedisClient", "RedisLink", "Script", "script_of", "text_of")
 
-CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
-CALLS_AT_ONCE: Final = 32  # on one client; what comes above waits its turn, not for a connection
-CANCEL_ATTEMPTS: Final = 4  # times that a call is told to end before it is left to itself
+CALL_TIMEOUT: Final = 30.0  # seconds; for callers that set no deadline of their own
+CALLS_AT_ONCE: Final = 32  # on one client; further calls wait here, not for a connection
+CANCEL_ATTEMPTS: Final = 4  # how often a call is cancelled before it is abandoned
 CANCEL_PAUSE: Final = 0.25  # seconds between them
 
-# The drivers' option for a reply in bytes, whatever the user's client makes of others: it may hold
-# what somebody else wrote, and no text in the client's encoding.
+# The drivers' option for a reply in bytes, whatever the user's client decodes: the value may be
+# another program's, and no text in the client's encoding.
 UNDECODED: Final = {"NEVER_DECODE": True}
 
 T = TypeVar("T")
 
 
 class RedisClient(Protocol):
-    """What is needed of a client: redis-py's and valkey-py's asyncio ones have it."""
+    """The methods of a client that are used; the asyncio clients of both drivers have them."""
 
     def execute_command(self, *args: Any, **options: Any) -> Awaitable[Any]:  # noqa: ANN401
         """Send one command and return its reply."""
@@ -65,7 +65,7 @@ class RedisClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script, known to servers by its digest."""
+    """A script, which servers cache by its digest."""
 
     text: bytes  # not str, which a user's client may encode in its own way
     digest: bytes = field(init=False)
@@ -75,33 +75,33 @@ class Script:
         object.__setattr__(self, "digest", digest.encode())
 
     async def run(self, client: Any, *given: bytes | int) -> Any:  # noqa: ANN401 - the driver's
-        """Run it on so many keys; a server that does not know it yet is sent the text."""
+        """Run it; a server that does not have it yet gets the text."""
         try:
             return await client.execute_command("EVALSHA", self.digest, *given, **UNDECODED)
         except Exception as exc:
-            # By name: valkey-py has a class of its own.
+            # By name: valkey-py has its own class.
             if type(exc).__name__ != "NoScriptError":
                 raise
         return await client.execute_command("EVAL", self.text, *given, **UNDECODED)
 
 
 def script_of(*names: str) -> Script:
-    """Return the script that is made of ``.lua`` files of this package, one after the other."""
+    """Return a script of concatenated ``.lua`` files of this package."""
     folder = files(__package__ or "")
     return Script(b"".join(folder.joinpath(f"{name}.lua").read_bytes() for name in names))
 
 
 def text_of(value: bytes) -> str:
-    """Return a key, a field or a reply as it was written: UTF-8; what is none comes escaped."""
+    """Return a key, a field or a reply as text: UTF-8, with other bytes escaped."""
     return value.decode(errors="backslashreplace")
 
 
 class Grants(NamedTuple):
-    """What is asked of a server that grants, beside its replicas.
+    """The check of a server that grants, in addition to its replicas.
 
     Attributes:
-        check: whether to look at its settings.
-        weaknesses_of: says, for a client and a key, by which of them it may forget.
+        check: the check of its settings, which is made once.
+        weaknesses_of: returns, for a client and a key, the settings that may lose grants.
     """
 
     check: DurabilityCheck
@@ -109,10 +109,10 @@ class Grants(NamedTuple):
 
 
 class RedisSession:
-    """One client on one loop, and our calls that are under way on it.
+    """One client on one loop, and the calls under way on it.
 
     Attributes:
-        clients: the client, and what else has to be closed; none once it is closed.
+        clients: the client, and others that have to be closed; empty once it is closed.
     """
 
     __slots__ = ("_calls", "_turns", "clients")
@@ -125,16 +125,16 @@ class RedisSession:
     async def call(self, command: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         """Run a command in a task of its own; when the caller is cancelled, abort it.
 
-        A task, because the driver cleans up with awaits of its own, which a cancelled scope of the
-        caller's would cut, and because on Python 3.11 it may swallow a cancellation.
+        It is a task because the driver's clean-up awaits, which the caller's cancelled scope would
+        interrupt, and because the driver may swallow a cancellation on Python 3.11.
         """
         generation = fork.generation
 
         async def run(client: Any) -> T:  # noqa: ANN401 - one of the driver's
             fork.ensure_own(generation, "the call")
             if hasattr(client, "nodes_manager"):
-                # A cluster client that has not seen the slots yet sends calls anywhere, is
-                # redirected for each, and after some of that closes the connections under all.
+                # A cluster client without the slots sends calls anywhere and is redirected for
+                # each; after some of those it closes the connections in use.
                 await client.initialize()
                 fork.ensure_own(generation, "the call")
             return await command(client)
@@ -152,7 +152,7 @@ class RedisSession:
                 if generation == fork.generation:
                     await _abort(task)
                 raise
-        fork.ensure_own(generation, "the call")  # the reply was, or will be, the parent's
+        fork.ensure_own(generation, "the call")  # the reply belongs to the parent
         if task.cancelled():
             raise StoreUnavailableError(STORE, "closed while the call was under way")
         return task.result()
@@ -160,10 +160,10 @@ class RedisSession:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._calls.discard(task)
         if not task.cancelled():
-            task.exception()  # of an aborted call nobody else asks
+            task.exception()  # retrieved here: the caller of an aborted call may have gone
 
     async def aclose(self) -> None:
-        """Abort what is under way and close the connections."""
+        """Abort calls under way, and close the connections."""
         clients, self.clients = self.clients, ()
         await _abort(*self._calls)
         for client in clients:
@@ -171,7 +171,7 @@ class RedisSession:
                 await _close(client)
 
     def silence(self) -> None:
-        """Keep the connections from saying anything.  Runs in a forked child, first."""
+        """Keep the connections from sending anything.  Runs first in a forked child."""
         fork.silence(
             connection._writer.get_extra_info("socket")
             for client in self.clients
@@ -193,15 +193,15 @@ def _connections(client: Any) -> Iterator[Any]:  # noqa: ANN401 - one of the dri
 async def _close(client: Any) -> None:  # noqa: ANN401 - one of the driver's
     await client.aclose()
     if (nodes := getattr(client, "nodes_manager", None)) is not None:
-        # After an error a cluster client thinks of itself as closed, and leaves these open.
+        # After an error a cluster client considers itself closed, and leaves these open.
         await nodes.aclose("nodes_cache")
         await nodes.aclose("startup_nodes")
 
 
 async def _abort(*calls: asyncio.Task[Any]) -> None:
-    """Have the driver drop the connection; it does so on a cancellation, with its reply pending.
+    """Make the driver drop the connection: it does on a cancellation, if a reply is pending.
 
-    More than once only because it may swallow one.
+    Several cancellations, because the driver may swallow one.
     """
     left = set(calls)
     with anyio.CancelScope(shield=True):
@@ -214,14 +214,14 @@ async def _abort(*calls: asyncio.Task[Any]) -> None:
 
 
 class RedisLink(NotCopyable):
-    """The way to the servers, which a store and its distributors share.
+    """The connections to the servers, which a store and its distributors share.
 
-    On the user's client, or on clients made from a URL; see `aiocosid.stores._connection`.
+    On the user's client, or on clients created from a URL; see `aiocosid.stores._connection`.
 
     Attributes:
-        demands: what is asked of the server.
-        durability: whether that was looked at.
-        is_cluster: whether keys lie in slots.
+        demands: the demands on the server.
+        durability: the check of the server's settings.
+        is_cluster: whether keys are in slots.
     """
 
     __slots__ = ("_connection", "_name", "demands", "durability", "is_cluster")
@@ -246,7 +246,7 @@ class RedisLink(NotCopyable):
                 silence=RedisSession.silence,
             )
         else:
-            # Not the synchronous client: it has no aclose, and would block the loop.
+            # A synchronous client has no aclose, and would block the loop.
             needed = "execute_command", "aclose"
             if not all(callable(getattr(client, name, None)) for name in needed):
                 expected = "a client of redis.asyncio"
@@ -259,7 +259,7 @@ class RedisLink(NotCopyable):
         self.durability = DurabilityCheck(demands.durability, pool)
         wait = demands.replica_timeout
         if demands.replicas and socket_timeout and wait >= socket_timeout:
-            expected = f"less than socket_timeout, {socket_timeout:g} s"  # which would cut it short
+            expected = f"less than socket_timeout, {socket_timeout:g} s"  # which would end it early
             raise InvalidArgumentError("replica_timeout", wait, expected=expected)
 
     def __str__(self) -> str:
@@ -274,15 +274,15 @@ class RedisLink(NotCopyable):
         counter: str = "",
         grants: Grants | None = None,
     ) -> Any:  # noqa: ANN401 - the driver's
-        """Run a script, as `call` does, of which errors name the counter and the first key.
+        """Run a script with `call`; errors name the counter and the first key.
 
         Args:
-            script: what to run.
-            keys: what it works on.
-            *arguments: its further ones.
-            counter: the ``{namespace}.{name}`` that it is about.
-            grants: that it grants something, which the server may not forget, and replicas have to
-                confirm, as it was demanded.
+            script: the script.
+            keys: its keys.
+            *arguments: its further arguments.
+            counter: the counter's ``{namespace}.{name}``, for errors.
+            grants: given if the script grants something: the settings are checked and replicas have
+                to confirm, as demanded.
         """
 
         async def ask(client: Any) -> Any:  # noqa: ANN401 - the driver's
@@ -302,13 +302,13 @@ class RedisLink(NotCopyable):
         counter: str = "",
         key: bytes = b"",
     ) -> T:
-        """Run ``command(client)``; cancelled, its connection is never used again.
+        """Run ``command(client)``; after a cancellation its connection is never used again.
 
         Args:
-            command: what to run.
-            may_last: whether it may take more than `CALL_TIMEOUT`.
-            counter: the ``{namespace}.{name}`` that it is about.
-            key: the key that it is about.
+            command: the function to run.
+            may_last: whether it may take longer than `CALL_TIMEOUT`.
+            counter: the counter's ``{namespace}.{name}``, for errors.
+            key: the key, for errors.
 
         Raises:
             StoreUnavailableError: it took longer, or the server cannot be reached.
@@ -325,8 +325,9 @@ class RedisLink(NotCopyable):
             try:
                 return await session.call(command)
             except ResponseError as exc:
-                # The server has become a replica: the name may lead to another one by now.  The
-                # driver knows the word at the beginning; a server before 7 says it later.
+                # The server has become a replica: the name may resolve to another server by now.
+                # The driver recognises the word at the beginning; a server before 7 has it later in
+                # the message.
                 if session.clients and (isinstance(exc, ReadOnlyError) or "READONLY" in str(exc)):
                     await self._connection.aclose()
                 raise
@@ -337,7 +338,7 @@ class RedisLink(NotCopyable):
         self._connection.aopen()
 
     async def aclose(self) -> None:
-        """Close connections made from a URL, which the next call opens anew; no user's client."""
+        """Close connections created from a URL; the next call opens new ones."""
         await self._connection.aclose()
 
 
@@ -349,10 +350,10 @@ def _pool_of(client: Any) -> Any:  # noqa: ANN401 - whatever the user has
 
 
 def _turns_on(client: Any) -> anyio.Semaphore:  # noqa: ANN401 - whatever the user has
-    """Return the turns for a client's pool, the same for all who use it.
+    """Return the semaphore of a client's pool, shared by all its users.
 
-    Waiting here and not in the pool, which raises when it is used up, or on Python before 3.13 may
-    lose the wake-up of a waiter that is cancelled.
+    Calls wait here and not in the pool: the pool raises when it is used up, or, on Python before
+    3.13, may lose the wake-up of a cancelled waiter.
     """
     pool = _pool_of(client)
     if pool not in _turns:

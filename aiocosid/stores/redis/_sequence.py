@@ -1,17 +1,18 @@
 """Grants sequences of a second from counters on Redis or Valkey.
 
-The script has two keys.  The counter of the second is a string, the last sequence granted of it,
-which the published script of Java nodes counts in the same way.  The fence is a hash of ours, which
-never expires: ``server`` is whose counters these are, ``opens`` the first second of which anything
-is granted, ``seen`` the highest TIME so far, in s, ``reach`` the most of tolerance + margin that
-anybody has named, and ``granted:<second>`` how far ours were granted a second that may still be
-asked for.
+The script has two keys.  The counter of the second is a string, the last granted sequence; the
+published script of Java nodes uses it in the same way.  The fence is a hash of aiocosid's own,
+which never expires: ``server`` is the server of these counters, ``opens`` the first second that is
+granted from, ``seen`` the highest TIME so far, in s, ``reach`` the largest tolerance + margin of
+any node, and ``granted:<second>`` the last sequence granted to aiocosid, for each second that may
+still be requested.
 
 Its arguments are the second, the size, the highest sequence, and in seconds the tolerance, the
-margin and the counter's ttl.  It answers ``{status, first, last, now, opens}``: granted, of this
-second only; spent, the counter was not touched; skewed, for TIME and the second differ by more than
-the tolerance; fenced, for the second lies below ``opens``, and its counter may have been lost.  Or
-``{-1, why}`` where the server does not tell who it is, and nothing was written.
+margin and the counter's ttl.  It returns ``{status, first, last, now, opens}``.  The status is
+granted, of this second only; spent: the second is used up, and the counter unchanged; skewed: TIME
+and the second differ by more than the tolerance; or fenced: the second is below ``opens``, and its
+counter may have been lost.  Or it returns ``{-1, why}`` if the server hides its identity; nothing
+was written then.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ DEFAULT_TTL: Final = 600  # seconds that a counter is kept, as in the published 
 DEFAULT_MARGIN: Final = 1  # seconds by which the clocks of two servers may differ
 MAX_MARGIN: Final = 3600
 MAX_TTL: Final = 86_400
-SPARE_TTL: Final = 60  # seconds that a counter outlives the last moment at which it can be asked
+SPARE_TTL: Final = 60  # seconds that a counter outlives its last possible use
 
 SECOND: Final = "<second>"
 FENCE: Final = "fence"
@@ -54,10 +55,10 @@ GRANTED, SPENT, SKEWED, FENCED = 0, 1, 2, 3
 class RedisSequenceDistributor(SequenceDistributor):
     """Counters on Redis or Valkey, one for each second: the last sequence granted of it.
 
-    Made by `RedisStore.sequence_distributor`.  Runs on asyncio.  A server that was restarted,
+    `RedisStore.sequence_distributor` creates it.  Runs on asyncio.  A server that was restarted,
     emptied or failed over, or whose databases were swapped, may have lost counters; a fence, in a
-    hash of its own, keeps it from granting anything of the seconds concerned.  Which server it is
-    it has to tell by ``INFO``, inside of the script.
+    hash of its own, keeps it from granting sequences of the seconds concerned.  The script reads
+    the server's identity by ``INFO``, which has to be allowed.
     """
 
     __slots__ = ("_grants", "_link", "_prefix", "_settings", "_suffix")
@@ -80,7 +81,7 @@ class RedisSequenceDistributor(SequenceDistributor):
         self._settings = self.max_sequence, self.tolerance, margin, ttl
         self._prefix, self._suffix = _parts(key, self.namespaced_name)
         self._link = link
-        # A look of its own: what a counter without an end has to fear is another thing.
+        # A check of its own: a counter that never expires has other risks.
         self._grants = Grants(DurabilityCheck(link.demands.durability), evictions_of)
         if link.is_cluster:
             self._check_key()
@@ -94,9 +95,9 @@ class RedisSequenceDistributor(SequenceDistributor):
             InvalidArgumentError: an argument is outside its range; nothing was sent.
             ClockSkewError: the server's clock and ``second`` differ by more than the tolerance.
             CorruptCounterError: the key holds something else; nothing was written.
-            StoreIdentityHiddenError: the server does not tell who it is.
-            StoreUnavailableError: the server cannot be reached, is silent, loading or failing over,
-                or too few replicas have confirmed the grant.
+            StoreIdentityHiddenError: the server hides its identity.
+            StoreUnavailableError: the server cannot be reached, does not answer, is loading or
+                failing over, or too few replicas have confirmed the grant.
             StoreAuthenticationError: the server rejects the user, the password or the rights.
             ForkedError: the connections are the parent's.
         """
@@ -138,7 +139,7 @@ class RedisSequenceDistributor(SequenceDistributor):
 
 
 def _parts(key: object, namespaced_name: str) -> tuple[str, str]:
-    """Return what stands before and behind the second."""
+    """Return the parts of the key before and after the second."""
     if key is None:
         return f"aiocosid:{{{namespaced_name}}}:", ""
     check_text("key", key)
@@ -149,6 +150,6 @@ def _parts(key: object, namespaced_name: str) -> tuple[str, str]:
 
 
 def _hash_tag(key: bytes) -> bytes:
-    """Return what a cluster takes the slot of; nothing, if that is the whole key."""
+    """Return the part of the key that a cluster hashes; empty if that is the whole key."""
     tag, brace, _ = key.partition(b"{")[2].partition(b"}")
     return tag if brace else b""

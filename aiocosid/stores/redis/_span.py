@@ -1,34 +1,34 @@
 """The span of one counter: a range of ids, leased from a durable store, that a server hands out.
 
-A span is good only on the server that opened it, and while that server is the same life of the same
-history: run_id alone comes back with a demoted and promoted master, master_replid alone with a
-restart.
+A span is valid only on the server that opened it, as long as the server keeps its run_id and its
+master_replid: run_id alone stays the same if a master is demoted and promoted again, master_replid
+alone after a restart.
 
-It lies in one hash of ours, ``aiocosid:{<namespace>.<name>}:span``, with these fields, each with an
-``@`` and the root's name behind it: spans of two roots must not be mixed, and those of one root
-under two names do no harm.
+It is one hash, ``aiocosid:{<namespace>.<name>}:span``, with these fields, each followed by ``@``
+and the root's name: spans of two roots must not be mixed, while two names for one root do no harm.
 
-* ``server``: who opened it; ``cursor`` and ``last``: the last id handed out, and the last one.
-* ``claim``: who leases the next span just now, as nonce, server, when, and a count of claims, which
-  stays in ``claims``; ``by``: who took it down; ``until``: when it ends, in ms by TIME.
-* ``note``: nonce of the last grant, of one who may give it back; ``top``: the cursor after it;
-  ``base``: where that one's grants began.
+* ``server``: the server that opened it; ``cursor``: the last id handed out; ``last``: the span's
+last id.
+* ``claim``: the caller that is leasing the next span, as nonce, server, time, and a count of
+claims, which is kept in ``claims``; ``by``: the server that wrote the claim; ``until``: when the
+claim ends, in ms by TIME.
+* ``note``: the nonce of the last grant, if it may be given back; ``top``: the cursor after it;
+``base``: where that distributor's run of grants began.
 
-Numbers are text, up to 2^63-1: as a Lua number they would lose what is above 2^53.  The first
-argument of each script is the root's name, and each answers ``{'hidden', why}`` where the server
-does not tell who it is; nothing was written then.  Behind it
+Numbers are text, up to 2^63-1: Lua numbers are not exact above 2^53.  The first argument of each
+script is the root's name.  Each returns ``{'hidden', why}`` if the server hides its identity;
+nothing was written then.  The other arguments and results:
 
-* take has: step, the highest max id that the caller has seen, nonce, how long a claim lasts in ms,
-  the nonce to note the grant with and that of the grant before, or ''.  It answers ``taken``, the
-  max id, and where a run of the caller's noted grants began; ``claimed``, why, and the claim: the
-  span is ``missing``, of another ``server``, ``damaged``, ``behind`` the caller, or has too little
-  ``left``; or ``opening``, and the ms for which somebody else is about to, at most.
-* open has: claim, cursor (the caller's own segment is taken already), last, nonce to note that
-  segment with, where the span begins.  It answers ``opened``, cursor and last of the span before
-  it, or ``late``.
-* give_back has: where the cursor has to be, where it is to be, nonce of the grant, how many ids
-  that is.  It answers ``returned`` or ``kept``.
-* release has the nonce of the claim.
+* take: step, the highest max id that the caller has seen, nonce, the length of a claim in ms, the
+nonce of the grant's note and that of the grant before, or ''.  It returns ``taken``, the max id,
+and where the caller's run of noted grants began; or ``claimed``, the reason, and the claim: the
+span is ``missing``, of another ``server``, ``damaged``, ``behind`` the caller, or has too few ids
+``left``; or ``opening``, and the ms for which another caller's claim is valid.
+* open: claim, cursor (behind the caller's own segment), last, the nonce of that segment's note, and
+the start of the span.  It returns ``opened``, with cursor and last of the span before, or ``late``.
+* give_back: the expected cursor, the new cursor, the nonce of the grant, and the number of ids. It
+returns ``returned`` or ``kept``.
+* release: the nonce of the claim.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ("CLAIM_MS", "UNNOTED", "Claimed", "Opening", "Span", "SpanTaken")
 
-# How long nobody else leases a span; who is slower loses the claim, and the rest of their span.
-# More than a root takes that is just fast enough: a generator gives a call up after 2 s.  Others
-# wait for as long as they wait for Redis, and then take segments from the root.
+# How long a claim is valid; a slower caller loses it, and the rest of its span.  It is longer than
+# the slowest usable root takes: a generator's call times out after 2 s.  Other callers wait as long
+# as they wait for Redis, and then take segments from the root.
 CLAIM_MS: Final = 2500
 
 UNNOTED: Final = GrantNote("", "")
@@ -75,11 +75,11 @@ class SpanTaken:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The caller has to open a span.
+    """The caller now has to open a span.
 
     Attributes:
         why: ``missing``, ``server``, ``damaged``, ``behind`` or ``left``.
-        claim: the right to do so, once; no other is the same.
+        claim: the right to do so, once; unique.
     """
 
     why: str
@@ -88,10 +88,10 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Somebody else is opening a span.
+    """Another caller is opening a span.
 
     Attributes:
-        left: seconds for which the others leave it to them.
+        left: seconds until that caller's claim ends.
     """
 
     left: float
@@ -100,14 +100,14 @@ class Opening:
 class Span:
     """The span of a counter, on a store's connections.
 
-    Each call raises `StoreIdentityHiddenError` where the server does not tell who it is, and else
-    what the store's own raise.  Cancelled, it may have taken effect.
+    Each call raises `StoreIdentityHiddenError` if the server hides its identity, and the errors of
+    the store's other calls.  A cancelled call may have taken effect.
     """
 
     __slots__ = ("_key", "_link", "_name", "_root")
 
     def __init__(self, link: RedisLink, name: str, root: str) -> None:
-        """Describe it; nothing is sent yet.
+        """Describe the span; nothing is sent yet.
 
         Args:
             link: the connections.
@@ -120,7 +120,7 @@ class Span:
         self._key = f"aiocosid:{{{name}}}:span".encode()
 
     async def refresh(self) -> None:
-        """Make sure that the server tells who it is, and allows a span; nothing stays."""
+        """Check that the server shows its identity and allows a span; it leaves nothing behind."""
         await self._ask(LOOK)
 
     async def take(
@@ -141,21 +141,21 @@ class Span:
         """Open a span whose ids up to ``cursor`` are taken, if the claim is still there.
 
         Args:
-            claim: as it was answered.
+            claim: the claim as `take` returned it.
             cursor: the last id of the caller's own segment.
             last: the last id of the span.
-            note: what is noted with that segment.
+            note: the note of that segment.
             base: the id before the span's first one.
 
         Returns:
-            Whether it was opened, and how many ids of the span before it are given up.
+            Whether it was opened, and how many ids of the span before were abandoned.
         """
         found, *facts = await self._ask(OPEN, claim, cursor, last, note.nonce.encode(), base)
         before = [int(each) for each in facts if each]
         return found == "opened", max(0, before[1] - before[0]) if len(before) > 1 else 0
 
     async def release(self, nonce: bytes) -> bool:
-        """Give a claim back, if it is of the caller's name."""
+        """Give a claim back, if it has the caller's nonce."""
         return await self._ask(RELEASE, nonce) == ["released"]
 
     async def give_back(self, top: int, lower: int, nonce: bytes) -> bool:
@@ -163,7 +163,7 @@ class Span:
         return await self._ask(GIVE_BACK, top, lower, nonce, top - lower) == ["returned"]
 
     async def void(self) -> None:
-        """Forget the spans, of whatever root, and whoever is about to open one."""
+        """Remove the spans of all roots, and all claims."""
         await self._link.call(
             lambda client: client.execute_command("DEL", self._key, **UNDECODED),
             counter=self._name,

@@ -1,7 +1,7 @@
-"""Several independent stores that share one sequence of ids: any one of them alive is enough.
+"""Several independent stores that share one sequence of ids: any one of them is enough.
 
 Each store has a residue class of its own, as with tinyid's delta and remainder, or Flickr's
-tickets.  So none has to know of another, and no id can come from two.
+tickets.  So the stores need no connection to each other, and no two can hand out the same id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hands out segments from whichever of several stores answers."""
+"""Hands out segments from any of several stores that answers."""
 
 from __future__ import annotations
 
@@ -44,27 +44,28 @@ class StripedIdSegmentDistributor(WatchedDistributor):
     """A counter in several independent stores, of which any one is enough.
 
     Of ``n`` stores the one at place ``i`` has the ids ``i + 1``, ``i + 1 + n``, ``i + 1 + 2n`` and
-    so on, above the offset, and counts them by itself under ``{namespace}.{name}~striped``.  So
-    its segments have a `stride` of ``n``.
+    so on, above the offset, and counts them under ``{namespace}.{name}~striped``.  So its segments
+    have a `stride` of ``n``.
 
-    Each object has a home, drawn when it is made, and asks it as long as it answers; so many
-    objects spread over the stores.  A store that fails, or does not answer in time, is put into
-    quarantine, for longer each time, and another is asked in the same call.  When a store is behind
-    what this object has handed out, its counter is raised first: ids rise, whoever gives them.
+    Each object has a home store, chosen at random, and asks it as long as it answers; so many
+    objects spread over the stores.  A store that fails, or does not answer in time, gets a
+    cooldown, longer each time, and the same call asks another store.  If a store is behind the ids
+    that this object has handed out, its counter is raised first: ids rise, whichever store they
+    come from.
 
-    A new counter grants nothing until one object has seen all stores: the first start needs them
-    all, and so does a store that is new at its place.  A `GroupedSegmentId` has a new counter for
+    A new counter grants nothing until one object has reached all stores: the first start needs them
+    all, and so does a store that replaces another one.  A `GroupedSegmentId` has a new counter for
     each group.
 
-    A store whose counter went backwards is not asked any more by this object; only the object that
-    has seen the higher value can tell.  So each store has to be durable by itself.
+    An object stops asking a store whose counter went backwards; only an object that has seen the
+    higher value can detect that.  So each store has to be durable by itself.
 
-    A cancelled call, or one that has asked several stores, may have taken effect in each of them:
-    gaps.  `IdOverflowError` is told when every store's counter would pass 2^63-1, at 92 million
-    billion ids; `StoreUnavailableError` when no store answers, with the last one's error as the
-    cause; another `StoreError` when a second attempt would not mend it, or a store is not the one
-    that it was at this place; `StoreRolledBackError` when the counters of all stores went
-    backwards; and what a store raises that is no matter of its server.
+    A cancelled call, or one that has asked several stores, may have taken effect in each of them
+    and leave gaps.  It raises `IdOverflowError` if every store's counter would pass 2^63-1, at 92
+    million billion ids; `StoreUnavailableError` if no store answers, with the last store's error as
+    the cause; another `StoreError` if a retry cannot help, or a store is at another place than
+    before; `StoreRolledBackError` if the counters of all stores went backwards; and a store's
+    errors that do not come from its server.
     """
 
     __slots__ = ("_closings", "_home", "_order", "_store", "_stripes", "stride")
@@ -87,22 +88,22 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             )
         )
         if any(each.counter.stride != 1 for each in self._stripes):
-            expected = "stores that grant any range without holes"
+            expected = "stores that grant contiguous ranges of any length"
             raise InvalidArgumentError("stores", store._stores, expected=expected)
         self.stride = len(self._stripes)
-        # Drawn for each object: those whose home fails spread over the others.
+        # Random for each object: the objects of a failed home spread over the others.
         self._order = random.sample(self._stripes, len(self._stripes))
         self._home = self._stripes.index(self._order[0])
 
     @property
     def step_limit(self) -> int | None:  # type: ignore[override]  # the stores'
-        """The most ids that every store may be asked for at once."""
+        """The maximum number of ids that every store grants in one call."""
         limits = [each.counter.step_limit for each in self._stripes]
         known = [limit // UNIT for limit in limits if limit is not None]
         return min(known) if known else None
 
     async def _grant(self, step: int, note: GrantNote | None) -> Granted:  # noqa: ARG002 - none is kept
-        """Take a segment from some store."""
+        """Take a segment from one of the stores."""
         go_on = self._closings.watch(self.store)
         await self._bind()
         baseline = self._water.baseline() or 0
@@ -118,11 +119,11 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         raise self._nobody(errors)
 
     async def _bind(self) -> None:
-        """Have every store note its place, before the first id is granted by any of them.
+        """Write its place to every store, before any of them grants an id.
 
-        One that is away does so when it is asked again.  New ones are opened once all have.  What
-        this object hands out begins above all of them: one that lost its counter, and is as new, is
-        raised as well.
+        A store that cannot be reached gets its place when it is next asked.  New counters are
+        opened once all stores have theirs.  This object's ids begin above all counters: one that
+        was lost, and looks new, is raised as well.
         """
         unbound = [each for each in self._due() if not each.is_bound]
         await self._at_once({each: each.bind for each in unbound})
@@ -150,26 +151,26 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             raise wrong[0]
 
     def _due(self) -> list[Stripe]:
-        """Return whom to look at before a grant: none in quarantine, if any can grant."""
+        """Return the stores to bind before a grant: none in a cooldown, if another can grant."""
         can_grant = any(each.is_bound and not each.is_new for each in self._stripes)
         return [each for each in self._turn() if not (can_grant and each.health.is_resting)]
 
     def _turn(self) -> list[Stripe]:
-        """Return whom to ask, in order: home, the others, and those in quarantine at last."""
+        """Return the stores in the order to ask: home, the others, and last those in a cooldown."""
         call_bounded = (stripe for stripe in self._order if stripe.ended is None)
         return sorted(call_bounded, key=lambda stripe: stripe.health.rank)
 
     async def _attempt(self, stripe: Stripe, call: Callable[[], Awaitable[T]]) -> T | CosIdError:
-        """Ask one store; return what it answers, or why it does not.
+        """Ask one store; return its result, or the error of its failure.
 
         Raises:
-            CosIdError: it is no failure of the store.
+            CosIdError: an error that is no failure of the store.
         """
         store = self._store
         answer = await call_bounded(
             call, store=stripe.counter.store, clock=store.clock, within=store.store_timeout
         )
-        self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
+        self._water.ensure_own(repr(self))  # suspended across a fork: the range is the parent's
         if isinstance(answer, CosIdError) and not isinstance(answer, UnopenedError):
             self._lost(stripe, answer)
         elif stripe.health.answered():
@@ -177,14 +178,14 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         return answer
 
     def _lost(self, stripe: Stripe, error: CosIdError) -> None:
-        """Take note of a failure; raise what is no failure of the store."""
+        """Record a failure; raise an error that is no failure of the store."""
         if isinstance(error, MisplacedError) or not isinstance(error, StoreError | IdOverflowError):
             raise error
         if isinstance(error, StoreRolledBackError):
             stripe.ended = error
-            _logger.error("%r: %s is not asked any more: %s", self, stripe, error)
+            _logger.error("%r: %s is no longer used: %s", self, stripe, error)
         elif stripe.health.failed(error):
-            _logger.warning("%r: %s fails, so others are asked: %s", self, stripe, error)
+            _logger.warning("%r: %s fails, other stores are asked: %s", self, stripe, error)
 
     def _nobody(self, errors: list[CosIdError]) -> CosIdError:
         """Return the error for a call that no store has answered."""
@@ -200,7 +201,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         return nobody
 
     def statistics(self) -> StripedStatistics:
-        """Return what went through this object so far."""
+        """Return the statistics of this object so far."""
         stores = tuple(stripe.statistics() for stripe in self._stripes)
         return StripedStatistics(stores=stores, home=self._home)
 
@@ -222,5 +223,5 @@ class StripedIdSegmentDistributor(WatchedDistributor):
                 stack.push_async_callback(stripe.counter.aclose)
 
     def __repr__(self) -> str:
-        """Name the counter, the step and how many stores there are."""
+        """Show the counter, the step and the number of stores."""
         return f"<{type(self).__name__} {self.namespaced_name} step={self.step} x{self.stride}>"

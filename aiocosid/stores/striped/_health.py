@@ -1,4 +1,4 @@
-"""Whether a store answers, and when it is to be asked again."""
+"""Whether a store answers, and when to ask it again."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ LAST_PAUSE: Final = 30.0  # seconds
 
 
 class StoreHealth:
-    """What is known of one store; the distributors of one `StripedStore` share it.
+    """The health of one store; the distributors of one `StripedStore` share it.
 
     Attributes:
-        failures: calls that failed, so far.
-        last_error: what the last of them raised; None since it has answered.
+        failures: failed calls so far.
+        last_error: the error of the last failed call; None after an answer.
     """
 
     __slots__ = ("_again_at", "_clock", "_in_a_row", "failures", "last_error")
 
     def __init__(self, clock: Clock) -> None:
-        """Begin with a store that is there."""
+        """Begin with a healthy store."""
         self.failures = 0
         self.last_error: CosIdError | None = None
         self._clock = clock
@@ -36,18 +36,19 @@ class StoreHealth:
 
     @property
     def is_resting(self) -> bool:
-        """Whether it is in quarantine."""
+        """Whether it is in a cooldown."""
         return self._again_at > self._clock.monotonic()
 
     @property
     def rank(self) -> float:
-        """The lower, the sooner it is to be asked: all that are not in quarantine are equal."""
+        """Stores with a lower rank are asked first; all without a cooldown have the same rank."""
         return self._again_at if self.is_resting else -inf
 
     def failed(self, error: CosIdError) -> bool:
-        """Begin a quarantine, longer than the one before; tell whether it is the first in a row.
+        """Begin a cooldown, longer than the one before; return whether it is the first in a row.
 
-        One that runs goes on: several calls may have failed at once, or no other store is left.
+        A running cooldown is not extended: several calls may have failed at once, or no other store
+        is left.
         """
         is_first = self.last_error is None
         self.failures += 1
@@ -56,12 +57,12 @@ class StoreHealth:
         if now >= self._again_at:
             pause = min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(self._in_a_row, 10))
             self._in_a_row += 1
-            # Not in step with other processes.
+            # Random, to differ from other processes.
             self._again_at = now + pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         return is_first
 
     def answered(self) -> bool:
-        """End the quarantine; tell whether there was one."""
+        """End the cooldown; return whether there was one."""
         was_away = self.last_error is not None
         self.last_error = None
         self._in_a_row, self._again_at = 0, -inf

@@ -1,13 +1,13 @@
-"""Which ids are a store's own, and how its counter says so.  Pure.
+"""The ids of each store, and the coding of its place in its counter.  Pure.
 
-The counter of a store counts in hundreds; its last two digits are the store's place, and how many
-stores there are.  1,200,013 is 12,000 for place 1 of 3; its last id is 12,000 * 3 - 1 = 35,999.  So
-each grant tells for which place it is: stores in another order, or of another number, are noticed
-in the very step that would have repeated an id.
+The counter of a store counts in hundreds; its last two digits are the store's place, and the number
+of stores.  1,200,013 is 12,000 for place 1 of 3; its last id is 12,000 * 3 - 1 = 35,999.  So each
+grant shows its place: if the stores' order or number has changed, the step that would have repeated
+an id detects it.
 
-A counter is new, and grants nothing, until somebody has seen every store: the two digits are the
-other way round until then, 1,031.  Else an empty store that is added to others, while those are
-away, would grant their ids.
+A counter is new, and grants nothing, until one process has reached every store: until then the two
+digits are swapped, 1,031.  Otherwise an empty store that is added while the others cannot be
+reached would grant their ids.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from ...abc import MAX_ID
 __all__ = ("FEWEST_STORES", "MOST_STORES", "SUFFIX", "UNIT", "ResidueClass", "highest_id")
 
 SUFFIX: Final = "~striped"
-"""Behind the counter's name in each store: a generator on that store alone has another counter."""
+"""The suffix of the counter's name in each store: a generator on that store alone has another
+counter.
+"""
 
 UNIT: Final = 100
-"""What a store's counter advances by for each id."""
+"""The amount that a store's counter advances for each id."""
 
 FEWEST_STORES: Final = 2
 
 MOST_STORES: Final = 9
-"""One digit each for the place and for how many there are."""
+"""The place and the number of stores have one digit each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,8 @@ class ResidueClass:
     """A store's place among those that share a counter.
 
     Attributes:
-        number: from 0.
-        width: how many there are, 2 to 9.
+        number: the place, from 0.
+        width: the number of stores, 2 to 9.
     """
 
     number: int
@@ -49,12 +51,12 @@ class ResidueClass:
         return self.number * 10 + self.width
 
     def first(self, offset: int) -> int:
-        """Return what a new counter begins with: of the ids up to ``offset`` it has none."""
+        """Return the first value of a new counter: it grants no ids up to ``offset``."""
         new_code = self.width * 10 + self.number
         return self.floor(offset) - self.code + new_code
 
     def floor(self, above: int) -> int:
-        """Return the lowest value from which on all further ids are above ``above``."""
+        """Return the lowest value after which all ids are above ``above``."""
         return max(0, (above - self.number - 1) // self.width + 1) * UNIT + self.code
 
     def ids(self, value: int, step: int) -> range:
@@ -68,7 +70,7 @@ class ResidueClass:
 
     @classmethod
     def noted_in(cls, value: int) -> tuple[ResidueClass | None, bool]:
-        """Return the place that a value names, None if it names none; and whether it is new."""
+        """Return the place in a value, None if there is none; and whether the counter is new."""
         digits = divmod(value % UNIT, 10)
         number, width = sorted(digits)
         is_named = value >= 0 and number < width >= FEWEST_STORES
@@ -79,5 +81,5 @@ class ResidueClass:
 
 
 def highest_id(width: int) -> int:
-    """Return the highest id that every one of so many stores can count to."""
+    """Return the highest id that each of so many stores can count to."""
     return (MAX_ID // UNIT - 3) * width

@@ -1,4 +1,4 @@
-"""What a striped distributor can say about itself."""
+"""Statistics of a striped distributor."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class StripeStatistics:
     """One of the stores of a `StripedStore`'s distributor.
 
     Attributes:
-        store: which kind it is.
+        store: the kind of store.
         place: its place in the list, from 0.
-        is_healthy: whether it answered when it was asked last.
-        has_ended: whether its counter went backwards: it is not asked any more.
-        segments: segments that it gave.
-        raises: times that its counter was raised, because it was behind the others.
-        failures: calls that failed, also of the other counters of a `StripedStore`.
-        last_error: what it raised last; None since it has answered.
+        is_healthy: whether its last call succeeded.
+        has_ended: whether its counter went backwards; then it is not asked any more.
+        segments: segments that it granted.
+        raises: how often its counter was raised because it was behind the others.
+        failures: failed calls, including those of other counters of the `StripedStore`.
+        last_error: its last error; None after an answer.
     """
 
     store: str
@@ -38,11 +38,11 @@ class StripeStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripedStatistics:
-    """A picture of a `StripedStore`'s distributor at one moment; it counts what went through it.
+    """The state of a `StripedStore`'s distributor at one moment; it counts its own calls.
 
     Attributes:
-        stores: one for each, in their order.
-        home: the place that is asked first.
+        stores: one entry for each store, in their order.
+        home: the place of the store that is asked first.
     """
 
     stores: tuple[StripeStatistics, ...]

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 __all__ = ("StripedStore", "read_url")
 
-# Three of these are below the 2 s after which a generator gives a call up by default.
+# Three of these are below the default 2 s timeout of a generator's call.
 STORE_TIMEOUT: Final = 0.6  # seconds
 
 EXPECTED: Final = "striped:?store=URL&store=URL, percent-encoded; store_timeout=SECONDS may follow"
 
 
 class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
-    """Counters that lie in several independent stores, of which any one is enough.
+    """Counters in several independent stores, of which any one is enough.
 
     It hands out no machine ids: they need one store that decides.
 
     Attributes:
         store_timeout: seconds that one store has to answer.
-        places: of each store.
-        health: of each store; what one distributor finds out, all know.
+        residues: the residue class of each store.
+        health: the health of each store, shared by all distributors.
         clock: time.
     """
 
@@ -51,12 +51,12 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         owns_stores: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Put stores side by side; nothing is sent yet.
+        """Combine stores; nothing is sent yet.
 
         Args:
-            stores: two to nine, none of which knows of another's data, always in the same order and
-                of the same number: each counter remembers its place and their number, and another
-                one is refused.  They have to offer `Store.set_floor`.
+            stores: two to nine stores with separate data, always the same number in the same order:
+                each counter contains its place and their number, and refuses another one.  They
+                have to support `Store.set_floor`.
             store_timeout: seconds that one store has to answer, before the next is asked.
             owns_stores: whether `aclose` closes them.
             clock: time; the system's by default.
@@ -73,7 +73,7 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
 
     @classmethod
     def from_url(cls, url: str, *, open_store: Callable[[str], Store]) -> Self:
-        """Put side by side the stores that a URL names, and close them with this one.
+        """Combine the stores of a URL, which are closed with this one.
 
         Args:
             url: ``striped:?store=URL&store=URL``, each percent-encoded; ``store_timeout`` may
@@ -89,23 +89,23 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         return cls(stores, store_timeout=store_timeout, owns_stores=True)
 
     def __repr__(self) -> str:
-        """Name the stores, without credentials."""
+        """Show the stores, without credentials."""
         return f"<{type(self).__name__} {' '.join(repr(store) for store in self._stores)}>"
 
     async def create_schema(self) -> None:
         """Create what each store needs.
 
         Raises:
-            StoreError: a store refuses or cannot be reached; those before it have what they need.
+            StoreError: a store refuses or cannot be reached; those before it are ready.
         """
         for store in self._stores:
             await store.create_schema()
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
-        """Return the counters that lie in several stores, each with the highest id of all.
+        """Return the striped counters, each with the highest id of all stores.
 
         Raises:
-            StoreError: a store refuses or cannot be reached: another one cannot answer for it.
+            StoreError: a store refuses or cannot be reached; the others cannot replace its answer.
         """
         found: dict[str, int] = {}
         for store, residue in zip(self._stores, self.residues, strict=True):
@@ -124,15 +124,14 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         above: int,
         create: bool = True,
     ) -> Counter:
-        """Raise a counter in each store that is lower, or has none yet; it costs an id in each.
+        """Raise a counter in each store where it is lower or missing; costs an id in each.
 
-        A cancelled or failed call may have taken effect in some; it is safe to repeat, and has to
-        be.
+        A cancelled or failed call may have taken effect in some stores: repeat it, which is safe.
 
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
             CounterMissingError: no store has such a counter, and ``create`` is False.
-            StoreError: a store refuses, cannot be reached, or has another place.
+            StoreError: a store refuses, cannot be reached, or is at another place.
         """
         check_integer("above", above, at_least=0, at_most=highest_id(len(self.residues)))
         counter = self.segment_distributor(namespace=namespace, name=name)
@@ -141,14 +140,14 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
             if counter.namespaced_name not in known:
                 raise CounterMissingError("striped", counter=counter.namespaced_name)
         highest = above
-        for stripe in counter._stripes:  # all, before any can grant
+        for stripe in counter._stripes:  # all of them, before any can grant
             await stripe.bind()
         for stripe in counter._stripes:
             highest = max(highest, await stripe.raise_to(above))
         return Counter(namespaced_name=counter.namespaced_name, last_max_id=highest)
 
     def _holder(self) -> NoReturn:
-        reason = "it hands out no machine ids, which need one store that decides: take one of them"
+        reason = "it hands out no machine ids: they need a single store, such as one of these"
         raise UnsupportedByStoreError(StripedIdSegmentDistributor.store, reason)
 
 

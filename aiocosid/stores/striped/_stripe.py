@@ -26,11 +26,11 @@ MOST_OPENINGS: Final = 5
 
 
 class MisplacedError(StoreError):
-    """A store has another place than it was named for; no store mends that."""
+    """A store is at another place than before; asking another store does not help."""
 
 
 class UnopenedError(StoreUnavailableError):
-    """A store's counter is new, and has to wait for the other stores; it has not failed."""
+    """A store's counter is new, and waits for the other stores; the store has not failed."""
 
 
 class Stripe:
@@ -39,8 +39,8 @@ class Stripe:
     Attributes:
         counter: the store's own counter.
         health: whether the store answers.
-        ended: why it is not asked any more, or None.
-        is_new: whether it may not grant yet, as not every store was seen.
+        ended: the error after which it is not asked any more, or None.
+        is_new: whether it may not grant yet, because not every store was reached.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Stripe:
 
     @property
     def is_bound(self) -> bool:
-        """Whether its counter was seen: the store has a note of its place."""
+        """Whether its counter was read: then the store contains its place."""
         return self._seen >= 0
 
     @property
@@ -76,37 +76,40 @@ class Stripe:
         return self._residue.last_id(self._seen) if self.is_bound else 0
 
     async def bind(self) -> None:
-        """Have the store note its place, and see that it is ours; costs one id.
+        """Write the place to the store, and check it; costs one id.
 
-        Before any store grants an id: one without a note could be named for another place later.
+        It happens before any store grants an id: a store without a place could get another one
+        later.
         """
         await self._advance(1)
 
     async def open(self, above: int) -> None:
-        """Have a new counter grant ids: every store was seen, and has noted its place.
+        """Let a new counter grant ids, once every store has its place.
 
         Args:
-            above: what any of them is known to have granted: one that has lost its counter is new.
+            above: the highest id that any of them is known to have granted; a lost counter looks
+                new.
         """
         for _ in range(MOST_OPENINGS):
-            if self.is_new:  # others may have it advance at the same time
+            if self.is_new:  # other processes may advance it at the same time
                 above = await self.raise_to(above + self._residue.width)
 
     async def grant(self, step: int, *, above: int, go_on: Callable[[], None]) -> int:
         """Take ``step`` ids that are all above ``above``; return the last one.
 
-        A counter that is behind is raised first, which is no addition: several processes that find
-        it behind at the same time would add the distance several times, and every other store were
-        behind then.
+        A counter that is behind is raised first, not added to: several processes at the same time
+        would add the distance several times, and then every other store would be behind.
 
         Args:
-            step: how many.
+            step: the number of ids.
             above: the last id that was handed out.
-            go_on: raises if there must not be another call.
+            go_on: raises if no further call is allowed.
         """
         ids = await self._advance(step)
         if self.is_new:
-            reason = f"{self._residue} is new, and grants nothing before every store was seen once"
+            reason = (
+                f"{self._residue} is new, and grants nothing before every store was reached once"
+            )
             raise UnopenedError(self.counter.store, reason)
         if ids[0] <= above:
             go_on()
@@ -120,9 +123,9 @@ class Stripe:
         return ids[-1]
 
     async def raise_to(self, above: int) -> int:
-        """Have it grant only ids above ``above`` from now on; return the last one granted, or that.
+        """Make it grant only ids above ``above``; return the last id granted, or ``above``.
 
-        Only for one whose counter was seen: what it has noted is written over.
+        Only for a bound store: it overwrites the place in the counter.
         """
         raised = await self._store.set_floor(
             namespace=self.counter.namespace,
@@ -147,7 +150,7 @@ class Stripe:
         return self._residue.ids(value, step)
 
     def _check(self, value: object) -> None:
-        """Raise unless it is a value of this very place."""
+        """Raise unless the value is one of this place."""
         found, is_new = ResidueClass.noted_in(value) if type(value) is int else (None, False)
         if self._residue == found:
             self.is_new = is_new
@@ -176,7 +179,7 @@ class Stripe:
         return f"{self.counter.store}, {self._residue}"
 
     def statistics(self) -> StripeStatistics:
-        """Return a picture of it."""
+        """Return its statistics."""
         last_error = self.ended or self.health.last_error
         return StripeStatistics(
             store=self.counter.store,

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ("TieredIdSegmentDistributor",)
 
-POLL: Final = (0.002, 0.05)  # seconds until somebody else's span is looked for: first, at most
+POLL: Final = (
+    0.002,
+    0.05,
+)  # seconds between two looks for another caller's span: the first, the longest
 RELEASE_TIMEOUT: Final = 0.25  # seconds that a cancelled call takes to give its claim back
 
 T = TypeVar("T")
@@ -47,10 +50,10 @@ class Call(NamedTuple):
 
     Attributes:
         step: ids per segment.
-        sent: the highest id that was known when it began.
-        nonce: its name in Redis.
-        go_on: raises if this was closed since it began.
-        note: what is noted with it in Redis.
+        baseline: the highest id that was known when it began.
+        nonce: the call's name in Redis.
+        go_on: raises if the store was closed since the call began.
+        note: the grant's note in Redis.
     """
 
     step: int
@@ -63,18 +66,19 @@ class Call(NamedTuple):
 class TieredIdSegmentDistributor(WatchedDistributor):
     """A counter in a durable store, handed out by Redis or Valkey span by span.
 
-    Runs on asyncio.  Made by `TieredStore.segment_distributor`.  The root's counter is CosId's own,
-    and others may use it at the same time: each span is one step of it.  What lies in Redis is
-    ``aiocosid:{<namespace>.<name>}:span``; CosId's key there is not touched.  While Redis does not
-    answer, segments come from the root.
+    Runs on asyncio.  `TieredStore.segment_distributor` creates it.  The root's counter is CosId's
+    own, and other programs may use it at the same time: each span is one step of it.  The key in
+    Redis is ``aiocosid:{<namespace>.<name>}:span``; CosId's key there is not touched.  While Redis
+    does not answer, segments come from the root.
 
-    A cancelled call may have taken effect, here and there: a segment, or a span, is a gap then.
-    Besides what the root raises there is `StoreIdentityHiddenError`, if Redis does not tell who it
-    is, and `StoreAuthenticationError`, if it rejects us: both only before it ever answered.  The
-    root's errors are told if Redis has no span left.
+    A cancelled call may have taken effect in both; then a segment, or a span, is a gap.  In
+    addition to the root's errors it raises `StoreIdentityHiddenError` if Redis hides its identity,
+    and `StoreAuthenticationError` if Redis rejects the login: both only before its first answer.
+    The root's errors are raised when Redis has no span left.
 
-    Of a segment that came from the root directly nothing is given back, nor of one that lies in a
-    span of another server, or of another life of it.  Nothing is noted in the root.
+    Ids of a segment that came directly from the root are not given back, nor ids of a span that
+    another server opened, or that this one opened before a restart.  No note is written to the
+    root.
     """
 
     __slots__ = ("_closings", "_root", "_span", "_store", "_tally")
@@ -82,18 +86,18 @@ class TieredIdSegmentDistributor(WatchedDistributor):
     store = "tiered"
 
     def __init__(self, store: TieredStore, **described: Any) -> None:  # noqa: ANN401 - a contract's
-        """Put one counter under another; nothing is sent yet.
+        """Describe a counter of both stores; nothing is sent yet.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, ``step`` is above the span, or
-                the root has holes.
+                the root does not grant contiguous ranges.
         """
         root = store.root.segment_distributor(**described)
         if store.span < root.step:
-            expected = f"at least the step, {root.step}: larger requests go past Redis"
+            expected = f"at least the step, {root.step}: larger requests bypass Redis"
             raise InvalidArgumentError("span", store.span, expected=expected)
         if root.stride != 1 or root.step_limit is not None:
-            expected = "one that grants any range without holes"
+            expected = "one that grants contiguous ranges of any length"
             raise InvalidArgumentError("root", root, expected=expected)
         super().__init__(
             namespace=root.namespace, name=root.name, offset=root.offset, step=root.step
@@ -115,7 +119,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         self._tally["root_trips"] += 1
         max_id = await self._root.next_max_id(call.step)
         self._tally["segments_from_root"] += 1
-        return Granted(max_id)  # what lies in the span is no longer on top
+        return Granted(max_id)  # the rest of the span is no longer the highest range
 
     async def _from_span(self, call: Call) -> Granted:
         try:
@@ -125,9 +129,9 @@ class TieredIdSegmentDistributor(WatchedDistributor):
             if reply is not None:
                 last = await self._leased(call, reply.why)
                 return await self._opened(call, reply.claim, last)
-        except IdOverflowError:  # less than a span is left
+        except IdOverflowError:  # the counter has less than a span left
             await self._released(call)
-        except GeneratorExit:  # thrown away: it may not wait any more
+        except GeneratorExit:  # the coroutine is being closed: it may not wait any more
             raise
         except BaseException:
             await self._released(call)
@@ -135,7 +139,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         return await self._from_root(call)
 
     async def _taken(self, call: Call) -> SpanTaken | Claimed | None:
-        """Return a segment, the duty to open a span, or None: the root is to be asked."""
+        """Return a segment, a claim to open a span, or None: ask the root."""
         clock, pause = self._store.clock, POLL[0]
         until = clock.monotonic() + self._store.cache_timeout
         request = call.step, call.baseline or 0, call.nonce, call.note
@@ -145,7 +149,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
                 self._tally["segments_from_cache"] += 1
             if reply is None or isinstance(reply, SpanTaken | Claimed):
                 return reply
-            # Half of it at least, so that those who wait come one after the other.
+            # At least half of it, so that the waiting calls come one after the other.
             delay = min(reply.left, pause) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
             if clock.monotonic() + delay > until:
                 return None
@@ -153,7 +157,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
             pause = min(pause * 2, POLL[1])
 
     async def _leased(self, call: Call, why: str) -> int:
-        """Return the last id of a new span, which is ours alone until it is opened."""
+        """Return the last id of a new span, which only this call has until it is opened."""
         call.go_on()
         clock, span = self._store.clock, self._store.span
         begin = clock.monotonic()
@@ -167,12 +171,12 @@ class TieredIdSegmentDistributor(WatchedDistributor):
     async def _opened(self, call: Call, claim: bytes, last: int) -> Granted:
         """Take the first segment of a span, and have Redis hand out the rest.
 
-        The segment is ours, whatever becomes of the call: in Redis the span begins behind it.
+        The segment stays this call's, whatever the result: in Redis the span begins behind it.
         """
-        # Before it is opened: a root that went backwards has leased what others hold already.
+        # Before it is opened: a root that went backwards has leased ids that others have already.
         base = last - self._store.span
         max_id = self._water.check(self, base + call.step, step=call.step, baseline=call.baseline)
-        base = max(base, 1)  # to where it may be given back: a cursor of 0 is none
+        base = max(base, 1)  # the lowest cursor after a give-back: 0 means no cursor
         reply = await self._asked(
             lambda: self._span.open(claim, max_id, last, note=call.note, base=base), call.go_on
         )
@@ -181,7 +185,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         return Granted(max_id, base if is_open else None)
 
     async def _released(self, call: Call) -> None:
-        """Let others open a span, if we were to; they would wait for the claim's end else."""
+        """Give an own claim back; otherwise other callers would wait for its end."""
         if self._store.outage.is_on:
             return
         with (
@@ -194,13 +198,13 @@ class TieredIdSegmentDistributor(WatchedDistributor):
     async def _asked(
         self, command: Callable[[], Awaitable[T]], go_on: Callable[[], None]
     ) -> T | None:
-        """Return what the cache answers; None if it does not, which begins an outage."""
+        """Return the cache's answer; None if there is none, which begins an outage."""
         go_on()
         store = self._store
 
         async def call() -> T:
-            # Once more if it fails at first: its connection may have been cut while it was idle.  A
-            # segment, or a span, is a gap if the first one took effect.
+            # One retry: an idle connection may have been closed.  If the first attempt took effect,
+            # its segment or span is a gap.
             try:
                 return await command()
             except StoreUnavailableError:
@@ -238,12 +242,12 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         self._store.instrument.on_event(kind(namespace=self.namespace, name=self.name, **facts))
 
     def allow_give_back(self) -> bool:
-        """Have every segment of a span noted from now on, in the span's own key."""
+        """Note every segment of a span from now on, in the span's own key."""
         self._run.is_noted = True
         return True
 
     async def _take_back(self, top: int, lower: int, nonce: str) -> bool:
-        """Put the span's cursor back."""
+        """Move the span's cursor back."""
         if self._store.outage.is_on:
             return False
         is_back = await self._asked(
@@ -253,17 +257,17 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         return bool(is_back)
 
     def statistics(self) -> TieredStatistics:
-        """Return what went through this distributor so far."""
+        """Return the statistics of this distributor so far."""
         return self._tally.picture(is_cache_up=not self._store.outage.is_on)
 
     async def aopen(self) -> None:
-        """Get ready in this process, and look whether Redis tells who it is, and allows a span.
+        """Get ready in this process, and check that Redis shows its identity and allows a span.
 
-        A Redis that cannot be reached is no error: the root serves until it can.
+        If Redis cannot be reached, that is no error: the root serves until it can.
 
         Raises:
-            StoreIdentityHiddenError: Redis does not tell who it is; the error says what to allow.
-            StoreError: Redis refuses; it never answered before.
+            StoreIdentityHiddenError: Redis hides its identity; the error says what to allow.
+            StoreError: Redis refuses, and has never answered before.
             ForkedError: a client was passed in, and is the parent's.
         """
         await super().aopen()
@@ -273,7 +277,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
             await self._asked(self._span.refresh, self._closings.watch(self.store))
 
     async def aclose(self) -> None:
-        """Close what the root has opened itself; the cache stays open.
+        """Close what the root's distributor has opened itself; the cache stays open.
 
         Calls under way end with `StoreUnavailableError`.
         """

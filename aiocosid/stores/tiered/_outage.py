@@ -1,4 +1,4 @@
-"""Whether a cache answers, and when it is to be asked again."""
+"""Whether a cache answers, and when to ask it again."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ("Outage",)
 
 
 class Outage:
-    """What is known of a cache; the distributors of one store share it.
+    """The state of a cache; the distributors of one store share it.
 
     Attributes:
-        has_answered: whether it ever did, so that it is set up as it has to be.
+        has_answered: whether it ever answered, so that its setup is known to be right.
     """
 
     __slots__ = ("_again_at", "_clock", "_pause", "_since", "has_answered")
 
     def __init__(self, clock: Clock, pause: float) -> None:
-        """Begin with a cache that is there.
+        """Begin with a healthy cache.
 
         Args:
             clock: time.
@@ -34,14 +34,14 @@ class Outage:
 
     @property
     def is_on(self) -> bool:
-        """Whether the cache did not answer when it was asked last."""
+        """Whether the last call to the cache failed."""
         return self._since is not None
 
     def is_to_be_asked(self) -> bool:
-        """Tell whether the cache is to be asked: there is no outage, or its pause is over.
+        """Return whether to ask the cache: there is no outage, or its pause is over.
 
-        In an outage one is told so, and the others after another pause: a cache that is silent
-        keeps whoever asks it waiting.
+        In an outage only one caller after each pause may ask: a call to a cache that does not
+        answer takes the whole timeout.
         """
         if self._since is None:
             return True
@@ -52,7 +52,7 @@ class Outage:
         return True
 
     def begin(self) -> bool:
-        """Note a failure; tell whether it is the first one in a row."""
+        """Record a failure; return whether it is the first one in a row."""
         now, is_new = self._clock.monotonic(), self._since is None
         self._again_at = now + self._pause
         if is_new:
@@ -60,7 +60,7 @@ class Outage:
         return is_new
 
     def end(self) -> float | None:
-        """Note an answer; return for how many seconds there was none, or None."""
+        """Record an answer; return the seconds that the outage lasted, or None."""
         self.has_answered = True
         since, self._since = self._since, None
         return None if since is None else self._clock.monotonic() - since

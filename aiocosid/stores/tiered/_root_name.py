@@ -1,6 +1,6 @@
-"""What a root is called on Redis: spans of two roots must not be mixed, or ids come twice.
+"""The name of a root on Redis: if spans of two roots were mixed, ids would repeat.
 
-One name too many for a root costs a span; so all goes in that may tell two of them apart.
+Two names for one root only cost a span; so a name includes all that may differ between two roots.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ("name_of_root", "name_of_url")
 
-LOCAL: Final = ("localhost", "127.", "0.", "[::", "%2f", ":")  # a socket's path is encoded
-SECRET: Final = ("password", "timeout", "durability")  # in the names of options: not of the place
-# What the driver of PostgreSQL takes from the environment for what the URL leaves out.
+LOCAL: Final = ("localhost", "127.", "0.", "[::", "%2f", ":")  # a socket's path is percent-encoded
+SECRET: Final = (
+    "password",
+    "timeout",
+    "durability",
+)  # parts of option names that do not identify a database
+# PostgreSQL's driver takes parts that the URL lacks from these environment variables.
 VARIABLES: Final = (
     *("PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGOPTIONS", "PGSERVICE", "PGSERVICEFILE"),
 )
@@ -36,10 +40,10 @@ _memories: WeakKeyDictionary[MemoryBackend, str] = WeakKeyDictionary()
 
 
 def name_of_root(store: Store, given: str | None) -> str:
-    """Return the name that was given, or one that no other root has.
+    """Return the given name, or one that no other root has.
 
     Raises:
-        InvalidArgumentError: none was given, and the root does not say which one it is.
+        InvalidArgumentError: no name was given, and the root has none of its own.
     """
     if given is not None:
         check_text("root_name", given)
@@ -52,35 +56,35 @@ def name_of_root(store: Store, given: str | None) -> str:
     if isinstance(backend, MemoryBackend):
         return _memories.setdefault(backend, f"memory {secrets.token_hex(8)}")
     expected = (
-        f"a text that tells this {kind} root from all others whose spans lie on the same Redis, "
+        f"a text that no other root with spans on the same Redis has than this {kind} root, "
         "the same in every process, as 'db1/shop'"
     )
     raise InvalidArgumentError("root_name", given, expected=expected)
 
 
 def name_of_url(url: str) -> str | None:
-    """Return the name of a server's database by its URL; None for what has a name of its own.
+    """Return the name of a server's database by its URL; None for other stores.
 
-    It has the user, the hosts and the path, and a digest of the options, without passwords.
+    It consists of user, hosts and path, and a digest of the options, without passwords.
     """
     parts = urlsplit(url)
     if parts.scheme in {"sqlite", "memory"}:
         return None
     login, _, hosts = parts.netloc.rpartition("@")
     user, hosts = login.partition(":")[0], hosts.lower()
-    # Every host has a localhost.
+    # localhost is another server on each host.
     is_local = any(not each or each.startswith(LOCAL) for each in hosts.split(","))
     here = f"{socket.gethostname()} " if is_local else ""
     return f"{here}{user}@{hosts}{parts.path}{_digest(parts, user)}"
 
 
 def _digest(parts: SplitResult, user: str) -> str:
-    """Tell apart what host and path do not: a schema on the search path, a socket, a default."""
+    """Return a digest of other differences: a schema on the search path, a socket, a default."""
     query = parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True)
     kept = [pair for pair in query if not any(word in pair[0] for word in SECRET)]
     kept += [(name, os.environ[name]) for name in VARIABLES if os.environ.get(name)]
     if not user:
-        with suppress(Exception):  # nobody of this number has a name
+        with suppress(Exception):  # no user with this number has a name
             kept.append(("", getpass.getuser()))
     if not kept:
         return ""

@@ -1,4 +1,4 @@
-"""What a tiered distributor can say about itself."""
+"""Statistics of a tiered distributor."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ SPANS: Final = {
     "behind": "spans_behind",
     "left": "spans_used_up",
 }
-"""What was wrong with the span before, as Redis says it, and what is counted then."""
+"""Redis's reason for a new span, and the field that counts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieredStatistics:
-    """A picture of a `TieredStore`'s distributor at one moment; it counts what went through it.
+    """The state of a `TieredStore`'s distributor at one moment; it counts its own calls.
 
     Attributes:
-        is_cache_up: whether the cache answered when it was asked last.
+        is_cache_up: whether the last call to the cache succeeded.
         cache_failures: calls to the cache that failed.
         segments_from_cache: segments within a span.
-        segments_from_root: segments that the root gave directly.
+        segments_from_root: segments directly from the root.
         root_trips: calls to the root, for spans and for segments.
         spans: spans leased.
         spans_missing: of these, because the cache held none.
-        spans_of_another_server: because the one in the cache was opened by another server, or in
-            another life of it.
-        spans_damaged: because what the cache held was no span.
+        spans_of_another_server: because the span in the cache was opened by another server, or
+            before its restart.
+        spans_damaged: because the cache's value was no span.
         spans_behind: because the one in the cache was behind an id seen here.
         spans_used_up: because too few ids were left.
-        ids_abandoned: ids of spans that were given up, as far as is known.
+        ids_abandoned: ids of abandoned spans, as far as is known.
     """
 
     is_cache_up: bool
@@ -53,7 +53,7 @@ class TieredStatistics:
 
 
 class TierTally(Counter[str]):
-    """The same, being counted by its name."""
+    """The counters of the statistics, by name."""
 
     def picture(self, *, is_cache_up: bool) -> TieredStatistics:
         """Return what was counted so far."""

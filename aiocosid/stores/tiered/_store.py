@@ -26,7 +26,7 @@ __all__ = ("TieredStore",)
 
 SPAN: Final = 1_000_000  # ids
 MAX_SPAN: Final = 2**40  # ids; 8 million of them until the last id
-# Twice this and a trip to the root are below the 2 s after which a generator gives a call up.
+# Twice this and a call to the root are below the 2 s timeout of a generator's call.
 CACHE_TIMEOUT: Final = 0.75  # seconds
 PAUSE: Final = 1.0  # seconds
 
@@ -37,13 +37,13 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
     Machine ids, tables and the counters' values are the root's.
 
     Attributes:
-        root: the store that counts.
-        cache: where spans are handed out.
+        root: the durable store.
+        cache: the Redis or Valkey that hands out spans.
         span: ids per span.
         cache_timeout: seconds that the cache has to answer.
         clock: time.
-        instrument: hears of spans and outages.
-        outage: whether the cache answers; what one distributor finds out, all know.
+        instrument: receives events about spans and outages.
+        outage: whether the cache answers; shared by all distributors.
     """
 
     __slots__ = (
@@ -65,20 +65,21 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
         instrument: Instrument | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Put one store under another; nothing is sent yet.
+        """Combine two stores; nothing is sent yet.
 
         Args:
-            root: the store that counts, and loses no writes; not Redis.
-            cache: where spans are handed out, under the root's name.
-            span: ids per span of each counter, from its step to 2^40: one trip to the root each,
-                and what is lost at most when Redis forgets.  A request for more goes to the root.
+            root: the durable store, which loses no writes; not Redis.
+            cache: the Redis or Valkey that hands out spans, under the root's name.
+            span: ids per span of each counter, from its step to 2^40: each span is one call to the
+                root, and the most that is lost when Redis loses data.  A larger request goes to the
+                root.
             cache_timeout: seconds after which the root is asked instead.
             pause: seconds for which Redis is not asked after it did not answer.
-            root_name: tells roots apart whose counters have equal names on one Redis; the same in
-                all processes, and never one name for two databases: their ids would come twice.
-                Not needed for a SQLite file that was opened by its URL, whose name is that of host
-                and path; of a server whose URL is given in ``tiered:`` or in settings it is all of
-                the URL but passwords.
+            root_name: distinguishes roots whose counters have equal names on one Redis.  It is the
+                same in all processes, and never the same for two databases: their ids would repeat.
+                Not needed for a SQLite file that was opened by its URL (host and path by default),
+                nor for a server whose URL is given in ``tiered:`` or in settings (the URL without
+                passwords by default).
             owns_stores: whether `aclose` closes both.
             instrument: receives the events ``SpanLeased``, ``CacheLost`` and ``CacheFound``.
             clock: time; the system's by default.
@@ -97,7 +98,7 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
         self.instrument = Instruments(*(() if instrument is None else (instrument,)))
 
     def __repr__(self) -> str:
-        """Name both stores, without credentials."""
+        """Show both stores, without credentials."""
         return f"<{type(self).__name__} {self.cache!r} on {self.root!r}>"
 
     def _span_of(self, name: str) -> Span:
@@ -130,8 +131,8 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
     ) -> Counter:
         """Raise the root's counter to ``above`` if it is lower or missing, and end the span.
 
-        A cancelled or failed call may have taken effect in the root, while the span in Redis goes
-        on; it is safe to repeat, and has to be.
+        A cancelled or failed call may have taken effect in the root while the span in Redis is
+        still used: repeat it, which is safe.
 
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
@@ -152,7 +153,7 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
 
 def _check_both(root: object, cache: object) -> None:
     if not isinstance(root, Store) or isinstance(root, RedisStore | TieredStore):
-        expected = "a durable store, no RedisStore, whose server may forget, and no TieredStore"
+        expected = "a durable store, no RedisStore, whose server may lose data, and no TieredStore"
         raise InvalidArgumentError("root", root, expected=expected)
     if not isinstance(cache, RedisStore):
         raise InvalidArgumentError("cache", cache, expected="a RedisStore")

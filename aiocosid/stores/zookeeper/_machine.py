@@ -1,7 +1,8 @@
 """The cells of one namespace of machine ids: from nodes to a snapshot, and back in one step.
 
-CosId's are ``__counter``, ``__itc_idx`` and ``__revert`` below ``/cosid/<namespace>``.  Ours are
-``space`` and ``notes`` below ``/aiocosid/<namespace>``, and the store's: ``marker`` and ``counts``.
+CosId's are ``__counter``, ``__itc_idx`` and ``__revert`` below ``/cosid/<namespace>``.  aiocosid's
+are ``space`` and ``notes`` below ``/aiocosid/<namespace>``, and for the whole store ``marker`` and
+``counts``.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ("ENTRIES", "Cells")
 
-CLOCK: Final = f"{OURS}/clock"  # written to be told the server's time
+CLOCK: Final = f"{OURS}/clock"  # written to get the server's time
 MARKER: Final = f"{OURS}/marker"
 ENTRIES: Final = "__itc_idx"
 
 ADDER_WIDTH: Final = 4  # bytes, of a Java ``int``, the highest first
-SHOWN: Final = 100  # characters of what is damaged
+SHOWN: Final = 100  # characters of a damaged value
 
 ABSENT: Final = Node(b"", -1, 0, 0, -1, 0, 0)
 
@@ -42,17 +43,17 @@ C = TypeVar("C", Marker, Space, Count, Note)
 
 
 class Cells:
-    """Where everything of one namespace lies, and the nodes as they were read.
+    """The paths of one namespace, and the nodes as they were read.
 
     Attributes:
-        entries: the path of CosId's, below it a node for each instance that holds an id.
-        adder: CosId's, how many ids were new once.
-        pool: CosId's, below it a node for each id that was given back.
-        space: ours, about the namespace.
-        notes: ours, below it a node for each id that one of us was handed.
-        count: ours, how many these are.
-        nodes: by path; None for what was not there.
-        damages: entries that cannot be read.
+        entries: CosId's path with a node for each instance that holds an id.
+        adder: CosId's number of ids that were ever handed out as new.
+        pool: CosId's path with a node for each id that was given back.
+        space: aiocosid's node about the namespace.
+        notes: aiocosid's path with a node for each id that it handed out.
+        count: aiocosid's number of those notes.
+        nodes: the nodes by path; None for a missing one.
+        damages: the damaged entries.
     """
 
     def __init__(self, label: str, namespace: str) -> None:
@@ -68,32 +69,33 @@ class Cells:
         self.damages: list[Damage] = []
 
     def note(self, machine_id: int) -> str:
-        """Return the path of our note on an id."""
+        """Return the path of an id's note."""
         return f"{self.notes}/{machine_id:08}"
 
     def owned(self, machine_id: int, instance: str) -> str:
-        """Return the path under which an instance holds an id; without one, of the pool."""
+        """Return the path of the entry of an instance's id; of the pool without an instance."""
         if not instance:
             return f"{self.pool}/{machine_id}"
-        nested = f"{self.entries}/{instance}"  # where CosId has an instance with a slash
+        nested = f"{self.entries}/{instance}"  # CosId's path of an instance with a slash
         is_there = _state(self.node(nested))[:1] == (machine_id,)
         return nested if is_there else f"{self.entries}/{node_of(instance)}"
 
     def node(self, path: str) -> Node:
-        """Return a node as it was read; `ABSENT` if it was not there."""
+        """Return a node as it was read; `ABSENT` if it was missing."""
         return self.nodes.get(path) or ABSENT
 
     # From nodes to a snapshot.
 
     async def read(self, nodes: Nodes, need: Need) -> Snapshot:
-        """Read the namespace; what is torn is found out by a commit.
+        """Read the namespace; a commit detects changes during the read.
 
         Raises:
-            CorruptMachineStateError: a cell of ours, or CosId's adder, is damaged.
+            CorruptMachineStateError: a cell of aiocosid's, or CosId's adder, is damaged.
         """
         is_sample = need.is_complete and need.sample > 0
         own = [f"{self.entries}/{node_of(need.instance)}"] if need.instance else []
-        # What every hand-out writes: the count before what it is held against, the adder last.
+        # Nodes that every hand-out writes: the count before those it is compared with, the adder
+        # last.
         shared = self.count, self.notes, self.pool, self.entries, self.adder
         paths = [OURS, MARKER, self.space, *shared, *own]
         now_ms, found = await nodes.sync_and_read(CLOCK, *paths)
@@ -113,12 +115,12 @@ class Cells:
             own += entries
             noted = numbers | _numbers(await nodes.children(self.notes))
         paths = [*map(self.note, noted), *(self.owned(each, "") for each in pooled)]
-        paths += shared if is_sample else ()  # once more, so that few come in between
+        paths += shared if is_sample else ()  # read again, for fewer conflicts
         self.nodes |= zip(paths, await nodes.get(*paths), strict=True)
         is_used_up = is_sample and not pooled and self._last_new() + 1 not in numbers
         are_taken = pooled and all(self.node(self.owned(each, "")) is ABSENT for each in pooled)
         if is_used_up or (need.is_complete and are_taken):
-            return await self.read(nodes, need)  # by others, meanwhile
+            return await self.read(nodes, need)  # created by others meanwhile
         self.damages.clear()
         owners: defaultdict[int, list[Owner]] = defaultdict(list)
         for number, owner in self._owners(own):
@@ -146,7 +148,7 @@ class Cells:
         )
 
     def _is_doubtful(self) -> bool:
-        """Tell whether CosId's nodes were removed, or made anew, since ours were written."""
+        """Return whether CosId's nodes were removed or created again after aiocosid's."""
         space, marker, entries = map(self.node, (self.space, MARKER, self.entries))
         if entries is ABSENT:
             return space.changed > marker.changed
@@ -161,7 +163,7 @@ class Cells:
         return count - 1
 
     def _cell(self, kind: type[C], path: str) -> C | None:
-        """Read a cell of ours, if it is there."""
+        """Read a cell of aiocosid's, if it is there."""
         node = self.node(path)
         try:
             return kind.read(node.data.decode()) if node is not ABSENT else None
@@ -173,14 +175,14 @@ class Cells:
         return CorruptMachineStateError(self._label, place=path, found=found, expected=expected)
 
     def _owners(self, paths: list[str]) -> Iterator[tuple[int, Owner]]:
-        """Give who holds which machine id by these entries; note what cannot be read."""
+        """Yield machine ids and owners by these entries; record damaged ones."""
         for path in sorted({*paths}):
             node, name = self.node(path), path.removeprefix(f"{self.entries}/")
             instance = name if "/" in name else name_of(name)
             if state := _state(node):
                 yield state[0], Owner(instance, state[1])
             elif node is not ABSENT and (node.data or not node.children):
-                # Else CosId's, above that of an instance with a slash.
+                # Otherwise a parent node of CosId's, of an instance with a slash.
                 self.damages.append(Damage(path, repr(node.data)[:SHOWN], instance))
 
     def _seat(self, number: int, owners: list[Owner]) -> Seat:
@@ -196,9 +198,9 @@ class Cells:
     async def commit(self, nodes: Nodes, snapshot: Snapshot, changes: Changes) -> bool:
         """Write all, or nothing, if nothing has changed; then bring the snapshot up to date.
 
-        A node that was removed and made anew has the version 0 again.  So one that is removed is
-        written before, which tells who it was.  If it was another one than was read, its owner may
-        have issued ids until just now, and the next owner has to begin above that.
+        A node that was removed and created again has the version 0 again.  So a node is written
+        before it is removed, which shows whether it is the one that was read.  If it is another
+        one, its owner may have issued ids until now, and the next owner has to begin above that.
         """
         wanted = self._wanted(snapshot, changes)
         if self.nodes.get(self.entries, ...) is None and (changes.space or changes.seats):
@@ -234,7 +236,7 @@ class Cells:
         return True
 
     def _wanted(self, snapshot: Snapshot, changes: Changes) -> dict[str, bytes | None]:
-        """Return what the nodes are to hold, by their paths; None for those to be removed."""
+        """Return the new data of the nodes, by path; None removes the node."""
         before = {number: snapshot.seats.get(number, Seat()) for number in changes.seats}
         wanted: dict[str, bytes | None] = dict.fromkeys(self._states(before))
         wanted |= self._states(changes.seats)
@@ -249,7 +251,7 @@ class Cells:
         return wanted
 
     def _states(self, seats: dict[int, Seat], above_ms: int = 0) -> dict[str, bytes]:
-        """Return CosId's nodes of machine ids, by their paths."""
+        """Return the data of CosId's nodes of machine ids, by path."""
         return {
             self.owned(number, each.instance): b"%d|%d" % (number, max(each.stamp_ms, above_ms))
             for number, seat in seats.items()
@@ -263,14 +265,14 @@ def _numbers(names: list[str]) -> set[int]:
 
 
 def _state(node: Node) -> tuple[int, ...]:
-    """Read CosId's ``machine_id|last_timestamp_ms``; nothing if it is something else."""
+    """Read CosId's ``machine_id|last_timestamp_ms``; empty for anything else."""
     match = _STATE.fullmatch(node.data)
     state = (int(match[1]), int(match[2])) if match else (MAX_MACHINE_ID + 1, 0)
     return state if state[0] <= MAX_MACHINE_ID and state[1] <= MAX_MS else ()
 
 
 def _changed(path: str, data: bytes | None, node: Node | None) -> list[Change]:
-    """Return how a node comes to hold that; a new one is written at once, to be told its time."""
+    """Return the operations that write a node; a new one is written twice, to get its time."""
     if node is None:
         return [] if data is None else [create(path, data), ("set_data", path, (data, 0))]
     if data is None:

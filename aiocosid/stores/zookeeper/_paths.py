@@ -1,4 +1,4 @@
-"""Which text lies under which path."""
+"""The paths of counters, namespaces and instances."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 __all__ = ("COSID", "OURS", "STORES_OWN", "name_of", "node_of", "own_node_of", "path_of", "text_of")
 
 COSID: Final = "/cosid"
-"""The root of all that is CosId's."""
+"""The root of CosId's nodes."""
 
 OURS: Final = "/aiocosid"
-"""The root of what CosId knows nothing of."""
+"""The root of aiocosid's own nodes."""
 
 STORES_OWN: Final = frozenset(("clock", "counts", "leaf", "marker", "twitter"))
-"""Nodes below `OURS` that are no namespace's."""
+"""Nodes below `OURS` that belong to no namespace."""
 
-# What a server refuses in a path: no Java process can have made it.
+# Characters that a server refuses in a path: no Java process can have used them.
 _REFUSED: Final = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff\U00010000-\U0010ffff]"
 )
@@ -36,8 +36,8 @@ def _escaped(match: re.Match[str]) -> str:
 def path_of(text: str) -> str:
     """Return the path of a counter or a namespace below `COSID`, without the first slash.
 
-    As CosId has it: a slash begins a node of its own.  What no node can be called is escaped as in
-    a URL, which then is another text's path as well: two counters that share one repeat nothing.
+    As in CosId a slash begins a child node.  Invalid names are escaped as in a URL.  The result may
+    be another text's path as well: two counters that share a node repeat no ids.
     """
     text = _RESERVED.sub(lambda match: match[0].replace("_", "%5F"), text)
     if _NO_PATH.search(text):
@@ -48,15 +48,15 @@ def path_of(text: str) -> str:
 
 
 def text_of(path: str) -> str:
-    """Return the text whose path it is."""
+    """Return the text of a path."""
     text = unquote(path, errors="replace")
     return text if path_of(text) == path else path
 
 
 def node_of(text: str) -> str:
-    """Return the name of the one node of an instance or a namespace; no two have the same.
+    """Return the name of the node of an instance or a namespace; each has a different one.
 
-    CosId would write the very text, or fail; so theirs is found under it, and ours can be read.
+    It is the plain text where CosId would accept that, so both find each other's nodes.
     """
     text = _LOOKS_ESCAPED.sub("%25", text).replace("/", "%2F")
     if text in {".", ".."}:
@@ -71,6 +71,6 @@ def own_node_of(namespace: str) -> str:
 
 
 def name_of(node: str, node_of: Callable[[str], str] = node_of) -> str:
-    """Return the text whose node it is; one that another system wrote stays as it is."""
+    """Return the text of a node's name; a name of another system is returned unchanged."""
     text = unquote(node, errors="replace")
     return text if node_of(text) == node else node

@@ -35,18 +35,18 @@ LOCKER: Final = "-locker"  # what Curator appends for its mutex
 class ZookeeperBackend(Backend):
     """CosId's nodes below ``/cosid``, and ours below ``/aiocosid``.
 
-    A range is reserved as Curator's ``DistributedAtomicLong`` does it: the node is read, and
-    written if its version is still the same, else all over again.  Curator turns to a mutex below
-    ``...-locker`` when many are in its way.  It only spares it attempts: what it writes under the
-    mutex has a version as well.  So we need none.
+    A range is reserved as in Curator's ``DistributedAtomicLong``: read the node, write it if its
+    version is unchanged, and repeat otherwise.  After many conflicts Curator uses a mutex below
+    ``...-locker``, which only saves attempts: writes under the mutex compare the version as well.
+    So aiocosid needs no mutex.
 
-    The nodes of machine ids are no ephemeral ones: an id expires when it was silent for the safe
-    guard, by the clock of ZooKeeper's leader.  A session that is interrupted silences a lease all
-    the same, at once, until a sign of life that was sent after that has succeeded.
+    The nodes of machine ids are not ephemeral: an id expires after the safe guard without a
+    renewal, by the clock of ZooKeeper's leader.  Nevertheless a lease issues no ids after its
+    session was interrupted, until a renewal sent after that has succeeded.
 
-    ZooKeeper keeps what it has confirmed when its leader fails.  It forgets if its data is removed,
-    or put back from a copy.  The second is seen by whoever holds an id, with its next sign of life:
-    what it was told to be written is not there.
+    ZooKeeper keeps confirmed writes when its leader fails.  It loses them if its data is removed,
+    or restored from a copy.  Each holder of an id detects a restored copy at its next renewal: its
+    last confirmed write is missing.
     """
 
     __slots__ = ("_link", "_written")
@@ -58,7 +58,7 @@ class ZookeeperBackend(Backend):
 
     @property
     def session(self) -> int:
-        """Another number each time that the session is interrupted, from that very moment."""
+        """The number of the session; it changes at the moment of each interruption."""
         return self._link.session
 
     async def aopen(self) -> None:
@@ -80,12 +80,12 @@ class ZookeeperBackend(Backend):
         return None if max_id == MISSING else Counter(namespaced_name=name, last_max_id=max_id)
 
     async def _change(self, name: str, change: Callable[[int | None], int]) -> int:
-        """Write what ``change`` makes of a counter, None for a missing one, and return it."""
+        """Write and return ``change(value)`` of a counter, whose value is None if it is missing."""
         path = f"{COSID}/{path_of(name)}"
 
         async def attempt(nodes: Nodes) -> int | None:
             (node,) = await nodes.get(path)
-            # One without data, above others, is none: a name with a slash has made it.
+            # A node without data is no counter: a name with a slash has created it as a parent.
             is_none = node is None or (not node.data and node.children)
             before = None if node is None or is_none else self._value(path, node.data)
             after = change(before)
@@ -123,7 +123,7 @@ class ZookeeperBackend(Backend):
         found = await self._link.call(lambda nodes: cells.read(nodes, need))
         for (of, number), written in self._written.items():
             if of == namespace and (found.is_complete or number in found.seats):
-                # What the server has confirmed is not there: it was put back to an older state.
+                # A confirmed write is missing: the server was restored to an older state.
                 found.is_doubtful |= cells.node(cells.note(number)).changed < written
         return found
 
@@ -157,18 +157,18 @@ class ZookeeperBackend(Backend):
 class ZookeeperStore(BackendStore[ZookeeperBackend]):
     """Many counters, and machine ids, on one server or ensemble, below CosId's node ``/cosid``.
 
-    There is nothing to create: a counter comes to be when it is first used.  Before the first
-    machine id is taken the store has to be initialised, once (``aiocosid init``).  Runs on asyncio.
+    It needs no schema: a counter is created at its first use.  Before the first machine id is taken
+    the store has to be initialised once (``aiocosid init``).  Runs on asyncio.
     """
 
     __slots__ = ()
 
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - the driver has no types
-        """Work on your own client; nothing is sent yet.
+        """Use your own client; nothing is sent yet.
 
         Args:
-            client: your own ``kazoo.client.KazooClient``, which you have started.  It stays yours
-                to stop; its chroot, credentials and default ACL apply.
+            client: your own ``kazoo.client.KazooClient``, started.  It is never stopped here; its
+                chroot, credentials and default ACL apply.
 
         Raises:
             InvalidArgumentError: it is no client of kazoo's.
@@ -177,13 +177,13 @@ class ZookeeperStore(BackendStore[ZookeeperBackend]):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Work in a session of its own, begun on first use and anew after `aclose`.
+        """Use a session of its own, begun on first use and again after `aclose`.
 
         Args:
             url: ``zookeeper://[user:password@]host[:port][,host[:port]...][/chroot]``, the user
-                and password for ZooKeeper's ``digest`` scheme.  The chroot is made when it is
-                missing.  After a ``?``: ``session_timeout`` in seconds, by default 10; the server
-                may choose another.  For TLS, SASL or ACLs of your own pass a client of yours.
+                and password for ZooKeeper's ``digest`` scheme.  A missing chroot is created.  After
+                a ``?``: ``session_timeout`` in seconds, by default 10; the server may choose
+                another one.  For TLS, SASL or your own ACLs pass your own client.
 
         Raises:
             InvalidArgumentError: the URL is malformed.
@@ -202,7 +202,7 @@ class ZookeeperStore(BackendStore[ZookeeperBackend]):
 
         Args:
             namespace: the counter's namespace.
-            name: the counter's name.  A slash begins a node of its own, as for CosId.
+            name: the counter's name.  A slash begins a child node, as in CosId.
             offset: where a new counter starts; the first id is ``offset + 1``.
             step: ids per segment, at least 1.
 

@@ -1,4 +1,4 @@
-"""The bridge from an event loop to the driver, which has no types, and threads of its own."""
+"""The bridge between an event loop and the driver, which has its own threads and no types."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _OUTAGES: Final = {
     *("NewConfigNoQuorumError", "ThrottledOpError", "RequestTimeoutError"),
 }
 
-# Below the 2 s after which a generator gives a call up by default, so that it hears the reason.
+# Below the default 2 s timeout of a generator's call, so that the generator gets the reason.
 REPLY_TIMEOUT: Final = 1.5  # seconds for a session, and for each reply
 
 READ_SHARE: Final = 1.5  # the driver waits for two thirds of a session's time
-CONNECTED: Final = "CONNECTED"  # of KazooState
+CONNECTED: Final = "CONNECTED"  # a KazooState
 
 _sessions = count(1)
 
 
 @contextlib.contextmanager
 def as_store_error() -> Generator[None]:
-    """Raise our error from the driver's; what is neither's goes through."""
+    """Translate the driver's errors; let all others pass."""
     try:
         yield
     except _exceptions.KazooException as exc:
@@ -61,16 +61,16 @@ def as_store_error() -> Generator[None]:
 
 
 class Wire:
-    """One client of the driver's, and what its threads tell us.
+    """One client of the driver, with the state that its threads report.
 
-    Any event loop may use it: a call's answer comes to the loop that has made it.  Nothing is sent
-    while there is no session: the driver would keep it, and send it after its caller has gone.
+    Any event loop may use it: an answer arrives on the loop of its call.  Nothing is sent without a
+    session: the driver would keep it, and send it after its caller has gone.
 
     Attributes:
         client: a KazooClient.
-        session: another one each time that the session was suspended, expired or closed.
-        session_timeout: seconds without a sign of ours after which the server ends it: what the
-            client asks for; of our own one, once it is known, what the server has agreed to.
+        session: a number that changes each time that the session was suspended, expired or closed.
+        session_timeout: seconds without a message after which the server ends the session: as the
+            client requests it; for our own client, once known, as the server has agreed.
     """
 
     __slots__ = ("_is_own", "_pending", "_waiting", "client", "session", "session_timeout")
@@ -87,7 +87,7 @@ class Wire:
         client.add_listener(self)
 
     def _watch_timeout(self, connection: Any) -> None:  # noqa: ANN401 - the driver's
-        """Learn what the server agrees to, which the driver keeps to itself."""
+        """Read the timeout that the server agrees to, which the driver does not expose."""
         connect = connection._connect
 
         def watched(*address: Any) -> tuple[float, float]:  # noqa: ANN401 - the driver's
@@ -98,30 +98,31 @@ class Wire:
         connection._connect = watched
 
     def __call__(self, state: str) -> None:
-        """Take note of the session's new state; in one of the driver's threads."""
+        """Record the session's new state; runs in one of the driver's threads."""
         if state != CONNECTED:
             self.session = next(_sessions)
             if self._is_own:
-                # Else a server that was emptied refuses the client for ever, for it has seen more.
-                # What is written here has a version, so that an old reading does no harm.
+                # Otherwise a server that was emptied would refuse the client for ever, because the
+                # client has seen a later transaction.  All writes here compare a version, so an old
+                # read does no harm.
                 self.client.last_zxid = 0
         for future in tuple(self._waiting):
             _tell(future)
 
     async def ask(self, *requests: Callable[[Any], Any]) -> list[Any]:
-        """Send requests, one behind the other, and return an answer or the driver's error for each.
+        """Send requests in order, and return an answer or the driver's error for each.
 
-        A call that is given up may have taken effect; its answers are never seen by another.
+        A cancelled call may have taken effect; no other call gets its answers.
 
         Args:
-            *requests: each gets the client, and returns the driver's promise of an answer.
+            *requests: functions that take the client, and return the driver's asynchronous result.
 
         Raises:
             StoreUnavailableError: there is no session, or not all answers came in time.
             StoreAuthenticationError: the user was refused.
             ForkedError: the session is the parent's.
         """
-        with fail_if_forked():  # nothing is sent then: the session is the parent's
+        with fail_if_forked():  # then nothing is sent: the session is the parent's
             await self._connected()
         answers = [self._send(request) for request in requests]
         with fail_if_forked():
@@ -149,7 +150,7 @@ class Wire:
         with anyio.move_on_after(REPLY_TIMEOUT):
             while True:
                 changed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-                self._waiting.add(changed)  # before it looks: else a change came in between
+                self._waiting.add(changed)  # before the check, to miss no change in between
                 try:
                     if self.client.connected:
                         return
@@ -168,36 +169,36 @@ class Wire:
         raise StoreUnavailableError(STORE, why)
 
     async def aclose(self) -> None:
-        """Say good-bye and end the driver's threads; who does not wait for that leaves it to it."""
+        """End the session and the driver's threads; after a cancellation they end by themselves."""
         for answer in tuple(self._pending):
             _tell(answer, StoreUnavailableError(STORE, "closed while the call was under way"))
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        # Not in the loop's pool of threads: a loop that ends waits for those.
+        # Not in the loop's thread pool: a loop that ends waits for those threads.
         self.client.handler.spawn(self._stop, done)
         await done
 
     def _stop(self, done: asyncio.Future[Any]) -> None:
-        with contextlib.suppress(Exception):  # a writer that is stuck; its thread is a daemon
+        with contextlib.suppress(Exception):  # its writer hangs; the thread is a daemon
             self.client.stop()
             self.client.close()
         _tell(done)
 
     def forget(self) -> None:
-        """Have the driver not wait for its threads at the end of a forked child, which has none.
+        """Keep the driver from waiting for its threads in a forked child, which has none.
 
-        It says nothing there by itself: the connection stays the parent's.
+        It sends nothing there by itself: the connection stays the parent's.
         """
         atexit.unregister(self.client.handler.stop)
 
 
 def wire_of(client: Any) -> Wire:  # noqa: ANN401 - a user's
-    """Return the wire to a user's client: the same for all who use it."""
+    """Return the wire of a user's client, shared by all that use the client."""
     known = (each for each in client.state_listeners if isinstance(each, Wire))
     return next(known, None) or Wire(client, is_own=False)
 
 
 def _tell(future: asyncio.Future[Any], value: object = None) -> None:
-    """Resolve a future of whatever loop, from whatever thread."""
+    """Resolve a future of any loop, from any thread."""
 
     def tell() -> None:
         if not future.done():

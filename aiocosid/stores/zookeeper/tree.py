@@ -1,6 +1,6 @@
-"""ZooKeeper's nodes, and the way to them: for the store, and for `aiocosid.compat`.
+"""ZooKeeper's nodes and connections: for the store, and for `aiocosid.compat`.
 
-Requires the ``zookeeper`` extra.  A call is bounded, whatever the server does.
+Requires the ``zookeeper`` extra.  Every call has a timeout.
 """
 
 # ruff: noqa: PLC0414 - re-exported
@@ -53,17 +53,20 @@ __all__ = (
 ANY: Final = -1  # the version that every node has
 
 _BATCH: Final = 500  # requests under way at once
-_CALL_TIMEOUT: Final = 30.0  # seconds; the last resort of callers that set no deadline themselves
+_CALL_TIMEOUT: Final = 30.0  # seconds; for callers that set no deadline of their own
 _FIRST_PAUSE: Final = 0.02  # seconds at most, after the first conflict; doubled by each further one
 _LAST_PAUSE: Final = 0.5  # seconds at most
 
 _CONFLICTS: Final = {"BadVersionError", "NoNodeError", "NodeExistsError", "NotEmptyError"}
-_FOLLOWERS: Final = {"RolledBackError", "RuntimeInconsistency"}  # of another change's failure
+_FOLLOWERS: Final = {
+    "RolledBackError",
+    "RuntimeInconsistency",
+}  # they follow from another change's failure
 
 _T = TypeVar("_T")
 
 Change = tuple[str, str, tuple[Any, ...]]
-"""What a transaction of the driver's is to do, to which path, and what else it is told of that."""
+"""An operation of the driver's transaction: its name, the path, and further arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +74,13 @@ class Node:
     """A node as it was read.
 
     Attributes:
-        data: what it holds.
-        version: counts its changes; one that was removed and made anew begins at 0.
-        born: the transaction that made it: no other node, of whatever path, has the same.
-        changed: the last transaction that has written it.
-        changed_ms: when that was, by the server's clock, in milliseconds since 1970.
+        data: its content.
+        version: counts its changes; a node that was removed and created again begins at 0.
+        created: the transaction that created it; unique among all nodes of all paths.
+        changed: the transaction that wrote it last.
+        changed_ms: the time of that, by the server's clock, in milliseconds since 1970.
         children: how many nodes there are below it.
-        owner: the session with which it will go; 0 for one that stays.
+        owner: the session of an ephemeral node; 0 for a persistent one.
     """
 
     data: bytes
@@ -90,39 +93,39 @@ class Node:
 
     @classmethod
     def of(cls, answer: Any) -> Node:  # noqa: ANN401 - the driver's
-        """Read what the driver has answered."""
+        """Read an answer of the driver."""
         data, stat = answer
         when = stat.version, stat.czxid, stat.mzxid, stat.mtime
         return cls(data or b"", *when, stat.numChildren, stat.ephemeralOwner)
 
 
 def expect(path: str, node: Node) -> Change:
-    """Have a transaction fail if a node has changed since it was read."""
+    """Make a transaction fail if a node has changed since it was read."""
     return "check", path, (node.version,)
 
 
 def create(path: str, data: bytes) -> Change:
-    """Make a node; fails if there is one."""
+    """Create a node; fails if it exists."""
     return "create", path, (data,)
 
 
 def create_ephemeral(path: str, data: bytes) -> Change:
-    """Make a node that goes with our session; fails if there is one."""
+    """Create an ephemeral node of this session; fails if it exists."""
     return "create", path, (data, None, True)  # with the client's default ACL, and ephemeral
 
 
 def write(path: str, data: bytes, node: Node | None) -> Change:
-    """Write a node as it was read; make it, if there was none."""
+    """Write a node if it is unchanged since it was read; create it if there was none."""
     return create(path, data) if node is None else ("set_data", path, (data, node.version))
 
 
 def delete(path: str, node: Node) -> Change:
-    """Remove a node as it was read."""
+    """Remove a node if it is unchanged since it was read."""
     return "delete", path, (node.version,)
 
 
 class Nodes:
-    """The tree below a root, by way of one client."""
+    """The tree below a root, through one client."""
 
     __slots__ = ("_root", "_wire")
 
@@ -131,17 +134,17 @@ class Nodes:
         self._root = root
 
     async def get(self, *paths: str) -> list[Node | None]:
-        """Read nodes, in this order; None for what is not there."""
+        """Read nodes, in this order; None for a missing one."""
         return _read(await self._ask(*map(self._getting, paths)))
 
     async def sync_and_read(self, clock: str, *paths: str) -> tuple[int, list[Node | None]]:
         """Read nodes as they are now, and the server's clock, in milliseconds since 1970.
 
-        It begins with a write: whatever a server that lags behind has missed, it reads after that.
+        It begins with a write: after that a server that lagged behind reads the current state.
 
         Args:
-            clock: the path of a node to write to; it is made where it is missing.
-            *paths: what to read.
+            clock: the path of a node to write; it is created if it is missing.
+            *paths: the nodes to read.
         """
         tick = methodcaller("set_async", self._root + clock, b"")
         while True:
@@ -151,18 +154,18 @@ class Nodes:
             await self.ensure(clock)
 
     async def children(self, path: str) -> list[str]:
-        """Return the names of the nodes below one, in order; none if it is not there."""
+        """Return the names of a node's children, in order; none if it is missing."""
         (names,) = await self._ask(methodcaller("get_children_async", self._root + path))
         return sorted(names or ())
 
     async def walk(
         self, path: str, *, skip: Callable[[str], bool] = lambda _: False
     ) -> dict[str, Node]:
-        """Return all nodes below one by their paths, without that one.
+        """Return all nodes below one by their paths, without the node itself.
 
         Args:
-            path: where to begin.
-            skip: tells of a name whether to leave the node out, and all below it.
+            path: the top node.
+            skip: returns for a name whether to leave out the node, and all below it.
         """
         found: dict[str, Node] = {}
         above = [path]
@@ -180,10 +183,10 @@ class Nodes:
         return found
 
     async def ensure(self, *paths: str) -> None:
-        """Make nodes without data, and those above them, where they are missing.
+        """Create missing nodes without data, and missing nodes above them.
 
-        They are plain ones.  CosId's Curator makes them containers, which the driver cannot; both
-        take what they find.
+        They are plain nodes.  CosId's Curator creates containers, which the driver cannot; both
+        accept either kind.
         """
         steps = (accumulate((self._root + path).split("/"), "{}/{}".format) for path in paths)
         missing = dict.fromkeys(each for step in steps for each in step if each)  # in order
@@ -195,11 +198,11 @@ class Nodes:
             raise StoreError(STORE, reason) from exc
 
     async def commit(self, *changes: Change) -> list[Any] | None:
-        """Do all of it, or nothing.
+        """Commit all changes or none.
 
         Returns:
-            What the driver says of each change; None if a node was not as it had been read, and
-            nothing was done.
+            The driver's result of each change; None if a node was not as it was read, and nothing
+            was changed.
         """
         transaction = self._wire.client.transaction()
         for what, path, arguments in changes:
@@ -207,7 +210,9 @@ class Nodes:
         (results,) = await self._ask(lambda _: transaction.commit_async())
         done = zip(changes, results, strict=True)
         created = [(path, result) for (what, path, _), result in done if what == "create"]
-        if any(isinstance(result, NoNodeError) for _, result in created):  # as by somebody's hand
+        if any(
+            isinstance(result, NoNodeError) for _, result in created
+        ):  # removed by hand, for example
             await self.ensure(*(path.rpartition("/")[0] for path, _ in created))
             return await self.commit(*changes)
         failed = {type(each).__name__: each for each in results if isinstance(each, Exception)}
@@ -219,10 +224,10 @@ class Nodes:
 
     @property
     def owner(self) -> int:
-        """The session in which we are, as `Node.owner` names it.
+        """The current session, as in `Node.owner`.
 
         Raises:
-            StoreUnavailableError: there is none now.
+            StoreUnavailableError: there is no session now.
         """
         found = self._wire.client.client_id
         if found is None:
@@ -233,7 +238,7 @@ class Nodes:
     async def _ask(
         self, *requests: Callable[[Any], Any], passed: type[Exception] | tuple[()] = NoNodeError
     ) -> list[Any]:
-        """Send requests; None answers for a failure that is passed over, as of a missing node."""
+        """Send requests; an ignored failure, as a missing node, is None."""
         answers: list[Any] = []
         for start in range(0, len(requests), _BATCH):
             answers += await self._wire.ask(*requests[start : start + _BATCH])
@@ -251,21 +256,21 @@ def _read(answers: list[Any]) -> list[Node | None]:
 
 
 class _OnAnyLoop(BorrowedConnection[Wire]):
-    """The user's client: its threads belong to no event loop, so that those of several share it."""
+    """The user's client: its threads belong to no event loop, so several loops may share it."""
 
     __slots__ = ()
 
     @property
     def _is_in_use(self) -> bool:
-        """Never: nobody's loop holds it."""
+        """Always False: it is bound to no loop."""
         return False
 
 
 class ZookeeperLink(NotCopyable):
-    """A way to a server that stores and distributors share, on the user's client.
+    """Connections that stores and distributors share, on the user's client.
 
     Attributes:
-        label: names the deployment, without credentials.
+        label: the deployment in messages, without credentials.
     """
 
     __slots__ = ("__weakref__", "_connection", "_root", "_timeout", "_wire", "label")
@@ -273,10 +278,10 @@ class ZookeeperLink(NotCopyable):
     _connection: Connection[Wire]
 
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - the driver's
-        """Take a client, which stays open, and stays the parent's after a fork.
+        """Take a client, which is never closed here, nor used after a fork.
 
         Raises:
-            InvalidArgumentError: it is another one.
+            InvalidArgumentError: it is a client of another kind.
         """
         if not all(callable(getattr(client, name, None)) for name in ("get_async", "add_listener")):
             given: object = client
@@ -290,7 +295,8 @@ class ZookeeperLink(NotCopyable):
         """Run ``work(nodes)``.
 
         Raises:
-            StoreUnavailableError: it took longer than `_CALL_TIMEOUT`, or as the server says.
+            StoreUnavailableError: it took longer than `_CALL_TIMEOUT`, or the server is
+                unavailable.
             StoreError: the server refuses.
             ForkedError: the session is the parent's.
             WrongLoopError: the session is in use on another event loop.
@@ -301,9 +307,9 @@ class ZookeeperLink(NotCopyable):
         raise StoreUnavailableError(STORE, f"not done within {_CALL_TIMEOUT:g} s")
 
     async def until_done(self, attempt: Callable[[Nodes], Coroutine[Any, Any, _T | None]]) -> _T:
-        """Run ``attempt(nodes)`` until it returns something: None means that others were faster.
+        """Run ``attempt(nodes)`` until it returns a result: None means a conflict.
 
-        Each time somebody has changed what was read; so it does not go on for ever.
+        In each conflict another client has succeeded.
 
         Raises:
             CosIdError: as for `call`.
@@ -320,12 +326,12 @@ class ZookeeperLink(NotCopyable):
 
     @property
     def session(self) -> int:
-        """Another number each time that the session was interrupted; read from any thread."""
+        """A number that changes at each interruption of the session; any thread may read it."""
         return self._wire.session if self._wire is not None else 0
 
     @property
     def session_timeout(self) -> float:
-        """Seconds that a session lives without us; what is asked for, until the server has said."""
+        """Seconds that a session lives without a message: as requested, later as granted."""
         return self._wire.session_timeout if self._wire is not None else self._timeout
 
     async def aopen(self) -> None:
@@ -333,12 +339,12 @@ class ZookeeperLink(NotCopyable):
         self._connection.aopen()
 
     async def aclose(self) -> None:
-        """End the session, if it was begun here; the next call begins another."""
+        """End the session, if it was begun here; the next call begins a new one."""
         await self._connection.aclose()
 
 
 class OwnedLink(ZookeeperLink):
-    """On a client made from a URL: started on first use, and anew after closing or a fork."""
+    """On a client created from a URL: started on first use, and again after closing or a fork."""
 
     __slots__ = ()
 
@@ -375,17 +381,17 @@ class OwnedLink(ZookeeperLink):
 
 
 def as_link(client: Any) -> ZookeeperLink:  # noqa: ANN401 - the driver's, or one of ours
-    """Return a link as it is, or one on a user's client."""
+    """Return a link unchanged, or a new one on a user's client."""
     return client if isinstance(client, ZookeeperLink) else ZookeeperLink(client)
 
 
 async def create_numbered(nodes: Nodes, path: str, data: bytes) -> str:
-    """Make a node whose name ends with the next number of those above it; return its name.
+    """Create a sequential node, whose name ends with the parent's next number; return its name.
 
-    A call that is given up may have made one.
+    A cancelled call may have created one.
 
     Raises:
-        StoreError: the server refuses or cannot be reached, as for `Link.call`.
+        StoreError: the server refuses or cannot be reached, as for `ZookeeperLink.call`.
     """
     making = methodcaller("create_async", nodes._root + path, data, sequence=True)
     (created,) = await nodes._ask(making, passed=())

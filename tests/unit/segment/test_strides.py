@@ -118,5 +118,5 @@ def test_it_cannot_be_the_root_of_spans() -> None:
     cache = RedisStore.from_url("redis://localhost")
     for root in (Residue(), Residue(limit=20)):
         root.stride = root.stride if root.step_limit is None else 1
-        with pytest.raises(InvalidArgumentError, match="without holes"):
+        with pytest.raises(InvalidArgumentError, match="contiguous ranges"):
             TieredStore(OneDistributor(root), cache, root_name="here").segment_distributor(name="a")

@@ -186,7 +186,7 @@ async def test_by_hand() -> None:
             TieredStore(nothing, cache)
         with pytest.raises(InvalidArgumentError):
             TieredStore(root, nothing)
-    with pytest.raises(InvalidArgumentError, match="no RedisStore, whose server may forget"):
+    with pytest.raises(InvalidArgumentError, match="no RedisStore, whose server may lose data"):
         TieredStore(cache, cache)
     with pytest.raises(InvalidArgumentError, match=r"span is 50.*at least the step, 51"):
         TieredStore(root, cache, span=50).segment_distributor(name="n", step=51)

@@ -99,7 +99,7 @@ def test_files(tmp_path: Path) -> None:
         f"{tmp_path}/{name}" for name in ("ca", "crt", "key")
     ]
     for url, expected in {
-        f"etcd://h?{options}": "known are the options timeout$",
+        f"etcd://h?{options}": "its options are timeout$",
         f"etcds://h?ssl_certfile={tmp_path}/crt": "all of ssl_certfile, ssl_keyfile, or none",
         "etcds://h?ssl_ca_certs=/not/there": "a file that can be read for ssl_ca_certs",
         f"etcds://h?ssl_ca_certs={tmp_path}": "a file that can be read",
@@ -190,7 +190,7 @@ def test_what_is_expected_instead() -> None:
         (
             "redis://h?sokcet_timeout=1",
             "redis",
-            "the option 'sokcet_timeout'; known are .*, socket",
+            "the option 'sokcet_timeout'; its options are .*, socket",
         ),
         ("mysql://h/d?ssl-mode=PREFERRED", "mysql", "DISABLED, REQUIRED, VERIFY_CA or VERIFY_ID"),
         ("mysql://h/d?ssl-ca=/x&ssl-ca=/x", "mysql", "can be read for ssl-ca"),
@@ -199,7 +199,7 @@ def test_what_is_expected_instead() -> None:
         ("redis://h?db=x", "redis", "an integer from 0 for db"),
         ("rediss://h?ssl_check_hostname=maybe", "redis", "true or false for ssl_check_hostname"),
         ("etcd://u@h", "etcd", "with user:password, or neither"),
-        ("http://h?x=1", "http", "known are the options none"),
+        ("http://h?x=1", "http", "its options are none"),
         ("zookeeper://h?session_timeout=x", "zookeeper", "a number of seconds for session_timeout"),
     ):
         with pytest.raises(InvalidArgumentError, match=expected):
