@@ -1,4 +1,4 @@
-"""Ids made of clock, machine id and sequence."""
+"""Snowflake ids, made of clock, machine id and sequence."""
 
 from __future__ import annotations
 

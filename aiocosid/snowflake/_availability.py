@@ -1,4 +1,4 @@
-"""What a store of sequences has said lately, and when it is of use to ask it again.  Pure."""
+"""The latest answers of a store of sequences, and when to ask it again.  Pure."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ("StoreAvailability",)
 
 FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
 LAST_BACKOFF: Final = 1.0  # seconds
-FENCE_BACKOFF: Final = 2.0  # seconds; a fence that is far off may be taken away
+FENCE_BACKOFF: Final = 2.0  # seconds; a fence that is far ahead may be removed
 
 
 class StoreAvailability:
-    """How things stand with the store of one generator.  Times are of the monotonic clock.
+    """The availability of one generator's store.  Times are of the monotonic clock.
 
     Attributes:
-        is_away: whether the last call found it out of reach.
-        is_spent: whether the last answer was that a second is used up.
+        is_away: whether the last call could not reach the store.
+        is_spent: whether the last answer said that a second is used up.
         last_error: the latest error; None after a call that succeeded.
-        attempt: calls that failed in a row.
-        retry_at: no call before.
-        opens: the first second of which sequences are granted, as far as is known.
-        opens_at: when that second can be asked for.
-        fence_at: no call for it, or for one before it, before that.
+        attempt: failed calls in a row.
+        retry_at: no call before this time.
+        opens: the first second that sequences are granted of, as far as is known.
+        opens_at: when that second can be requested.
+        fence_at: no call for that second, or an earlier one, before this time.
     """
 
     __slots__ = (
@@ -52,14 +52,14 @@ class StoreAvailability:
         self.opens = -1
 
     def answered(self, answer: SequenceReply | None, tolerance: int, now: float) -> None:
-        """It has answered.
+        """Record an answer.
 
-        Behind a fence the first second is asked for as soon as that is allowed.  While that is far
-        off, the present one is asked for now and then.
+        Behind a fence the first open second is requested as soon as that is allowed.  While it is
+        far ahead, the current second is requested every `FENCE_BACKOFF` seconds.
 
         Args:
-            answer: what it said; None if that is of no second.
-            tolerance: seconds that a second may be ahead of its clock.
+            answer: the answer; None if it concerns no second.
+            tolerance: seconds that a second may be ahead of the store's clock.
             now: the time.
         """
         self.is_away, self.is_spent = False, isinstance(answer, SecondSpent)
@@ -72,13 +72,14 @@ class StoreAvailability:
             self.opens = min(self.opens, answer.second)
 
     def failed(self, error: CosIdError, now: float, *, in_a_hurry: bool, jitter: float) -> None:
-        """A call has failed.
+        """Record a failed call.
 
         Args:
-            error: how.
+            error: its error.
             now: the time.
-            in_a_hurry: whether callers are told at once, and so the next one waits for no pause.
-            jitter: the share of the pause that is slept, so that nodes do not keep step.
+            in_a_hurry: whether callers fail at once, so that the next one need not wait for a
+                pause.
+            jitter: the share of the pause that is slept, to spread the nodes.
         """
         self.last_error = error
         self.attempt += 1
@@ -88,7 +89,7 @@ class StoreAvailability:
         self.retry_at = now + pause * jitter
 
     def to_ask(self, second: int, now: float) -> int | None:
-        """Return the second to ask for, this one or the first behind the fence; None for none."""
+        """Return the second to request, this one or the first behind the fence, or None."""
         is_fenced = self.opens > second
         if now < self.retry_at or (is_fenced and now < self.fence_at):
             return None

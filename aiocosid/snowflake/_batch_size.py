@@ -1,4 +1,4 @@
-"""How many sequences a generator asks for at once.  Pure."""
+"""The number of sequences that a generator requests at once.  Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 __all__ = ("BatchSize",)
 
 SMOOTHING: Final = 0.5  # the share of the last second in the mean
-HEADROOM: Final = 1.25  # of the mean; what is left over at the end of a second is a gap
-LEAST: Final = 100  # sequences, of a grant whose size is not given
+HEADROOM: Final = 1.25  # of the mean; unused sequences of a second are a gap
+LEAST: Final = 100  # sequences in a grant, unless the size is fixed
 GROWTH: Final = 2  # of each further grant within a second
 
 
 class BatchSize:
-    """Follows the demand: ids a second, as a mean that forgets.
+    """Follows the demand: an exponential mean of ids per second.
 
     Attributes:
-        most: sequences that are asked for at once, at most.
+        most: the maximum number of sequences in one request.
     """
 
     __slots__ = ("_fixed", "_granted_second", "_issued", "_last_size", "_rate", "_second", "most")
@@ -26,19 +26,19 @@ class BatchSize:
         """Begin without demand.
 
         Args:
-            most: sequences that are asked for at once, at most.
-            fixed: always so many; None to follow the demand.
+            most: the maximum number of sequences in one request.
+            fixed: a fixed number for each request; None to follow the demand.
         """
         self.most = most
         self._fixed = fixed
         self._rate = 0.0
         self._second = -1
-        self._issued = 0  # when that second began
+        self._issued = 0  # ids issued when that second began
         self._granted_second = -1  # the second of the last grant
         self._last_size = 0
 
     def note(self, second: int, issued: int) -> None:
-        """Take note of how many ids were handed out in all when a second is under way."""
+        """Record the total number of ids that were handed out by a time in a second."""
         if self._second < 0:
             self._second, self._issued = second, issued
         passed = second - self._second
@@ -51,14 +51,14 @@ class BatchSize:
 
     @property
     def rate(self) -> float:
-        """Ids a second that were handed out lately."""
+        """The mean number of ids handed out per second."""
         return self._rate
 
     def size(self, second: int, wanted: int) -> int:
-        """Return how many sequences of a second to ask for.
+        """Return how many sequences of a second to request.
 
         Args:
-            second: which.
+            second: the second.
             wanted: ids that callers wait for.
         """
         if self._fixed is not None:

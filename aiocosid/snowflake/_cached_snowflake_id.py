@@ -28,19 +28,19 @@ FIGURES: Final = tuple(field.name for field in fields(SnowflakeStatistics))
 
 
 class CachedSnowflakeId(SnowflakeId):
-    """Ids of whole seconds, prepared ahead: a burst takes those of seconds that are yet to come.
+    """Ids of whole seconds, prepared ahead: a burst takes ids of future seconds.
 
-    uid-generator's CachedUidGenerator, with its ring of ``2^sequence_bits << boost`` ids.  Unlike
-    there
+    uid-generator's CachedUidGenerator, with its ring of ``2^sequence_bits << boost`` ids.
+    Differences:
 
     * no id is ahead of the clock by more than ``max_borrow``; then callers wait, in order;
-    * ids come back to the clock: what is left of a second that has passed is dropped;
-    * borrowed seconds lie below the lease's time mark, so that whoever has the machine id next,
-      ourselves after a crash among them, begins above them, unless the mark is lost;
-    * an empty ring is waited for, and the layout's end is an error, never a negative id.
+    * ids return to the clock: unused ids of a second that has passed are dropped;
+    * borrowed seconds are below the lease's time mark, so the machine id's next owner, or this
+    process after a crash, begins above them, unless the mark is lost;
+    * callers wait if the ring is empty, and the layout's end is an error, never a negative id.
 
-    Ids of a second are a range, so that filling costs next to nothing.  What takes its time, to
-    have the mark written ahead of them, is done in the background.
+    Ids of a second are a range, so filling costs almost nothing.  The slow part, writing the mark
+    ahead of them, happens in the background.
     """
 
     __slots__ = ("_fills_reported", "_refill_interval", "_ring_options")
@@ -62,28 +62,29 @@ class CachedSnowflakeId(SnowflakeId):
         instrument: Instrument | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Describe a generator; nothing is asked for yet.
+        """Describe a generator; nothing is sent yet.
 
         Args:
-            machine: where the machine id comes from, as for `SnowflakeId`; of a store that keeps
-                time marks, which a CosId proxy does not.
+            machine: the source of the machine id, as for `SnowflakeId`; its store has to keep time
+                marks, which a CosId proxy does not.
             name: the generator's name; its ids are unique under it.
-            layout: how the ids are put together, in seconds.  By default 8192 ids a second of 1024
-                machines, for longer than anybody needs.
+            layout: the layout of the ids, with ticks of seconds.  By default 8192 ids per second of
+                1024 machines, until the year 36858.
             boost: the ring holds the ids of ``2^boost`` seconds, 1 to 16; uid-generator's
                 ``boostPower``.
-            padding_factor: percent, 1 to 99; the ring is filled when it holds less.
+            padding_factor: percent, 1 to 99; the ring is filled when it holds fewer ids.
             max_borrow: seconds that ids may be ahead of the clock, at least ``2^boost`` and at most
-                0.9 of the machine id's safe guard.  A step back of the clock is not noticed as long
-                as ids stay within.  After a crash in a burst the machine id is of no use for as
-                long, but to another `CachedSnowflakeId`.  And for as long ids may come twice where
-                the mark is not found: when the ``state_dir`` of a chosen machine id is lost, clean
-                close or not (any generator may then repeat ids of one tick), and after a crash in
-                a Java peer of the same stable instance, which reads no mark.
-            refill_interval: seconds between two looks at the ring while nobody asks for ids, so
-                that a burst finds it full; None for none.  uid-generator's is 300 once it is on.
-            broken_threshold: seconds that a call waits for a clock that stepped back, beyond what
-                may be borrowed; None for as long as the caller does.
+                0.9 of the machine id's safe guard.  Callers do not wait for a clock that steps back
+                by less.  After a crash in a burst only another `CachedSnowflakeId` can use the
+                machine id at once; other generators wait as long.  If the mark is lost, ids may
+                repeat for as long: when the ``state_dir`` of a chosen machine id is lost, clean
+                close or not (any generator may then repeat ids of one tick), and after a crash in a
+                Java peer of the same stable instance, which does not read the mark.
+            refill_interval: seconds between two fillings of the ring while no ids are requested, so
+                that a burst finds it full; None for none.  uid-generator's default, when enabled,
+                is 300.
+            broken_threshold: seconds that a call waits for a clock that stepped back further than
+                may be borrowed; None for no limit.
             max_forward_jump: seconds by which the wall clock may run ahead of the monotonic one
                 between two ids; None for any.
             wait_timeout: seconds that a call waits for a lease that allows no ids.
@@ -93,7 +94,7 @@ class CachedSnowflakeId(SnowflakeId):
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the layout is not in seconds,
-                or the machine id's store keeps no marks: whoever had it next would begin within the
+                or the machine id's store keeps no time marks: the next owner would begin within the
                 borrowed seconds.
             MachineBitsMismatchError: the lease has machine ids of another width.
         """
@@ -123,10 +124,10 @@ class CachedSnowflakeId(SnowflakeId):
         super()._reset()
         self._fills_reported = 0
 
-    # Looking inside.
+    # Statistics.
 
     def statistics(self) -> CachedSnowflakeStatistics:
-        """Return a frozen picture of the generator; cheap, and never waits."""
+        """Return the generator's statistics; cheap, and never waits."""
         seen, ring, now_ms = super().statistics(), self._sequencer, self._clock.now_ms()
         filled = fills = borrowed = 0
         if isinstance(ring, Ring):

@@ -22,11 +22,11 @@ TickUnit: TypeAlias = Literal["ms", "10ms", "s"]
 
 UNITS: Final[dict[str, int]] = {"ms": 1, "10ms": 10, "s": 1000}
 
-# The Gregorian calendar repeats itself after so long.
+# The Gregorian calendar repeats after so many years.
 CYCLE_YEARS: Final = 400
 CYCLE_MS: Final = 146_097 * 86_400_000
 
-# As milliseconds 1973-03-03, as seconds the year 5138: what lies below was meant as seconds.
+# In milliseconds 1973-03-03, in seconds the year 5138: a lower number was meant as seconds.
 PLAINLY_SECONDS: Final = 10**11
 
 
@@ -61,7 +61,7 @@ def unit_text(unit_ms: int) -> str:
 
 
 def epoch_ms_of(epoch: object, unit_ms: int) -> int:
-    """Return the epoch in milliseconds since 1970, if it is one and fits the unit.
+    """Return the epoch in milliseconds since 1970; it has to fit the unit.
 
     Raises:
         InvalidArgumentError: it is naive, a text, or does not fit.

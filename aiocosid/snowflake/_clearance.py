@@ -1,4 +1,4 @@
-"""Whether ids of a layout can equal ids that exist.  Pure."""
+"""Whether new ids of a layout can equal existing ids.  Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ("Clearance", "clearance")
 
 @dataclass(frozen=True, slots=True)
 class Clearance:
-    """On which side of the ids that exist the new ones lie, and for how long.
+    """Whether the new ids are above or below the existing ones, and for how long.
 
     Attributes:
-        side: whether they are all above them, or all below.
-        until_ms: from when on an id could equal one that exists, unix time in milliseconds; None if
-            that is never so.
+        side: whether all new ids are above the existing ones, or all below.
+        until_ms: from when on a new id could equal an existing one, unix time in milliseconds; None
+            for never.
         until: the same as ISO 8601 in UTC, or "the end of the layout".
     """
 
@@ -32,19 +32,19 @@ class Clearance:
 
 
 def clearance(layout: SnowflakeLayout, *, lowest: int, highest: int, now_ms: int) -> Clearance:
-    """Tell whether a layout can follow on ids that exist, whatever made them.
+    """Check that a layout's new ids cannot equal existing ids of any generator.
 
-    New ids are safe if all of them are above the highest one that exists, or below the lowest.  Ids
-    in between could be free, but nobody can tell from the bits.
+    New ids are safe if all of them are above the highest existing id, or below the lowest.  Ids in
+    between may be free, but the bits do not show that.
 
     Args:
-        layout: makes the new ids, from now on.
-        lowest: the lowest id that exists, above 0; ``SELECT MIN(id)`` of all tables that have them.
-        highest: the highest one.  Old generators must not run any more, or it would rise.
-        now_ms: the wall clock, unix time in milliseconds.  Nobody makes ids of an earlier time.
+        layout: the layout of the new ids.
+        lowest: the lowest existing id, above 0; ``SELECT MIN(id)`` of all tables that have ids.
+        highest: the highest existing id.  Old generators must not run any more, or it would rise.
+        now_ms: the wall clock, unix time in milliseconds.  New ids are not of an earlier time.
 
     Raises:
-        InvalidArgumentError: ids of the layout could equal ids that exist.
+        InvalidArgumentError: new ids of the layout could equal existing ones.
     """
     check_integer("lowest", lowest, at_least=1)
     check_integer("highest", highest, at_least=lowest)
@@ -62,6 +62,6 @@ def clearance(layout: SnowflakeLayout, *, lowest: int, highest: int, now_ms: int
     raise InvalidArgumentError(
         "layout",
         layout,
-        expected="one whose ids of now on are all above the highest id that exists, or below the "
+        expected="one whose new ids are all above the highest existing id, or below the "
         f"lowest, which has {lowest.bit_length()} bits: other widths, another epoch or a new table",
     )

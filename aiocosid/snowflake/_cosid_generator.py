@@ -1,4 +1,4 @@
-"""CosId's own generator: the sequencer of Snowflake ids, on fields that fit no int64, as text."""
+"""CosId's own generator: Snowflake ids with fields that do not fit int64, as text."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ if TYPE_CHECKING:
 
 __all__ = ("CosIdGenerator",)
 
-ZONE_YEARS: Final = 100  # a rule for summer time shows every year; the latest set dates are of 2087
-ZONE_STEP_DAYS: Final = 20  # the shortest summer time but one break of it, Morocco's, is longer
+ZONE_YEARS: Final = (
+    100  # a rule for summer time applies every year; the last dates set in advance are of 2087
+)
+ZONE_STEP_DAYS: Final = 20  # shorter than every period of summer time, Morocco's break included
 
 
 class CosIdGenerator(WritingGenerator[SnowflakeId]):
     """Text ids of 44 bits of time, 20 of machine id and 16 of sequence: CosIdGenerator's.
 
-    It has the contract of every generator, for text.  Radix 62 and 36 sort as they were made.
+    It has the contract of every generator, for text.  Texts of radix 62 and 36 sort by time.
 
     Attributes:
-        text: how the ids are written, and read back with ``text.as_state(id)``.
+        text: writes the ids, and reads them with ``text.as_state(id)``.
     """
 
     __slots__ = ("text",)
@@ -59,10 +61,10 @@ class CosIdGenerator(WritingGenerator[SnowflakeId]):
         """Describe a generator; the arguments are `SnowflakeId`'s, with ``text`` for ``layout``.
 
         Args:
-            machine: where the machine id comes from, 20 bits of it by default.
+            machine: the source of the machine id, of 20 bits by default.
             name: the generator's name.
-            text: `RADIX62` (15 characters), `RADIX36` (17), or a `CosIdFriendlyText` whose zone
-                keeps one offset from now on.
+            text: `RADIX62` (15 characters), `RADIX36` (17), or a `CosIdFriendlyText` with a zone of
+                constant offset.
             broken_threshold: seconds that a call waits for a clock that stepped back.
             max_forward_jump: as for `SnowflakeId`.
             sequence_reset_threshold: as for `SnowflakeId`.
@@ -97,7 +99,7 @@ class CosIdGenerator(WritingGenerator[SnowflakeId]):
         return self._written(await self._inner.next_id())
 
     def next_id_nowait(self) -> str:
-        """Return the next id as text if it can be stamped now; raises `WouldBlock` otherwise."""
+        """Return the next id as text if there is one now; raises `WouldBlock` otherwise."""
         return self._written(self._inner.next_id_nowait())
 
     async def next_state(self) -> CosIdState:
@@ -110,7 +112,7 @@ class CosIdGenerator(WritingGenerator[SnowflakeId]):
         return replace(self._inner.statistics(), kind=kind, converter=converter)
 
     def __repr__(self) -> str:
-        """Say what it writes and on what."""
+        """Show the text and the generator."""
         return f"<{type(self).__name__} {self.text!r} on {self._inner!r}>"
 
     def _state(self, packed: int) -> CosIdState:
@@ -128,17 +130,17 @@ class CosIdGenerator(WritingGenerator[SnowflakeId]):
 
 
 def _check_zone(text: CosIdFriendlyText, now_ms: int) -> None:
-    """Raise if some local time yet to come occurs twice: its ids could not be written."""
+    """Raise if a future local time occurs twice: its ids could not be written."""
     if len(_offsets(text.zone, now_ms)) > 1:
         expected = (
-            "a zone that keeps one offset, 'UTC' or one as '+01:00': where the clocks go back "
+            "a zone with a constant offset, 'UTC' or one as '+01:00': where the clocks go back "
             "no id could be written for an hour"
         )
         raise InvalidArgumentError("text.zone", text.zone, expected=expected)
 
 
 def _offsets(zone: tzinfo, now_ms: int) -> set[timedelta | None]:
-    """Return the offsets that a zone has from now on, as far as its rules are known."""
+    """Return the offsets of a zone from now on, as far as its rules are known."""
     offsets: set[timedelta | None] = set()
     try:
         now = moment_of(now_ms)

@@ -43,12 +43,12 @@ VALUE_OF: Final = {digit: value for value, digit in enumerate(ALPHABET)}
 
 @dataclass(frozen=True, slots=True, order=True)
 class CosIdState:
-    """What an id of CosIdGenerator says; they sort by time, machine id and sequence.
+    """The fields of an id of CosIdGenerator; they sort by time, machine id and sequence.
 
     Attributes:
         timestamp_ms: unix time in milliseconds.
-        machine_id: which machine made it.
-        sequence: its number in the millisecond and machine.
+        machine_id: the machine that made it.
+        sequence: its number within millisecond and machine.
     """
 
     timestamp_ms: int
@@ -60,14 +60,14 @@ class CosIdText(ABC):
     """One way to write the states of CosIdGenerator.
 
     Attributes:
-        layout: the widths of the three fields.  Its ids are the same fields packed into one number
-            of more than 64 bits, which never leaves the process.
+        layout: the widths of the three fields.  It packs them into one number of more than 64 bits,
+            which never leaves the process.
     """
 
     __slots__ = ("layout",)
 
     def __init__(self, *, timestamp_bits: int, machine_bits: int, sequence_bits: int) -> None:
-        """Choose the widths.
+        """Set the widths.
 
         Raises:
             InvalidArgumentError: a width is out of range.
@@ -146,13 +146,13 @@ class CosIdRadixText(CosIdText):
         self.width = sum(self._widths)
 
     def as_text(self, state: CosIdState) -> str:
-        """Return the text of a state; CosId writes a machine id that is too high, too."""
+        """Return the text of a state; unlike CosId, it refuses a machine id that is too high."""
         self._checked(state)
         fields = (state.timestamp_ms, state.machine_id, state.sequence)
         return "".join(map(self._encode, fields, self._widths))
 
     def as_state(self, text: str) -> CosIdState:
-        """Return the state of a text; CosId reads fields that are too high, too."""
+        """Return the state of a text; unlike CosId, it refuses fields that are too high."""
         if not _has_width(text, self.width):
             raise InvalidIdError("id", text, expected=f"a text of {self.width} characters")
         fields: list[int] = []
@@ -188,7 +188,7 @@ class CosIdFriendlyText(CosIdText):
     """``yyyyMMddHHmmssSSS-machine-sequence`` in local time; the rules are those of `FriendlyText`.
 
     Attributes:
-        zone: whose local time is written.
+        zone: the zone of the local time.
         pad: whether machine id and sequence have a fixed width, which makes 31 characters.
     """
 
@@ -233,12 +233,12 @@ class CosIdFriendlyText(CosIdText):
         return write_friendly(local, *fields, self.layout, pad=self.pad, of=state)
 
     def as_state(self, text: str, *, fold: int | None = None) -> CosIdState:
-        """Return the state of a text, padded or not; CosId reads fields that are too high, too.
+        """Return the state of a text, padded or not; it refuses fields that are too high.
 
         Args:
             text: as `as_text` writes it.
-            fold: which one is meant where a local time occurs twice: 0 the earlier, which CosId
-                takes, or 1 the later; None refuses.
+            fold: the occurrence of a local time that occurs twice: 0 for the earlier one, which
+                CosId takes, or 1 for the later; None refuses such a time.
         """
         return self._checked(CosIdState(*read_friendly(text, self.layout, self.zone, fold)), text)
 
@@ -248,7 +248,7 @@ class CosIdFriendlyText(CosIdText):
 
 
 def _digits_of(bits: int, radix: int) -> int:
-    """Return how many digits the highest number of so many bits has."""
+    """Return the number of digits of the highest number with so many bits."""
     highest, digits = (1 << bits) - 1, 1
     while highest >= radix:
         highest //= radix

@@ -1,8 +1,8 @@
-"""Ids as people read them: ``20211228202301948-0-0``, CosId's friendly text, both ways.  Pure.
+"""CosId's friendly text, ``20211228202301948-0-0``: writing and reading.  Pure.
 
-A local time occurs twice when the clocks go back, and then its text does not say which id it is.
-CosId writes such a text all the same and reads the earlier id; here it is neither written nor read.
-Whoever writes ids all the year round takes UTC or a fixed offset.
+A local time occurs twice when the clocks go back, and then its text is ambiguous.  CosId writes
+such a text all the same and reads the earlier id; here it is neither written nor read.  To write
+ids at all times, use UTC or a fixed offset.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class FriendlyText:
     Where a tick is a whole number of seconds the milliseconds are left out, as in CosId.
 
     Attributes:
-        layout: whose ids they are.
-        zone: whose local time is written.
+        layout: the layout of the ids.
+        zone: the zone of the local time.
         pad: whether machine id and sequence are written with as many digits as their highest has,
             so that texts of one zone offset sort like ids.
     """
@@ -49,12 +49,12 @@ class FriendlyText:
     pad: bool
 
     def __init__(self, layout: SnowflakeLayout, *, zone: tzinfo | str, pad: bool = False) -> None:
-        """Choose layout, zone and form.
+        """Set layout, zone and form.
 
         Args:
-            layout: whose ids they are.
-            zone: a tzinfo, or a name as "Asia/Shanghai", "UTC" or "+08:00"; CosId takes the
-                host's zone, so that two hosts may write two texts.
+            layout: the layout of the ids.
+            zone: a tzinfo, or a name as "Asia/Shanghai", "UTC" or "+08:00"; CosId takes the host's
+                zone, so two hosts may write different texts.
             pad: as above; both forms are read.
 
         Raises:
@@ -78,8 +78,8 @@ class FriendlyText:
 
         Args:
             text: as `as_text` writes it, padded or not.
-            fold: which one is meant where a local time occurs twice: 0 the earlier, which CosId
-                takes, or 1 the later; None refuses.
+            fold: the occurrence of a local time that occurs twice: 0 for the earlier one, which
+                CosId takes, or 1 for the later; None refuses such a time.
 
         Raises:
             InvalidIdError: it is no text of an id of the layout, or its local time does not exist
@@ -104,7 +104,7 @@ def write_friendly(
     pad: bool,
     of: object,
 ) -> str:
-    """Return the text of three fields; ``of`` is what they are the text of, for the error.
+    """Return the text of three fields; ``of`` is the id or state, for the error.
 
     Raises:
         InvalidIdError: the local time occurs twice.
@@ -112,7 +112,7 @@ def write_friendly(
     if local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset():
         expected = (
             f"written in UTC or at a fixed offset: in {local.tzinfo} its local time, "
-            f"{local:%Y-%m-%d %H:%M:%S}, occurs twice, and the text would not say which it is"
+            f"{local:%Y-%m-%d %H:%M:%S}, occurs twice, and the text would be ambiguous"
         )
         raise InvalidIdError("id", of, expected=expected)
     # isoformat: on Linux strftime writes the year 1 as "1".
@@ -132,7 +132,7 @@ def read_friendly(
 ) -> tuple[int, int, int]:
     """Return unix time in milliseconds, machine id and sequence of a text.
 
-    CosId takes spaces, signs, doubled hyphens and full-width digits too.
+    Unlike CosId it refuses spaces, signs, doubled hyphens and full-width digits.
 
     Raises:
         InvalidIdError: it has another form, a field is not within its bits, its local time does

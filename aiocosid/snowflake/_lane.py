@@ -1,8 +1,8 @@
-"""Sequences without the store: a lane of one's own, or a guess.
+"""Sequences without the store: from a lane of its own, or guessed.
 
 A lane is a part of the upper end of the sequences, which the store never grants.  Its number is a
-leased machine id: as with a Snowflake no id of it is later than the lease's time mark, and whoever
-takes it over begins above that.
+leased machine id: as with a Snowflake no id is later than the lease's time mark, and the lane's
+next owner begins above that.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = ("Fallback", "Guess", "Lane")
 
 MS: Final = 1000
-PIECE: Final = 64  # sequences of a lane that one generator takes at least
+PIECE: Final = 64  # the minimum number of sequences that a generator takes from a lane
 
 
 class Fallback:
-    """Gives sequences while the store is away."""
+    """Gives sequences while the store cannot be reached."""
 
     __slots__ = ("_busy", "_next", "_second", "_stop")
 
@@ -36,11 +36,11 @@ class Fallback:
         """Return sequences of a second, or None if there are none now.
 
         Args:
-            second: which; never one before the last.
-            wanted: how many are waited for.
-            above: the highest sequence of that second that the generator had from the store.
+            second: the second; never before the one of the last call.
+            wanted: the number of sequences that callers wait for.
+            above: the highest sequence of that second that the store granted to the generator.
         """
-        if self._busy:  # a signal handler asks in the middle of the lines below
+        if self._busy:  # called by a signal handler during the lines below
             return None
         try:
             self._busy = True
@@ -57,7 +57,7 @@ class Fallback:
             self._busy = False
 
     def _is_allowed(self, second: int) -> bool:
-        """Tell whether sequences of a second may be used now."""
+        """Return whether sequences of a second may be used now."""
         return second >= self._second
 
     def _space(self, above: int) -> tuple[int, int]:
@@ -66,7 +66,7 @@ class Fallback:
 
 
 class Guess(Fallback):
-    """The rest of a second from a random place on: others may have the same."""
+    """The rest of a second from a random sequence on: other nodes may use the same."""
 
     __slots__ = ("_max_sequence",)
 
@@ -104,13 +104,13 @@ class Lane(Fallback):
         """Return the one lane of a lease and name.
 
         Args:
-            lease: its machine id is the lane's number.
+            lease: the lease whose machine id is the lane's number.
             base: the highest sequence that the store grants.
             width: sequences of each lane.
-            name: under which the store grants.
+            name: the name under which the store grants.
 
         Raises:
-            BusyError: it is in use with other sequences.
+            BusyError: the lane is in use with another width.
         """
         key = f"lane {name}"
         found: Lane | None = lease.issuers.get(key)
@@ -122,17 +122,17 @@ class Lane(Fallback):
 
     @property
     def last_ms(self) -> int:
-        """The end of the last second that it was used in, in milliseconds since 1970."""
+        """The end of the last second in which the lane was used, in milliseconds since 1970."""
         return self._second * MS + MS - 1
 
     def _is_allowed(self, second: int) -> bool:
         lease = self._lease
         found: object = lease.issuers.get(self._key)
         if found is not self:
-            return False  # closed, and perhaps opened anew: its new life has a lane of its own
+            return False  # closed, and perhaps opened again, with another lane
         if lease.lost is not None or not 0 <= second * MS <= lease.limit_ms():
             return False
-        if lease.term != self._term:  # another number, or the same from another owner
+        if lease.term != self._term:  # another number, or the same one after another owner
             before = max(lease.floor_ms // MS, lease.taken_ms // MS - 1)
             self._second = max(self._second, before)
             self._term, self._next, self._stop = lease.term, 0, 0

@@ -1,4 +1,4 @@
-"""The bits of a Snowflake id: which field lies where, from when on, and until when.  Pure."""
+"""The bits of a Snowflake id: its fields, its epoch and its end.  Pure."""
 
 from __future__ import annotations
 
@@ -26,27 +26,28 @@ __all__ = (
 )
 
 JAVASCRIPT_MAX_SAFE_ID: Final = 2**53 - 1
-"""``Number.MAX_SAFE_INTEGER``.  CosId's ``isSafeJavaScript`` calls this very number unsafe."""
+"""``Number.MAX_SAFE_INTEGER``.  CosId's ``isSafeJavaScript`` treats exactly this number as unsafe.
+"""
 
 ID_BITS: Final = 63  # int64 without its sign
 
 EXPIRY_HORIZON: Final = timedelta(days=365)
-"""A layout that ends sooner is warned about: time enough to plan a move."""
+"""There is a warning if a layout ends sooner, with time to plan a migration."""
 
 
 class LayoutExpiryWarning(UserWarning):
-    """A layout that is in use ends within a year; after that no id can be made with it."""
+    """A layout in use ends within a year; after that it cannot make ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnowflakeParts:
-    """What an id says.
+    """The fields of an id.
 
     Attributes:
-        timestamp: when its tick began, in the zone that was asked for.
+        timestamp: the start of its tick, in the requested zone.
         timestamp_ms: the same, in milliseconds since 1970-01-01T00:00Z.
         machine_id: the whole machine field.
-        sequence: its number in the tick and machine.
+        sequence: its number within tick and machine.
         region: the upper part of the machine field; None in a layout without regions.
         worker: the lower part of the machine field; None in a layout without regions.
     """
@@ -61,10 +62,10 @@ class SnowflakeParts:
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class SnowflakeLayout:
-    """How an id is put together: time, machine id and sequence, from the highest bit down.
+    """The layout of an id: time, machine id and sequence, from the highest bit down.
 
-    Knows no clock: who makes ids asks `check_usable` first.  Two layouts are equal if they make
-    the same ids; the name does not count.
+    It does not read the clock: call `check_usable` before making ids.  Two layouts are equal if
+    they make the same ids; the name does not count.
 
     Attributes:
         timestamp_bits: width of the time field, which counts ticks since the epoch.
@@ -73,8 +74,8 @@ class SnowflakeLayout:
         unit_ms: length of a tick in milliseconds.
         epoch_ms: start of tick 0, in milliseconds since 1970-01-01T00:00Z.
         region_bits: how many of the machine bits, from the top, name a region or data centre.
-        sequence_first: whether the sequence lies above the machine id, as in sonyflake.
-        name: what errors and `repr` call it.
+        sequence_first: whether the sequence is above the machine id, as in sonyflake.
+        name: its name in errors and `repr`.
         last_tick: the highest tick.
         machine_count: how many machine ids there are.
         max_sequence: the highest sequence.
@@ -124,7 +125,7 @@ class SnowflakeLayout:
                 whatever the unit; it has to be a whole number of units.
             region_bits: 0, or how many of the machine bits name a region; the rest, at least one,
                 names the worker.
-            sequence_first: whether the sequence lies above the machine id.
+            sequence_first: whether the sequence is above the machine id.
             name: for errors and `repr`.
             remedy: what `LayoutExpiredError` advises once the layout has ended.
 
@@ -147,16 +148,16 @@ class SnowflakeLayout:
             region_bits=region_bits,
             sequence_first=bool(sequence_first),
             name=name,
-            _remedy=remedy or "take a new layout, with a later epoch or more timestamp bits",
+            _remedy=remedy or "use a new layout, with a later epoch or more timestamp bits",
             _machine_shift=0 if sequence_first else sequence_bits,
             _sequence_shift=machine_bits if sequence_first else 0,
         )
 
     @classmethod
     def _unpacked(cls, timestamp_bits: int, machine_bits: int, sequence_bits: int) -> Self:
-        """Describe fields that are written one after the other and need not fit int64: CosId's.
+        """Describe fields that are written one after the other and may exceed int64: CosId's.
 
-        Ticks are milliseconds since 1970.  Room for a sequencer, which counts by a layout.
+        Ticks are milliseconds since 1970.  A sequencer needs a layout to count.
         """
         self = object.__new__(cls)
         self._fill(timestamp_bits, machine_bits, sequence_bits)
@@ -166,14 +167,14 @@ class SnowflakeLayout:
             region_bits=0,
             sequence_first=False,
             name="CosIdGenerator",
-            _remedy="take more timestamp bits",
+            _remedy="use more timestamp bits",
             _machine_shift=sequence_bits,
             _sequence_shift=0,
         )
         return self
 
     def _fill(self, timestamp_bits: int, machine_bits: int, sequence_bits: int) -> int:
-        """Set the widths and what follows from them alone; return their sum."""
+        """Set the widths and the attributes that depend on them alone; return their sum."""
         check_integer("timestamp_bits", timestamp_bits, at_least=1, at_most=ID_BITS)
         check_integer("machine_bits", machine_bits, at_least=1, at_most=MAX_MACHINE_BITS)
         check_integer("sequence_bits", sequence_bits, at_least=1, at_most=ID_BITS)
@@ -202,7 +203,7 @@ class SnowflakeLayout:
 
     @property
     def last_instant(self) -> datetime | None:
-        """The start of the last tick, in UTC; None if it lies past the year 9999."""
+        """The start of the last tick, in UTC; None if it is after the year 9999."""
         last_ms = self.ms_of(self.last_tick)
         return moment_of(last_ms) if last_ms <= LAST_MS else None
 
@@ -213,7 +214,7 @@ class SnowflakeLayout:
 
     @property
     def is_javascript_safe(self) -> bool:
-        """Whether JavaScript can hold every id of this layout as a number: at most 2^53-1."""
+        """Whether every id of this layout is an exact number in JavaScript: at most 2^53-1."""
         return self.max_id <= JAVASCRIPT_MAX_SAFE_ID
 
     def tick_at(self, now_ms: int) -> int:
@@ -268,7 +269,7 @@ class SnowflakeLayout:
             LayoutExpiredError: the tick is above `last_tick`.
             InvalidArgumentError: a field is not within its bits.
         """
-        # Generators come here at every change of the tick: one comparison while all is well.
+        # Generators call this at every change of the tick: one comparison in the normal case.
         if not (0 <= tick <= self.last_tick and 0 <= machine_id < self.machine_count):
             if tick > self.last_tick:
                 raise self._expired()
@@ -281,16 +282,16 @@ class SnowflakeLayout:
         return range(base + (first << shift), base + (stop << shift), 1 << shift)
 
     def parse(self, snowflake_id: int, zone: tzinfo = UTC) -> SnowflakeParts:
-        """Return what an id of this layout says.
+        """Return the fields of an id of this layout.
 
-        Any number within the bits can be read, so an id of another layout is not noticed.
+        Any number within the bits can be read, so an id of another layout is not detected.
 
         Args:
             snowflake_id: 0 to `max_id`.
-            zone: in which the timestamp is told.
+            zone: the zone of the timestamp.
 
         Raises:
-            InvalidIdError: it is no integer, negative or too high, or its time is past the year
+            InvalidIdError: it is no integer, negative or too high, or its time is after the year
                 9999.
         """
         if not is_integer(snowflake_id) or not 0 <= snowflake_id <= self.max_id:
@@ -313,20 +314,20 @@ class SnowflakeLayout:
         )
 
     def check_usable(self, now_ms: int) -> None:
-        """Make sure that there can be ids now; warn if they end within 365 days.
+        """Check that the layout can make ids now; warn if it ends within 365 days.
 
         Args:
             now_ms: the wall clock, in milliseconds since 1970-01-01T00:00Z.
 
         Raises:
             LayoutExpiredError: its last tick is over.
-            InvalidArgumentError: its epoch lies ahead.
+            InvalidArgumentError: its epoch is in the future.
 
         Warns:
             LayoutExpiryWarning: its last tick ends within 365 days.
         """
         if now_ms < self.epoch_ms:
-            expected = f"at or before the wall clock, which says {iso_text(now_ms)}"
+            expected = f"at or before the wall clock, which shows {iso_text(now_ms)}"
             raise InvalidArgumentError("epoch", iso_text(self.epoch_ms), expected=expected)
         end_ms = self.ms_of(self.last_tick + 1)
         if now_ms >= end_ms:
@@ -340,7 +341,7 @@ class SnowflakeLayout:
         return LayoutExpiredError(repr(self), last_instant=last_instant, remedy=self._remedy)
 
     def __repr__(self) -> str:
-        """Name the layout, its widths from the highest bit down, its unit and its epoch."""
+        """Show the layout's name, its widths from the highest bit down, its unit and its epoch."""
         low = (self.machine_bits, self.sequence_bits)
         widths = "/".join(
             map(str, (self.timestamp_bits, *(reversed(low) if self.sequence_first else low)))

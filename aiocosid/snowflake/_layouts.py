@@ -1,4 +1,4 @@
-"""The layouts of known systems, each with its epoch and where both were read.  Pure.
+"""The layouts of known systems, with their epochs and sources.  Pure.
 
 Sources: CosId 3.2.1, Twitter's snowflake of 2010, Leaf 1.0.1, uid-generator and its forks,
 sonyflake 1 and 2; all were checked against ids that those systems printed.
@@ -35,7 +35,7 @@ __all__ = (
 COSID_EPOCH_MS: Final = 1_577_203_200_000  # 2019-12-24T16:00Z; CosId.COSID_EPOCH
 TWITTER_EPOCH_MS: Final = 1_288_834_974_657  # 2010-11-04T01:42:54.657Z; IdWorker.twepoch
 
-# uid-generator reads `epochStr` in the zone of its JVM; these are midnights in its makers' zone.
+# uid-generator reads `epochStr` in the zone of its JVM; these are midnights in its authors' zone.
 CHINA: Final = timezone(timedelta(hours=8))
 
 COSID_MS: Final = SnowflakeLayout(41, 10, 12, "ms", COSID_EPOCH_MS, name="cosid-ms")
@@ -65,12 +65,12 @@ UID_GENERATOR: Final = SnowflakeLayout(
     "s",
     datetime(2016, 5, 20, tzinfo=CHINA),
     name="uid-generator",
-    remedy="go on with UID_GENERATOR_HA ('uid-generator-ha') or UID_GENERATOR_SPRING "
-    "('uid-generator-spring'), whose ids are below all that uid-generator made after its first "
-    "three days (aiocosid.snowflake.clearance() tells for yours), or in a new table with "
+    remedy="use UID_GENERATOR_HA ('uid-generator-ha') or UID_GENERATOR_SPRING "
+    "('uid-generator-spring'), whose ids are below all ids of uid-generator after its first "
+    "three days (check yours with aiocosid.snowflake.clearance()), or in a new table "
     "UID_GENERATOR_2016_09 ('uid-generator-2016-09'), whose ids can equal old ones",
 )
-"""Baidu's uid-generator with its default bits: ended at 2024-11-20T13:24:15Z; to read ids with."""
+"""Baidu's uid-generator with its default bits: ended at 2024-11-20T13:24:15Z; for reading ids."""
 
 UID_GENERATOR_2016_09: Final = SnowflakeLayout(
     29, 21, 13, "s", datetime(2016, 9, 20, tzinfo=CHINA), name="uid-generator-2016-09"
@@ -109,7 +109,7 @@ SONYFLAKE_V2: Final = SnowflakeLayout(
     sequence_first=True,
     name="sonyflake-v2",
 )
-"""sonyflake/v2 with its default bits: as version 1, which it does not follow on: ids start anew."""
+"""sonyflake/v2 with its default bits: as version 1, but with another epoch: its ids start again."""
 
 LAYOUTS: Final[Mapping[str, SnowflakeLayout]] = MappingProxyType(
     {
@@ -130,7 +130,7 @@ LAYOUTS: Final[Mapping[str, SnowflakeLayout]] = MappingProxyType(
         )
     }
 )
-"""The ready-made layouts by name, ``LAYOUTS["cosid-ms"]``; `sharded` needs an epoch of yours."""
+"""The predefined layouts by name, ``LAYOUTS["cosid-ms"]``; `sharded` needs your own epoch."""
 
 
 def sharded(epoch: datetime | int) -> SnowflakeLayout:
@@ -140,7 +140,7 @@ def sharded(epoch: datetime | int) -> SnowflakeLayout:
     a second, and 0 is never used.  It lasts 136 years.
 
     Args:
-        epoch: whole seconds, as in `SnowflakeLayout`; there is no default that a peer could know.
+        epoch: whole seconds, as in `SnowflakeLayout`; there is no default that other nodes share.
 
     Raises:
         InvalidArgumentError: the epoch does not fit.

@@ -1,4 +1,4 @@
-"""What a Snowflake generator is told, checked."""
+"""The options of a Snowflake generator, checked."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StampOptions:
             check_seconds(name, getattr(self, name))
 
     def fitted(self, layout: SnowflakeLayout) -> Self:
-        """Return the options with what follows from a layout."""
+        """Return the options with the defaults that depend on a layout."""
         given = self.sequence_reset_threshold
         if self.random_start is not None:
             highest = layout.ids_per_tick

@@ -1,4 +1,4 @@
-"""What a store of sequences may answer.  Pure."""
+"""Validates the answers of a store of sequences.  Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ("validated_reply",)
 def validated_reply(
     answer: object, second: int, above: int, distributor: SequenceDistributor
 ) -> SequenceReply | CosIdError:
-    """Return an answer, or the error of a store that cannot have meant it.
+    """Return a valid answer, or the error of a store that answered something impossible.
 
     Args:
-        answer: what came.
-        second: what it was asked for.
-        above: the highest sequence that it had granted of that second.
-        distributor: whose it is.
+        answer: the answer.
+        second: the requested second.
+        above: the highest sequence that it had granted of that second before.
+        distributor: the distributor that answered.
     """
     if isinstance(answer, CosIdError):
         return answer
@@ -45,7 +45,7 @@ def validated_reply(
 
 
 def _is_reply(answer: object) -> TypeGuard[SequenceReply]:
-    """Tell whether it is one of the replies, and in integers."""
+    """Return whether it is one of the reply types, with integers only."""
     if isinstance(answer, SequenceGrant):
         return _are_integers(answer.second, answer.first, answer.last)
     if isinstance(answer, SecondFenced):

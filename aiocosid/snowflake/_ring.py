@@ -29,7 +29,7 @@ PERCENT: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingOptions:
-    """The options of `CachedSnowflakeId` that its ring knows; see there."""
+    """The options of `CachedSnowflakeId` for its ring; see there."""
 
     boost: int
     padding_factor: int
@@ -51,12 +51,12 @@ class RingOptions:
 
 
 class Ring(Sequencer):
-    """A sequencer that may be ahead of the clock, and comes back to it from both sides.
+    """A sequencer that may be ahead of the clock, and returns to it from both sides.
 
-    The sequence begins at 0 in each second.  What is left of a second that has passed is dropped.
+    The sequence begins at 0 in each second.  Unused ids of a second that has passed are dropped.
 
     Attributes:
-        options: how large it is, when it is filled and how far it may be ahead.
+        options: its size, when it is filled and how far it may be ahead.
         fills: how often it was filled.
     """
 
@@ -73,7 +73,7 @@ class Ring(Sequencer):
         floor_tick: int,
         term: int = 0,
     ) -> None:
-        """Begin above a tick; as `Sequencer`, in a layout of seconds."""
+        """Begin above a tick, as `Sequencer`; the layout's ticks are seconds."""
         self.options = options
         self._borrow = int(options.max_borrow)
         self.fills = 0
@@ -83,7 +83,7 @@ class Ring(Sequencer):
 
     @property
     def rules(self) -> tuple[object, ...]:
-        """What all who share it have to agree on."""
+        """The settings that all generators of one sequencer share."""
         return (*super().rules, self.options)
 
     @property
@@ -106,7 +106,7 @@ class Ring(Sequencer):
         """Fill it if it is below its padding factor.
 
         Returns:
-            Up to where the lease's mark should be raised before it is needed, or None.
+            The mark to request from the lease before it is needed, or None.
         """
         if limit_ms < 0:
             return None
@@ -130,7 +130,7 @@ class Ring(Sequencer):
             self.fills += 1
 
     def _wanted_ms(self, now_tick: int) -> int:
-        """Return a mark for two rings, or for thrice what is borrowed: few trips are enough."""
+        """Return a mark for two rings, or three times the borrowed time, so that calls are few."""
         tick = self._position(now_tick)[0]
         span = max(self.options.seconds, tick - now_tick) * 2
         latest = min(now_tick + self._borrow, self.layout.last_tick)
@@ -145,11 +145,11 @@ class Ring(Sequencer):
             return self._tick, sequence + 1
         return max(self._tick + 1, now_tick), 0
 
-    # What a sequencer asks itself.
+    # Overrides of the sequencer's steps.
 
     def _move(self, machine_id: int, floor_tick: int) -> None:
         super()._move(machine_id, floor_tick)
-        self._end = self._tick + 1  # the tick behind the last one that is prepared
+        self._end = self._tick + 1  # the tick after the last prepared one
 
     def _check(self, now_tick: int, now_ms: int, limit_ms: int) -> Refusal | None:
         tick = self._position(now_tick)[0]
@@ -174,7 +174,7 @@ class Ring(Sequencer):
         return 0
 
     def _window(self, tick: int, now_ms: int) -> tuple[int, int]:
-        """Judge the lease anew after a second, however far the piece is ahead."""
+        """Check the lease again after a second, however far the piece is ahead."""
         begin_ms = self.layout.ms_of(tick - self._borrow)
         until_ms = min(self.layout.ms_of(tick + 1), now_ms + SECOND_MS)
         return begin_ms * NS_PER_MS, until_ms * NS_PER_MS

@@ -1,7 +1,7 @@
-"""Which ids are in hand: those of this second, and perhaps of the next one.  Pure.
+"""The ids in hand: those of this second, and perhaps of the next one.  Pure.
 
-A second is never gone back to: an id's second is at least that of every id before it.  Ids stand
-here with the sharding id 0; a caller adds its own.
+Seconds only go forward: an id's second is at least that of every id before it.  Ids have the
+sharding id 0 here; a caller adds its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ("NS", "SecondsInHand")
 
 NS: Final = 1_000_000_000
-KEPT: Final = 4  # seconds of which is remembered that they are used up
+KEPT: Final = 4  # how many used-up seconds are remembered
 
 
 P = ParamSpec("P")
@@ -32,7 +32,7 @@ R = TypeVar("R")
 def refuse_reentry(
     method: Callable[Concatenate[SecondsInHand, P], R],
 ) -> Callable[Concatenate[SecondsInHand, P], R]:
-    """Refuse whoever would change what is in hand in the middle of a step.
+    """Refuse calls that would change the ids in hand during another step.
 
     Python runs signal handlers and finalizers between any two lines of it.
     """
@@ -51,16 +51,16 @@ def refuse_reentry(
 
 
 class SecondsInHand:
-    """The ids in hand of one generator, and how far it has come.
+    """The ids in hand of one generator, and its position.
 
     Attributes:
         last: the second of the last id that was handed out; -1 before the first.
-        piece: ids in hand, to be stepped by whoever finds the clock between the two bounds.
+        piece: an iterator of ids, for any caller while the clock is between the two bounds.
         begin_ns: the earliest clock reading, in nanoseconds, at which they may be handed out.
-        until_ns: the reading from which on they may not.
-        issued: ids handed out so far, the whole piece in hand among them.
-        fell_back: how many of them the store did not grant.
-        dropped: ids that were in hand when their second was over.
+        until_ns: the reading from which on they may not be handed out.
+        issued: ids handed out so far, including the whole piece.
+        fell_back: how many of them were not granted by the store.
+        dropped: unused ids of seconds that are over.
     """
 
     __slots__ = (
@@ -94,8 +94,8 @@ class SecondsInHand:
         Args:
             layout: composes the ids.
             threshold: seconds that the clock may be behind the last id's second; None for any.
-            last: no id is of an earlier second.
-            seen: what the clock showed then, at most that second.
+            last: the lowest second that ids may have.
+            seen: the clock's second at that time, at most ``last``.
         """
         self._layout = layout
         self._threshold = threshold
@@ -103,7 +103,7 @@ class SecondsInHand:
         self._seen = seen
         self._hand = -1  # the second of the ranges
         self._ranges: list[range] = []
-        self._is_fallback = False  # whether the store did not grant them
+        self._is_fallback = False  # whether they were not granted by the store
         self._ahead: SequenceGrant | None = None
         self._top = 0  # the highest sequence of that second so far
         self._spent: set[int] = set()
@@ -115,14 +115,14 @@ class SecondsInHand:
         self.issued = self.fell_back = self.dropped = 0
 
     def successor(self) -> SecondsInHand:
-        """Return what a next life begins with: empty, and no earlier."""
+        """Return an empty object for the next opening; its ids are not earlier."""
         return SecondsInHand(self._layout, self._threshold, self.last, self._seen)
 
-    # What is in hand.
+    # Ids in hand.
 
     @property
     def left(self) -> int:
-        """How many ids of the piece nobody has taken."""
+        """How many ids of the piece are left."""
         return length_hint(self._held) if self._size else 0
 
     @property
@@ -140,7 +140,7 @@ class SecondsInHand:
         """Count the ids that may be handed out now.
 
         Raises:
-            WouldBlock: a signal handler or finalizer asks in the middle of another step.
+            WouldBlock: a signal handler or finalizer calls during another step.
             ClockTooManyBackwardsError: the clock is too far behind the last id.
         """
         self._go_on(now_ns)
@@ -148,7 +148,7 @@ class SecondsInHand:
 
     @refuse_reentry
     def install(self, now_ns: int, size: int) -> bool:
-        """Put a piece of at most ``size`` ids in hand; tell whether there is one.
+        """Install a piece of at most ``size`` ids; return whether there is one.
 
         Raises:
             WouldBlock: as `in_hand`.
@@ -182,10 +182,10 @@ class SecondsInHand:
         return pieces
 
     def shut(self) -> tuple[SecondsInHand, int]:
-        """Leave nothing in hand, also in the middle of a step.
+        """Drop all ids, even during a step.
 
         Returns:
-            What takes its place, with its counts; and how many ids are given up.
+            Its replacement, with the same counts; and how many ids were dropped.
         """
         self.piece = EMPTY
         left = self.left
@@ -194,21 +194,21 @@ class SecondsInHand:
         heir.fell_back = self.fell_back - (left if self._is_fallback else 0)
         return heir, left + sum(map(len, self._ranges)) + self.ahead
 
-    # What comes in.
+    # Granted ids.
 
     def target(self, now_ns: int) -> int:
-        """Return the second that ids handed out now have."""
+        """Return the second of ids handed out now."""
         return max(now_ns // NS, self.last)
 
     @refuse_reentry
     def land(self, grant: SequenceGrant, now_ns: int, *, ahead: bool, fallback: bool) -> bool:
-        """Put granted ids in hand; tell whether they are of use.
+        """Add granted ids; return whether they can be used.
 
         Args:
-            grant: what is granted.
+            grant: the granted sequences.
             now_ns: the clock.
-            ahead: whether they wait for their second; else they are for now.
-            fallback: whether it was not the store that granted them.
+            ahead: whether they are for a future second.
+            fallback: whether they were not granted by the store.
 
         Raises:
             WouldBlock: as `install`.
@@ -221,36 +221,36 @@ class SecondsInHand:
             self._ahead = grant
             return True
         if self._ahead is not None and self._ahead.second == grant.second:
-            # Behind a fence a second is handed out before the clock is there.
+            # Behind a fence a second may be handed out before the clock reaches it.
             self._put_ahead(grant.second)  # granted before: its sequences are lower
         return self._put(grant, fallback=fallback)
 
     def top(self, second: int, *, granted: bool = False) -> int:
-        """Return the highest sequence of a second that was in hand, or 0; perhaps only granted."""
+        """Return a second's highest sequence so far, or 0; if ``granted``, of the store's only."""
         if self._ahead is not None and self._ahead.second == second:
             return self._ahead.last
         is_known = second == self._hand and not (granted and self._is_fallback)
         return self._top if is_known else 0
 
     def mark_spent(self, second: int) -> None:
-        """Note that nothing more comes of a second."""
+        """Record that a second is used up."""
         self._spent = {each for each in self._spent if each > second - KEPT} | {second}
 
     def is_spent(self, second: int) -> bool:
-        """Tell whether the store has, or may have, granted all of a second."""
+        """Return whether the store has, or may have, granted all of a second."""
         return second in self._spent
 
     def is_open(self, second: int) -> bool:
-        """Tell whether it is of use to ask the store for ids of a second.
+        """Return whether the store can grant further usable ids of a second.
 
-        Not after others than the store's: they were higher.
+        Not after ids that the store did not grant: those were higher.
         """
         return second not in self._spent and not (second == self._hand and self._is_fallback)
 
     # Within a step.
 
     def _go_on(self, now_ns: int, *, check: bool = True) -> None:
-        """Take the piece back, and go on to the clock's second."""
+        """Take the piece back, and move on to the clock's second."""
         self._settle()
         if check:
             self._check_clock(now_ns)
@@ -261,7 +261,7 @@ class SecondsInHand:
         self._put_ahead(target)
 
     def _put_ahead(self, target: int) -> None:
-        """Put ids in hand that have waited for this second; drop those of one that is over."""
+        """Use the ids that have waited for this second; drop those of a second that is over."""
         grant = self._ahead
         if grant is None or grant.second > target:
             return
@@ -276,10 +276,10 @@ class SecondsInHand:
             raise ClockTooManyBackwardsError(backwards=round(behind, 3), threshold=threshold)
 
     def _put(self, grant: SequenceGrant, *, fallback: bool) -> bool:
-        """Add to the ids of the second, above those there were; False if they are below."""
+        """Add ids to those of the second; False if they are not above the earlier ones."""
         is_same = grant.second == self._hand
         if is_same and self._is_fallback and not fallback:
-            return False  # others than the store's are higher
+            return False  # ids that the store did not grant are higher
         bits, tick = self._layout.bits, grant.second - self._layout.epoch_second
         ids = bits.ids(tick, 0, grant.first, grant.last + 1)
         if not is_same:
@@ -293,7 +293,7 @@ class SecondsInHand:
         ids, *others = self._ranges
         taken, rest = ids[:size], ids[size:]
         count, seen = len(taken), max(self._seen, min(now_ns // NS, self._hand))
-        # First they are out of reach, then they are counted.
+        # First they cannot be taken any more, then they are counted.
         self._ranges = [rest, *others] if rest else others
         self.last, self._seen = self._hand, seen
         self.issued += count
@@ -302,7 +302,7 @@ class SecondsInHand:
         return taken
 
     def _settle(self) -> None:
-        """Take back what is left of the piece: nobody steps it any more."""
+        """Take back the rest of the piece, which no caller can step any more."""
         if self._size == 0:
             return
         self.piece = EMPTY

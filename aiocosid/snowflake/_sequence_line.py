@@ -1,4 +1,4 @@
-"""Who waits for ids of a second, and how they are served."""
+"""The waiting line for ids of a second, and how callers are served."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ("SequenceLine",)
 
 
 class SequenceLine(SequenceSupply):
-    """Hands out what the supply brings: at once, or in the order in which callers came."""
+    """Hands out the supply's ids: at once, or in the order of the callers."""
 
     __slots__ = ("_pool", "_pumping", "_served_at", "_turn_mark", "_turns", "_waiters", "_waits")
 
@@ -42,16 +42,16 @@ class SequenceLine(SequenceSupply):
         super()._reset()
         self._waiters = WaiterQueue()
         self._turns = TurnLine()
-        self._pool: deque[range] = deque()  # taken for the first waiter, which needs more
+        self._pool: deque[range] = deque()  # ids set aside for the first waiter, which needs more
         self._pumping = False
-        self._served_at = -inf  # by the monotonic clock: when ids came for who waits
-        self._turn_mark = 0  # ids handed out when the loop last had a turn
+        self._served_at = -inf  # by the monotonic clock: when waiting callers last got ids
+        self._turn_mark = 0  # the number of ids handed out at the loop's last turn
         self._waits: int = 0
 
     # Now, or not.
 
     def _install(self) -> bool:
-        """Put a piece in hand; tell whether there is one."""
+        """Install a piece; return whether there is one."""
         now_ns, seconds = self._read_ns(), self._seconds
         left = PIECE - (seconds.issued - seconds.left - self._turn_mark)  # of this turn of the loop
         size = left if left > 0 else PIECE
@@ -67,7 +67,7 @@ class SequenceLine(SequenceSupply):
         return done
 
     def _take_now(self, n: int) -> list[range] | None:
-        """Take ``n`` ids if so many are in hand; else they are still there."""
+        """Take ``n`` ids if so many are in hand; otherwise take none."""
         now_ns = self._read_ns()
         if self._seconds.in_hand(now_ns) < n:
             return None
@@ -75,7 +75,7 @@ class SequenceLine(SequenceSupply):
         return self._seconds.take(n, now_ns)
 
     async def _turn_if_due(self) -> None:
-        """Give the loop a turn after so many ids: an await that does not suspend gives it none."""
+        """Yield to the loop after so many ids: an await that does not suspend does not yield."""
         while self._is_turn_spent():
             if await self._turns.wait(self._is_turn_spent):
                 self._turn_mark = self._seconds.issued - self._seconds.left
@@ -88,7 +88,7 @@ class SequenceLine(SequenceSupply):
     # Waiting.
 
     async def _wait(self, n: int) -> list[range]:
-        """Stand in line for ``n`` ids; 0 waits until there are any, and takes none."""
+        """Wait in line for ``n`` ids; 0 waits until there are any, and takes none."""
         self._check_usable()
         event, process, line = anyio.Event(), fork.generation, self._waiters
         waiter = Waiter(n, event.set, self._clock.monotonic())
@@ -111,7 +111,7 @@ class SequenceLine(SequenceSupply):
         raise waiter.error or WouldBlock
 
     async def _wait_once(self, waiter: Waiter, event: anyio.Event) -> None:
-        """Wait for as long as `wait_timeout`, from when it came or one before it was served."""
+        """Wait for at most `wait_timeout` since it came, or since an earlier caller was served."""
         limit, now = self._options.wait_timeout, self._clock.monotonic()
         left = max(waiter.since, self._served_at) + limit - now
         if left <= RESOLUTION:
@@ -121,32 +121,34 @@ class SequenceLine(SequenceSupply):
             await event.wait()
 
     def _leave(self, waiter: Waiter, line: WaiterQueue) -> None:
-        """Give up a place in the line, or the ids that were delivered in the same turn."""
+        """Leave the line, or drop the ids that were delivered in the same turn."""
         if self._waiters is not line:
-            return  # opened anew since, by a forked child or on another loop
+            return  # opened again since, by a forked child or on another loop
         if waiter.pieces is not None:
             self._discard(waiter.n, "cancelled")
         elif waiter.error is None:
             if line.first is waiter:
                 self._empty_pool()
             line.discard(waiter)
-            self._serve()  # there may be enough for whoever stood behind
+            self._serve()  # there may be enough ids for the next callers
 
     def _timed_out(self, waited: float) -> CosIdError:
         second, name = self._seconds.target(self._read_ns()), self._distributor.namespaced_name
         if self._availability.is_spent and not self._availability.is_away:
             reason = (
-                f"its seconds are used up by all nodes together: {self._distributor.max_sequence} "
-                "sequences each; divide the name, or take more sequence bits"
+                f"all nodes together use up its seconds: {self._distributor.max_sequence} "
+                "sequences each; split the name, or use more sequence bits"
             )
             return SequenceExhaustedError(name, waited=waited, reason=reason)
         if self._availability.opens > second and not self._availability.is_away:
-            reason = f"the store may have lost what is before second {self._availability.opens}"
+            reason = (
+                f"the store may have lost the counters before second {self._availability.opens}"
+            )
             return SequenceUnavailableError(name, waited=waited, reason=reason)
         return self._unavailable(waited)
 
     def _serve(self) -> None:
-        """Serve callers from the front, and see that what is missing is asked for."""
+        """Serve callers from the front, and request missing ids."""
         line = self._waiters
         try:
             while line:
@@ -156,7 +158,7 @@ class SequenceLine(SequenceSupply):
                     self._served_at = self._clock.monotonic()
                     line.serve(in_pool + in_hand, partial(self._take, now_ns=now_ns))
                     continue
-                # Those of this second are good for ever once they are set aside.
+                # Ids of this second stay valid once they are set aside.
                 pieces = self._seconds.take(first.n - in_pool, now_ns)
                 self._pool.extend(pieces)
                 if pieces:
@@ -194,7 +196,7 @@ class SequenceLine(SequenceSupply):
         self._empty_pool()
         self._waiters.fail(make_error)
 
-    # The passing of time.
+    # Waiting for time to pass.
 
     def _start_pump(self) -> None:
         root = self._root
@@ -204,7 +206,7 @@ class SequenceLine(SequenceSupply):
             root.start_soon(self._pump, name=f"aiocosid wait {self._label()}")
 
     async def _pump(self) -> None:
-        """Look again whenever a second begins, or the store may be asked again; while one waits."""
+        """While callers wait, check again when a second begins, or the store may be asked again."""
         line = self._waiters
         try:
             while line and line is self._waiters and not self._has_ended():
@@ -216,7 +218,7 @@ class SequenceLine(SequenceSupply):
                 self._pumping = False
 
     def _pause(self) -> float:
-        """Return for how long nothing can change by itself, in seconds."""
+        """Return the seconds until something can change by itself."""
         now, next_second = self._clock.monotonic(), (NS - self._read_ns() % NS) / NS
         pauses = [next_second, self._availability.retry_at - now, self._availability.fence_at - now]
         return max(RESOLUTION, min(each for each in pauses if each > 0))

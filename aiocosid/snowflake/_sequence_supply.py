@@ -1,4 +1,4 @@
-"""Brings sequences of a second: flights to the store, its fence, and what is done without it."""
+"""Supplies sequences of a second: calls to the store, its fence, and the fallback without it."""
 
 from __future__ import annotations
 
@@ -41,14 +41,18 @@ __all__ = ("SequenceSupply",)
 
 logger = logging.getLogger("aiocosid")
 
-MOST_FLIGHTS: Final = 4  # each of another second: the oldest may hang in a store that is silent
-PREFETCH_RATE: Final = 1000  # ids a second from which on those of the next second come in advance
-PREFETCH_AT: Final = (0.5, 0.9)  # of a second; not in step with other nodes
+MOST_FLIGHTS: Final = (
+    4  # each of another second: the oldest may hang because the store does not answer
+)
+PREFETCH_RATE: Final = (
+    1000  # ids per second from which on those of the next second are fetched in advance
+)
+PREFETCH_AT: Final = (0.5, 0.9)  # of a second; random, to differ from other nodes
 MS: Final = 1000
 
 
 class SequenceSupply(Component):
-    """Everything between a generator and its store.  The callers' side is the subclass's."""
+    """The part between a generator and its store.  The subclass serves the callers."""
 
     __slots__ = (
         "__weakref__",
@@ -97,18 +101,18 @@ class SequenceSupply(Component):
         self._reset()
 
     def _reset(self) -> None:
-        """Forget an earlier life, but not how far it has come."""
+        """Reset the state of an earlier opening, but not its position."""
         self._seconds = self._seconds.successor()
         self._read_ns: Callable[[], int] = self._clock.wall_reader()
         self._fallback: Fallback | None = None
-        self._has_joined = False  # the lease of the lanes
-        # By second; None before it has begun.
+        self._has_joined = False  # whether it has joined the lease of the lanes
+        # By second; None before the call has begun.
         self._flights: dict[int, anyio.CancelScope | None] = {}
-        self._grounded: anyio.Event | None = None  # set when all have landed, for who closes
+        self._grounded: anyio.Event | None = None  # set when all calls have ended, for closing
         self._availability = StoreAvailability()
-        self._planned = -1  # the last second in which the next one's was to come in advance
+        self._planned = -1  # the last second in which a prefetch of the next one was planned
         self._size = 0
-        self._dropped_reported: int = 0  # ids dropped, as far as the instrument was told
+        self._dropped_reported: int = 0  # dropped ids that the instrument was told of
         self._discarded: int = 0
         self._undelivered: int = 0  # of those, how many had been handed out
         self._grants: int = 0
@@ -135,24 +139,24 @@ class SequenceSupply(Component):
     def _label(self) -> str:
         return f"{type(self).__name__} {self._distributor.namespaced_name}"
 
-    # What the subclass does.
+    # Implemented by the subclass.
 
     def _serve(self) -> None:
-        """Serve whoever can be served now."""
+        """Serve the callers that can be served now."""
         raise NotImplementedError
 
     def _fail_all(self, make_error: Callable[[], CosIdError]) -> None:
-        """Fail whoever waits."""
+        """Fail all waiting callers."""
         raise NotImplementedError
 
-    # Asking.
+    # Requesting.
 
     def _order(self, wanted: int) -> None:
-        """See that the store is asked, if that is of use now.  Quick, and never waits.
+        """Start a call to the store if it is useful now.  Quick, and never waits.
 
         Raises:
             LayoutExpiredError: the layout has ended.
-            InvalidArgumentError: it has not begun.
+            InvalidArgumentError: the layout has not begun.
         """
         target = self._seconds.target(self._read_ns())
         second = self._availability.to_ask(target, self._clock.monotonic())
@@ -177,7 +181,7 @@ class SequenceSupply(Component):
             raise
 
     async def _fly(self, second: int, size: int, ahead: bool) -> None:  # noqa: FBT001 - of a task
-        """Make one call; shielded: it belongs to all callers and to none."""
+        """Make one call, shielded: it serves all callers, and no single one may cancel it."""
         life, flights, sent_at = self._seconds, self._flights, self._clock.monotonic()
         try:
             answer = await call_bounded(
@@ -192,7 +196,9 @@ class SequenceSupply(Component):
             flights.pop(second, None)
             if not flights and self._grounded is not None:
                 self._grounded.set()
-        if self._seconds is life and self._unusable is None:  # else closed, perhaps opened anew
+        if (
+            self._seconds is life and self._unusable is None
+        ):  # otherwise closed, perhaps opened again
             self._landed(answer, second, ahead=ahead, took=self._clock.monotonic() - sent_at)
 
     # Landing.
@@ -204,7 +210,7 @@ class SequenceSupply(Component):
             error = as_cosid_error(self._distributor.store, error)
             self._failed(error, ahead=ahead, took=took)
         self._serve()
-        self._wake()  # who waits for time to pass looks at it anew
+        self._wake()  # the waiting task checks again
 
     def _take_in(self, answer: object, second: int, *, ahead: bool, took: float) -> None:
         above = self._seconds.top(second, granted=True)
@@ -234,13 +240,13 @@ class SequenceSupply(Component):
             self._emit(SegmentFetched, **facts)
 
     def _failed(self, error: CosIdError, *, ahead: bool, took: float) -> None:
-        """Take note of a failure, and decide who has to know."""
+        """Record a failure, and decide which callers fail."""
         standing, is_skew = self._availability, isinstance(error, ClockSkewError)
         self._failures += 1
         self._skewed += is_skew
         self._emit(FetchFailed, error=error, attempt=standing.attempt + 1, took=took)
         if ahead:
-            return  # whoever needs one asks again
+            return  # a caller that needs one requests it again
         if is_skew:
             standing.answered(None, 0, 0)
             standing.last_error = error
@@ -268,7 +274,7 @@ class SequenceSupply(Component):
     # Without the store.
 
     def _fall_back(self, now_ns: int, wanted: int) -> bool:
-        """Put sequences in hand that the store has not granted, if that is wanted and due."""
+        """Add sequences that the store has not granted, if configured and due."""
         fallback, seconds = self._fallback, self._seconds
         standing, second = self._availability, seconds.target(now_ns)
         is_due = standing.is_away or (isinstance(fallback, Lane) and standing.opens > second)
@@ -284,7 +290,7 @@ class SequenceSupply(Component):
     # The next second.
 
     def _plan(self, now_ns: int) -> None:
-        """Take note of the demand; have the next second's ids come in advance if it is high."""
+        """Record the demand; prefetch the next second's ids if it is high."""
         seconds, root = self._seconds, self._root
         self._batch.note(now_ns // NS, seconds.issued)
         if seconds.dropped > self._dropped_reported:
@@ -301,7 +307,7 @@ class SequenceSupply(Component):
             root.start_soon(self._prefetch, now, name=f"aiocosid prefetch {self._label()}")
 
     async def _prefetch(self, second: int) -> None:
-        """Ask for the second after this one, at some moment of it."""
+        """Request the next second's ids, at a random time in this one."""
         life = self._seconds
         moment = second + random.uniform(*PREFETCH_AT)  # noqa: S311 - as in _failed
         while self._seconds is life and not self._has_ended():
@@ -335,7 +341,7 @@ class SequenceSupply(Component):
             await lease.join()
         if scope.cancelled_caught:
             raise ClosedError(self._label())
-        if self._seconds is not life or self._has_ended():  # closed, perhaps opened anew
+        if self._seconds is not life or self._has_ended():  # closed, perhaps opened again
             await lease.leave()
             raise ClosedError(self._label())
         self._has_joined = True
@@ -346,13 +352,13 @@ class SequenceSupply(Component):
     def _stop(self, reason: CosIdError) -> None:
         self._seconds, dropped = self._seconds.shut()
         if isinstance(reason, ForkedError):
-            return  # nobody in this process waits
+            return  # no caller in this process waits
         self._discard(dropped, "closed")
         self._fail_all(reason.again)
         self._wake()
 
     async def _drain(self) -> None:
-        """Await the flights; after the close timeout tear them."""
+        """Await the calls under way; cancel them after the close timeout."""
         self._fallback = None
         if self._has_joined and self._lease is not None:
             self._has_joined = False
@@ -373,7 +379,7 @@ class SequenceSupply(Component):
     async def _release(self) -> None:
         await self._distributor.aclose()
 
-    # Telling.
+    # Events.
 
     def _discard(self, count: int, reason: str) -> None:
         if count:

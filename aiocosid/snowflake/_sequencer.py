@@ -1,8 +1,8 @@
-"""Which ids may be stamped at a given time.  Pure.
+"""Decides which ids may be issued at a given time.  Pure.
 
-A position, tick and sequence, that only goes forward.  Every id is stamped with a tick at or below
-the clock reading that it was asked with, above the floor that the machine id came with, and at or
-below the limit that its lease allows.
+Its position, tick and sequence, only goes forward.  The tick of every id is at most the clock
+reading of the call, above the floor that came with the machine id, and at most the limit of its
+lease.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = (
 )
 
 PIECE: Final = 10_000
-"""Ids between two turns of the event loop at most."""
+"""The maximum number of ids between two turns of the event loop."""
 
 MAX_TICKS_BACK: Final = 3
-"""Unused ticks in the past that may still be filled: a sleep until the next tick overshoots."""
+"""How many unused past ticks may still be filled: a sleep until the next tick overshoots."""
 
 FOREVER_MS: Final = 2**62
 """A limit that no clock reaches."""
@@ -61,9 +61,9 @@ class Behind:
     """The clock is behind the last id's time.
 
     Attributes:
-        until_ms: what the clock has to show for the next id.
+        until_ms: the clock reading that the next id needs.
         by_ms: how far it is behind that.
-        is_floor: whether it is behind what a former owner of the machine id may have issued.
+        is_floor: whether it is behind the ids that a former owner may have issued.
     """
 
     until_ms: int
@@ -76,7 +76,7 @@ class Limited:
     """The lease does not allow ids of this time.
 
     Attributes:
-        needed_ms: up to where its mark has to reach.
+        needed_ms: the time mark that is needed.
     """
 
     needed_ms: int
@@ -90,22 +90,23 @@ def _lowest(_limit: int) -> int:
 
 
 class Sequencer:
-    """Stamps the ids of one machine id and layout; shared by all who issue under one name.
+    """Issues the ids of one machine id and layout; shared by all generators of one name.
 
-    CosId's sequence rule: it rises from tick to tick and begins anew only above a threshold, so
-    that at a low rate ``id % n`` is spread evenly; the first one is 1, and 0 follows only upon a
-    tick that was used up.
+    CosId's sequence rule: the sequence rises from tick to tick and restarts only above a threshold,
+    so that at a low rate ``id % n`` is spread evenly; the first sequence is 1, and 0 occurs only
+    after a tick that was used up.
 
     Attributes:
         layout: composes the ids.
-        reset_threshold: the sequence begins anew in a new tick once it has come so far; None for 0
-            in each tick.
-        random_start: below which the first sequence of a new tick is drawn; None where it is not.
-        term: the term of the lease that it stamps under; set by whoever calls `move`.
-        piece: ids in hand, to be stepped by whoever finds the clock between the two bounds.
+        reset_threshold: the sequence restarts in a new tick once it has reached this; None for 0 in
+            each tick.
+        random_start: the first sequence of a new tick is random below this limit; None for not
+            random.
+        term: the lease's term of its machine id; set by the caller of `move`.
+        piece: an iterator of ids, for any caller while the clock is between the two bounds.
         begin_ns: the earliest clock reading, in nanoseconds, at which they may be handed out.
-        until_ns: the reading from which on they may not.
-        issued: ids handed out so far, without those taken from the piece in hand.
+        until_ns: the reading from which on they may not be handed out.
+        issued: ids handed out so far, without those of the current piece.
     """
 
     __slots__ = (
@@ -146,7 +147,7 @@ class Sequencer:
 
         Args:
             layout: composes the ids.
-            machine_id: goes into each of them.
+            machine_id: the machine id of each id.
             floor_tick: no id has this tick or an earlier one.
             reset_threshold: see the attribute.
             term: see the attribute.
@@ -160,8 +161,8 @@ class Sequencer:
         self._sequence = 0
         self.issued = 0
         self.piece: Iterator[int] = EMPTY
-        self._held: Iterator[int] = EMPTY  # the piece, also while nobody may step it
-        self._busy = False  # in the middle of a step
+        self._held: Iterator[int] = EMPTY  # the piece, also while no caller may step it
+        self._busy = False  # during a step
         self.begin_ns = self.until_ns = 0
         self._first = self._size = 0
         self.term = term
@@ -169,7 +170,7 @@ class Sequencer:
         self.move(machine_id, floor_tick)
 
     def move(self, machine_id: int, floor_tick: int) -> None:
-        """Go on with another machine id, above its floor and above every id issued so far.
+        """Continue with another machine id, above its floor and above every id issued so far.
 
         Raises:
             WouldBlock: as in `install`.
@@ -186,7 +187,7 @@ class Sequencer:
         self._settle()
         self._machine_id = machine_id
         self._tick = max(floor_tick, self._tick)
-        self._is_wrapped = False  # somebody waited for a tick, or it was passed when it was used
+        self._is_wrapped = False  # a caller waited for the next tick, or a used-up tick passed
         self._is_touched = False  # whether an id of the current tick has been set aside
 
     @property
@@ -198,8 +199,8 @@ class Sequencer:
     def last_ms(self) -> int:
         """The time of the last id, or of the floor, in milliseconds since 1970.
 
-        In a layout of seconds the end of the second: the machine id's next owner may be CosId's,
-        which issues ids of the rest of one.
+        In a layout of seconds it is the end of the second: the machine id's next owner may be
+        CosId, which issues ids in the rest of a second.
         """
         is_second = self.layout.unit_ms == SECOND_MS and self.handed_out
         return self.layout.ms_of(self._tick) + (SECOND_MS - 1 if is_second else 0)
@@ -215,10 +216,11 @@ class Sequencer:
         return length_hint(self._held)
 
     def _settle(self) -> None:
-        """Take back what is left of the piece: nobody steps it any more."""
+        """Take back the rest of the piece, which no caller can step any more."""
         if self._size == 0:
             return
-        # First it is out of reach, then it is counted: a stranger's thread may be stepping it.
+        # First it cannot be reached any more, then it is counted: another thread may be stepping
+        # it.
         self.piece = EMPTY
         taken = self._size - length_hint(self._held)
         # No calls from here on: a signal handler may raise in each.
@@ -226,14 +228,14 @@ class Sequencer:
         self.issued += taken
         self._sequence = self._first + taken - 1
         if taken == 0:
-            # As if the tick had not been entered; its first sequence comes again.
+            # As if the tick had not begun; its first sequence is used again.
             self._is_wrapped = self._first == 0
 
     def install(self, now_ms: int, limit_ms: int, size: int = PIECE) -> Refusal | None:
-        """Put a piece of at most ``size`` ids in hand, for single ids; None if there is one now.
+        """Install a piece of at most ``size`` ids, for single ids; return None or the refusal.
 
         Raises:
-            WouldBlock: a signal handler or finalizer asks in the middle of another step.
+            WouldBlock: a signal handler or finalizer calls during another step.
         """
         if self._busy:
             raise WouldBlock
@@ -261,13 +263,13 @@ class Sequencer:
         return None
 
     def _window(self, tick: int, now_ms: int) -> tuple[int, int]:
-        """Return between which clock readings, in nanoseconds, a piece may be handed out."""
+        """Return the clock readings, in nanoseconds, between which a piece may be handed out."""
         ticks = 1 if tick == self.layout.tick_at(now_ms) else MAX_TICKS_BACK + 1
         begin_ms, until_ms = self.layout.ms_of(tick), self.layout.ms_of(tick + ticks)
         return begin_ms * NS_PER_MS, until_ms * NS_PER_MS
 
     def take(self, n: int, now_ms: int, limit_ms: int) -> tuple[list[range], Refusal | None]:
-        """Take up to ``n`` ids, whole ticks at once; says why there are fewer.
+        """Take up to ``n`` ids, whole ticks at once; return them and why there are fewer.
 
         Raises:
             WouldBlock: as in `install`.
@@ -299,7 +301,7 @@ class Sequencer:
         return pieces, None
 
     def check(self, now_ms: int, limit_ms: int) -> Refusal | None:
-        """Tell why no id may be stamped at this time; None if one may, or the tick is used up."""
+        """Return why no id may be issued now; None if one may, or the tick is used up."""
         return self._check(self.layout.tick_at(now_ms), now_ms, limit_ms)
 
     def _next(self, now_ms: int, limit_ms: int, *, filling: bool) -> tuple[int, int] | Refusal:
@@ -312,7 +314,7 @@ class Sequencer:
         return Full(self.layout.ms_of(now_tick + 1)) if slot is None else slot
 
     def _check(self, now_tick: int, now_ms: int, limit_ms: int) -> Refusal | None:
-        """Tell why no id may have the clock's tick."""
+        """Return why no id may have the clock's tick, or None."""
         if now_tick < self._tick or (now_tick == self._tick and not self._is_touched):
             until = self.layout.ms_of(self._tick + (not self._is_touched))
             return Behind(until, max(1, until - now_ms), not self._is_touched)
@@ -350,13 +352,13 @@ class Sequencer:
             return max(self._tick + 1, oldest), 0
         is_late = self._is_wrapped and self._sequence == self._max_sequence
         if is_late and self._tick >= oldest - 1:
-            # Somebody waited for the tick after the last one, and woke late.
+            # A caller waited for the tick after the last one, and woke up late.
             return self._tick + 1, 0
         return now_tick, self._first_of_new_tick()
 
 
 class Shut:
-    """Stands where the sequencer does while a generator is not open."""
+    """Replaces the sequencer while a generator is not open."""
 
     __slots__ = ()
 

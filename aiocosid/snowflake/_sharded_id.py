@@ -26,14 +26,14 @@ LANE_BITS = 6  # 64 lanes
 
 
 class ShardedId(SequenceLine, IdGenerator):
-    """Ids made of the second, a sharding id of the caller's and a sequence that a store grants.
+    """Ids made of the second, the caller's sharding id and a sequence that a store grants.
 
-    All processes under one name share the sequences of a second, whatever the sharding id: each
-    asks for some of them, and hands them out while the second lasts.  Seconds only go forward.
+    All processes under one name share the sequences of a second, for all sharding ids: each
+    requests some of them, and hands them out during the second.  Seconds only go forward.
 
     Attributes:
-        layout: how the ids are put together.
-        sharding_id: what ids have for which nothing else is said.
+        layout: the layout of the ids.
+        sharding_id: the default sharding id.
     """
 
     __slots__ = ("_offset", "sharding_id")
@@ -54,24 +54,25 @@ class ShardedId(SequenceLine, IdGenerator):
         instrument: Instrument | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Describe a generator; nothing is asked for yet.
+        """Describe a generator; nothing is sent yet.
 
         Args:
-            distributor: what grants sequences.
-            layout: how the ids are put together.
-            sharding_id: what ids have for which nothing else is said.
-            on_unavailable: what to do while the store is away and no id is in hand, of this second
-                or of the next one: ``"raise"`` `SequenceUnavailableError`; ``"wait"`` for it, at
-                most ``wait_timeout``; take sequences of a ``"lane"``; or guess them,
-                ``"random_unsafe"``: ids then repeat.
-            lane: where the lane's number comes from, with ``"lane"`` alone: a distributor of
-                machine ids (64 lanes), or a lease (as many as its bits say).  All nodes, those of
-                others too, then have to grant up to a ``max_sequence`` below the lanes: 458,751.
-            batch: sequences to ask for at once; None to follow the demand.
-            nodes: how many generators share the name; none asks for more than its part at once.
+            distributor: grants the sequences.
+            layout: the layout of the ids.
+            sharding_id: the default sharding id.
+            on_unavailable: what to do while the store cannot be reached and no id is in hand, of
+                this second or the next one: ``"raise"`` `SequenceUnavailableError`; ``"wait"`` for
+                it, at most ``wait_timeout``; take sequences of a ``"lane"``; or guess them,
+                ``"random_unsafe"``: then ids repeat.
+            lane: the source of the lane's number, with ``"lane"`` only: a distributor of machine
+                ids (64 lanes), or a lease (``2^bits`` lanes).  Then all nodes, also those of other
+                systems, have to use a ``max_sequence`` below the lanes: 458,751.
+            batch: sequences per request; None to follow the demand.
+            nodes: how many generators share the name; none requests more than its part at once.
             broken_threshold: seconds that the clock may be behind the last id's second; ids then
                 stay in that second.  None for any.
-            wait_timeout: seconds that a call waits, while neither it nor others get any ids.
+            wait_timeout: seconds that a call waits while neither it nor earlier callers get any
+                ids.
             close_timeout: seconds that closing may take.
             instrument: receives events.
             clock: time; the system's by default.
@@ -115,9 +116,9 @@ class ShardedId(SequenceLine, IdGenerator):
             sharding_id: 0 to the layout's highest; None for the generator's own.
 
         Raises:
-            InvalidArgumentError: there is no such sharding id, or the epoch lies ahead.
-            SequenceExhaustedError: the seconds are used up, for ``wait_timeout``.
-            SequenceUnavailableError: the store is away, or forgot what it granted.
+            InvalidArgumentError: there is no such sharding id, or the epoch is in the future.
+            SequenceExhaustedError: the seconds were used up for ``wait_timeout``.
+            SequenceUnavailableError: the store cannot be reached, or lost its counters.
             ClockSkewError: the clocks of this host and of the store disagree.
             ClockTooManyBackwardsError: the clock is behind by more than the broken threshold.
             LayoutExpiredError: the layout has ended.
@@ -142,10 +143,10 @@ class ShardedId(SequenceLine, IdGenerator):
     async def next_ids(self, n: int, sharding_id: int | None = None) -> list[int]:
         """Return exactly ``n`` ids, 1 to 10 million; see `aiocosid.abc.IdGenerator.next_ids`.
 
-        More than a second has left come from several seconds.
+        If a second has too few left, the ids come from several seconds.
 
         Args:
-            n: how many.
+            n: the number of ids.
             sharding_id: as for `next_id`; the same for all of them.
         """
         check_integer("n", n, at_least=1, at_most=MAX_BATCH)
@@ -166,7 +167,7 @@ class ShardedId(SequenceLine, IdGenerator):
 
         Args:
             sharding_id: as for `next_id`.
-            prefix: stands before the digits.
+            prefix: a text before the digits.
         """
         parts = self.layout.parse(await self.next_id(sharding_id))
         return self.layout.compose_text(*parts, prefix=prefix)
@@ -193,10 +194,10 @@ class ShardedId(SequenceLine, IdGenerator):
                 return new_id
         raise WouldBlock
 
-    # Looking inside.
+    # Statistics.
 
     def statistics(self) -> ShardedStatistics:
-        """Return a frozen picture of the generator; cheap, and never waits."""
+        """Return the generator's statistics; cheap, and never waits."""
         seconds, pooled = self._seconds, self._in_pool()
         return ShardedStatistics(
             kind=type(self).__name__,
@@ -228,7 +229,7 @@ class ShardedId(SequenceLine, IdGenerator):
         )
 
     def __repr__(self) -> str:
-        """Say who it is and who waits."""
+        """Show the generator and how many callers wait."""
         state = "open" if self._unusable is None else type(self._unusable).__name__
         return (
             f"<{self._label()} {state} sharding_id={self.sharding_id} waiting={len(self._waiters)}>"

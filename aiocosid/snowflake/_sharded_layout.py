@@ -24,12 +24,12 @@ DIGITS: Final = re.compile(r"[0-9]+")
 
 
 class ShardedParts(NamedTuple):
-    """What an id says.
+    """The fields of an id.
 
     Attributes:
-        second: since 1970-01-01T00:00Z.
-        sharding_id: where its row lies.
-        sequence: its number in the second, among all shards.
+        second: unix time in seconds.
+        sharding_id: the shard of its row.
+        sequence: its number within the second, shared by all shards.
     """
 
     second: int
@@ -44,15 +44,15 @@ class ShardedParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class ShardedLayout:
-    """How an id is put together: 32 bits of seconds, 12 of the sharding id, 19 of the sequence.
+    """The layout of an id: 32 bits of seconds, 12 of the sharding id, 19 of the sequence.
 
-    As a text it has the local time in 14 digits, the sequence in 6 and the sharding id in 4, and
-    more where the bits need more.  Sequences begin with 1 and are shared by all shards: second and
-    sequence alone tell two ids apart.
+    A text has the local time in 14 digits, the sequence in 6 and the sharding id in 4, or more
+    digits where the bits need them.  Sequences begin with 1 and are shared by all shards: second
+    and sequence alone tell two ids apart.
 
     Attributes:
-        bits: where each field lies; its machine id is the sharding id.
-        zone: whose local time the texts show.
+        bits: the fields' bits; the machine id is the sharding id.
+        zone: the zone of the texts' local time.
         max_sharding_id: the highest sharding id.
         max_sequence: the highest sequence.
         digits: characters of a text without its prefix.
@@ -79,12 +79,12 @@ class ShardedLayout:
 
         Args:
             epoch: second 0: an aware datetime, or an integer since 1970, of seconds, or from 10^11
-                on of milliseconds.  There is no default that a peer could know.
+                on of milliseconds.  There is no default that other nodes share.
             timestamp_bits: at least 1; 32 last 136 years.
             sharding_bits: 1 to 31.
             sequence_bits: at least 1.
-            zone: of the texts: a `datetime.timezone`, "UTC", or an offset as "+08:00".  Zones that
-                know summer time are refused: they write one text for two seconds.
+            zone: of the texts: a `datetime.timezone`, "UTC", or an offset as "+08:00".  Zones with
+                summer time are refused: two seconds would have the same text.
 
         Raises:
             InvalidArgumentError: the bits are too many, the epoch is no whole second, or the zone
@@ -134,7 +134,7 @@ class ShardedLayout:
         return self.bits.compose(second - self.epoch_second, sharding_id, sequence)
 
     def parse(self, sharded_id: int) -> ShardedParts:
-        """Return what an id of this layout says: ``compose(*parse(id))`` is the id.
+        """Return the fields of an id of this layout: ``compose(*parse(id))`` is the id.
 
         Raises:
             InvalidIdError: it is no integer, negative, too high, or its sequence is 0.
@@ -167,7 +167,7 @@ class ShardedLayout:
         )
 
     def parse_text(self, text: str, prefix: str = "") -> ShardedParts:
-        """Return what a text says, as `parse` does.
+        """Return the fields of a text, as `parse` does.
 
         Raises:
             InvalidIdError: it has another prefix, another length, or a field outside its range.
@@ -183,16 +183,16 @@ class ShardedLayout:
         try:
             second = _second_of(digits[:DATE_DIGITS], self.zone)
             self._check(second, sharding_id, sequence)
-        except ValueError as error:  # no such date, or one of ours
+        except ValueError as error:  # no such date, or an error of ours
             raise InvalidIdError("text", text, expected=f"an id's: {error}") from None
         return ShardedParts(second, sharding_id, sequence)
 
     def check_usable(self, now_ms: int) -> None:
-        """Make sure that there can be ids now; see `SnowflakeLayout.check_usable`.
+        """Check that the layout can make ids now; see `SnowflakeLayout.check_usable`.
 
         Raises:
             LayoutExpiredError: its last second is over.
-            InvalidArgumentError: its epoch lies ahead.
+            InvalidArgumentError: its epoch is in the future.
 
         Warns:
             LayoutExpiryWarning: its last second ends within 365 days.
@@ -205,14 +205,14 @@ class ShardedLayout:
         check_integer("sequence", sequence, at_least=1, at_most=self.max_sequence)
 
     def __repr__(self) -> str:
-        """Name the widths from the highest bit down, the epoch and the zone."""
+        """Show the widths from the highest bit down, the epoch and the zone."""
         bits = self.bits
         widths = f"{bits.timestamp_bits}/{bits.machine_bits}/{bits.sequence_bits}"
         return f"<ShardedLayout {widths} from {bits.epoch:%Y-%m-%dT%H:%M:%SZ} {self.zone}>"
 
 
 def _fixed(zone: object) -> timezone:
-    """Return a zone if its offset is one for ever, and of whole minutes."""
+    """Return a zone if its offset is constant, and of whole minutes."""
     found = resolve_zone(zone)
     if isinstance(found, timezone) and not found.utcoffset(None) % timedelta(minutes=1):
         return found

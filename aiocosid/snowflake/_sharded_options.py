@@ -1,4 +1,4 @@
-"""What a generator of sharded ids is told, checked."""
+"""The options of a generator of sharded ids, checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ("OnUnavailable", "ShardedOptions", "lane_width")
 logger = logging.getLogger("aiocosid")
 
 OnUnavailable: TypeAlias = Literal["raise", "wait", "lane", "random_unsafe"]
-"""What to do while the store is away and no id of the second is in hand."""
+"""What to do while the store cannot be reached and no id of the second is in hand."""
 
 POLICIES: Final[tuple[OnUnavailable, ...]] = ("raise", "wait", "lane", "random_unsafe")
 FETCH_SHARE: Final = 2 / 5  # of wait_timeout
@@ -40,7 +40,7 @@ class ShardedOptions:
     instrument: Instrument | None
 
     def __post_init__(self) -> None:
-        """Check what does not depend on others."""
+        """Check what does not depend on other options."""
         if self.on_unavailable not in POLICIES:
             raise InvalidArgumentError(
                 "on_unavailable", self.on_unavailable, expected=f"one of {POLICIES}"
@@ -53,11 +53,11 @@ class ShardedOptions:
 
     @property
     def fetch_timeout(self) -> float:
-        """Seconds after which a call to the store is given up."""
+        """The timeout of a call to the store, in seconds."""
         return self.wait_timeout * FETCH_SHARE
 
     def most(self, max_sequence: int) -> int:
-        """Return how many sequences to ask for at once, at most; warn of a size that is too large.
+        """Return the maximum number of sequences per request; warn of a size that is too large.
 
         Args:
             max_sequence: the highest sequence that is granted.
@@ -71,7 +71,7 @@ class ShardedOptions:
         if self.batch * self.nodes > max_sequence:
             logger.warning(
                 "batch=%d on %d nodes uses up a second's %d sequences with one grant each; "
-                "take at most %d",
+                "use at most %d",
                 *(self.batch, self.nodes, max_sequence, max(1, max_sequence // self.nodes)),
             )
         return self.batch
@@ -80,7 +80,7 @@ class ShardedOptions:
 def lane_width(
     layout: ShardedLayout, distributor: SequenceDistributor, lease: MachineIdLease
 ) -> int:
-    """Return how many sequences each lane has above those that the store grants.
+    """Return how many sequences each lane has, above those that the store grants.
 
     Raises:
         InvalidArgumentError: there is no room for so many lanes.

@@ -1,4 +1,4 @@
-"""What a generator of sharded ids says about itself."""
+"""Statistics of a generator of sharded ids."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ __all__ = ("ShardedStatistics",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardedStatistics(Statistics):
-    """A frozen picture of a `ShardedId`.
+    """The state of a `ShardedId` at one moment.
 
     Attributes:
         layout: the layout's bits, epoch and zone.
-        sharding_id: the one that ids have if nothing else is said.
+        sharding_id: the default sharding id.
         max_sequence: the highest sequence that the store grants.
         second: the second of the last id, since 1970; -1 before the first.
         remaining: ids in hand of this second.
         prefetched: ids in hand of the next second.
-        rate: ids a second that callers took lately.
-        batch: sequences that the last call to the store asked for.
+        rate: the mean number of ids that callers take per second.
+        batch: sequences in the last request to the store.
         ids_handed_out: ids given to callers.
-        ids_discarded: ids given up: their second was over, or the caller gone.
+        ids_discarded: dropped ids: their second was over, or the caller had gone.
         ids_not_granted: those of `ids_handed_out` that came from a lane, or were guessed.
-        grants: answers of the store that were of use.
+        grants: answers of the store that could be used.
         ids_granted: sequences in them.
         failures: calls to the store that failed.
         spent: answers that a second is used up.
-        fenced: answers that a second may have been lost.
+        fenced: answers that a second's counter may have been lost.
         skewed: answers that the clocks disagree.
         waits: callers that had to wait.
         waiting: callers that wait now.
-        on_unavailable: what is done while the store is away.
+        on_unavailable: what is done while the store cannot be reached.
         is_away: whether the last call to the store failed.
         last_error: the store's latest error; None after a call that succeeded.
         last_instant: the end of the layout, ISO 8601 in UTC.

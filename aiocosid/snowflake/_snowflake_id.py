@@ -28,12 +28,12 @@ __all__ = ("SnowflakeId",)
 class SnowflakeId(Stamper, IdGenerator):
     """Ids made of the time, a leased machine id and a sequence: no store is asked for an id.
 
-    A clock that steps back is waited out, a used-up tick too.  An id is safe because of its tick:
-    no id is later than the lease's time mark, and whoever takes the machine id over begins above
-    it.
+    Calls wait while the clock is behind, or the tick is used up.  Ids are unique across owners
+    because of the tick: no id is later than the lease's time mark, and the machine id's next owner
+    begins above the mark.
 
     Attributes:
-        layout: how the ids are put together.
+        layout: the layout of the ids.
         name: generators of one name, lease and layout share one sequence.
     """
 
@@ -54,26 +54,26 @@ class SnowflakeId(Stamper, IdGenerator):
         instrument: Instrument | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Describe a generator; nothing is asked for yet.
+        """Describe a generator; nothing is sent yet.
 
         Args:
-            machine: where the machine id comes from.  Generators that are given the same
-                distributor, or the same lease, share one machine id.
+            machine: the source of the machine id.  Generators with the same distributor, or the
+                same lease, share one machine id.
             name: the generator's name; its ids are unique under it.
-            layout: how the ids are put together.
-            broken_threshold: seconds that a call waits for a clock that stepped back; None for as
-                long as the caller does.  CosId's is 0.5.
+            layout: the layout of the ids.
+            broken_threshold: seconds that a call waits for a clock that stepped back; None for no
+                limit.  CosId's is 0.5.
             max_forward_jump: seconds by which the wall clock may run ahead of the monotonic one
                 between two ids; None for any.
-            sequence_reset_threshold: the sequence begins anew with a new tick once it has come so
-                far, 0 to the highest sequence; -1 for CosId's default, ``2^(sequence_bits-1) - 1``;
-                None to begin each tick at 0, as Twitter's does.
-            random_start: the first sequence of a tick is drawn from 0 to below this limit, so that
-                ``id % n`` is spread evenly at a low rate: 100 as in Leaf.  A tick holds up to
-                ``random_start - 1`` ids fewer, half of that on average; one that follows a used-up
-                tick is filled from 0.  None for the threshold above.
+            sequence_reset_threshold: the sequence restarts with a new tick once it has reached
+                this, 0 to the highest sequence; -1 for CosId's default, ``2^(sequence_bits-1) -
+                1``; None to begin each tick at 0, as Twitter's does.
+            random_start: the first sequence of a tick is random, from 0 to below this limit, so
+                that ``id % n`` is spread evenly at a low rate: 100 as in Leaf.  A tick has up to
+                ``random_start - 1`` ids fewer, half of that on average; a tick after a used-up one
+                begins at 0.  None for the threshold above.
             wait_timeout: seconds that a call waits for a lease that allows no ids: while the store
-                is away, or the machine id has been lost.
+                cannot be reached, or the machine id is lost.
             close_timeout: seconds that closing may take.
             instrument: receives events.
             clock: time; the system's by default.
@@ -119,7 +119,7 @@ class SnowflakeId(Stamper, IdGenerator):
         Raises:
             ClockTooManyBackwardsError: the clock is behind by more than the broken threshold.
             MachineIdUnavailableError: the lease allowed no id within ``wait_timeout``.
-            MachineIdLostError: the machine id was lost, and no other is to be taken.
+            MachineIdLostError: the machine id was lost, and ``on_lost`` is ``"raise"``.
             LayoutExpiredError: the layout has ended.
             ClosedError: the generator was closed, also while this call waited.
         """
@@ -130,7 +130,7 @@ class SnowflakeId(Stamper, IdGenerator):
         return await self._next_id_slow()
 
     def next_id_nowait(self) -> int:
-        """Return the next id if it can be stamped now; raises `WouldBlock` otherwise."""
+        """Return the next id if there is one now; raises `WouldBlock` otherwise."""
         sequencer = self._sequencer
         if sequencer.begin_ns <= self._read_ns() < sequencer.until_ns:
             for new_id in sequencer.piece:
@@ -140,7 +140,7 @@ class SnowflakeId(Stamper, IdGenerator):
     async def next_ids(self, n: int) -> list[int]:
         """Return exactly ``n`` ids, 1 to 10 million; see `aiocosid.abc.IdGenerator.next_ids`.
 
-        Whole ticks are filled at once, up to three unused ones in the past among them.
+        Whole ticks are used at once, including up to three unused ones in the past.
         """
         if type(n) is not int or not 1 <= n <= MAX_BATCH:
             raise InvalidArgumentError("n", n, expected=f"an integer from 1 to {MAX_BATCH}")
@@ -201,10 +201,10 @@ class SnowflakeId(Stamper, IdGenerator):
             draw=random.randrange,
         )
 
-    # Looking inside.
+    # Statistics.
 
     def statistics(self) -> SnowflakeStatistics:
-        """Return a frozen picture of the generator; cheap, and never waits."""
+        """Return the generator's statistics; cheap, and never waits."""
         sequencer, layout = self._sequencer, self.layout
         machine = self._lease.statistics()
         machine_id, handed_out, last_ms = None, 0, -1
@@ -235,7 +235,7 @@ class SnowflakeId(Stamper, IdGenerator):
         )
 
     def __repr__(self) -> str:
-        """Say who it is and who waits."""
+        """Show the generator and how many callers wait."""
         state = "open" if self._unusable is None else type(self._unusable).__name__
         return (
             f"<{self._label()} {state} machine_id={self._lease.machine_id} "

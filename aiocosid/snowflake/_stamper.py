@@ -1,4 +1,4 @@
-"""Everything of a Snowflake generator but its hot path: lease, clock, ticks, and who waits."""
+"""A Snowflake generator without its hot path: lease, clock, ticks, and waiting callers."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ logger = logging.getLogger("aiocosid")
 
 NS_PER_MS: Final = 1_000_000
 MS: Final = 1000
-LOOK: Final = 0.1  # seconds between two looks at a clock that is behind: it may be set right
+LOOK: Final = 0.1  # seconds between two readings of a clock that is behind: it may be corrected
 
 
 class Stamper(Component):
-    """Stamps ids for callers: at once, or when clock, tick and lease allow it, in order."""
+    """Issues ids to callers: at once, or in order when clock, tick and lease allow it."""
 
     __slots__ = (
         "__weakref__",
@@ -93,10 +93,10 @@ class Stamper(Component):
         self._read_ns: Callable[[], int] = self._clock.wall_reader()
         self._waiters = WaiterQueue()
         self._turns = TurnLine()
-        self._pool: deque[range] = deque()  # taken for the first waiter, which needs more
+        self._pool: deque[range] = deque()  # ids set aside for the first waiter, which needs more
         self._pumping = False
-        self._served_at = -inf  # by the monotonic clock: when an id was stamped for a waiter
-        self._turn_mark = 0  # ids handed out when the loop last had a turn
+        self._served_at = -inf  # by the monotonic clock: when a waiting caller last got an id
+        self._turn_mark = 0  # the number of ids handed out at the loop's last turn
         self._last_seen: tuple[int, float] | None = None
         self._longest_backwards = 0.0
         self._waits_for_tick = self._waits_for_clock = self._waits_for_lease = 0
@@ -116,7 +116,7 @@ class Stamper(Component):
     # Now, or not.
 
     def _install(self) -> Refusal | None:
-        """Put a piece in hand; tells why not."""
+        """Install a piece; return None, or why there is none."""
         self._check_lease()
         sequencer = self._open_sequencer
         left = PIECE - (sequencer.handed_out - self._turn_mark)  # of this turn of the loop
@@ -147,13 +147,15 @@ class Stamper(Component):
         self._last_seen = now_ms, monotonic
 
     def _check_lease(self) -> None:
-        """Follow the lease into a new term, but not into a new life."""
+        """Follow the lease into a new term, but not into a new opening."""
         lost = self._lease.lost
         if lost is not None:
             raise lost.again()
         lease, sequencer = self._lease, self._open_sequencer
         if lease.issuers.get(self.name) is not sequencer:
-            raise ClosedError(self._label())  # with the lease; others stamp under our name by now
+            raise ClosedError(
+                self._label()
+            )  # with the lease; others may issue ids under this name by now
         if sequencer.term != lease.term and lease.machine_id >= 0:
             sequencer.move(lease.machine_id, self._floor_tick())
             sequencer.term = lease.term
@@ -163,7 +165,7 @@ class Stamper(Component):
         return max(tick_at(lease.floor_ms), tick_at(lease.taken_ms) - 1)
 
     async def _turn_if_due(self) -> None:
-        """Give the loop a turn after so many ids: an await that does not suspend gives it none."""
+        """Yield to the loop after so many ids: an await that does not suspend does not yield."""
         while self._is_turn_spent():
             if await self._turns.wait(self._is_turn_spent):
                 self._turn_mark = self._open_sequencer.handed_out
@@ -178,7 +180,7 @@ class Stamper(Component):
     # Waiting.
 
     async def _wait(self, n: int) -> list[range]:
-        """Stand in line for ``n`` ids."""
+        """Wait in line for ``n`` ids."""
         event, process = anyio.Event(), fork.generation
         waiter, waiters = Waiter(n, event.set, self._clock.monotonic()), self._waiters
         waiters.add(waiter)
@@ -190,9 +192,11 @@ class Stamper(Component):
             else:
                 await checkpoint()
         except BaseException:
-            if not waiter.is_done and waiters is self._waiters:  # else forked, and opened anew
+            if (
+                not waiter.is_done and waiters is self._waiters
+            ):  # otherwise forked, and opened again
                 if waiters.first is waiter:
-                    self._pool.clear()  # taken for it; by now there may be ids above them
+                    self._pool.clear()  # set aside for it; by now there may be ids above them
                 waiters.discard(waiter)
             raise
         self._check_process(process)
@@ -208,7 +212,7 @@ class Stamper(Component):
             root.start_soon(self._pump, refusal, name=f"aiocosid wait {self._label()}")
 
     async def _pump(self, refusal: Refusal | None) -> None:
-        """Wait once for all callers that wait, and serve them in order; ends with the last one."""
+        """Wait for all waiting callers, and serve them in order; ends with the last one."""
         life = self._waiters
         try:
             while refusal is not None and self._waiters and self._waiters is life:
@@ -221,7 +225,7 @@ class Stamper(Component):
                 self._pumping = False
 
     def _serve(self) -> Refusal | None:
-        """Serve callers from the front; tells what the rest has to wait for."""
+        """Serve callers from the front; return what the rest has to wait for."""
         waiters = self._waiters
         if not waiters:
             return None
@@ -239,11 +243,11 @@ class Stamper(Component):
             return None
         waiters.serve(sum(map(len, self._pool)), self._take)
         if not waiters:
-            self._pool.clear()  # of callers that gave up: a gap
+            self._pool.clear()  # of callers that were cancelled: a gap
         return refusal
 
     def _fail(self, make_error: Callable[[], CosIdError]) -> None:
-        """Fail all who wait; what was taken for the first of them is a gap."""
+        """Fail all waiting callers; ids set aside for the first of them are a gap."""
         self._pool.clear()
         self._waiters.fail(make_error)
 
@@ -270,7 +274,7 @@ class Stamper(Component):
             await self._wait_for_lease()
 
     async def _wait_for_clock(self, refusal: Behind) -> None:
-        """Wait until the clock has caught up, or as long as the threshold says, together."""
+        """Wait for all until the clock has caught up, at most as long as the threshold."""
         began, threshold = self._clock.monotonic(), self._threshold(refusal)
         self._emit(ClockBackwards, backwards=refusal.by_ms / MS)
         behind: Refusal | None = refusal
@@ -291,12 +295,12 @@ class Stamper(Component):
     async def _wait_for_lease(self) -> None:
         """Wait until the lease allows ids again; each caller for ``wait_timeout`` at most.
 
-        That long since it came, or since an id was stamped for somebody before it.
+        The time counts since it came, or since an earlier caller got an id.
         """
         lease = self._lease
         while self._waiters and self._unusable is None and lease.lost is None:
             changed = lease.changed()
-            # By the clock of now: it may have jumped meanwhile, and may be right again.
+            # By the current clock: it may have jumped meanwhile, and may be right again.
             limited = self._open_sequencer.check(*self._now_and_limit())
             if not isinstance(limited, Limited):
                 return
@@ -304,7 +308,7 @@ class Stamper(Component):
             waited = self._clock.monotonic() - max(self._waiters.first.since, self._served_at)
             left = self._options.wait_timeout - waited
             if left <= RESOLUTION:
-                self._pool.clear()  # for the first of them
+                self._pool.clear()  # set aside for the first of them
                 self._waiters.fail_first(self._unavailable(waited))
                 self._emit(WaitTimedOut, waited=self._options.wait_timeout)
                 continue
@@ -316,7 +320,7 @@ class Stamper(Component):
             self._lease.ask(refusal.needed_ms)
 
     def _threshold(self, refusal: Behind) -> float | None:
-        """Return seconds to wait: a former owner's time mark is ahead of a clock that is right."""
+        """Return seconds to wait; a former owner's time mark may be ahead of a correct clock."""
         if self._options.broken_threshold is not None and refusal.is_floor:
             return self._options.broken_threshold + self._lease.lead + RELEASE_MARGIN
         return self._options.broken_threshold
@@ -355,7 +359,7 @@ class Stamper(Component):
             await self._lease.join()
         if scope.cancelled_caught:
             raise ClosedError(self._label())
-        if self._waiters is not life or self._has_ended():  # closed, perhaps opened anew
+        if self._waiters is not life or self._has_ended():  # closed, perhaps opened again
             await self._lease.leave()
             raise ClosedError(self._label())
         self._has_joined = True
@@ -391,4 +395,4 @@ class Stamper(Component):
             await self._lease.leave()
 
     async def _release(self) -> None:
-        """Everything is the lease's."""
+        """Nothing to release: the lease has everything."""

@@ -1,4 +1,4 @@
-"""What a Snowflake generator says about itself."""
+"""Statistics of a Snowflake generator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ("CachedSnowflakeStatistics", "SnowflakeStatistics")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnowflakeStatistics(Statistics):
-    """A frozen picture of a `SnowflakeId`, or of the one inside of a `CosIdGenerator`.
+    """The state of a `SnowflakeId`, or of the one in a `CosIdGenerator`, at one moment.
 
     Attributes:
         layout: the layout's name, or its bits.
@@ -29,15 +29,15 @@ class SnowflakeStatistics(Statistics):
         is_javascript_safe: whether all ids are at most 2^53-1.
         machine_id: the machine id in use, or None while there is none.
         last_timestamp_ms: the time of the last id, unix time in milliseconds; -1 before the first.
-        ids_handed_out: ids of this sequencer, which generators of one name share.
+        ids_handed_out: ids handed out by this sequencer, which generators of one name share.
         waiting: callers that wait now.
         waits_for_tick: how often callers found the current tick used up.
         waits_for_clock: how often callers found the clock behind.
-        waits_for_lease: how often callers found the lease not to allow any id.
-        longest_backwards: seconds that the clock was behind at most.
+        waits_for_lease: how often the lease allowed callers no id.
+        longest_backwards: the most seconds that the clock was behind.
         last_instant: the end of the layout, ISO 8601 in UTC.
-        machine: the lease.
-        converter: how `CosIdGenerator` writes them; None where ids are numbers.
+        machine: the lease's statistics.
+        converter: the text of a `CosIdGenerator`; None where ids are numbers.
     """
 
     layout: str
@@ -60,9 +60,10 @@ class SnowflakeStatistics(Statistics):
     converter: Mapping[str, str | int | bool] | None = None
 
     def as_tree(self) -> dict[str, Any]:
-        """Return the picture as CosId's actuator shows it, then what it does not show.
+        """Return the statistics as in CosId's actuator, followed by those that it does not show.
 
-        ``epoch`` and ``lastTimestamp`` count ticks since 1970, as there: seconds if a tick is one.
+        ``epoch`` and ``lastTimestamp`` count ticks since 1970, as there: seconds if ticks are
+        seconds.
         """
         ours = Statistics.as_tree(self)  # super() finds no dataclass with slots
         for key in ("kind", "epochMs", "timestampBits", "machineBits", "sequenceBits"):
@@ -87,7 +88,7 @@ class SnowflakeStatistics(Statistics):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedSnowflakeStatistics(SnowflakeStatistics):
-    """A frozen picture of a `CachedSnowflakeId`.
+    """The state of a `CachedSnowflakeId` at one moment.
 
     Attributes:
         capacity: ids that its ring holds when it is full.

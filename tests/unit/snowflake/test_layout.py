@@ -364,7 +364,7 @@ def test_a_layout_is_usable_from_its_epoch_to_the_end_of_its_last_tick(
     with pytest.raises(LayoutExpiredError) as caught:
         of.check_usable(end_ms)
     assert caught.value.last_instant == of.last_instant_text
-    assert "take a new layout, with a later epoch or more timestamp bits" in str(caught.value)
+    assert "use a new layout, with a later epoch or more timestamp bits" in str(caught.value)
     assert repr(of) in str(caught.value)
 
 
