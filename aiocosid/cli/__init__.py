@@ -1,6 +1,6 @@
 """The command line, ``aiocosid``.  Requires the ``cli`` extra.
 
-It does nothing that a user of the library could not do; docs/reference/cli.md describes it.
+It uses only the library's public API; docs/reference/cli.md describes it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> NoReturn:
 
 
 def _run() -> int:
-    if sys.stdout is None:  # closed by the caller: nothing may be reserved that nobody can see
+    if sys.stdout is None:  # closed by the caller: reserve no ids that cannot be printed
         raise OutputError(OSError(errno.EBADF, os.strerror(errno.EBADF)))
     try:
         from ._app import run

@@ -1,4 +1,4 @@
-"""The commands: their names and options, and what they do in which order."""
+"""The commands, with their options."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ def run(argv: Sequence[str] | None = None) -> int:
         argv: the words after the program's name; by default the process's own.
 
     Raises:
-        Exception: what `aiocosid.cli._exit.report` turns into a line and an exit code.
+        Exception: an error that `aiocosid.cli._exit.report` turns into a line and an exit code.
         KeyboardInterrupt: Ctrl-C.
     """
-    # A warning of the library would be a second line beside the error that it leads to.
+    # A warning of the library would be a second line in addition to the error that follows.
     logging.basicConfig(handlers=[logging.NullHandler()])
     try:
-        # Not standalone: click would write its own kind of message, and end the process.
+        # Not standalone: click would write its own messages, and end the process.
         code: int | None = app(args=argv, prog_name=PROGRAM, standalone_mode=False)
-    except typer.Abort as error:  # what older releases make of Ctrl-C
+    except typer.Abort as error:  # raised by older releases on Ctrl-C
         raise KeyboardInterrupt from error
-    if code == ExitCode.INTERRUPTED:  # what newer ones make of it
+    if code == ExitCode.INTERRUPTED:  # returned by newer ones
         raise KeyboardInterrupt
     return code or ExitCode.OK
 
@@ -103,17 +103,15 @@ def next_(
     namespace: Namespace = DEFAULT_NAMESPACE,
     step: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Reserve at most so many ids by one call to the store; all without it."
-        ),
+        typer.Option(min=1, help="Maximum ids for each store call (default: all at once)."),
     ] = None,
     layout: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Print the next ids of a counter, which is created on first use.
 
-    Exactly as many as asked for are reserved.  What is reserved but not printed, because of
-    Ctrl-C or a closed pipe, is a gap and never given to anybody else.
+    Exactly that many ids are reserved.  Ids that are reserved but not printed, because of Ctrl-C or
+    a closed pipe, are a gap: no other process gets them.
     """
     with StoreSession(store, timeout=timeout) as session:
         write_ids(_reserved(session, name, namespace, count, step or count), layout)
@@ -161,8 +159,8 @@ def set_floor(
 ) -> None:
     """Raise a counter so that every further id is above a number; never lowers it.
 
-    For a store that lost writes, as after a restored backup.  Close the generators that may hold
-    ids at or below the number first.
+    Use it for a store that lost writes, for example after restoring a backup.  First close the
+    generators that may hold ids at or below the number.
     """
     with StoreSession(store, timeout=timeout) as session:
         try:
@@ -183,10 +181,10 @@ def set_floor(
 
 
 def _with_similar(session: StoreSession, error: CounterMissingError) -> CounterMissingError:
-    """Return the error with the names that may have been meant."""
+    """Return the error with similar names."""
     known = [each.namespaced_name for each in session.call(session.store.counters)]
     similar = tuple(get_close_matches(error.counter, known))
-    remedy = "--create makes it"
+    remedy = "--create creates it"
     return CounterMissingError(error.store, counter=error.counter, similar=similar, remedy=remedy)
 
 
@@ -198,9 +196,9 @@ def bench(
     layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Measure the generator here, beside an empty coroutine method.
+    """Measure the generator on this machine, compared to an empty coroutine method.
 
-    Its counter lies in a namespace of its own, aiocosid-bench.
+    Its counter is in a namespace of its own, aiocosid-bench.
     """
     found = asyncio.run(_measured(store, seconds, timeout))
     if layout is TableFormat.JSON:

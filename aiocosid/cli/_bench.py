@@ -1,4 +1,4 @@
-"""A quick measurement of the generator on this machine, beside the language's own floor."""
+"""A quick measurement of the generator on this machine, compared to an empty call."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 
 __all__ = ("BATCH", "BENCH_NAME", "BENCH_NAMESPACE", "Measurement", "measure")
 
-BENCH_NAMESPACE: Final = "aiocosid-bench"  # nobody's counters but the benchmark's
+BENCH_NAMESPACE: Final = "aiocosid-bench"  # for the benchmark's counter only
 BENCH_NAME: Final = "bench"
 
-CALLS: Final = 20_000  # about a millisecond; long enough for the timer, short enough for the bar
+CALLS: Final = (
+    20_000  # about a millisecond; long enough for the timer, short enough for the progress bar
+)
 BATCH: Final = 1000  # ids of one next_ids() call
 BATCHES: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What was measured.
+    """The result of a measurement.
 
     Attributes:
         rounds: how often each of the three was measured, in turn.
@@ -54,20 +56,20 @@ async def measure(
     """Measure an open generator.
 
     Args:
-        generator: uses up as many ids as it can.
-        seconds: how long about; at least one round is made.
-        on_progress: is told the share of the time that has passed, 0 to 1, after each round.
+        generator: the generator; as many of its ids as possible are used.
+        seconds: the approximate duration; there is at least one round.
+        on_progress: called after each round with the share of the time that has passed, 0 to 1.
         timer: returns seconds.
 
     Raises:
-        CosIdError: the generator found no ids.
+        CosIdError: the generator got no ids.
     """
     empty: list[float] = []
     singles: list[float] = []
     batches: list[float] = []
     end = (start := timer()) + seconds
     while not empty or timer() < end:
-        # In turn, so that a machine that changes its speed changes all three.
+        # In turn, so that a change of the machine's speed affects all three.
         empty.append(await _time_empty(_Empty(), timer))
         singles.append(await _time_next_id(generator, timer))
         batches.append(await _time_next_ids(generator, timer))
@@ -91,8 +93,8 @@ class _Empty:
         pass
 
 
-# Three functions that look alike: CPython adapts a loop's code to what it calls, and one loop for
-# all would be adapted to none.
+# Three similar functions: CPython specialises a loop's code for the calls in it, and a shared loop
+# would be specialised for none.
 
 
 async def _time_empty(subject: _Empty, timer: Callable[[], float]) -> float:

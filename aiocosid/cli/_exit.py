@@ -1,6 +1,6 @@
-"""How a command ends: its exit code, and the one line that says why.
+"""The end of a command: its exit code, and one line that says why.
 
-Nothing here needs the extra, so that its absence can be reported in the same way.
+Nothing here needs the extra, so a missing extra can be reported in the same way.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ __all__ = (
 
 PROGRAM: Final = "aiocosid"
 
-# Up to the last "@": better to lose a few words of a sentence than to show half a password.
+# Up to the last "@": rather lose a few words of a message than show a part of a password.
 _PASSWORD: Final = re.compile(r"(?s)(://.*?:).*@")
 _SECRET_PARAMETER: Final = re.compile(r"(?i)([?&](?:\w*passw(?:or)?d|\w*secret)=)[^\s&#'\"]*")
 
 
 class ExitCode(IntEnum):
-    """What a script is told; a code never changes its meaning."""
+    """The exit codes for scripts; a code never changes its meaning."""
 
     OK = 0
-    FAILED = 1  # none of the others: the output cannot be written, the answer was no, or a bug
+    FAILED = 1  # any other failure: the output cannot be written, the user answered no, or a bug
     USAGE = 2  # click's own code
     UNAVAILABLE = 3
     REFUSED = 4
@@ -61,10 +61,10 @@ class ExitCode(IntEnum):
 
 
 class OutputError(Exception):
-    """Standard output takes no more.
+    """Standard output cannot be written.
 
     Attributes:
-        is_pipe: whether it is a pipe whose reader has gone, which is nobody's mistake.
+        is_pipe: whether it is a pipe whose reader has gone, which is no error.
     """
 
     def __init__(self, error: OSError) -> None:
@@ -96,13 +96,12 @@ def code_of(error: CosIdError) -> ExitCode:
 
 
 def report(error: Exception) -> int:
-    """Say on standard error what went wrong, and return the exit code.
+    """Write the error to standard error, and return the exit code.
 
-    It is one line; of settings it is one for each problem.
+    It is one line, or for settings one line for each problem.
 
     Raises:
-        Exception: ``error`` itself, if it is none that a command may end with: a bug, whose
-            traceback is worth more than its last line.
+        Exception: ``error`` itself if it is unexpected: a bug, whose traceback is needed.
     """
     match error:
         case CosIdError():
@@ -116,26 +115,26 @@ def report(error: Exception) -> int:
                 return ExitCode.PIPE_CLOSED
             code, sentences = ExitCode.FAILED, [str(error)]
         case _:
-            # click's usage errors; their root has a public name in typer from 0.28 on only.
+            # click's usage errors; their base class is public in typer only from 0.28 on.
             explain = getattr(error, "format_message", None)
             if explain is None:
                 raise error
             code, sentences = ExitCode.USAGE, [f"{explain()} (see {PROGRAM} --help)"]
-    if sys.stderr is not None:  # closed by the caller; print() would take standard output instead
+    if sys.stderr is not None:  # closed by the caller; print() would use standard output instead
         for sentence in sentences:
             print(f"{PROGRAM}: error: {one_line(redacted(sentence))}", file=sys.stderr)  # noqa: T201
     return code
 
 
 def discard_output() -> None:
-    """Let what standard output still holds go nowhere.
+    """Discard the buffered part of standard output.
 
-    The interpreter flushes it at its end: into a disk that is full, and says so once more, or into
-    a pipe that nobody empties, and hangs.
+    Otherwise the interpreter flushes it at exit, and reports a full disk once more, or hangs on a
+    pipe that is not read.
     """
     if sys.stdout is None:
         return
-    with suppress(OSError):  # nothing that has a descriptor
+    with suppress(OSError):  # no descriptor
         descriptor = sys.stdout.fileno()
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, descriptor)
@@ -149,10 +148,10 @@ def redacted(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text without line breaks and without what a terminal would act on."""
+    """Return the text without line breaks and terminal control characters."""
     return printable(" ".join(text.split()))
 
 
 def printable(text: str) -> str:
-    """Return the text with escapes for what is no visible character: a store may hold anything."""
+    """Return the text with invisible characters escaped: names in a store may contain any."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

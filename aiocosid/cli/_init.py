@@ -1,4 +1,4 @@
-"""The command that makes a store ready: tables, and the marker that machine ids need."""
+"""The command that prepares a store: its tables, and the marker for machine ids."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ MARGIN: Final = 5.0  # seconds that a quarantine is longer than the longest safe
 
 QUESTION: Final = (
     "{} has no marker for machine ids: it is new, or it was emptied, restored or failed over.\n"
-    "A process that was started before, and still runs, may hold a machine id in it; the next one "
-    "that starts would be handed the same.\n"
+    "A process that was started before and still runs may hold a machine id in it; the next "
+    "process would get the same one.\n"
     "Are you sure that no such process runs? [y/N] "
 )
 
@@ -45,13 +45,13 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What is wanted of each store.
+    """The options for each store.
 
     Attributes:
-        namespace: only this one is marked; None for the store as a whole.
-        is_sure: nobody holds a machine id: no question.
-        waits: wait until nobody can hold one, instead of a question.
-        safe_guard: the longest one that is used, in seconds, or None.
+        namespace: mark only this namespace; None for the store as a whole.
+        is_sure: no process holds a machine id, so do not ask.
+        waits: wait until no process can hold one, instead of asking.
+        safe_guard: the longest safe guard in use, in seconds, or None.
     """
 
     namespace: str | None
@@ -70,7 +70,7 @@ def init(
     namespace: Annotated[
         str | None,
         typer.Option(
-            help="Mark only this namespace of machine ids, as on Redis Cluster; all without it."
+            help="Mark only this namespace of machine ids, as on Redis Cluster (default: all)."
         ),
     ] = None,
     yes: Annotated[
@@ -81,22 +81,25 @@ def init(
     ] = False,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Wait until nobody can hold one unseen, instead of asking."),
+        typer.Option(
+            "--wait", help="Wait until every undetected machine id has expired, instead of asking."
+        ),
     ] = False,
     safe_guard: Annotated[
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="With --namespace or --wait: the longest safe guard of those who lease there.",
-            show_default="the longest that one of them has named, or 300",
+            help="With --namespace or --wait: the longest safe guard of all processes there.",
+            show_default="the longest one stored, or 300",
         ),
     ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Create the tables that a store needs, and mark it as initialised for machine ids.
+    """Create a store's tables, and mark it as initialised for machine ids.
 
-    Once for each store, as a migration is run, and not at every start: a store that was emptied
-    since must not be marked as sound.  It may be repeated; a store that is ready stays as it is.
+    Run it once for each store, like a migration, and not at every start: a store that was emptied
+    since must not be marked as complete.  It is safe to repeat; a store that is ready is not
+    changed.
     """
     request = _Request(namespace, yes, wait, safe_guard)
     for where, make in _stores(store, config):
@@ -117,7 +120,7 @@ def _initialize(session: StoreSession, where: str, request: _Request) -> None:
     session.call(session.store.create_schema)
     try:
         markers = session.call(session.store.machine_markers, namespace=request.namespace)
-    except UnsupportedByStoreError:  # counters alone
+    except UnsupportedByStoreError:  # it has counters only
         write(f"{printable(where)} is ready\n")
         return
     suffix = ""
@@ -137,7 +140,7 @@ def _initialize(session: StoreSession, where: str, request: _Request) -> None:
                 safe_guard=request.safe_guard,
             )
             suffix = f", marked for the machine ids of namespace {request.namespace}"
-    elif request.namespace is not None:  # only the safe guard is noted
+    elif request.namespace is not None:  # only the safe guard is stored
         session.call(
             session.store.mark_machines, namespace=request.namespace, safe_guard=request.safe_guard
         )
@@ -152,22 +155,22 @@ def _is_ready(session: StoreSession, markers: object, request: _Request) -> bool
 
 
 def _confirm(where: str) -> None:
-    """Ask whether nobody holds a machine id; end the command if that is not sure."""
+    """Ask for confirmation that no process holds a machine id; else end the command."""
     if sys.stdin is None or not sys.stdin.isatty():
         expected = (
-            "given where nobody can be asked, if no process that was started before holds a "
-            "machine id in the store; or --wait"
+            "given if there is no terminal to ask on, and no process that was started before holds "
+            "a machine id in the store; or --wait"
         )
         raise InvalidArgumentError("--yes", False, expected=expected)
-    # Not typer.confirm: a part of its question goes to standard output.
+    # Not typer.confirm: it writes a part of its question to standard output.
     typer.echo(QUESTION.format(printable(where)), err=True, nl=False)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        write(f"{printable(where)} stays as it is\n")
+        write(f"{printable(where)} was not changed\n")
         raise typer.Exit(ExitCode.FAILED)
 
 
 def _wait(session: StoreSession, markers: object, where: str, request: _Request) -> None:
-    """Wait until all that may hold a machine id have been heard of, or are silent for too long."""
+    """Wait until every process that may hold a machine id has renewed it, or has lost it."""
     found: list[MachineMarker] = list(markers)  # type: ignore[call-overload]  # a sequence
     longest = (request.safe_guard or DEFAULT_SAFE_GUARD) + MARGIN
     left = max((each.seconds_left for each in found), default=0.0)

@@ -1,4 +1,4 @@
-"""Which layout the options of a command mean.  What is missing is an error, never a guess."""
+"""The layout for a command's options.  A missing option is an error, never a guess."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ INTEGER: Final = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLayout:
-    """What a user says of a layout beside its name, as it was typed.
+    """The user's options for a layout, except its name, as they were typed.
 
     Attributes:
-        bits: the widths; they make it a layout without a name.
+        bits: the widths, for a layout without a name.
         unit: the length of its tick.
-        epoch: when its time begins.
+        epoch: the start of its time.
     """
 
     bits: str | None = None
@@ -43,21 +43,21 @@ AS_NAMED: Final = OwnLayout()
 def layout_of(
     name: str | None, own: OwnLayout = AS_NAMED, *, also: Iterable[str] = ()
 ) -> SnowflakeLayout:
-    """Return a ready-made layout, with its own epoch or the user's, or the user's own layout.
+    """Return a predefined layout, with its own epoch or the user's, or the user's own layout.
 
     Args:
-        name: of a ready-made layout; None for the default, or if ``own`` has bits.
-        own: what the user says of it.
-        also: names that the command knows beside those of the layouts, for the error.
+        name: the name of a predefined layout; None for the default, or if ``own`` has bits.
+        own: the user's other options.
+        also: further names that the command accepts, for the error.
 
     Raises:
-        InvalidArgumentError: there is none of that name, the options do not go together, or one of
-            them is not what it has to be.
+        InvalidArgumentError: there is no layout of that name, the options exclude each other, or
+            one of them is malformed.
     """
     if own.bits is not None:
         return _make_layout(own.bits, name, own)
     if own.unit is not None:
-        expected = "given with --bits: a ready-made layout has its unit"
+        expected = "given with --bits: a predefined layout has its own unit"
         raise InvalidArgumentError("--unit", own.unit, expected=expected)
     name = DEFAULT_LAYOUT if name is None else name
     if name not in LAYOUTS:
@@ -68,10 +68,10 @@ def layout_of(
 
 def _make_layout(bits: str, name: str | None, own: OwnLayout) -> SnowflakeLayout:
     if name is not None:
-        expected = "given without --layout: both say how the id is put together"
+        expected = "given without --layout: both define the layout"
         raise InvalidArgumentError("--bits", bits, expected=expected)
     if own.unit is None or own.epoch is None:
-        expected = "given with --unit and --epoch: bits do not say when an id was made"
+        expected = "given with --unit and --epoch: bits alone do not define the time"
         raise InvalidArgumentError("--bits", bits, expected=expected)
     found = BITS.fullmatch(bits)
     if found is None:
@@ -86,7 +86,7 @@ def _make_layout(bits: str, name: str | None, own: OwnLayout) -> SnowflakeLayout
 
 
 def _moved(layout: SnowflakeLayout, epoch: datetime | int) -> SnowflakeLayout:
-    """Return the layout with another epoch; what its remedy says need not hold then."""
+    """Return the layout with another epoch, and without its remedy, which may not apply."""
     return SnowflakeLayout(
         layout.timestamp_bits,
         layout.machine_bits,
@@ -118,6 +118,6 @@ def _epoch_of(text: str) -> datetime | int:
         raise InvalidArgumentError("--epoch", text, expected=expected) from None
     if epoch.tzinfo is None:
         time = epoch.isoformat()
-        expected = f"told with its offset: {time}Z if it is in UTC, or as {time}+08:00"
+        expected = f"given with its offset: {time}Z if it is in UTC, or as {time}+08:00"
         raise InvalidArgumentError("--epoch", text, expected=expected)
     return epoch

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ("machines", "tell_quarantines")
 
-machines = typer.Typer(help="The machine ids of a store: who holds which.")
+machines = typer.Typer(help="The machine ids of a store, and their holders.")
 
 
 @machines.command("list")
@@ -46,7 +46,7 @@ def list_(
     layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Show the machine ids that were ever handed out, and who holds them."""
+    """Show the machine ids that were ever handed out, and their holders."""
     with StoreSession(store, timeout=timeout) as session:
         found = session.call(session.store.machines, namespace=namespace)
         tell_quarantines(session, namespace)
@@ -59,13 +59,13 @@ def list_(
 
 
 def tell_quarantines(session: StoreSession, namespace: str | None) -> None:
-    """Say on standard error where nobody is handed a machine id now."""
+    """Write to standard error which namespaces hand out no machine ids now."""
     try:
         markers = session.call(session.store.machine_markers)
     except UnsupportedByStoreError:
-        return  # nobody is handed any there
+        return  # it hands out none
     except StoreError as error:
-        # Looking at the rest is no less use: a reader without EVALSHA, a table that is older.
+        # The rest is still useful: the user may lack EVALSHA, or the table may be older.
         if error.retryable or isinstance(error, CorruptMachineStateError):
             raise
         why = one_line(redacted(str(error)))
@@ -110,13 +110,14 @@ def revert(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Take a machine id from its owner, so that another instance may have it.
+    """Take a machine id from its owner, so that another instance can get it.
 
-    The owner must not run any more: an owner that does, and is CosId's, makes the ids that the next
-    one makes.  For one that died and was stable; others are found free after the safe guard.
+    The owner must not run any more: a CosId process that still runs would issue the same ids as the
+    next owner.  It is needed for a stable owner that has died; ids of other owners expire after the
+    safe guard.
     """
     if not yes and not _is_terminal():
-        expected = "given where nobody can be asked; the owner must not run any more"
+        expected = "given if there is no terminal to ask on; the owner must not run any more"
         raise InvalidArgumentError("--yes", yes, expected=expected)
     with StoreSession(store, timeout=timeout) as session:
         owner = _owner(session, namespace, machine_id)
@@ -125,9 +126,9 @@ def revert(
             if not _is_wanted(who, owner):
                 write(f"{who} stays with {printable(owner.instance_id)}\n")
                 raise typer.Exit(ExitCode.FAILED)
-            # Somebody may have thought about it for long.
+            # The user may have taken a long time to answer.
             if _owner(session, namespace, machine_id).instance_id != owner.instance_id:
-                expected = "held by the same instance as before you were asked"
+                expected = "held by the same instance as before the question"
                 raise InvalidArgumentError("machine_id", machine_id, expected=expected)
         session.call(session.store.revert_machine, namespace=namespace, machine_id=machine_id)
     write(f"{who} is free; {printable(owner.instance_id)} held it\n")
@@ -144,10 +145,10 @@ def bits(
     ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Show how many bits the machine ids of a namespace have, or change it for good.
+    """Show the width of a namespace's machine ids in bits, or change it permanently.
 
-    It is changed only while nobody holds a machine id: close all instances, and free the ids of
-    dead ones by 'machines revert'.  The new layout must make no id that the old one has made.
+    It can be changed only if no machine id is held: close all instances, and free the ids of dead
+    ones by 'machines revert'.  The new layout must not make ids that the old one has made.
     """
     with StoreSession(store, timeout=timeout) as session:
         if change_to is not None:
@@ -173,9 +174,9 @@ def _is_wanted(who: str, owner: Machine) -> bool:
     stable = ", which is stable" if owner.stable else ""
     # Not typer.confirm: a part of its question goes to standard output.
     typer.echo(
-        f"{who} is held by {one_line(owner.instance_id)}{stable}; its last sign of life was at "
+        f"{who} is held by {one_line(owner.instance_id)}{stable}; its last renewal was at "
         f"{time_text(owner.last_timestamp_ms)} UTC.\n"
-        "It must not run any more, or its ids may be made a second time by the next owner.\n"
+        "It must not run any more: otherwise the next owner may issue the same ids.\n"
         "Take the machine id from it? [y/N] ",
         err=True,
         nl=False,

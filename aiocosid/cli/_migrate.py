@@ -1,4 +1,4 @@
-"""The command that looks at another system's tables before a migration, and writes nothing."""
+"""The command that checks another system's tables before a migration, and writes nothing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ("migrate",)
 
-migrate = typer.Typer(help="Moving here from another system.")
+migrate = typer.Typer(help="Migrating from another system.")
 
 
 class System(StrEnum):
-    """Whose tables."""
+    """The other system."""
 
     LEAF = "leaf"
     TINYID = "tinyid"
@@ -46,22 +46,22 @@ def _group() -> None: ...
 @migrate.command()
 def check(
     *,
-    system: Annotated[System, typer.Option("--from", help="Whose tables they are.")],
+    system: Annotated[System, typer.Option("--from", help="The system whose tables to check.")],
     store: Annotated[
         str,
         typer.Option(
             "--store",
             envvar=STORE_VARIABLE,
             metavar="URL",
-            help="Where they lie: mysql://user@host/db, postgresql://..., sqlite:///file.db",
+            help="Their database: mysql://user@host/db, postgresql://..., sqlite:///file.db",
         ),
     ],
     layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Say what the tables of another system mean, which id would be next, and what is wrong.
+    """Show what another system's tables mean, the next id, and problems.
 
-    Nothing is written.  Ends with code 1 if something is wrong.
+    Nothing is written.  The exit code is 1 if there are problems.
     """
     prefix = f"{system}+"
     with StoreSession(prefix + store.removeprefix(prefix), timeout=timeout) as session:

@@ -32,7 +32,7 @@ DEFAULT_TIMEOUT: Final = 10.0  # seconds
 
 
 def _finite(seconds: float) -> float:
-    if not math.isfinite(seconds):  # nan passes a range check in older releases of click
+    if not math.isfinite(seconds):  # nan passes the range check of older click releases
         raise typer.BadParameter("it has to be a finite number")
     return seconds
 
@@ -45,7 +45,7 @@ StoreUrl = Annotated[
         "--store",
         envvar=STORE_VARIABLE,
         metavar="URL",
-        help="Where counters and machine ids lie: sqlite:///ids.db, redis://..., "
+        help="The store of counters and machine ids: sqlite:///ids.db, redis://..., "
         "postgresql://..., memory://",
     ),
 ]
@@ -53,7 +53,7 @@ StoreUrl = Annotated[
 Namespace = Annotated[str, typer.Option("--namespace", help="The counter's namespace.")]
 
 AnyNamespace = Annotated[
-    str | None, typer.Option("--namespace", help="Only counters of this namespace; all without it.")
+    str | None, typer.Option("--namespace", help="Only counters of this namespace (default: all).")
 ]
 
 MachineNamespace = Annotated[
@@ -62,7 +62,7 @@ MachineNamespace = Annotated[
 
 AnyMachineNamespace = Annotated[
     str | None,
-    typer.Option("--namespace", help="Only machine ids of this namespace; all without it."),
+    typer.Option("--namespace", help="Only machine ids of this namespace (default: all)."),
 ]
 
 Layout = Annotated[
@@ -70,7 +70,7 @@ Layout = Annotated[
     typer.Option(
         "--layout",
         metavar="NAME",
-        help="How the id is put together: cosid-ms without it; a wrong name lists all.",
+        help="The layout of the id (default: cosid-ms); a wrong name lists all.",
     ),
 ]
 
@@ -79,7 +79,7 @@ Bits = Annotated[
     typer.Option(
         "--bits",
         metavar="T/M/S",
-        help="A layout of your own, with --unit and --epoch: bits of time, machine id and sequence "
+        help="Your own layout, with --unit and --epoch: bits of time, machine id and sequence "
         "as 41/10/12, or of time, region, worker and sequence as 41/5/5/12.",
     ),
 ]
@@ -94,7 +94,7 @@ Epoch = Annotated[
     typer.Option(
         "--epoch",
         metavar="TIME",
-        help="When its time begins, or that of --layout if it is not the usual one: as "
+        help="The start of its time, or of that of --layout if it differs from the default: as "
         "2020-01-01T00:00:00+08:00, or in milliseconds since 1970.",
     ),
 ]
@@ -104,8 +104,8 @@ Zone = Annotated[
     typer.Option(
         "--zone",
         metavar="ZONE",
-        help="Of local time and friendly text, as Asia/Shanghai, +08:00 or UTC; without it local "
-        "time is the system's and friendly text is in UTC.",
+        help="The zone of local time and friendly text, as Asia/Shanghai, +08:00 or UTC "
+        "(default: the system's for local time, UTC for friendly text).",
     ),
 ]
 
@@ -116,13 +116,13 @@ Timeout = Annotated[
         min=0.001,
         metavar="SECONDS",
         callback=_finite,
-        help="How long one call to the store may take.",
+        help="The timeout of one store call.",
     ),
 ]
 
 Seconds = Annotated[
     float,
     typer.Option(
-        "--seconds", min=0.01, metavar="SECONDS", callback=_finite, help="How long about."
+        "--seconds", min=0.01, metavar="SECONDS", callback=_finite, help="The approximate duration."
     ),
 ]

@@ -1,4 +1,4 @@
-"""What the commands print."""
+"""The output of the commands."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ __all__ = (
     "write_table",
 )
 
-CHUNK: Final = 10_000  # ids turned into text at a time
-UNBOUNDED: Final = 10_000  # columns of a table that no terminal shows
-PROGRESS_STEP: Final = 0.01  # share of the whole between two pictures of the bar
+CHUNK: Final = 10_000  # ids that are formatted at a time
+UNBOUNDED: Final = 10_000  # columns of a table without a terminal
+PROGRESS_STEP: Final = 0.01  # the share of progress between two updates of the bar
 
 
 class TextFormat(StrEnum):
-    """How ids, or a sentence, are printed."""
+    """The format of ids, or of a sentence."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class TableFormat(StrEnum):
-    """How a table is printed."""
+    """The format of a table."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def write(text: str) -> None:
-    """Write to standard output, now.
+    """Write to standard output, and flush it.
 
     Raises:
-        OutputError: it takes no more.
+        OutputError: it cannot be written.
     """
     try:
         try:
@@ -72,10 +72,10 @@ def write(text: str) -> None:
 
 
 def write_ids(segments: Iterable[range], layout: TextFormat) -> None:
-    """Write ids: as text while they come, one a line; as a JSON array when all of them are there.
+    """Write ids: as text at once, one per line; as a JSON array when all of them are there.
 
     Raises:
-        OutputError: standard output takes no more.
+        OutputError: standard output cannot be written.
     """
     if layout is TextFormat.TEXT:
         for segment in segments:
@@ -83,7 +83,7 @@ def write_ids(segments: Iterable[range], layout: TextFormat) -> None:
                 write("\n".join(map(str, chunk)) + "\n")
         return
     separator = "["
-    for segment in list(segments):  # ranges, not ids; an error leaves no half an array
+    for segment in list(segments):  # ranges, not ids; so an error leaves no partial array
         for chunk in _chunks(segment):
             write(separator + ", ".join(map(str, chunk)))
             separator = ", "
@@ -91,10 +91,10 @@ def write_ids(segments: Iterable[range], layout: TextFormat) -> None:
 
 
 def write_list(ids: Sequence[int], layout: TextFormat) -> None:
-    """Write ids that are all there: one a line, or as a JSON array.
+    """Write a list of ids: one per line, or as a JSON array.
 
     Raises:
-        OutputError: standard output takes no more.
+        OutputError: standard output cannot be written.
     """
     if layout is TextFormat.JSON:
         write_json(ids)
@@ -111,7 +111,7 @@ def write_counters(counters: Sequence[Counter], layout: TableFormat) -> None:
     """Write counters as a table or as a JSON array of objects.
 
     Raises:
-        OutputError: standard output takes no more.
+        OutputError: standard output cannot be written.
     """
     if layout is TableFormat.JSON:
         write_json([asdict(counter) for counter in counters])
@@ -136,7 +136,7 @@ def _time(seconds: int | None) -> str:
         return "-"
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, OSError, ValueError):  # whatever somebody put into the column
+    except (OverflowError, OSError, ValueError):  # the column may hold any number
         return str(seconds)
 
 
@@ -144,7 +144,7 @@ def write_json(value: object) -> None:
     """Write one JSON document on a line.
 
     Raises:
-        OutputError: standard output takes no more.
+        OutputError: standard output cannot be written.
     """
     write(json.dumps(value) + "\n")
 
@@ -152,7 +152,7 @@ def write_json(value: object) -> None:
 def write_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[int] = (0,)
 ) -> None:
-    """Write a table.  Nothing is ever cut off.
+    """Write a table; nothing is truncated.
 
     Args:
         columns: the headings.
@@ -160,9 +160,9 @@ def write_table(
         left: which columns hold text; the others hold numbers and times.
 
     Raises:
-        OutputError: standard output takes no more.
+        OutputError: standard output cannot be written.
     """
-    # Drawn here and written by us: rich's own way to end on a broken pipe is to end the process.
+    # Drawn to a buffer: on a broken pipe rich itself would end the process.
     drawn = _Drawing()
     console = Console(file=drawn, width=None if sys.stdout.isatty() else UNBOUNDED)
     table = Table()
@@ -181,7 +181,7 @@ class _Drawing(StringIO):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoding = sys.stdout.encoding  # what cannot be encoded is drawn in ASCII
+        self.encoding = sys.stdout.encoding  # boxes that it cannot encode are drawn in ASCII
 
     def isatty(self) -> bool:
         return sys.stdout.isatty()
@@ -189,9 +189,9 @@ class _Drawing(StringIO):
 
 @contextmanager
 def progress_bar(description: str) -> Generator[Callable[[float], None]]:
-    """Draw a bar on standard error if that is a terminal; yield what is told the share, 0 to 1."""
+    """Draw a bar on standard error if it is a terminal; yield a function of the share, 0 to 1."""
     console = Console(stderr=True)
-    # No refresh of its own: its thread would disturb what is measured.
+    # No automatic refresh: its thread would disturb measurements.
     with Progress(
         console=console, auto_refresh=False, transient=True, disable=not console.is_terminal
     ) as progress:

@@ -1,4 +1,4 @@
-"""What an id says, whatever it is written as."""
+"""The fields of an id, given as a number or text."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ("Parsed", "parsed")
 
 TEXTS: Final = {"cosid-radix62": RADIX62, "cosid-radix36": RADIX36}
-"""CosIdGenerator's, whose ids are no numbers."""
+"""CosIdGenerator's texts, whose ids are no numbers."""
 
 NUMBER: Final = re.compile(r"[0-9]{1,19}")
 FRIENDLY_ZONE: Final = "UTC"
-"""The zone of friendly text where none is given: the same on every host."""
+"""The default zone of friendly text: the same on every host."""
 
 UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -38,21 +38,21 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """What an id says.
+    """The fields of an id.
 
     Attributes:
-        layout: what it was read with: the name of a layout, and what differs from it.
+        layout: the layout that it was read with: its name, and differences from it.
         id: the number; None for CosIdGenerator's, which fit no int64.
         text: CosIdGenerator's text; None for a number.
         timestamp_ms: when its tick began, unix time in milliseconds.
         utc: the same in UTC, ISO 8601.
-        local: the same in the zone that was asked for, or else in the system's.
-        machine_id: which machine made it.
+        local: the same in the requested zone, or else in the system's.
+        machine_id: the machine that made it.
         region: the upper part of the machine id, in a layout that has regions.
         worker: the lower part of it.
-        sequence: its number in the tick and machine.
-        friendly: the friendly text in the zone that was asked for, or else in UTC; None where its
-            local time occurs twice.
+        sequence: its number within tick and machine.
+        friendly: the friendly text in the requested zone, or else in UTC; None if its local time
+            occurs twice.
         zone: the zone of the friendly text.
     """
 
@@ -70,7 +70,7 @@ class Parsed:
     zone: str
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Give the lines of a table; what the layout does not have is left out."""
+        """Yield the lines of a table; fields that the layout lacks are left out."""
         yield "layout", self.layout
         for name, value in (("id", self.id), ("text", self.text)):
             if value is not None:
@@ -91,14 +91,14 @@ def parsed(text: str, layout: str | None, zone: str | None, own: OwnLayout = AS_
 
     Args:
         text: the id.
-        layout: the name of a ready-made layout, or of one of CosIdGenerator's texts; None for the
-            default, or for a layout that is the user's own.
+        layout: the name of a predefined layout, or of one of CosIdGenerator's texts; None for the
+            default, or for the user's own layout.
         zone: of local time and friendly text; None for the system's and UTC.
-        own: what the user says of the layout beside its name.
+        own: the user's other options for the layout.
 
     Raises:
         InvalidIdError: it is no id of the layout.
-        InvalidArgumentError: the layout or the zone is unknown, or ``own`` does not go with it.
+        InvalidArgumentError: the layout or the zone is unknown, or ``own`` is not allowed with it.
     """
     if layout in TEXTS:
         if own != AS_NAMED:
@@ -156,7 +156,7 @@ def _text(text: str, layout: str, zone: str | None) -> Parsed:
 
 
 def _described(layout: SnowflakeLayout) -> str:
-    """Name a ready-made layout, and any other one in full."""
+    """Return the name of a predefined layout, or the full description of another one."""
     if LAYOUTS.get(layout.name) == layout:
         return layout.name
     return repr(layout)[1:-1].removeprefix("SnowflakeLayout ")

@@ -1,4 +1,4 @@
-"""One store for the length of a command."""
+"""A store during a command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ("StoreSession",)
 
-CLOSE_TIMEOUT: Final = 5.0  # seconds that a server may hold up the end of a command
+CLOSE_TIMEOUT: Final = 5.0  # seconds that a server may delay the end of a command
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -27,9 +27,9 @@ _T = TypeVar("_T")
 class StoreSession:
     """A store on an event loop that runs only during a call to the store.
 
-    What a command does in between, above all writing to a pipe that nobody empties, is plain
-    blocking code, and ends at once by Ctrl-C.  Ctrl-C during a call cancels it; the store is closed
-    either way.
+    Between calls a command runs blocking code, for example writing to a pipe that is not read,
+    which Ctrl-C interrupts at once.  Ctrl-C during a call cancels it; the store is closed either
+    way.
 
     Attributes:
         store: the store; call it by `call`.
@@ -39,9 +39,9 @@ class StoreSession:
         """Open a store; nothing is sent yet.
 
         Args:
-            url: as for `aiocosid.open_store`; or what makes the store.
-            timeout: seconds that the store may take for one call.
-            kind: names the store in messages; by default its URL's scheme.
+            url: as for `aiocosid.open_store`; or a function that creates the store.
+            timeout: seconds for one call to the store.
+            kind: the store in messages; by default its URL's scheme.
 
         Raises:
             InvalidArgumentError: the URL names no store, or is malformed.
@@ -51,7 +51,7 @@ class StoreSession:
         self._timeout = timeout
         self._runner = asyncio.Runner()
         try:
-            # Inside the loop: a driver may want to know the one it belongs to.
+            # Inside the loop: a driver may need the running loop.
             self.store: Store = self._runner.run(_opened(url))
         except BaseException:
             self._runner.close()
@@ -64,7 +64,7 @@ class StoreSession:
 
         Raises:
             StoreUnavailableError: it took longer than the timeout.
-            CosIdError: as the function says.
+            CosIdError: the function's error.
             KeyboardInterrupt: Ctrl-C; the call may have taken effect.
         """
 
@@ -84,16 +84,16 @@ class StoreSession:
         *args: _P.args,
         **kwargs: _P.kwargs,
     ) -> _T:
-        """Await what calls the store with deadlines of its own.
+        """Await a function that has its own deadlines.
 
         Raises:
-            CosIdError: as the function says.
+            CosIdError: the function's error.
             KeyboardInterrupt: Ctrl-C.
         """
         return self._runner.run(function(*args, **kwargs))
 
     def pause(self, seconds: float, *, on_progress: Callable[[float], object]) -> None:
-        """Wait, and say every second how much of it is over, 0 to 1."""
+        """Wait, and report the share of the time that has passed, 0 to 1, every second."""
 
         async def wait() -> None:
             for passed in range(ceil(seconds)):
@@ -119,7 +119,7 @@ class StoreSession:
             self._runner.close()
 
     async def _aclose(self) -> None:
-        with suppress(TimeoutError):  # the process ends, and its sockets with it
+        with suppress(TimeoutError):  # the end of the process closes its sockets
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await self.store.aclose()
 

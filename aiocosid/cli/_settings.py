@@ -1,4 +1,4 @@
-"""The command that looks at settings, and opens nothing."""
+"""The command that checks settings, and opens nothing."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def register(app: typer.Typer) -> None:
 def check_config(
     file: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FILE", help="A TOML file; without it the one that AIOCOSID_CONFIG names."
-        ),
+        typer.Argument(metavar="FILE", help="A TOML file (default: the file in AIOCOSID_CONFIG)."),
     ] = None,
     *,
-    strict: Annotated[bool, typer.Option("--strict", help="End with code 1 on warnings.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with code 1 if there are warnings.")
+    ] = False,
     form: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
 ) -> None:
-    """Show what settings would build, and warn of what is perhaps not meant.
+    """Show what settings would build, with warnings about likely mistakes.
 
-    The environment's AIOCOSID_... variables count as they do in the application.  Nothing is
-    opened or sent.
+    The environment's AIOCOSID_... variables apply as in the application.  Nothing is opened or
+    sent.
     """
     from ..settings import check_settings
 
@@ -44,7 +44,7 @@ def check_config(
         report = check_settings(file)
     except InvalidSettingsError as error:
         if form is TableFormat.TABLE:
-            raise  # told on standard error, a line for each problem
+            raise  # written to standard error, one line for each problem
         found = [asdict(each) for each in error.problems]
         write_json({"generators": [], "sharding": [], "warnings": [], "problems": found})
         raise typer.Exit(ExitCode.USAGE) from None

@@ -53,9 +53,9 @@ def parse(
     zone: Zone = None,
     form: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
 ) -> None:
-    """Show what an id says: when it was made, by which machine, and its sequence.
+    """Show the fields of an id: its time, machine id and sequence.
 
-    Any number within the bits can be read, so a wrong layout is not noticed.
+    Any number within the bits can be read, so a wrong layout is not detected.
     """
     found = parsed(id_, layout, zone, OwnLayout(bits=bits, unit=unit, epoch=epoch))
     if form is TableFormat.JSON:
@@ -76,9 +76,9 @@ def snowflake(
     form: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Print Snowflake ids, made with a machine id that is leased from the store and given back.
+    """Print Snowflake ids of a machine id that is leased from the store and given back.
 
-    All of them, or none.
+    It prints all of them or none.
     """
     chosen = layout_of(layout, OwnLayout(bits=bits, unit=unit, epoch=epoch))
     with StoreSession(store, timeout=timeout) as session:

@@ -50,7 +50,7 @@ def test_it_asks_on_a_terminal(
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     ended = aiocosid("init")
     assert ended.code == code
-    assert ended.out == (INITIALIZED if code == 0 else "sqlite:///ids.db stays as it is\n")
+    assert ended.out == (INITIALIZED if code == 0 else "sqlite:///ids.db was not changed\n")
     assert ended.err.count("Are you sure that no such process runs? [y/N]") == 1
     assert is_initialized(emptied) is (code == 0)
     assert emptied.closed == ["store"]
