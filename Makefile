@@ -93,6 +93,8 @@ check: $(VENV)/.dev  ## Format, lint and types
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/basedpyright --verifytypes aiocosid --ignoreexternal \
+	  >$(VENV)/types.txt || { grep -A3 'error:' $(VENV)/types.txt; exit 1; }
 
 venv: $(VENV)/.dev  ## Only set up the environment
 

@@ -89,13 +89,13 @@ class DatePattern:
             raise InvalidArgumentError(argument, pattern, expected="a date pattern as 'yyyyMMdd'")
         if "%" in pattern:
             _refuse_strftime(argument, pattern)
-        self.pattern = pattern
+        self.pattern: str = pattern
         tokens = _tokens(argument, pattern)
         self._parts: list[_Part] = [_part(token, argument, pattern) for token in tokens]
         found = {part[0] for part in self._parts if part[0] is not None}
         self.fields: tuple[DateUnit, ...] = tuple(unit for unit in UNITS if unit in found)
         varies = any(part[1] < 0 for part in self._parts)
-        self.width = None if varies else sum(part[1] for part in self._parts)
+        self.width: int | None = None if varies else sum(part[1] for part in self._parts)
 
     def format(self, at: datetime) -> str:
         """Return the text of a local date and time."""

@@ -99,7 +99,7 @@ class StringIdGenerator(WritingGenerator[IdGenerator]):
         if not _is(converter, IdConverter):
             raise InvalidArgumentError("converter", converter, expected="an IdConverter")
         super().__init__(generator)
-        self.converter = converter
+        self.converter: IdConverter = converter
         self._as_str = converter.as_str
 
     async def next_id(self) -> str:

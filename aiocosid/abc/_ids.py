@@ -239,10 +239,10 @@ class IdSegmentDistributor(ABC):
         check_text("name", name)
         check_integer("offset", offset, at_least=0)
         check_integer("step", step, at_least=1)
-        self.namespace = namespace
-        self.name = name
-        self.offset = offset
-        self.step = step
+        self.namespace: str = namespace
+        self.name: str = name
+        self.offset: int = offset
+        self.step: int = step
 
     @property
     def namespaced_name(self) -> str:

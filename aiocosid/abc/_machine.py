@@ -177,10 +177,10 @@ class MachineIdDistributor(ABC):
         if not safe_guard > 3 * interval:
             expected = f"seconds, above three intervals of {interval:g} s"
             raise InvalidArgumentError("safe_guard", safe_guard, expected=expected)
-        self.namespace = namespace
-        self.instance_id = instance_id
-        self.safe_guard = safe_guard
-        self.interval = interval
+        self.namespace: str = namespace
+        self.instance_id: InstanceId = instance_id
+        self.safe_guard: float = safe_guard
+        self.interval: float = interval
 
     @property
     def session(self) -> int:

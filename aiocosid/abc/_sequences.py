@@ -115,10 +115,10 @@ class SequenceDistributor(ABC):
         check_text("name", name)
         check_integer("max_sequence", max_sequence, at_least=1, at_most=MOST_SEQUENCES)
         check_integer("tolerance", tolerance, at_least=1, at_most=MAX_TOLERANCE)
-        self.namespace = namespace
-        self.name = name
-        self.max_sequence = max_sequence
-        self.tolerance = tolerance
+        self.namespace: str = namespace
+        self.name: str = name
+        self.max_sequence: int = max_sequence
+        self.tolerance: int = tolerance
 
     @property
     def namespaced_name(self) -> str:

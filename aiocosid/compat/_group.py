@@ -89,8 +89,9 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         super().__init__(
             namespace=first.namespace, name=first.name, offset=first.offset, step=first.step
         )
-        self.store = f"{first.store} x{len(counters)}"
-        self.stride, self.step_limit = first.stride, first.step_limit
+        self.store: str = f"{first.store} x{len(counters)}"
+        self.stride: int = first.stride
+        self.step_limit: int | None = first.step_limit
         self._members = tuple(map(_Member, counters, group.healths))
         self._order = random.sample(self._members, len(self._members))
         self._group, self._water = group, HighWater()

@@ -57,8 +57,10 @@ class GroupStore(NotCopyable, Store):
             expected = "one database at least that is not off"
             raise InvalidArgumentError("engines", [], expected=expected)
         check_seconds("store_timeout", store_timeout)
-        self._stores, self.healths = stores, [StoreHealth(clock) for _ in stores]
-        self.store_timeout, self.clock = store_timeout, clock
+        self._stores = stores
+        self.healths: list[StoreHealth] = [StoreHealth(clock) for _ in stores]
+        self.store_timeout: float = store_timeout
+        self.clock: Clock = clock
 
     @classmethod
     def from_url(cls, url: str) -> Self:

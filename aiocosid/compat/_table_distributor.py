@@ -73,8 +73,11 @@ class TableDistributor(IdSegmentDistributor):
         """
         super().__init__(name=name, **more)
         at._check(name)
-        self.store, self.step_limit = executor.label, at.step_limit
-        self.step = min(self.step, at.step_limit or self.step)
+        self.store: str = executor.label
+        self.step_limit: int | None = at.step_limit
+        self.step: int = min(self.step, at.step_limit or self.step)
+        self.stride: int
+        self.remainder: int
         self.stride, self.remainder = (0, 0) if at.classes else ALL
         self._executor, self._table = executor, at
         self._may_be_cut: bool | None = None  # not known

@@ -9,7 +9,7 @@ store of its own here, and its ids are unique beside the other's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from ..abc import MAX_ID, Counter
 from ..errors import StoreUnavailableError
@@ -119,8 +119,8 @@ class FlickrStore(TableStore):
     """
 
     scheme = "flickr"
-    kind = _Tickets
-    table = _TicketTable(
+    kind: type[TableDistributor] = _Tickets
+    table: ClassVar[CounterTable] = _TicketTable(
         table="information_schema.tables",
         key="table_name",
         value="id",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from .._checks import check_integer
 from ..abc import MAX_ID
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
     from ..stores.sql import DialectName
+    from ._url import Options
 
 __all__ = ("INCREMENT", "HibernateStore", "Optimizer", "Source")
 
@@ -157,7 +158,12 @@ class HibernateStore(TableStore):
     """The sequences of one application: rows of ``hibernate_sequences``, or the database's own."""
 
     scheme = "hibernate"
-    options = {"optimizer": str, "increment": int, "store_last_used": _truth, "source": str}  # noqa: RUF012 - read only
+    options: ClassVar[Options] = {
+        "optimizer": str,
+        "increment": int,
+        "store_last_used": _truth,
+        "source": str,
+    }
     _table: _Sequences
 
     def __init__(
@@ -202,7 +208,7 @@ class HibernateStore(TableStore):
         options["remedy"] = "let Hibernate create the sequence, or correct the name"
         options["no_floor"] = "stop all nodes, and then use ALTER SEQUENCE ... RESTART WITH"
         self._on(engine, _DatabaseSequences(**options, optimizer=optimizer))
-        self.kind = _DatabaseSequence
+        self.kind: type[TableDistributor] = _DatabaseSequence
 
     async def _rows(self) -> Sequence[TableRow]:
         if not isinstance(self._table, _DatabaseSequences):

@@ -7,6 +7,8 @@ itself: several threads of one may hand out ids beyond their segment.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ._table import CounterTable, create_table
 from ._table_store import TableStore
 
@@ -24,7 +26,7 @@ class IdleafStore(TableStore):
     """The tags of one idleaf, in the table ``id_segment``, on any SQLAlchemy engine."""
 
     scheme = "idleaf"
-    table = CounterTable(
+    table: ClassVar[CounterTable] = CounterTable(
         table="id_segment",
         key="biz_tag",
         value="max_id",

@@ -8,7 +8,7 @@ may run beside.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from .._life.clock import SYSTEM_CLOCK
 from .._life.not_copyable import NotCopyable
@@ -58,7 +58,7 @@ class TinyidStore(TableStore):
     """
 
     scheme = "tinyid"
-    table = CounterTable(
+    table: ClassVar[CounterTable] = CounterTable(
         table="tiny_id_info",
         key="biz_type",
         value="max_id",
@@ -94,7 +94,7 @@ class TinyidGroupStore(GroupStore):
     has a remainder of its own of one delta.
     """
 
-    one = TinyidStore
+    one: ClassVar[type[TableStore]] = TinyidStore
 
     def __init__(
         self,

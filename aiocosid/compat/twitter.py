@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from .._checks import MAX_MS, check_integer
 from .._instance_id import host_port_instance_id, this_host
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from ..abc import InstanceId
     from ..stores.zookeeper.tree import Change, Node, Nodes, ZookeeperLink
+    from ._url import Options
 
 __all__ = ("TwitterStore",)
 
@@ -202,7 +203,13 @@ class TwitterStore(WorkerIdStore):
     """
 
     scheme = "twitter"
-    options = {"worker_id": int, "datacenter_id": int, "host": str, "port": int, "path": str}  # noqa: RUF012 - read only
+    options: ClassVar[Options] = {
+        "worker_id": int,
+        "datacenter_id": int,
+        "host": str,
+        "port": int,
+        "path": str,
+    }
     needs_all = False
     _connect = OwnedLink
 

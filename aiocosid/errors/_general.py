@@ -227,7 +227,7 @@ class SegmentUnavailableError(CosIdError):
         waited: seconds that the caller waited at most; 0 if an error that no retry mends came.
     """
 
-    retryable = True
+    retryable: bool = True
 
     def __init__(
         self, namespaced_name: str, *, waited: float, reason: str = "", retryable: bool = True
@@ -332,6 +332,6 @@ class StoreRolledBackError(StoreError):
             f"due; raise it with 'aiocosid set-floor {name} --namespace {namespace} --above N' to "
             "a number above every id ever handed out, then open the generator anew",
         )
-        self.counter = f"{namespace}.{name}"
+        self.counter: str = f"{namespace}.{name}"
         self.seen = seen
         self.expected = expected

@@ -36,7 +36,7 @@ class SequenceUnavailableError(CosIdError):
         waited: seconds that the caller waited; 0 if it did not.
     """
 
-    retryable = True
+    retryable: bool = True
 
     def __init__(
         self, namespaced_name: str, *, waited: float, reason: str = "", retryable: bool = True

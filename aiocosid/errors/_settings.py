@@ -43,7 +43,7 @@ class InvalidSettingsError(CosIdError, ValueError):
     """
 
     def __init__(self, problems: Iterable[SettingsProblem]) -> None:
-        self.problems = tuple(problems)
+        self.problems: tuple[SettingsProblem, ...] = tuple(problems)
         found = "\n".join(f"  {problem}" for problem in self.problems)
         count = len(self.problems)
         super().__init__(f"{count} problem{'s' * (count != 1)} in the settings:\n{found}")

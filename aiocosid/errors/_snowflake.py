@@ -204,7 +204,7 @@ class StoreNotInitializedError(MachineIdQuarantineError):
         super().__init__(store, namespace=namespace, seconds_left=seconds_left)
         what = "it was not initialised for machine ids, or has been emptied since"
         remedy = "run 'aiocosid init --store URL' once"
-        self.args = (f"{store}: {what}: {remedy}",)
+        self.args: tuple[object, ...] = (f"{store}: {what}: {remedy}",)
 
 
 class MachineIdUnavailableError(CosIdError):

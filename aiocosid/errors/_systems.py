@@ -60,8 +60,8 @@ class WorkerIdsUsedUpError(MachineIdOverflowError):
             "which uses them again in safety",
         )
         self.namespace = namespace
-        self.size = 1 << bits
-        self.holders = ()
+        self.size: int = 1 << bits
+        self.holders: tuple[()] = ()
         self.worker_id = worker_id
 
 
@@ -89,6 +89,6 @@ class LeafWorkerIdsUsedUpError(MachineIdOverflowError):
             "that uses numbers again (zk_recycle, or a lease from any store of aiocosid)",
         )
         self.namespace = namespace
-        self.size = 1 << bits
+        self.size: int = 1 << bits
         self.holders = holders
         self.worker_id = worker_id

@@ -44,8 +44,8 @@ class LocalGenerator(Component):
     def __init__(self, *, namespace: str, name: str, clock: Clock | None) -> None:
         check_text("namespace", namespace)
         check_text("name", name)
-        self.namespace = namespace
-        self.name = name
+        self.namespace: str = namespace
+        self.name: str = name
         super().__init__(clock)
         self._reset()
 

@@ -49,7 +49,7 @@ class UncertaintyIdGenerator(WrappedGenerator):
         """
         super().__init__(generator)
         check_integer("bits", bits, at_least=1, at_most=62)
-        self.bits = bits
+        self.bits: int = bits
         self._limit = 2 ** (63 - bits) - 1
 
     async def next_id(self) -> int:

@@ -87,7 +87,7 @@ class IpMachineIdDistributor(ManualMachineIdDistributor):
             SharedMachineIdWarning: always; it names the capacity.
         """
         check_machine_bits(bits)
-        self.address = _given(address) if address is not None else _private()
+        self.address: IPv4Address = _given(address) if address is not None else _private()
         _warn("an IPv4 address", bits)
         super().__init__(
             int(self.address) & (1 << bits) - 1,
@@ -139,7 +139,7 @@ class MacMachineIdDistributor(ManualMachineIdDistributor):
         """
         check_machine_bits(bits)
         number = _number(address) if address is not None else _found()
-        self.address = number.to_bytes(6, "big").hex(":")
+        self.address: str = number.to_bytes(6, "big").hex(":")
         _warn("a MAC address", bits)
         super().__init__(
             number & (1 << bits) - 1,

@@ -248,7 +248,8 @@ class MachineIdLease(LeaseRenewer):
         """Start afresh in a forked child, or on another loop after the last one has ended."""
         root = self._root if self._closing is None else self._closing.root
         if self._born != fork.generation or (root is not None and is_dead(root.loop)):
-            self._past_ms, self.issuers = self._last_issued_ms(), {}
+            self._past_ms = self._last_issued_ms()
+            self.issuers: dict[str, Any] = {}
             self._users, self._is_shared, self._opening = 0, False, None
             self._root = self._closing = None
             self._born = fork.generation

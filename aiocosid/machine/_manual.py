@@ -87,7 +87,7 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
             safe_guard=inf,
             interval=interval,
         )
-        self.machine_id = _with_worker(machine_id, worker, worker_bits)
+        self.machine_id: int = _with_worker(machine_id, worker, worker_bits)
         self._held = HeldId(
             namespace=namespace,
             machine_id=self.machine_id,

@@ -113,13 +113,13 @@ class LeaseRenewer(Component):
         options: LeaseOptions,
         clock: Clock | None,
     ) -> None:
-        self.bits = bits
+        self.bits: int = bits
         self.issuers: dict[str, Any] = {}
-        self.term = 0
+        self.term: int = 0
         self._past_ms = -1  # no id of an earlier opening was issued with a later time
         self._borrowable = 0.0  # seconds that issuers may be ahead of the clock
         self._asked_ms = -1  # the mark that issuers asked for; also before the lease is opened
-        self.distributor = distributor
+        self.distributor: MachineIdDistributor = distributor
         self._options = options
         super().__init__(clock)
         self._reset()
@@ -130,8 +130,9 @@ class LeaseRenewer(Component):
         self._last_error: Exception | None = None
         self._failures = 0
         self._quarantine_ends_at: float | None = None  # monotonic; None: no quarantine known
-        self.machine_id = -1
-        self.floor_ms = self.taken_ms = -1
+        self.machine_id: int = -1
+        self.floor_ms: int = -1
+        self.taken_ms: int = -1
         self._ends_at = -inf  # by the monotonic clock
         self._mark_ms = -1
         self._signed_ms = -1  # by the wall clock: when the last renewal was sent

@@ -192,7 +192,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             safe_guard=safe_guard,
             interval=interval,
         )
-        self.store = backend.label
+        self.store: str = backend.label
         self._backend = backend
         self._is_unique = instance_id is None
         self._born = fork.generation
@@ -384,4 +384,4 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             self._born = fork.generation
             self._forget()
             if self._is_unique:
-                self.instance_id = as_instance_id(None)
+                self.instance_id: InstanceId = as_instance_id(None)

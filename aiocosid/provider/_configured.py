@@ -116,7 +116,7 @@ class ConfiguredProvider(Hosting):
         self._generators = dict(generators)
         self._shared = tuple(leases)
         self._stores = tuple(stores)
-        self.sharding = dict(sharding or {})
+        self.sharding: dict[str, Sharding[Any]] = dict(sharding or {})
         self._creates = create
         self._default = default
         self._in_use: AbstractContextManager[object] | None = None

@@ -133,7 +133,7 @@ class IdProvider(Hosting):
             raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
         if machine.get("machine") is not None:
             _refuse(machine, _specs.OF_STORE)
-        self.namespace = namespace
+        self.namespace: str = namespace
         self._store = store
         self._owns_store = owns_store
         self._creates = create

@@ -70,9 +70,9 @@ class OpenGroups(Component):
         clock: Clock | None,
         options: dict[str, Any],
     ) -> None:
-        self.namespace = namespace
-        self.name = name
-        self.group_by = group_by
+        self.namespace: str = namespace
+        self.name: str = name
+        self.group_by: GroupBy = group_by
         self._store = store
         self._offset = offset
         self._step = step

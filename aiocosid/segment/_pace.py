@@ -70,9 +70,10 @@ class Pace:
         max_distance: int = MAX_DISTANCE,
         max_ids_ahead: int = MAX_IDS_AHEAD,
     ) -> None:
-        self.step = step
-        self.safe_distance = self.distance = safe_distance
-        self.limit = max(safe_distance, min(max_distance, max_ids_ahead // step))
+        self.step: int = step
+        self.safe_distance: int = safe_distance
+        self.distance: int = safe_distance
+        self.limit: int = max(safe_distance, min(max_distance, max_ids_ahead // step))
         self._low_water = 0
         self._under_way = 0  # segments used up while a flight is under way, by the last ones
         self._excused = False  # a starvation has been put down to a distance not stocked up yet

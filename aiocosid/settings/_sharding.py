@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -42,7 +42,9 @@ class _Sharding(BaseModel):
         logic_name_prefix: in front of every node's name.
     """
 
-    model_config = STRICT | ConfigDict(alias_generator=_dashed, populate_by_name=True)
+    model_config: ClassVar[ConfigDict] = STRICT | ConfigDict(
+        alias_generator=_dashed, populate_by_name=True
+    )
 
     logic_name_prefix: str
 

@@ -78,7 +78,7 @@ class CosIdGenerator(WritingGenerator[SnowflakeId]):
         """
         if isinstance(text, CosIdFriendlyText):
             _check_zone(text, (clock or SYSTEM_CLOCK).now_ms())
-        self.text = text
+        self.text: CosIdFriendlyText | CosIdText = text
         super().__init__(
             SnowflakeId(
                 machine,

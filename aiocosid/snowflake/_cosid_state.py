@@ -140,10 +140,10 @@ class CosIdRadixText(CosIdText):
         )
         if type(radix) is not int or radix not in {36, 62}:
             raise InvalidArgumentError("radix", radix, expected="36 or 62")
-        self.radix = radix
+        self.radix: int = radix
         bits = (timestamp_bits, machine_bits, sequence_bits)
         self._widths = tuple(_digits_of(each, radix) for each in bits)
-        self.width = sum(self._widths)
+        self.width: int = sum(self._widths)
 
     def as_text(self, state: CosIdState) -> str:
         """Return the text of a state; unlike CosId, it refuses a machine id that is too high."""
@@ -218,8 +218,8 @@ class CosIdFriendlyText(CosIdText):
         super().__init__(
             timestamp_bits=timestamp_bits, machine_bits=machine_bits, sequence_bits=sequence_bits
         )
-        self.zone = resolve_zone(zone)
-        self.pad = pad
+        self.zone: tzinfo = resolve_zone(zone)
+        self.pad: bool = pad
 
     def as_text(self, state: CosIdState) -> str:
         """Return the text of a state; refused if its local time occurs twice."""

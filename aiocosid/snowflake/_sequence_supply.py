@@ -90,7 +90,7 @@ class SequenceSupply(Component):
         clock: Clock | None,
     ) -> None:
         self._distributor = distributor
-        self.layout = layout
+        self.layout: ShardedLayout = layout
         self._options = options
         self._lease = lease
         self._batch = BatchSize(options.most(distributor.max_sequence), options.batch)

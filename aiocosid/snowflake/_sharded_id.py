@@ -101,7 +101,7 @@ class ShardedId(SequenceLine, IdGenerator):
             raise InvalidArgumentError("lane", lane, expected=expected)
         if isinstance(lane, MachineIdDistributor):
             lane = lease_of(lane, bits=LANE_BITS, instrument=instrument, clock=clock)
-        self.sharding_id = sharding_id
+        self.sharding_id: int = sharding_id
         self._offset = sharding_id << layout.bits.sequence_bits
         super().__init__(distributor, layout, options, lane, clock)
 

@@ -80,8 +80,8 @@ class Stamper(Component):
         options: StampOptions,
         clock: Clock | None,
     ) -> None:
-        self.layout = layout
-        self.name = name
+        self.layout: SnowflakeLayout = layout
+        self.name: str = name
         self._lease = lease
         self._options = options
         self._has_joined = False

@@ -91,7 +91,7 @@ class Backend(NotCopyable, ABC):
     has_marker: bool = True
 
     def __init__(self, label: str) -> None:
-        self.label = label
+        self.label: str = label
 
     # Lifecycle.
 

@@ -70,7 +70,7 @@ class Connection(NotCopyable, ABC, Generic[C]):
     remedy = REOPEN
 
     def __init__(self, what: str) -> None:
-        self.what = what
+        self.what: str = what
         self._born = fork.generation
         self._loop: asyncio.AbstractEventLoop | None = None
 

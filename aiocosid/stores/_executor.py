@@ -71,7 +71,7 @@ class Executor(NotCopyable, ABC):
     __slots__ = ("__weakref__", "_connection", "label")
 
     def __init__(self, label: str, connection: Connection[Any]) -> None:
-        self.label = label
+        self.label: str = label
         self._connection = connection
 
     @abstractmethod

@@ -74,7 +74,8 @@ class CounterDistributor(WatchedDistributor):
         limit = backend.name_width
         if limit is not None and len(self.namespaced_name) > limit:
             raise NameTooLongError(self.namespaced_name, limit=limit)
-        self.store, self.fork_remedy = backend.label, backend.fork_remedy
+        self.store: str = backend.label
+        self.fork_remedy: str = backend.fork_remedy
         self._backend = backend
 
     async def _grant(self, step: int, note: GrantNote | None) -> Granted:

@@ -187,9 +187,8 @@ class NatsBackend(Backend):
 
     __slots__ = ("_cells", "_connection", "_counters", "_far", "_options", "_prefix")
 
-    name_width = (
-        256  # fits a protocol line of 4,096 bytes, at three characters for each byte of UTF-8
-    )
+    # Fits a protocol line of 4,096 bytes, at three characters for each byte of UTF-8.
+    name_width: int | None = 256
 
     def __init__(
         self, label: str, connection: Connection[Client], options: Mapping[str, Any]

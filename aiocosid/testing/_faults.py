@@ -45,10 +45,10 @@ class WrappedDistributor(IdSegmentDistributor):
         super().__init__(
             namespace=inner.namespace, name=inner.name, offset=inner.offset, step=inner.step
         )
-        self.inner = inner
+        self.inner: IdSegmentDistributor = inner
         self.steps: list[int] = []
-        self.opened = 0
-        self.closed = 0
+        self.opened: int = 0
+        self.closed: int = 0
 
     @property
     def store(self) -> str:  # type: ignore[override]  # the inner one's
@@ -118,7 +118,7 @@ class SlowDistributor(WrappedDistributor):
             clock: time; the system's by default.
         """
         super().__init__(inner)
-        self.latency = latency
+        self.latency: float = latency
         self._clock = clock or SYSTEM_CLOCK
 
     async def next_max_id(self, step: int) -> int:

@@ -97,7 +97,7 @@ class Strange(IdGenerator):
 
 async def test_each_kind_is_one_generator_under_its_name() -> None:
     async with aiocosid.connect(Granting(), namespace="shop") as ids:
-        made: dict[str, tuple[Any, type[object]]] = {
+        made: dict[str, tuple[Any, type[Any]]] = {
             "leaf": (await ids.leaf("leaf", step=10, prefetch_at=0.5), LeafSegmentId),
             "cached": (await ids.cached("cached", boost=4), CachedSnowflakeId),
             "sharded": (await ids.sharded("sharded", layout=LAYOUT), ShardedId),

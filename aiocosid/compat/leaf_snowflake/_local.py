@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from urllib.parse import unquote
 
 from ..._life import fork
@@ -24,6 +24,8 @@ from ._state_file import JSON, PROPERTIES, STORE, read_file, written
 
 if TYPE_CHECKING:
     import os
+
+    from .._url import Options
 
 __all__ = ("LeafLocalStore",)
 
@@ -122,7 +124,7 @@ class LeafLocalStore(WorkerIdStore):
     """
 
     scheme = "leaf-local"
-    options = {**NAMED, "map": str}  # noqa: RUF012 - read only
+    options: ClassVar[Options] = {**NAMED, "map": str}
     why = WHY
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from ..._life.clock import SYSTEM_CLOCK
 from ...errors import CounterMissingError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
     from ...abc import Clock
+    from .._url import Options
     from ._table import SequenceTable
 
 __all__ = ("TddlGroupStore", "TddlStore")
@@ -32,7 +33,7 @@ class TddlStore(TableStore):
     """
 
     scheme = "tddl"
-    options = {**_SHARED, "holds": str, "index": int, "count": int}  # noqa: RUF012 - read only
+    options: ClassVar[Options] = {**_SHARED, "holds": str, "index": int, "count": int}
     _table: SequenceTable
 
     def __init__(
@@ -75,9 +76,9 @@ class TddlGroupStore(GroupStore):
     read before the first grant, and each by the very statement that grants.
     """
 
-    one = TddlStore
-    options = _SHARED
-    off = ("-OFF",)
+    one: ClassVar[type[TableStore]] = TddlStore
+    options: ClassVar[Options] = _SHARED
+    off: ClassVar[tuple[str, ...]] = ("-OFF",)
 
     def __init__(
         self,

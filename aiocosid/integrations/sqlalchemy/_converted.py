@@ -29,8 +29,8 @@ class ConvertedId(TypeDecorator[str]):
     itself: ``Order.id > 1000``.
     """
 
-    impl = BigInteger
-    cache_ok = True
+    impl: TypeEngine[Any] | type[TypeEngine[Any]] = BigInteger
+    cache_ok: bool | None = True
 
     def __init__(self, converter: IdConverter) -> None:
         """Describe the column.

@@ -227,8 +227,10 @@ class RedisLink(NotCopyable):
     __slots__ = ("_connection", "_name", "demands", "durability", "is_cluster")
 
     def __init__(self, client: RedisClient | StoreUrl, demands: Demands) -> None:
-        self._name, self.demands, pool = "on your client", demands, None
+        self.demands: Demands = demands
+        self._name, pool = "on your client", None
         self._connection: Connection[RedisSession]
+        self.is_cluster: bool
         if isinstance(client, StoreUrl):
             self._name = f"{client.scheme} {client}"
             self.is_cluster = is_cluster(client)
@@ -256,7 +258,7 @@ class RedisLink(NotCopyable):
             socket_timeout = getattr(pool, "connection_kwargs", {}).get("socket_timeout")
             session = RedisSession(client, turns=_turns_on(client))
             self._connection = BorrowedConnection("the Redis client", session)
-        self.durability = DurabilityCheck(demands.durability, pool)
+        self.durability: DurabilityCheck = DurabilityCheck(demands.durability, pool)
         wait = demands.replica_timeout
         if demands.replicas and socket_timeout and wait >= socket_timeout:
             expected = f"less than socket_timeout, {socket_timeout:g} s"  # which would end it early

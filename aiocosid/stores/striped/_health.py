@@ -28,7 +28,7 @@ class StoreHealth:
 
     def __init__(self, clock: Clock) -> None:
         """Begin with a healthy store."""
-        self.failures = 0
+        self.failures: int = 0
         self.last_error: CosIdError | None = None
         self._clock = clock
         self._again_at = -inf

@@ -67,9 +67,12 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         _check_stores(stores)
         check_seconds("store_timeout", store_timeout)
         super().__init__(stores, owns_stores=owns_stores)
-        self.residues = [ResidueClass(number, len(stores)) for number in range(len(stores))]
-        self.health = [StoreHealth(clock) for _ in stores]
-        self.store_timeout, self.clock = store_timeout, clock
+        self.residues: list[ResidueClass] = [
+            ResidueClass(number, len(stores)) for number in range(len(stores))
+        ]
+        self.health: list[StoreHealth] = [StoreHealth(clock) for _ in stores]
+        self.store_timeout: float = store_timeout
+        self.clock: Clock = clock
 
     @classmethod
     def from_url(cls, url: str, *, open_store: Callable[[str], Store]) -> Self:

@@ -26,7 +26,7 @@ class Outage:
             clock: time.
             pause: seconds for which it is not asked after a failure.
         """
-        self.has_answered = False
+        self.has_answered: bool = False
         self._clock = clock
         self._pause = pause
         self._since: float | None = None

@@ -92,10 +92,14 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
         check_seconds("cache_timeout", cache_timeout)
         check_seconds("pause", pause, or_zero=True)
         super().__init__((root, cache), owns_stores=owns_stores)
-        self.root, self.cache, self._root_name = root, cache, name_of_root(root, root_name)
-        self.span, self.cache_timeout, self.clock = span, cache_timeout, clock
-        self.outage = Outage(clock, pause)
-        self.instrument = Instruments(*(() if instrument is None else (instrument,)))
+        self.root: Store = root
+        self.cache: RedisStore = cache
+        self._root_name = name_of_root(root, root_name)
+        self.span: int = span
+        self.cache_timeout: float = cache_timeout
+        self.clock: Clock = clock
+        self.outage: Outage = Outage(clock, pause)
+        self.instrument: Instruments = Instruments(*(() if instrument is None else (instrument,)))
 
     def __repr__(self) -> str:
         """Show both stores, without credentials."""

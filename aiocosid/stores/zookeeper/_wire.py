@@ -76,8 +76,8 @@ class Wire:
     __slots__ = ("_is_own", "_pending", "_waiting", "client", "session", "session_timeout")
 
     def __init__(self, client: Any, *, is_own: bool) -> None:  # noqa: ANN401 - the driver's
-        self.client = client
-        self.session = next(_sessions)
+        self.client: Any = client
+        self.session: int = next(_sessions)
         self._is_own = is_own
         self._waiting: set[asyncio.Future[Any]] = set()
         self._pending: set[asyncio.Future[Any]] = set()

@@ -286,7 +286,9 @@ class ZookeeperLink(NotCopyable):
         if not all(callable(getattr(client, name, None)) for name in ("get_async", "add_listener")):
             given: object = client
             raise InvalidArgumentError("client", type(given), expected="a kazoo KazooClient")
-        self.label = f"{','.join(f'{host}:{port}' for host, port in client.hosts)}{client.chroot}"
+        self.label: str = (
+            f"{','.join(f'{host}:{port}' for host, port in client.hosts)}{client.chroot}"
+        )
         self._root, self._timeout = "", 0.0
         self._wire: Wire | None = wire_of(client)
         self._connection = _OnAnyLoop("the ZooKeeper client", wire_of(client))
@@ -355,7 +357,8 @@ class OwnedLink(ZookeeperLink):
             InvalidArgumentError: it is malformed.
         """
         found = read_url(url, ZOOKEEPER)
-        self.label, self._root = str(found), found.path
+        self.label: str = str(found)
+        self._root = found.path
         self._wire = None
         self._timeout = found.options["session_timeout"]
 
