@@ -500,7 +500,7 @@ class IdProvider(Hosting):
         return {**ours, **options}
 
     def _lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
-        """Return where the machine id of a generator comes from, given what it is told of it."""
+        """Return the lease of a generator's machine id."""
         from ..machine import MachineIdLease, lease_of
 
         machine: object = options.get("machine", self._machine.get("machine"))

@@ -77,7 +77,6 @@ OF_STORE: Final = ("instance_id", "safe_guard", "interval")  # of MACHINE
 SEQUENCE: Final = SequenceOptions.__annotations__.keys()
 
 NOTHING: Final = "no settings"
-LANE_BITS: Final = 6  # 64 lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +267,7 @@ def check_terms(lease: MachineIdLease, options: Mapping[str, Any]) -> None:
 def sharded(layout: ShardedLayout, options: NamedSharded) -> GeneratorSpec[ShardedId]:
     """Return the spec of a `ShardedId`."""
     from ..snowflake import ShardedId
+    from ..snowflake._sharded_id import LANE_BITS
 
     sequence, rest = _split(options, SEQUENCE)
 
