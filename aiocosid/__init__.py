@@ -11,33 +11,33 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import errors as errors
 from ._default import default_provider as default_provider
 from ._default import generator_named as generator_named
 from ._default import use_provider as use_provider
+from ._later import later
 from .errors import CosIdError as CosIdError
 from .errors import WouldBlock as WouldBlock
-from .events import Instrument as Instrument
-from .provider import ConfiguredProvider as ConfiguredProvider
-from .provider import IdProvider as IdProvider
-from .provider import configure as configure
-from .provider import connect as connect
-from .provider import open_store as open_store
-from .segment import GroupBy as GroupBy
-from .segment import GroupedSegmentId as GroupedSegmentId
-from .segment import IdSegment as IdSegment
-from .segment import SegmentChainId as SegmentChainId
-from .segment import SegmentId as SegmentId
-from .segment import SegmentStatistics as SegmentStatistics
 
 if TYPE_CHECKING:
     from ._text_generator import StringIdGenerator as StringIdGenerator
+    from .events import Instrument as Instrument
     from .machine import MachineIdLease as MachineIdLease
     from .models import CosId as CosId
     from .models import ensure_ids as ensure_ids
+    from .provider import ConfiguredProvider as ConfiguredProvider
+    from .provider import IdProvider as IdProvider
+    from .provider import configure as configure
+    from .provider import connect as connect
+    from .provider import open_store as open_store
+    from .segment import GroupBy as GroupBy
+    from .segment import GroupedSegmentId as GroupedSegmentId
+    from .segment import IdSegment as IdSegment
+    from .segment import SegmentChainId as SegmentChainId
+    from .segment import SegmentId as SegmentId
+    from .segment import SegmentStatistics as SegmentStatistics
     from .snowflake import CosIdGenerator as CosIdGenerator
     from .snowflake import SnowflakeId as SnowflakeId
     from .snowflake import SnowflakeLayout as SnowflakeLayout
@@ -72,27 +72,23 @@ __all__ = (
     "use_provider",
 )
 
-# Loaded when they are asked for: who uses segments alone need not wait for them.
-_LATER = {
-    "CosId": "models",
-    "CosIdGenerator": "snowflake",
-    "MachineIdLease": "machine",
-    "SnowflakeId": "snowflake",
-    "SnowflakeLayout": "snowflake",
-    "StringIdGenerator": "_text_generator",
-    "ensure_ids": "models",
-}
-
-
 if not TYPE_CHECKING:  # else every name would be one of ours
+    _find, __dir__ = later(
+        __name__,
+        {
+            "._text_generator": "StringIdGenerator",
+            ".events": "Instrument",
+            ".machine": "MachineIdLease",
+            ".models": "CosId ensure_ids",
+            ".provider": "ConfiguredProvider IdProvider configure connect open_store",
+            ".segment": (
+                "GroupBy GroupedSegmentId IdSegment SegmentChainId SegmentId SegmentStatistics"
+            ),
+            ".snowflake": "CosIdGenerator SnowflakeId SnowflakeLayout",
+        },
+    )
 
-    def __getattr__(name: str) -> Any:  # noqa: ANN401 - as the name is
-        if name in _LATER:
-            found = globals()[name] = getattr(import_module(f".{_LATER[name]}", __name__), name)
-            return found
-        moved = ", but aiocosid.errors has" if name in errors.__all__ else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{moved}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    def __getattr__(name: str) -> object:
+        if name in errors.__all__:
+            raise AttributeError(f"{name} is in aiocosid.errors, not in aiocosid", name=name)
+        return _find(name)

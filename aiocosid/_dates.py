@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from .errors import InvalidArgumentError
 
@@ -195,6 +194,9 @@ def resolve_zone(zone: object) -> tzinfo:
         if offset := OFFSET.fullmatch(zone):
             distance = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
             return timezone(-distance if offset[1] == "-" else distance)
+        # Most programs name no zone.
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # noqa: PLC0415
+
         try:
             return ZoneInfo(zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):

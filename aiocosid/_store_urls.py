@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl
 
 from .errors import InvalidArgumentError
 
@@ -154,6 +153,8 @@ def _class_at(module: str, name: str) -> Any:  # noqa: ANN401 - the class of a s
 
 def _tiered(url: str, instrument: Instrument | None) -> Store:
     query = url.partition(":")[2]
+    from urllib.parse import parse_qsl  # noqa: PLC0415 - most programs have no such URL
+
     given = parse_qsl(query.removeprefix("?").replace("+", "%2B"), keep_blank_values=True)
     options = {name: text for name, text in given if name in TIERED}
     if (

@@ -5,24 +5,29 @@ Each store has its own distributor in its own module, for example `aiocosid.stor
 
 from __future__ import annotations
 
-from .._instance_id import as_instance_id as as_instance_id
-from .._instance_id import host_port_instance_id as host_port_instance_id
-from .._instance_id import unique_instance_id as unique_instance_id
-from ..abc import InstanceId as InstanceId
-from ._addresses import IpMachineIdDistributor as IpMachineIdDistributor
-from ._addresses import MacMachineIdDistributor as MacMachineIdDistributor
-from ._addresses import SharedMachineIdWarning as SharedMachineIdWarning
-from ._addresses import collision_chance as collision_chance
-from ._lease import MachineIdLease as MachineIdLease
-from ._lease import lease_of as lease_of
-from ._manual import ManualMachineIdDistributor as ManualMachineIdDistributor
-from ._state import NOT_FOUND as NOT_FOUND
-from ._state import MachineState as MachineState
-from ._stateful_set import StatefulSetMachineIdDistributor as StatefulSetMachineIdDistributor
-from ._statistics import MachineIdStatistics as MachineIdStatistics
-from ._storage import LocalMachineStateStorage as LocalMachineStateStorage
-from ._storage import MachineStateStorage as MachineStateStorage
-from ._storage import MemoryMachineStateStorage as MemoryMachineStateStorage
+from typing import TYPE_CHECKING
+
+from .._later import later
+
+if TYPE_CHECKING:
+    from .._instance_id import as_instance_id as as_instance_id
+    from .._instance_id import host_port_instance_id as host_port_instance_id
+    from .._instance_id import unique_instance_id as unique_instance_id
+    from ..abc import InstanceId as InstanceId
+    from ._addresses import IpMachineIdDistributor as IpMachineIdDistributor
+    from ._addresses import MacMachineIdDistributor as MacMachineIdDistributor
+    from ._addresses import SharedMachineIdWarning as SharedMachineIdWarning
+    from ._addresses import collision_chance as collision_chance
+    from ._lease import MachineIdLease as MachineIdLease
+    from ._lease import lease_of as lease_of
+    from ._manual import ManualMachineIdDistributor as ManualMachineIdDistributor
+    from ._state import NOT_FOUND as NOT_FOUND
+    from ._state import MachineState as MachineState
+    from ._stateful_set import StatefulSetMachineIdDistributor as StatefulSetMachineIdDistributor
+    from ._statistics import MachineIdStatistics as MachineIdStatistics
+    from ._storage import LocalMachineStateStorage as LocalMachineStateStorage
+    from ._storage import MachineStateStorage as MachineStateStorage
+    from ._storage import MemoryMachineStateStorage as MemoryMachineStateStorage
 
 __all__ = (
     "NOT_FOUND",
@@ -44,3 +49,22 @@ __all__ = (
     "lease_of",
     "unique_instance_id",
 )
+
+if not TYPE_CHECKING:  # else every name would be one of ours
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            ".._instance_id": "as_instance_id host_port_instance_id unique_instance_id",
+            "..abc": "InstanceId",
+            "._addresses": (
+                "IpMachineIdDistributor MacMachineIdDistributor SharedMachineIdWarning "
+                "collision_chance"
+            ),
+            "._lease": "MachineIdLease lease_of",
+            "._manual": "ManualMachineIdDistributor",
+            "._state": "NOT_FOUND MachineState",
+            "._stateful_set": "StatefulSetMachineIdDistributor",
+            "._statistics": "MachineIdStatistics",
+            "._storage": "LocalMachineStateStorage MachineStateStorage MemoryMachineStateStorage",
+        },
+    )

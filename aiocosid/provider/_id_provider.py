@@ -15,8 +15,6 @@ from ..abc import (
     Store,
 )
 from ..errors import InvalidArgumentError
-from ..segment._open_groups import OpenGroups
-from ..segment._stock import Stock
 from . import _specs
 from ._hosting import Hosting, OwnGenerator
 
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from ..generators import CounterId, Uuid7Id
     from ..machine import MachineIdLease
     from ..segment import GroupBy, GroupedSegmentId, LeafSegmentId, SegmentChainId, SegmentId
+    from ..segment._open_groups import OpenGroups
+    from ..segment._stock import Stock
     from ..snowflake import (
         CachedSnowflakeId,
         CosIdGenerator,
@@ -145,7 +145,7 @@ class IdProvider(Hosting):
         self._counters: dict[str, CounterId] = {}
         self._opening: dict[str, anyio.Event] = {}
         # Of generators that are gone, by their kind and name: how far they have come.
-        self._floors: dict[tuple[type[Stock | OpenGroups], str], Any] = {}
+        self._floors: dict[tuple[str, str], Any] = {}
         super().__init__(close_timeout=close_timeout, clock=clock)
 
     async def _start(self) -> None:
@@ -561,9 +561,8 @@ class IdProvider(Hosting):
         if found is None or self._part(name)._unusable is not None:
             return await self._opened(name, spec)
         self._specs[name].check_agrees(name, spec)
-        part = self._part(name)
-        if isinstance(part, OpenGroups):
-            part._renew_fallen()
+        if spec.resumes == "groups":
+            cast("OpenGroups", self._part(name))._renew_fallen()
         return cast("_G", found)
 
     async def _opened(self, name: str, spec: GeneratorSpec[_G]) -> _G:
@@ -593,12 +592,11 @@ class IdProvider(Hosting):
         """Forget a generator, but not how far it has come: its successor must not go below."""
         if name not in self._generators:
             return
-        part: object = self._part(name)
+        part, resumes = self._part(name), self._specs[name].resumes
         del self._generators[name], self._specs[name]
         self._own.pop(name, None)
-        for kind in (Stock, OpenGroups):
-            if isinstance(part, kind) and (reached := part._reached()):
-                self._floors[kind, name] = reached
+        if resumes and (reached := cast("Stock | OpenGroups", part)._reached()):
+            self._floors[resumes, name] = reached
 
     def _label(self) -> str:
         return f"IdProvider {self.namespace}"

@@ -7,15 +7,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeVar, cast
 
 from .._provider_options import LeaseTerms, MachineOptions, SequenceOptions, StepOptions
 from ..abc import DEFAULT_STEP
 from ..errors import BusyError, InvalidArgumentError, UnsupportedByStoreError
-from ..segment import GroupedSegmentId, LeafSegmentId, SegmentChainId, SegmentId
-from ..segment._group import KINDS, Agreement
-from ..segment._open_groups import OpenGroups
-from ..segment._stock import Stock
+from ..segment import SegmentChainId, SegmentId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, KeysView, Mapping
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from ..abc import AnyGenerator, IdConverter, IdGenerator
     from ..generators import CounterId, Uuid7Id
     from ..machine import MachineIdLease
-    from ..segment import GroupBy
+    from ..segment import GroupBy, GroupedSegmentId, LeafSegmentId
     from ..segment._generator import SegmentGenerator
     from ..snowflake import (
         CachedSnowflakeId,
@@ -90,6 +87,7 @@ class GeneratorSpec(Generic[G_co]):
         converter: writes its ids; None for the kind's own.
         is_own: whether the generator is the asker's, and lives outside of the provider's root.
         is_text: whether the ids of a kind are text.
+        resumes: what a successor under the same name goes on above; "" for kinds that need not.
     """
 
     kind: str
@@ -98,6 +96,7 @@ class GeneratorSpec(Generic[G_co]):
     converter: IdConverter | None = None
     is_own: bool = False
     is_text: bool = False
+    resumes: Literal["", "counter", "groups"] = ""
 
     @property
     def gives(self) -> type[int | str] | None:
@@ -139,7 +138,12 @@ class GeneratorSpec(Generic[G_co]):
         def make(host: IdProvider, name: str) -> StringIdGenerator:
             return StringIdGenerator(cast("IdGenerator", self.make(host, name)), converter)
 
-        return GeneratorSpec(self.kind, self.detail, make, converter, is_text=True)
+        return replace(
+            cast("GeneratorSpec[StringIdGenerator]", self),
+            make=make,
+            converter=converter,
+            is_text=True,
+        )
 
 
 def own(source: object, make: Callable[[], G]) -> GeneratorSpec[G]:
@@ -167,6 +171,8 @@ def segment(options: NamedSegment) -> GeneratorSpec[SegmentId]:
 
 def leaf(options: NamedLeaf) -> GeneratorSpec[LeafSegmentId]:
     """Return the spec of a `LeafSegmentId`."""
+    from ..segment import LeafSegmentId
+
     return _counted(LeafSegmentId, options)
 
 
@@ -179,14 +185,18 @@ def _counted(kind: type[S], options: Mapping[str, Any]) -> GeneratorSpec[S]:
             namespace=host.namespace, name=name, **counter_options
         )
         generator = kind(distributor, clock=host._clock, **host._with_defaults(rest))
-        generator._resume(host._floors.get((Stock, name)))
+        generator._resume(host._floors.get(("counter", name)))
         return generator
 
-    return GeneratorSpec(kind.__name__, f"step {counter_options['step']}", make)
+    detail = f"step {counter_options['step']}"
+    return GeneratorSpec(kind.__name__, detail, make, resumes="counter")
 
 
 def grouped(group_by: GroupBy, options: NamedGroups) -> GeneratorSpec[GroupedSegmentId]:
     """Return the spec of a `GroupedSegmentId`."""
+    from ..segment import GroupedSegmentId
+    from ..segment._group import KINDS, Agreement
+
     step, kind = options.get("step", DEFAULT_STEP), options.get("kind", "chain")
 
     def make(host: IdProvider, name: str) -> GroupedSegmentId:
@@ -198,12 +208,12 @@ def grouped(group_by: GroupBy, options: NamedGroups) -> GeneratorSpec[GroupedSeg
             clock=host._clock,
             **host._with_defaults(options),
         )
-        generator._resume(host._floors.get((OpenGroups, name)))
+        generator._resume(host._floors.get(("groups", name)))
         return generator
 
     # Of a kind that there is not, making it tells.
     detail = Agreement(step, KINDS[kind], group_by) if kind in KINDS else f"kind {kind!r}"
-    return GeneratorSpec(GroupedSegmentId.__name__, detail, make)
+    return GeneratorSpec(GroupedSegmentId.__name__, detail, make, resumes="groups")
 
 
 # Ids from a clock and a machine id.  Who uses segments alone need not wait for their modules.

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from ._double_buffer import MAX_STEP as MAX_STEP
-from ._double_buffer import PREFETCH_AT as PREFETCH_AT
-from ._double_buffer import SEGMENT_DURATION as SEGMENT_DURATION
-from ._group import GroupedStatistics as GroupedStatistics
-from ._group import MakeDistributor as MakeDistributor
-from ._grouped import GroupedSegmentId as GroupedSegmentId
-from ._groups import GroupBy as GroupBy
-from ._leaf_segment_id import LeafSegmentId as LeafSegmentId
-from ._leaf_segment_id import RowStepped as RowStepped
-from ._pace import MAX_DISTANCE as MAX_DISTANCE
-from ._pace import MAX_IDS_AHEAD as MAX_IDS_AHEAD
-from ._segment import FOREVER as FOREVER
-from ._segment import IdSegment as IdSegment
-from ._segment_chain_id import SegmentChainId as SegmentChainId
-from ._segment_id import SegmentId as SegmentId
-from ._statistics import SegmentStatistics as SegmentStatistics
+from typing import TYPE_CHECKING
+
+from .._later import later
+
+if TYPE_CHECKING:
+    from ._double_buffer import MAX_STEP as MAX_STEP
+    from ._double_buffer import PREFETCH_AT as PREFETCH_AT
+    from ._double_buffer import SEGMENT_DURATION as SEGMENT_DURATION
+    from ._group import GroupedStatistics as GroupedStatistics
+    from ._group import MakeDistributor as MakeDistributor
+    from ._grouped import GroupedSegmentId as GroupedSegmentId
+    from ._groups import GroupBy as GroupBy
+    from ._leaf_segment_id import LeafSegmentId as LeafSegmentId
+    from ._leaf_segment_id import RowStepped as RowStepped
+    from ._pace import MAX_DISTANCE as MAX_DISTANCE
+    from ._pace import MAX_IDS_AHEAD as MAX_IDS_AHEAD
+    from ._segment import FOREVER as FOREVER
+    from ._segment import IdSegment as IdSegment
+    from ._segment_chain_id import SegmentChainId as SegmentChainId
+    from ._segment_id import SegmentId as SegmentId
+    from ._statistics import SegmentStatistics as SegmentStatistics
 
 __all__ = (
     "FOREVER",
@@ -37,3 +42,20 @@ __all__ = (
     "SegmentId",
     "SegmentStatistics",
 )
+
+if not TYPE_CHECKING:  # else every name would be one of ours
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "._double_buffer": "MAX_STEP PREFETCH_AT SEGMENT_DURATION",
+            "._group": "GroupedStatistics MakeDistributor",
+            "._grouped": "GroupedSegmentId",
+            "._groups": "GroupBy",
+            "._leaf_segment_id": "LeafSegmentId RowStepped",
+            "._pace": "MAX_DISTANCE MAX_IDS_AHEAD",
+            "._segment": "FOREVER IdSegment",
+            "._segment_chain_id": "SegmentChainId",
+            "._segment_id": "SegmentId",
+            "._statistics": "SegmentStatistics",
+        },
+    )

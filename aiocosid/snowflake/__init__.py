@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
-from ._cached_snowflake_id import CachedSnowflakeId as CachedSnowflakeId
-from ._clearance import Clearance as Clearance
-from ._clearance import clearance as clearance
-from ._cosid_generator import CosIdGenerator as CosIdGenerator
-from ._cosid_state import RADIX36 as RADIX36
-from ._cosid_state import RADIX62 as RADIX62
-from ._cosid_state import CosIdFriendlyText as CosIdFriendlyText
-from ._cosid_state import CosIdRadixText as CosIdRadixText
-from ._cosid_state import CosIdState as CosIdState
-from ._cosid_state import CosIdText as CosIdText
-from ._friendly import FriendlyText as FriendlyText
-from ._layout import JAVASCRIPT_MAX_SAFE_ID as JAVASCRIPT_MAX_SAFE_ID
-from ._layout import LayoutExpiryWarning as LayoutExpiryWarning
-from ._layout import SnowflakeLayout as SnowflakeLayout
-from ._layout import SnowflakeParts as SnowflakeParts
-from ._layouts import COSID_MS as COSID_MS
-from ._layouts import COSID_S as COSID_S
-from ._layouts import JAVASCRIPT_SAFE_MS as JAVASCRIPT_SAFE_MS
-from ._layouts import JAVASCRIPT_SAFE_S as JAVASCRIPT_SAFE_S
-from ._layouts import LAYOUTS as LAYOUTS
-from ._layouts import LEAF as LEAF
-from ._layouts import SONYFLAKE_V1 as SONYFLAKE_V1
-from ._layouts import SONYFLAKE_V2 as SONYFLAKE_V2
-from ._layouts import TWITTER as TWITTER
-from ._layouts import UID_GENERATOR as UID_GENERATOR
-from ._layouts import UID_GENERATOR_2016_09 as UID_GENERATOR_2016_09
-from ._layouts import UID_GENERATOR_HA as UID_GENERATOR_HA
-from ._layouts import UID_GENERATOR_SPRING as UID_GENERATOR_SPRING
-from ._layouts import sharded as sharded
-from ._sharded_id import ShardedId as ShardedId
-from ._sharded_layout import ShardedLayout as ShardedLayout
-from ._sharded_layout import ShardedParts as ShardedParts
-from ._sharded_options import OnUnavailable as OnUnavailable
-from ._sharded_statistics import ShardedStatistics as ShardedStatistics
-from ._snowflake_id import SnowflakeId as SnowflakeId
-from ._statistics import CachedSnowflakeStatistics as CachedSnowflakeStatistics
-from ._statistics import SnowflakeStatistics as SnowflakeStatistics
+from typing import TYPE_CHECKING
+
+from .._later import later
+
+if TYPE_CHECKING:
+    from ._cached_snowflake_id import CachedSnowflakeId as CachedSnowflakeId
+    from ._clearance import Clearance as Clearance
+    from ._clearance import clearance as clearance
+    from ._cosid_generator import CosIdGenerator as CosIdGenerator
+    from ._cosid_state import RADIX36 as RADIX36
+    from ._cosid_state import RADIX62 as RADIX62
+    from ._cosid_state import CosIdFriendlyText as CosIdFriendlyText
+    from ._cosid_state import CosIdRadixText as CosIdRadixText
+    from ._cosid_state import CosIdState as CosIdState
+    from ._cosid_state import CosIdText as CosIdText
+    from ._friendly import FriendlyText as FriendlyText
+    from ._layout import JAVASCRIPT_MAX_SAFE_ID as JAVASCRIPT_MAX_SAFE_ID
+    from ._layout import LayoutExpiryWarning as LayoutExpiryWarning
+    from ._layout import SnowflakeLayout as SnowflakeLayout
+    from ._layout import SnowflakeParts as SnowflakeParts
+    from ._layouts import COSID_MS as COSID_MS
+    from ._layouts import COSID_S as COSID_S
+    from ._layouts import JAVASCRIPT_SAFE_MS as JAVASCRIPT_SAFE_MS
+    from ._layouts import JAVASCRIPT_SAFE_S as JAVASCRIPT_SAFE_S
+    from ._layouts import LAYOUTS as LAYOUTS
+    from ._layouts import LEAF as LEAF
+    from ._layouts import SONYFLAKE_V1 as SONYFLAKE_V1
+    from ._layouts import SONYFLAKE_V2 as SONYFLAKE_V2
+    from ._layouts import TWITTER as TWITTER
+    from ._layouts import UID_GENERATOR as UID_GENERATOR
+    from ._layouts import UID_GENERATOR_2016_09 as UID_GENERATOR_2016_09
+    from ._layouts import UID_GENERATOR_HA as UID_GENERATOR_HA
+    from ._layouts import UID_GENERATOR_SPRING as UID_GENERATOR_SPRING
+    from ._layouts import sharded as sharded
+    from ._sharded_id import ShardedId as ShardedId
+    from ._sharded_layout import ShardedLayout as ShardedLayout
+    from ._sharded_layout import ShardedParts as ShardedParts
+    from ._sharded_options import OnUnavailable as OnUnavailable
+    from ._sharded_statistics import ShardedStatistics as ShardedStatistics
+    from ._snowflake_id import SnowflakeId as SnowflakeId
+    from ._statistics import CachedSnowflakeStatistics as CachedSnowflakeStatistics
+    from ._statistics import SnowflakeStatistics as SnowflakeStatistics
 
 __all__ = (
     "COSID_MS",
@@ -79,3 +84,29 @@ __all__ = (
     "clearance",
     "sharded",
 )
+
+if not TYPE_CHECKING:  # else every name would be one of ours
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "._cached_snowflake_id": "CachedSnowflakeId",
+            "._clearance": "Clearance clearance",
+            "._cosid_generator": "CosIdGenerator",
+            "._cosid_state": (
+                "RADIX36 RADIX62 CosIdFriendlyText CosIdRadixText CosIdState CosIdText"
+            ),
+            "._friendly": "FriendlyText",
+            "._layout": "JAVASCRIPT_MAX_SAFE_ID LayoutExpiryWarning SnowflakeLayout SnowflakeParts",
+            "._layouts": (
+                "COSID_MS COSID_S JAVASCRIPT_SAFE_MS JAVASCRIPT_SAFE_S LAYOUTS LEAF "
+                "SONYFLAKE_V1 SONYFLAKE_V2 TWITTER UID_GENERATOR UID_GENERATOR_2016_09 "
+                "UID_GENERATOR_HA UID_GENERATOR_SPRING sharded"
+            ),
+            "._sharded_id": "ShardedId",
+            "._sharded_layout": "ShardedLayout ShardedParts",
+            "._sharded_options": "OnUnavailable",
+            "._sharded_statistics": "ShardedStatistics",
+            "._snowflake_id": "SnowflakeId",
+            "._statistics": "CachedSnowflakeStatistics SnowflakeStatistics",
+        },
+    )

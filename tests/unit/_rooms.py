@@ -20,7 +20,7 @@ END: Final = "\n<!-- Until here. -->\n"
 # What lies under everything: it knows no generator, no store and no event of the outside.
 LEAVES = {
     *("abc", "errors", "events"),
-    *("_checks", "_dates", "_default", "_instance_id", "_life", "_ranges"),
+    *("_checks", "_dates", "_default", "_instance_id", "_later", "_life", "_ranges"),
 }
 GROUND = LEAVES | {"_text_generator"}
 ROOMS = GROUND | {
@@ -33,6 +33,7 @@ PUBLIC = {"", "stores", "compat"} | {room for room in ROOMS if not room.startswi
 MAY_IMPORT = {
     "": {
         "_default",
+        "_later",
         "_text_generator",
         "abc",
         "errors",
@@ -51,6 +52,7 @@ MAY_IMPORT = {
     "_default": {"abc", "errors"},
     "_instance_id": {"abc", "errors"},
     "_life": {"_checks", "abc", "errors", "events"},
+    "_later": set[str](),
     "_ranges": set[str](),
     "_text_generator": {"_life", "abc", "errors"},
     "converter": {"_dates", "_life", "abc", "errors"},

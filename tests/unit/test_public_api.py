@@ -6,6 +6,8 @@ import ast
 import importlib
 import importlib.metadata
 import inspect
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -163,6 +165,35 @@ def test_init_modules_only_re_export() -> None:
         and node.name not in {"__getattr__", "__dir__"}  # for names that are loaded later
     ]
     assert code == []
+
+
+LATER = {name: module for name, module in PUBLIC.items() if " = later(" in module.source}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_what_is_loaded_later_is_what_type_checkers_see(name: str) -> None:
+    """A room says twice which module has a name: for them, and for `_later`."""
+    room = importlib.import_module(name)
+    blocks = [node for node in LATER[name].tree.body if isinstance(node, ast.If)]
+    for each in ast.walk(blocks[0]):
+        if isinstance(each, ast.ImportFrom):
+            module = importlib.import_module("." * each.level + (each.module or ""), name)
+            assert all(getattr(room, it.name) is getattr(module, it.name) for it in each.names)
+    assert {*room.__all__} <= {*dir(room)}
+
+
+@pytest.mark.parametrize(
+    ("code", "most"),
+    [("import aiocosid", 20), ("from aiocosid import connect, SegmentChainId, SnowflakeId", 63)],
+)
+def test_an_import_loads_little(code: str, most: int) -> None:
+    """What few programs need is not loaded for all of them."""
+    command = [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    loaded = {*done.stdout.split()}
+    assert sum(name.startswith("aiocosid") for name in loaded) <= most
+    few = {"hashlib", "secrets", "socket", "tempfile", "urllib.parse", "uuid", "zoneinfo"}
+    assert loaded & few == set()
 
 
 def test_the_front_door_is_small() -> None:
