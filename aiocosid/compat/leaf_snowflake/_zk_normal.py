@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ("LeafZkNormalStore",)
 
-_CHILD: Final = re.compile(r"(?P<place>.+)-(?P<number>[0-9]{10})")
+_CHILD: Final = re.compile(r"(?P<address>.+)-(?P<number>[0-9]{10})")
 
 
 class _Forever(LeafNodes):
