@@ -1,8 +1,8 @@
 """Other systems' tables, one module each, imported by name.
 
-Whoever runs one of these systems points its module at the same database and goes on: no table
-changes, no id comes twice, and old nodes may run beside.  A module asks for its driver with
-`MissingExtraError` when it is imported without it.
+To replace one of these systems, point its module at the same database: no table changes, no id
+repeats, and old nodes may run at the same time.  Importing a module without its driver raises
+`MissingExtraError`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ``aiocosid migrate check`` reads in another system's table, and never changes."""
+"""The read-only check of another system's tables for ``aiocosid migrate check``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ("Examinable", "Examined")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """One counter of another system, and what its number means.
+    """One counter of another system, and the meaning of its number.
 
     Attributes:
         name: the counter's name in that system.
-        stored: the number as it lies there; None if there is no integer.
-        meaning: what the number says in that system, as a sentence.
+        stored: the number in the table; None if it is no integer.
+        meaning: the meaning of the number in that system, as a sentence.
         next_id: the first id of the next range, ours or another node's; None if there is none.
-        problems: what is wrong with the row, each as a sentence; empty if it can be used.
+        problems: the problems of the row, each as a sentence; empty if it can be used.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Examined:
 
 @runtime_checkable
 class Examinable(Protocol):
-    """A store that can say what lies in another system's tables."""
+    """A store that can check another system's tables."""
 
     async def examine(self) -> Sequence[Examined]:
         """Read all counters, ordered by name; nothing is written.

@@ -46,8 +46,8 @@ class _Member:
     Attributes:
         counter: the row there.
         health: whether the database answers.
-        ended: why it is not asked any more, or None.
-        is_bound: whether the row was looked at, and found to be sound.
+        ended: the error after which it is not asked any more, or None.
+        is_bound: whether the row was read, and is valid.
     """
 
     counter: TableDistributor
@@ -59,31 +59,32 @@ class _Member:
 class GroupIdSegmentDistributor(IdSegmentDistributor):
     """A counter in several databases, of which any one is enough.
 
-    Each object draws an order, and asks the first that answers; so many objects spread over the
-    databases.  One that fails, or does not answer in time, is put into quarantine, for longer each
-    time, and another is asked in the same call.  A database that is behind what this object has
-    handed out is raised first, as far as that: ids rise, whichever grants them.
+    Each object has a random order of the databases, and asks the first one that answers; so many
+    objects spread over the databases.  A database that fails, or does not answer in time, gets a
+    cooldown, longer each time, and the same call asks another one.  A database that is behind the
+    ids that this object has handed out is raised to them first: ids rise, whichever database grants
+    them.
 
-    A database whose number went backwards is not asked any more by this object.
+    An object stops asking a database whose number went backwards.
 
-    The rows of all databases that answer are read before the first grant, and that of one that was
-    away before it is asked.  One that is no good is an error of the whole: what is wrong with it
-    may be wrong with us, and the others' rows may not show it.  Two rows that share an id, as by an
-    equal remainder of tinyid's, are no good either.  All are read anew after that, and once they
-    are right, the next call or the one after grants.
+    The rows of all databases that answer are read before the first grant, and the row of one that
+    could not be reached before it is first asked.  An invalid row is an error of the whole group:
+    the cause may be a wrong option here, which the other rows need not show.  Two rows that share
+    an id, as with equal remainders of tinyid's, are invalid too.  After that all rows are read
+    again, and once they are valid, the next call or the one after grants.
 
-    Of a database that is away nobody knows: two processes of which each reaches one database alone
-    do not see what is wrong.  TDDL's numbers are checked to be their database's: a wrong order
-    shows in the first number; a wrong ``inner_step`` in most, but not in one that is, say, a third
-    of it.
+    A database that cannot be reached is not checked: two processes that each reach only one
+    database do not detect such an error.  TDDL's numbers are checked to belong to their database: a
+    wrong order shows in the first number; a wrong ``inner_step`` in most cases, but not if it is,
+    for example, a third of the right one.
     """
 
     def __init__(self, counters: Sequence[TableDistributor], group: GroupStore) -> None:
-        """Put counters side by side, which stay yours to close; nothing is sent yet.
+        """Combine counters, which are not closed here; nothing is sent yet.
 
         Args:
             counters: one for each database, all of one name and step.
-            group: whose they are.
+            group: the store of the group.
         """
         first = counters[0]
         super().__init__(
@@ -97,17 +98,17 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         self._group, self._water = group, HighWater()
 
     async def next_max_id(self, step: int) -> int:
-        """Take a segment from some database; see `IdSegmentDistributor.next_max_id`.
+        """Take a segment from one of the databases; see `IdSegmentDistributor.next_max_id`.
 
-        A cancelled call, or one that has asked several, may have taken effect in each: gaps.
+        A cancelled call, or one that has asked several databases, may leave gaps in each.
 
         Raises:
             InvalidArgumentError: ``step`` is no integer, below 1 or above `step_limit`.
             IdOverflowError: the ids of all databases are used up.
             StoreUnavailableError: no database answers; the last one's error is the cause.
-            CorruptCounterError: a row is no good, or shares ids with another one; nothing was
-                written, but of a row that has changed since it was read a range may be lost.
-            StoreError: none answers, and a second attempt would not mend it.
+            CorruptCounterError: a row is invalid, or shares ids with another one; nothing was
+                written, but if a row has changed since it was read, a range may be lost.
+            StoreError: none answers, and a retry cannot help.
             StoreRolledBackError: the numbers of all databases went backwards.
             ForkedError: the connections are the parent's.
         """
@@ -126,10 +127,10 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         raise self._nobody(errors)
 
     async def _bind(self) -> dict[_Member, CosIdError]:
-        """Look at the rows that were not looked at, before any id is granted; return who failed.
+        """Check the rows that were not read yet, before an id is granted; return the failures.
 
         Raises:
-            CosIdError: a row is no good, or it is no failure of a database.
+            CosIdError: a row is invalid, or the error is no failure of a database.
         """
         failed: dict[_Member, CosIdError] = {}
         wrong: list[CosIdError] = []
@@ -151,7 +152,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         return failed
 
     async def _look_at(self, member: _Member) -> None:
-        """Raise if a row is no good."""
+        """Raise if a row is invalid."""
         await member.counter._read_row()
         member.is_bound = True
 
@@ -160,7 +161,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         return sorted(left, key=lambda member: member.health.rank)
 
     async def _attempt(self, member: _Member, call: Callable[[], Awaitable[T]]) -> T | CosIdError:
-        """Ask one database; return what it answers, or why it does not."""
+        """Ask one database; return its result, or the error of its failure."""
         store, clock, within = member.counter.store, self._group.clock, self._group.store_timeout
         answer = await call_bounded(call, store=store, clock=clock, within=within)
         self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
@@ -170,11 +171,10 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
     async def _granted(self, member: _Member, step: int, above: int) -> int:
         """Take ``step`` ids that are all above ``above``.
 
-        One that is behind is asked twice: what was lost there shows only in a grant that was not
-        raised.
+        A database that is behind is asked twice: lost writes show only in a grant without raising.
         """
         counter = member.counter
-        if not member.is_bound:  # still in quarantine, and the last resort
+        if not member.is_bound:  # still in a cooldown, and the last resort
             await self._look_at(member)
         self._check()
         max_id = await counter.next_max_id(step)
@@ -184,17 +184,17 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         return max_id
 
     def _check(self) -> None:
-        """Raise if some database's ids may be another's as well, as far as rows were read."""
+        """Raise if two databases may have ids in common, as far as rows were read."""
         known = [each.counter for each in self._members if each.counter._table.classes]
         for (index, one), (_, other) in combinations(enumerate(known), 2):
             if not (one.stride and other.stride):
-                continue  # one that was away since this object was made
+                continue  # it could not be reached since this object was created
             if share_ids((one.stride, one.remainder), (other.stride, other.remainder)):
                 ids = f"the ids that are {other.remainder} modulo {other.stride}"
-                raise other._corrupt(f"{ids}, of which database {index} has some as well")
+                raise other._corrupt(f"{ids}, and database {index} has some of them, too")
 
     def _note(self, member: _Member, answer: object) -> None:
-        """Take note of how a database did; raise what is no failure of it."""
+        """Record the result of a database; raise an error that is no failure of it."""
         member_name = f"database {self._members.index(member)}"
         if not isinstance(answer, CosIdError):
             if member.health.answered():
@@ -203,7 +203,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
             member.ended = answer
             _logger.error("%r: %s is no longer used: %s", self, member_name, answer)
         elif isinstance(answer, CorruptCounterError):
-            for each in self._members:  # whichever of them is put right
+            for each in self._members:  # any of them may be corrected
                 each.is_bound = False
             raise answer  # the others may share its ids
         elif not isinstance(answer, StoreError | IdOverflowError):
@@ -224,7 +224,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         return nobody
 
     def resume_above(self, reached: int) -> None:
-        """Grant nothing at or below ``reached``, whichever database is asked."""
+        """Grant nothing at or below ``reached``, from any database."""
         self._water.raise_to(reached)
 
     async def aopen(self) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ("STORE_TIMEOUT", "GroupStore")
 
-# Three of these are below the 2 s after which a generator gives a call up by default.
+# Three of these are below the default 2 s timeout of a generator's call.
 STORE_TIMEOUT: Final = 0.6  # seconds
 
 _LAST_MAX_ID: Final = attrgetter("last_max_id")
@@ -40,9 +40,9 @@ class GroupStore(NotCopyable, Store):
 
     Attributes:
         one: the store of one of the databases.
-        options: what a URL may tell to all of them, and how its text is read.
-        off: what the URL of one that is off ends with.
-        healths: whether each database answers, as all distributors have found it.
+        options: the options of a URL for all of them, and how their texts are read.
+        off: the suffix of the URL of a database that is off.
+        healths: the health of each database, shared by all distributors.
         store_timeout: seconds that one database has to answer, before the next is asked.
         clock: time.
     """
@@ -52,9 +52,9 @@ class GroupStore(NotCopyable, Store):
     off: ClassVar[tuple[str, ...]] = ()
 
     def _gather(self, stores: Mapping[int, TableStore], store_timeout: float, clock: Clock) -> None:
-        """Put databases side by side, each with its number."""
+        """Combine databases, each with its number."""
         if not stores:
-            expected = "one database at least that is not off"
+            expected = "at least one database that is not off"
             raise InvalidArgumentError("engines", [], expected=expected)
         check_seconds("store_timeout", store_timeout)
         self._stores = stores
@@ -64,7 +64,7 @@ class GroupStore(NotCopyable, Store):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Make one that opens its own connections when it is used; nothing is opened yet.
+        """Return a store with its own connections, opened on first use; nothing is opened yet.
 
         Args:
             url: ``tinyid-group+striped:?store=URL&store=URL``, with a ``store`` for each database,
@@ -128,8 +128,8 @@ class GroupStore(NotCopyable, Store):
     ) -> Counter:
         """Raise a counter in each database that is lower; see the one database's store.
 
-        A cancelled or failed call may have taken effect in some; it is safe to repeat, and has to
-        be.
+        A cancelled or failed call may have taken effect in some databases: repeat it, which is
+        safe.
 
         Raises:
             StoreError: as for the store of any one database.
@@ -141,10 +141,10 @@ class GroupStore(NotCopyable, Store):
         return max(raised, key=_LAST_MAX_ID)
 
     async def examine(self) -> Sequence[Examined]:
-        """Read all rows of all databases and say what they mean; nothing is written.
+        """Read and explain all rows of all databases; nothing is written.
 
-        Names have the database's number behind them, as ``order@1``.  That two databases have ids
-        in common is a problem of the later one.
+        Names end with the database's number, as ``order@1``.  If two databases have ids in common,
+        it is a problem of the later one.
 
         Raises:
             StoreError: a database refuses or cannot be reached, or a table is missing.

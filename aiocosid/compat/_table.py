@@ -1,4 +1,4 @@
-"""Another system's table, one counter a row: its statements, what its number means.  Pure."""
+"""Another system's table with one counter per row: statements and meaning of numbers.  Pure."""
 
 # ruff: noqa: S608 - put together from names that are written in this room alone, or were checked
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ("ALL", "Class", "CounterTable", "TableRow", "as_integer", "create_table", "share_ids")
 
-# A delta, and the remainder of each id divided by that.
+# A delta, and the remainder of each id modulo that delta.
 Class: TypeAlias = "tuple[int, int]"
 ALL: Final[Class] = (1, 0)
 
-_SHOWN: Final = 40  # characters of a damaged value that an error repeats
+_SHOWN: Final = 40  # characters of a damaged value that an error shows
 
 _UNIX_TIME: Final = {
     "mysql": "UNIX_TIMESTAMP({})",
@@ -32,8 +32,8 @@ _UNIX_TIME: Final = {
     "sqlite": "CAST(strftime('%s', {}) AS integer)",
 }
 
-# Bare CREATE TABLE IF NOT EXISTS fails for one of two that run it at once, and for a user who may
-# not create tables even if there is nothing to create.
+# Plain CREATE TABLE IF NOT EXISTS fails in one of two concurrent sessions, and for a user who may
+# not create tables even if the table exists.
 _POSTGRESQL: Final = """
 DO $aiocosid$
 BEGIN
@@ -46,13 +46,13 @@ $aiocosid$"""
 
 
 def create_table(table: str, columns: str) -> Mapping[DialectName, str]:
-    """Return what creates a table if it is missing, whoever else does so, by dialect.
+    """Return the statement that creates a missing table, by dialect; safe to run concurrently.
 
     Args:
         table: its name.
-        columns: all dialects'; ``{number}`` is a key that the database counts, ``{moment}`` a time
-            that MySQL keeps as ``datetime``; after ``timestamp`` ``{zone}`` adds PostgreSQL's time
-            zone, and at its end ``{itself}`` has MySQL set the time.
+        columns: for all dialects; ``{number}`` is an auto-increment key, ``{moment}`` a time that
+            is ``datetime`` on MySQL; after ``timestamp`` ``{zone}`` adds PostgreSQL's time zone,
+            and at its end ``{itself}`` makes MySQL set the time.
     """
     fill = partial(columns.format, moment="datetime", zone="", itself="")
     number, itself = "bigint NOT NULL AUTO_INCREMENT PRIMARY KEY", " ON UPDATE CURRENT_TIMESTAMP"
@@ -70,16 +70,16 @@ def create_table(table: str, columns: str) -> Mapping[DialectName, str]:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row as a driver gives it.
+    """A row as a driver returns it.
 
     Attributes:
-        name: which counter it is.
-        stored: its number, or whatever lies there.
-        step: its own step, likewise; None where the table has no such column.
+        name: the counter's name.
+        stored: its number, or any other value in the column.
+        step: its own step, or any other value; None if the table has no such column.
         fetched: unix time of the last grant in seconds, or None.
-        delta: from one id to the next, or whatever lies there.
-        remainder: of each id divided by that, likewise.
-        problems: what was found wrong with it when it was read.
+        delta: the distance of its ids, or any other value.
+        remainder: the remainder of its ids modulo ``delta``, or any other value.
+        problems: problems that were found when it was read.
     """
 
     name: str
@@ -93,32 +93,32 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterTable:
-    """Where a system keeps its counters, and what the numbers mean.
+    """A system's table of counters, and the meaning of its numbers.
 
     A grant of ``step`` ids adds ``step`` to the number, and owns
-    ``(new - ahead - step, new - ahead]``.  Two systems differ in ``ahead``, and whoever takes one
-    for the other hands out ids twice.
+    ``(new - ahead - step, new - ahead]``.  Systems differ in ``ahead``; reading one system's
+    numbers as another's repeats ids.
 
     Attributes:
         table: the table's name.
         key: the column that names a counter.
         value: the column that counts.
         width: characters that ``key`` holds.
-        create: by dialect: creates the table if it is missing, whoever else does so.
+        create: by dialect, the statement that creates a missing table.
         ahead: how far the number is above the last id handed out: 0 if it is that id, 1 if it is
             the next one.
         step: the column with the row's own step, or None.
-        classes: whether the columns ``delta`` and ``remainder`` say which ids are the row's: a
-            grant adds ``step * delta``, and owns as many that leave the remainder.
+        classes: whether the columns ``delta`` and ``remainder`` define the row's ids: a grant adds
+            ``step * delta``, and owns ``step`` ids with that remainder.
         touched: the column with the time of the last grant, or None.
-        touches_itself: the dialects on which that column is set by the database.
-        also: what a grant sets besides, such as ``version = version + 1``.
-        scope: columns and values that belong to every WHERE.
+        touches_itself: the dialects on which the database sets that column.
+        also: further assignments of a grant, such as ``version = version + 1``.
+        scope: columns and values in every WHERE.
         limit: the highest number that may be stored.
-        step_limit: the most ids of one grant, or None.
-        remedy: what to do where a row is missing.
-        no_floor: why a row cannot be raised, if so.
-        databases: which those are that ``create`` has, if not all.
+        step_limit: the maximum number of ids in one grant, or None.
+        remedy: what to do if a row is missing.
+        no_floor: what to do instead, if rows cannot be raised.
+        databases: the databases in ``create``, if not all.
     """
 
     table: str
@@ -135,12 +135,12 @@ class CounterTable:
     scope: Mapping[str, str] = field(default_factory=dict[str, str])
     limit: int = MAX_ID
     step_limit: int | None = None
-    remedy: str = "create it as the other nodes' are, or correct the name"
+    remedy: str = "create it like the other nodes' rows, or correct the name"
     no_floor: str = ""
     databases: str = ""
 
     def _check(self, name: str) -> None:
-        """Raise `InvalidArgumentError` if no counter can be called so, or it is not known how."""
+        """Raise `InvalidArgumentError` if the name or an option cannot be used."""
         check_text("name", name, at_most=self.width)
 
     # Statements; each is atomic by itself.
@@ -148,9 +148,9 @@ class CounterTable:
     def grant(self, dialect: DialectName) -> str:
         """(name, step, least, most) adds a step to a sound row of at most ``most``.
 
-        One that is below ``least`` begins there; one of another class than (delta, remainder) is
-        left alone.  Answers the new number: in a row, or on MySQL as the inserted id.  A row that
-        is not sound is left alone.
+        A number below ``least`` begins there; a row of another class than (delta, remainder) is not
+        changed.  It returns the new number: in a row, or on MySQL as the inserted id.  An invalid
+        row is not changed.
         """
         least = number("least", dialect)
         start = f"CASE WHEN {self.value} < {least} THEN {least} ELSE {self.value} END"
@@ -161,7 +161,7 @@ class CounterTable:
             _is_integer(self.value, dialect),
             *self._guards(dialect),
         ]
-        if self.classes:  # what tinyid takes for NULL
+        if self.classes:  # as tinyid reads NULL
             guards.append(f"COALESCE(delta, 1) = {number('delta', dialect)}")
             guards.append(f"COALESCE(remainder, 0) = {number('remainder', dialect)}")
         if self.step is not None:
@@ -181,7 +181,7 @@ class CounterTable:
         return self._update(dialect, least, [*self._where("name"), *sound])
 
     def _guards(self, dialect: DialectName) -> list[str]:  # noqa: ARG002 - of other tables
-        """What else has to be so of a row that grants ids, or is raised."""
+        """Return further conditions for a row that grants ids, or is raised."""
         return []
 
     def _where(self, *more: str) -> list[str]:
@@ -197,17 +197,17 @@ class CounterTable:
         return f"UPDATE {self.table} SET {', '.join(sets)} WHERE {' AND '.join(guards)}"
 
     def _unless_there(self, dialect: DialectName, target: str = "") -> str:
-        """Return what ends an INSERT of a row that stays as it is if it is there.
+        """Return the end of an INSERT that does not change an existing row.
 
         Args:
-            dialect: the database's.
-            target: the primary key in brackets, if another conflict is to be an error.
+            dialect: the database's dialect.
+            target: the primary key in brackets, if other conflicts are errors.
         """
         mysql = f"ON DUPLICATE KEY UPDATE {self.key} = {self.key}"
         return mysql if dialect == "mysql" else f"ON CONFLICT {target} DO NOTHING"
 
     def rows(self, dialect: DialectName, *given: str) -> str:
-        """(``given``) answers the rows, all or the one of a ``name``, as `TableRow` has them."""
+        """(``given``) returns all rows, or the one of a ``name``, in the order of `TableRow`."""
         fetched = "NULL" if self.touched is None else _UNIX_TIME[dialect].format(self.touched)
         read = [self.key, self.value, self.step or "NULL", fetched]
         if self.classes:
@@ -215,24 +215,24 @@ class CounterTable:
         where = " AND ".join(self._where(*given))
         return f"SELECT {', '.join(read)} FROM {self.table}{where and f' WHERE {where}'}"
 
-    # What a row says.
+    # The meaning of a row.
 
     def amount(self, step: int, stride: int) -> int:
-        """Return what a grant of so many ids adds to the number."""
+        """Return how much a grant of so many ids adds to the number."""
         return step * stride
 
     def least(self, above: int) -> int:
-        """Return the lowest number from which on all ids of a grant are above ``above``."""
+        """Return the lowest number for which all ids of a grant are above ``above``."""
         return above + self.ahead
 
     def granted(self, stored: int, of: Class) -> int:
         """Return the last id of the grant that left this number."""
-        # Of delta numbers in a row exactly one is of the class, wherever they begin.
+        # Among delta consecutive numbers exactly one is of the class.
         delta, remainder = of
         return stored - self.ahead - (stored - self.ahead - remainder) % delta
 
     def class_of(self, row: TableRow) -> Class | None:
-        """Return which ids a row grants, or None if there are no such ones."""
+        """Return the class of a row's ids, or None if it is invalid."""
         delta, remainder = as_integer(row.delta), as_integer(row.remainder)
         if delta is None or remainder is None or not 0 <= remainder < delta:
             return None
@@ -253,7 +253,7 @@ class CounterTable:
         return max(stored - self.ahead, 0)
 
     def meaning(self, row: TableRow) -> str:
-        """Say what the number of a row means in this system."""
+        """Return the meaning of a row's number in this system."""
         found = self.class_of(row) or ALL
         if self.last_id(row) is None:
             return "no counter"
@@ -264,7 +264,7 @@ class CounterTable:
         return "the next id to be handed out" if self.ahead else "the last id handed out"
 
     def problems(self, row: TableRow) -> tuple[str, ...]:
-        """Say what is wrong with a row, each as a sentence without its stop."""
+        """Return the problems of a row, each as a sentence without a full stop."""
         found = [*row.problems]
         if self.last_id(row) is None:
             what = "" if as_integer(row.stored) is None else ", no number from 0 to 2^63-1"
@@ -282,18 +282,18 @@ class CounterTable:
         return tuple(found)
 
     def is_used_up(self, row: TableRow, step: int) -> bool:
-        """Tell whether so much more does not fit below 2^63."""
+        """Return whether a further step would pass 2^63-1."""
         stored = as_integer(row.stored)
         return stored is not None and max(stored, self.least(0)) + step > self.limit
 
 
 def share_ids(one: Class, other: Class) -> bool:
-    """Tell whether some ids are of both."""
+    """Return whether two classes share ids."""
     return (other[1] - one[1]) % gcd(one[0], other[0]) == 0
 
 
 def as_integer(value: object) -> int | None:
-    """Return what a column holds, or None if that is no integer."""
+    """Return a column's value, or None if it is no integer."""
     if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
         return int(value)  # of a numeric column
     return value if type(value) is int else None
@@ -306,10 +306,10 @@ def shown(value: object) -> str:
 
 def number(name: str, dialect: DialectName) -> str:
     """Return a parameter that is a number."""
-    # PostgreSQL has to know what a parameter is before it has one.
+    # PostgreSQL needs the type of a parameter in advance.
     return f"CAST(:{name} AS bigint)" if dialect == "postgresql" else f":{name}"
 
 
 def _is_integer(column: str, dialect: DialectName) -> str:
-    # A column may be numeric, and SQLite's hold anything.
+    # A column may be numeric, and on SQLite it may hold any type.
     return f"typeof({column}) = 'integer'" if dialect == "sqlite" else f"MOD({column}, 1) = 0"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ("CounterOptions", "TableDistributor")
 
-# When a row is sound again, or another than it was, as soon as it is looked at.
+# Retries for a row that is valid again, or has changed, when it is read.
 _ATTEMPTS: Final = 3
 
 _TYPE: Final = """
@@ -31,7 +31,7 @@ WHERE table_schema = DATABASE() AND table_name = :table AND column_name = :colum
 
 
 class CounterOptions(TypedDict, total=False):
-    """What may be told of a counter; see `IdSegmentDistributor`."""
+    """Options of a counter; see `IdSegmentDistributor`."""
 
     namespace: str
     offset: int
@@ -42,14 +42,14 @@ class TableDistributor(IdSegmentDistributor):
     """A row of another system's table, advanced by one statement for each segment.
 
     Get it from a store, as by ``LeafStore(engine).segment_distributor(name="order")``.  The row has
-    to be there: nothing is created by the way.  The namespace is ours alone: the systems have none,
-    and the name is their key.
+    to exist: it is not created.  The namespace exists in aiocosid only: the other systems' key is
+    the name.
 
-    Where other nodes read the row and then compare it, here it is one statement, so that neither
-    can come between the other's two halves.
+    Other nodes read the row and then compare and write it; here it is one statement, so neither can
+    interrupt the other's update.
 
     Attributes:
-        remainder: of each id divided by `stride`; 0 while that is not known.
+        remainder: the ids' remainder modulo `stride`; 0 while it is not known.
     """
 
     __slots__ = (
@@ -63,8 +63,8 @@ class TableDistributor(IdSegmentDistributor):
         """Describe a counter; nothing is sent yet.
 
         Args:
-            executor: stays open.
-            at: where it lies, and what its number means.
+            executor: runs the statements; it is not closed here.
+            at: its table, and the meaning of its number.
             name: the counter's name in that system.
             **more: as for a store's ``segment_distributor``.
 
@@ -86,15 +86,15 @@ class TableDistributor(IdSegmentDistributor):
     async def next_max_id(self, step: int) -> int:
         """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
 
-        A cancelled call may have taken effect; its range is a gap then.
+        A cancelled call may have taken effect; then its range is a gap.
 
         Raises:
             InvalidArgumentError: ``step`` is no integer, below 1 or above the limit; nothing was
                 sent.
             IdOverflowError: the number would pass 2^63-1, or does not fit its column.
             CounterMissingError: there is no such row; nothing was written.
-            CorruptCounterError: the row holds something that is no counter, or a step below 1;
-                nothing was written.
+            CorruptCounterError: the row's value is no counter, or its step is below 1; nothing was
+                written.
             SchemaMissingError: the table does not exist.
             StoreUnavailableError: the database cannot be reached, is busy, or does not answer.
             StoreRolledBackError: the counter is lower than it was.
@@ -104,7 +104,7 @@ class TableDistributor(IdSegmentDistributor):
         return await self._next_above(step, 0)
 
     async def _next_above(self, step: int, above: int) -> int:
-        """Advance the counter so that all ids are above ``above``, as well as new ones."""
+        """Advance the counter so that all ids are new and above ``above``."""
         check_step(step)
         if self.step_limit is not None and step > self.step_limit:
             expected = f"an integer from 1 to {self.step_limit}"
@@ -114,28 +114,29 @@ class TableDistributor(IdSegmentDistributor):
         try:
             max_id = await self._advanced(step, above)
         finally:
-            self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
+            self._water.ensure_own(repr(self))  # suspended across a fork: the range is the parent's
         span = (step - 1) * self.stride + 1
         return self._water.check(self, max_id, step=span, baseline=baseline)
 
     async def _advanced(self, step: int, above: int) -> int:
-        """Have the row granted so many ids; return the last one of them."""
+        """Let the row grant so many ids; return the last one."""
         for _ in range(_ATTEMPTS):
             if not self.stride:
                 await self._read_row()
             known = self.stride, self.remainder
             stored = await self._added(self._table.amount(step, self.stride), above)
-            # Another call of this object may have found another class meanwhile: then it is a gap.
+            # Another call of this object may have found another class meanwhile: then this range is
+            # a gap.
             if stored is not None and known == (self.stride, self.remainder):
                 return self._table.granted(stored, known)
             row, is_of_another_class = await self._read_row()
             amount = self._table.amount(step, self.stride)
             if not is_of_another_class and self._table.is_used_up(row, amount):
                 raise self._used_up()
-        raise StoreUnavailableError(self.store, f"{self.name!r} is being changed by somebody else")
+        raise StoreUnavailableError(self.store, f"{self.name!r} is being changed by another client")
 
     async def _added(self, amount: int, above: int) -> int | None:
-        """Have so much added to the number; return the new one, or None if the row refused."""
+        """Add to the number; return the new one, or None if the row was not changed."""
         table, executor = self._table, self._executor
         given = {"step": amount, "least": table.least(above), "most": table.limit - amount}
         if given["least"] > given["most"]:
@@ -154,16 +155,16 @@ class TableDistributor(IdSegmentDistributor):
             return None
         stored = as_integer(answers[0])
         if len(answers) > 1 or stored is None:
-            # Home-made, without its primary key: whose range it is nobody knows.
+            # A table without its primary key: the owner of the range is unknown.
             raise self._corrupt(f"{len(answers)} rows of that name")
         if may_be_cut and (as_integer((await self.row()).stored) or 0) < stored:
-            raise self._used_up()  # what was answered is not what was stored
+            raise self._used_up()  # the stored number differs from the returned one
         return stored
 
     async def _is_cut_by_others(self) -> bool:
-        """Tell whether a number may be cut to its column, in a session that is not strict.
+        """Return whether a session that is not strict may truncate a number to its column.
 
-        The statement answers it as it was before.  Only MySQL does so, on a user's engine.
+        The statement then returns the full number.  Only MySQL does so, on a user's engine.
         """
         executor = self._executor
         if executor.dialect_name != "mysql" or not isinstance(executor, EngineExecutor):
@@ -178,7 +179,7 @@ class TableDistributor(IdSegmentDistributor):
         """Read the row as it is now.
 
         Raises:
-            CounterMissingError: there is none.
+            CounterMissingError: there is no such row.
             StoreError: the store refuses or cannot be reached.
         """
         statement = self._table.rows(self._executor.dialect_name, "name")
@@ -188,7 +189,7 @@ class TableDistributor(IdSegmentDistributor):
         return TableRow(*done.rows[0])
 
     async def row_step(self) -> int:
-        """Return the step that the row names now; this object's own where the table has none.
+        """Return the row's current step; this object's own if the table has none.
 
         Raises:
             CounterMissingError: there is no such row.
@@ -198,7 +199,7 @@ class TableDistributor(IdSegmentDistributor):
         return self.step if self._table.step is None else self.step_of(await self.row())
 
     def step_of(self, row: TableRow) -> int:
-        """Return how many ids a step of a row holds that was read, at least 1.
+        """Return the step of a row that was read, at least 1.
 
         Raises:
             CorruptCounterError: the row holds no counter, or a step below 1.
@@ -208,10 +209,10 @@ class TableDistributor(IdSegmentDistributor):
         return max(1, (as_integer(row.step) or self.step) // (as_integer(row.delta) or 1))
 
     async def _read_row(self) -> tuple[TableRow, bool]:
-        """Read the row; tell as well whether it has ids of another class than before.
+        """Read the row; return it, and whether its ids are of another class than before.
 
         Raises:
-            CosIdError: the row is no good, or cannot be read.
+            CosIdError: the row is invalid, or cannot be read.
         """
         row, known = await self.row(), (self.stride, self.remainder)
         self.step_of(row)
@@ -231,14 +232,14 @@ class TableDistributor(IdSegmentDistributor):
         return CounterMissingError(self.store, counter=self.name, remedy=remedy, **facts)
 
     def resume_above(self, reached: int) -> None:
-        """Expect no less than what a former object has seen."""
+        """Expect at least the value that a former object has seen."""
         self._water.raise_to(reached)
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.
 
         Raises:
-            ForkedError: the engine was passed in, and is the parent's.
+            ForkedError: the user's engine is the parent's.
         """
         await self._executor.aopen()
         self._water.adopt()

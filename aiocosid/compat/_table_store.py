@@ -29,14 +29,14 @@ __all__ = ("TableStore",)
 class TableStore(NotCopyable, Store):
     """Counters in another system's table, on any SQLAlchemy engine.
 
-    The table's rows are named as they are; a namespace is no part of them, so that counters of all
-    namespaces with one name are one row.  There are no machine ids.
+    A counter's name is the row's key, without the namespace: counters of one name in all namespaces
+    are the same row.  There are no machine ids.
 
     Attributes:
-        scheme: what stands before the database's own scheme in a URL: ``leaf`` in ``leaf+mysql://``.
-        options: what a URL may tell of the table, and how its text is read.
-        table: the table, where there is nothing to tell.
-        kind: what takes ids of it.
+        scheme: the prefix of the database's own scheme in a URL: ``leaf`` in ``leaf+mysql://``.
+        options: the options of a URL, and how their texts are read.
+        table: the table, if it needs no options.
+        kind: the class of the distributors.
     """
 
     scheme: ClassVar[str]
@@ -45,7 +45,7 @@ class TableStore(NotCopyable, Store):
     kind: type[TableDistributor] = TableDistributor
 
     def __init__(self, engine: AsyncEngine) -> None:
-        """Work on your own engine, which stays yours to close; nothing is sent yet.
+        """Use your own engine, which is never closed here; nothing is sent yet.
 
         Raises:
             InvalidArgumentError: it is no ``AsyncEngine``, or of a database that is not supported.
@@ -59,12 +59,12 @@ class TableStore(NotCopyable, Store):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Make one that opens its own connections when it is used; nothing is opened yet.
+        """Return a store with its own connections, opened on first use; nothing is opened yet.
 
         Args:
             url: the database's, such as ``mysql://user:password@host/leaf``, with or without the
-                system's name before it, as ``leaf+mysql://``; the arguments of ``__init__`` may
-                stand in its query, as ``?optimizer=pooled``.
+                system's name before it, as ``leaf+mysql://``; its query may contain the arguments
+                of ``__init__``, as ``?optimizer=pooled``.
 
         Raises:
             InvalidArgumentError: the URL is malformed, or names something else.
@@ -82,10 +82,9 @@ class TableStore(NotCopyable, Store):
 
         Args:
             name: the counter's name in that system.
-            **more: ``step``, ids per segment; where a grant has a limit, as TDDL's ``inner_step``,
-                a higher one is taken for that.  ``namespace`` names the counter in messages and
-                statistics, and nowhere else; ``offset`` is not used: the row is there, or it is an
-                error.
+            **more: ``step``, ids per segment; if grants have a limit, as TDDL's ``inner_step``, a
+                higher step is reduced to it.  ``namespace`` is used in messages and statistics
+                only; ``offset`` is not used: a missing row is an error.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the name is too long.
@@ -93,7 +92,7 @@ class TableStore(NotCopyable, Store):
         return self.kind(self._executor, self._table, name=name, **more)
 
     def _of_row(self, row: TableRow, namespace: str) -> TableDistributor:
-        """Return a distributor with the step that a row names."""
+        """Return a distributor with the row's step."""
         asking = self.segment_distributor(namespace=namespace, name=row.name)
         step = asking.step_of(row)
         return self.segment_distributor(namespace=namespace, name=row.name, step=step)
@@ -108,10 +107,10 @@ class TableStore(NotCopyable, Store):
             await self._executor.run(statement)
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
-        """Return the counters, ordered by name; rows that hold no counter are left out.
+        """Return the counters, ordered by name, without invalid rows.
 
         Args:
-            namespace: what to call their namespace, of which the table has none.
+            namespace: the namespace of the result; the table has none.
 
         Raises:
             InvalidArgumentError: ``namespace`` is no text that a store can hold.
@@ -127,7 +126,7 @@ class TableStore(NotCopyable, Store):
     ) -> Counter:
         """Raise a counter so that every further id, ours or another node's, is above ``above``.
 
-        A missing one is never created, whatever ``create`` is: it is another system's table.  A
+        A missing row is never created, even with ``create``: it is another system's table.  A
         cancelled call may have taken effect; it is safe to repeat.
 
         Raises:
@@ -157,12 +156,12 @@ class TableStore(NotCopyable, Store):
         counter = self._read(described.namespace, row)
         if counter is None:
             raise described._corrupt("; ".join(table.problems(row)))
-        if (as_integer(row.stored) or 0) < least:  # cut to its column: a session of the user's
+        if (as_integer(row.stored) or 0) < least:  # truncated to its column, in a user's session
             raise described._used_up()
         return counter
 
     async def examine(self) -> Sequence[Examined]:
-        """Read all counters and say what they mean, ordered by name; nothing is written.
+        """Read and explain all counters, ordered by name; nothing is written.
 
         Raises:
             StoreError: the store refuses or cannot be reached, or the table is missing.
@@ -173,7 +172,7 @@ class TableStore(NotCopyable, Store):
         """Read all rows."""
         statement = self._table.rows(self._executor.dialect_name)
         done = await self._executor.run(statement, **self._table.scope)
-        # Here, because every database has an order of its own.
+        # Sorted here, because databases have different orders.
         return sorted((TableRow(*row) for row in done.rows), key=lambda row: row.name)
 
     def _read(self, namespace: str, row: TableRow) -> Counter | None:
@@ -205,7 +204,7 @@ class TableStore(NotCopyable, Store):
         await self._executor.aopen()
 
     async def aclose(self) -> None:
-        """Close connections made from a URL; an engine that was passed in stays open.
+        """Close connections created from a URL; a user's engine stays open.
 
         Raises:
             WrongLoopError: they are in use on another event loop.

@@ -1,4 +1,4 @@
-"""What a URL tells besides where the server is.  Pure."""
+"""The options in another system's URL.  Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Options", "check_identifier", "check_one_of", "split_group", "split_options")
 
-# What may stand in a query, and how its text is read.
+# The options of a query, and how their texts are read.
 Options: TypeAlias = Mapping[str, Callable[[str], Any]]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}")
@@ -23,13 +23,13 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}")
 def split_options(
     url: str, scheme: str, options: Options, *, needs_all: bool = False
 ) -> tuple[str, dict[str, Any]]:
-    """Take a system's name and its options out of a URL; what else is there is the driver's.
+    """Remove a system's name and its options from a URL; the rest is for the driver.
 
     Args:
         url: such as ``tddl+mysql://user@host/db?inner_step=1000``.
         scheme: the system's name there, which may be left out.
-        options: what may stand in the query.
-        needs_all: whether all of them have to.
+        options: the allowed options.
+        needs_all: whether all of them are required.
 
     Raises:
         InvalidArgumentError: an option is missing, is there twice, or cannot be read; the URL is
@@ -61,15 +61,15 @@ def _read(name: str, text: str, kind: Callable[[str], Any]) -> Any:  # noqa: ANN
 
 
 def split_group(url: str, system: str, options: Options) -> tuple[list[str], dict[str, Any]]:
-    """Return what a URL of several databases tells.
+    """Return the parts of a URL of several databases.
 
     Args:
         url: such as ``tinyid-group+striped:?store=URL&store=URL``.
-        system: its name there.
-        options: what it may tell to all of the databases, each once.
+        system: the system's name.
+        options: the options for all databases, each at most once.
 
     Returns:
-        The databases' URLs in their order, and what they are told.
+        The databases' URLs in their order, and their options.
 
     Raises:
         InvalidArgumentError: it is malformed; it is not shown, as it may hold passwords.
@@ -86,7 +86,7 @@ def split_group(url: str, system: str, options: Options) -> tuple[list[str], dic
 
 
 def check_identifier(argument: str, value: object) -> None:
-    """Raise unless it is a name that can stand in a statement as it is."""
+    """Raise unless it is a name that needs no quotes in a statement."""
     if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
         expected = "the name of a table: letters, digits and _, at most 64"
         raise InvalidArgumentError(argument, value, expected=expected)

@@ -26,7 +26,7 @@ __all__ = ("Entry", "Registry", "WorkerIdDistributor", "WorkerIdStore")
 At = TypeVar("At")
 T = TypeVar("T")
 
-ATTEMPTS: Final = 20  # a row has one writer, and for a moment two
+ATTEMPTS: Final = 20  # a row usually has one writer, and two only for a moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class Entry:
     Attributes:
         worker_id: the number.
         stamp: the time beside it; -1 if there is none.
-        owner: who holds it, as the registry writes it; empty if nobody does.
-        about: where it lies, for whoever writes it.
+        owner: the holder, as the registry writes it; empty if there is none.
+        about: the registry's own data, for writing it.
     """
 
     worker_id: int
@@ -52,16 +52,15 @@ class Registry(ABC, Generic[At]):
     ``At`` is what an attempt works on: a tree of nodes, or a database.
 
     Attributes:
-        door: leads to the server, and is opened and closed with the store: a database, unless a
-            subclass says otherwise.
-        namespace: names the registry in messages.
-        instance_id: who asks.
-        times: ``interval``, the seconds between two signs of life, and ``safe_guard``, after which
-            a silent owner's worker id may go to somebody else; it may be left out.
-        is_leased: whether a worker id is lost without a sign of life.
-        by_address: whether it belongs to an address, of which each life has stamps of its own; see
-            `_stamps`.  Else the registry itself knows what is ours, and a forked child may ask for
-            one of its own.
+        door: the connection to the server, opened and closed with the store: a database by default.
+        namespace: the registry in messages.
+        instance_id: the instance that asks.
+        times: ``interval``, the seconds between two renewals, and ``safe_guard``, the seconds
+            without a renewal after which another instance may get the worker id; it may be omitted.
+        is_leased: whether a worker id is lost without renewals.
+        by_address: whether it belongs to an address, whose processes have different stamps; see
+            `_stamps`.  Otherwise the registry knows the owner, and a forked child may ask for its
+            own id.
     """
 
     is_leased: ClassVar[bool] = False
@@ -83,16 +82,16 @@ class Registry(ABC, Generic[At]):
         return 0
 
     async def run(self, attempt: Callable[[At], Coroutine[Any, Any, T | None]]) -> T:
-        """Run an attempt until it returns something: None means that others were faster."""
+        """Run an attempt until it returns a result: None means a conflict."""
         for _ in range(ATTEMPTS):
             if (found := await attempt(self.door)) is not None:
                 return found
-        reason = f"others write the row of {self.instance_id.text} again and again"
+        reason = f"other processes keep changing the row of {self.instance_id.text}"
         raise StoreUnavailableError(self.store, reason)
 
     @abstractmethod
     async def find(self, at: At, bits: int, now_ms: int, latest_ms: int) -> Entry | None:
-        """Find an entry that may be ours; None to look again.
+        """Find an entry that can be taken; None to try again.
 
         The arguments are those of `MachineIdDistributor.distribute`.
         """
@@ -103,34 +102,34 @@ class Registry(ABC, Generic[At]):
 
     @abstractmethod
     async def write(self, at: At, entry: Entry, new: int) -> bool:
-        """Replace the stamp of an entry of ours that was read; False if it has changed since."""
+        """Replace the stamp of an own entry; False if it has changed since it was read."""
 
     async def claim(self, at: At, entry: Entry, new: int) -> bool:
-        """Make an entry that was found ours; False if it has changed since."""
+        """Take an entry that was found; False if it has changed since."""
         return await self.write(at, entry, new)
 
     async def release(self, at: At, entry: Entry, new: int) -> bool:
-        """Give an entry of ours back with its last stamp; False if it has changed since."""
+        """Give an own entry back with its last stamp; False if it has changed since."""
         return await self.write(at, entry, new)
 
     def why_lost(self, entry: Entry | None, stamps: set[int], now_ms: int | None) -> str | None:  # noqa: ARG002 - most are for good
-        """Say why an entry is not ours, or None if it is.
+        """Return why an entry is lost, or None if it is not.
 
         Args:
             entry: as it was read.
-            stamps: those that this life may have written last.
-            now_ms: our wall clock; None where the entry is given back.
+            stamps: the stamps that this process may have written last.
+            now_ms: the wall clock; None when the entry is given back.
         """
         if entry is None:
             return "its entry is gone"
         if entry.owner != self.instance_id.text:
             return f"{entry.owner or 'nobody'} holds it"
         if entry.stamp not in stamps:
-            return f"another process goes by {self.instance_id.text}, too"
+            return f"another process uses {self.instance_id.text}, too"
         return None
 
     def adopt(self) -> None:
-        """Begin anew in a forked child."""
+        """Start afresh in a forked child."""
 
 
 class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
@@ -140,7 +139,7 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
     """
 
     def __init__(self, registry: Registry[At]) -> None:
-        """Describe who asks; nothing is sent yet.
+        """Describe the instance; nothing is sent yet.
 
         Raises:
             InvalidArgumentError: a name is too long.
@@ -154,27 +153,29 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         self._born = fork.generation
         self._worker_id = self._floor_ms = self._life = -1
         self._latest_ms = MAX_MS - LIVES * self._registry.by_address
-        self._stamps: set[int] = set()  # those of ours, one of which lies there if it is ours still
+        self._stamps: set[int] = (
+            set()
+        )  # own stamps, one of which is stored as long as the id is held
 
     @property
     def session(self) -> int:
-        """Another number each time that a session which holds the id was interrupted."""
+        """A number that changes each time that the session that holds the id was interrupted."""
         return self._registry.session
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
         """Take a worker id; its floor is the time that is stored beside it.
 
-        The address's own if there is one.  A life before us under the same address has lost it
-        then, and hears so at its next sign of life; ours are above all times that it may use.
+        The address keeps its own worker id.  An earlier process of the same address loses it, and
+        detects that at its next renewal; new ids are above all times that it may use.
 
-        A call that was cancelled, or sent twice, may have used up a number of uid-generator's.
+        A cancelled or repeated call may have used up a number of uid-generator's.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
             WorkerIdsUsedUpError: its number does not fit ``bits``, and numbers are used once.
-            LeafWorkerIdsUsedUpError: likewise, of Leaf's.
+            LeafWorkerIdsUsedUpError: the same for Leaf.
             MachineIdOverflowError: all of a pool are held.
-            MachineIdInUseError: somebody else has the worker id that was asked for.
+            MachineIdInUseError: another process has the requested worker id.
             CorruptMachineStateError: an entry is damaged; nothing was written.
             StoreError: the store refuses or cannot be reached.
             ForkedError: the address, or the session, is the parent's.
@@ -200,13 +201,13 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         return MachineGrant(entry.worker_id, entry.stamp)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Raise the stored time to the mark; it is never lowered by this.
+        """Raise the stored time to the mark; this never lowers it.
 
-        Leaf writes its clock.  The mark is ahead of it, so that a Leaf node that starts under our
-        address after a crash waits for it.
+        Leaf writes its clock.  The mark is ahead of the clock, so a Leaf node that starts under the
+        same address after a crash waits for it.
 
         Raises:
-            MachineIdLostError: somebody else has it, or nobody; nothing was written.
+            MachineIdLostError: another process has it, or none does; nothing was written.
             InvalidArgumentError: an argument is outside its range; nothing was sent.
             CorruptMachineStateError: the entry is damaged; nothing was written.
             StoreError: the store refuses or cannot be reached.
@@ -228,10 +229,10 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
             new = max(mark_ms, entry.stamp)
             if registry.by_address:
                 new = stamp(self._life, max(now_ms, mark_ms, entry.stamp + 1))
-            stamps.add(new)  # it may be written although no answer comes
+            stamps.add(new)  # it may be written even without an answer
             if not await registry.write(at, entry, new):
                 return None
-            if stamps is self._stamps:  # else it was taken anew meanwhile
+            if stamps is self._stamps:  # otherwise it was taken again meanwhile
                 self._stamps = {new}
             return True
 
@@ -239,9 +240,9 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         self._ensure_own()
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        """Lower the stored time to the last that was used; nothing if it is not ours any more.
+        """Lower the stored time to the last that was used; nothing if the id is not held any more.
 
-        What can be given back is: a node of ZooKeeper's that others may take.
+        A node of ZooKeeper's that others can take is given back.
 
         Raises:
             InvalidArgumentError: an argument is outside its range; nothing was sent.
@@ -271,18 +272,17 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         return MachineIdLostError(self.namespace, worker_id, reason=reason)
 
     def _ensure_own(self) -> None:
-        another = "make a distributor with another port"
-        remedy = another if self._registry.by_address else "open it anew"
+        another = "create a distributor with another port"
+        remedy = another if self._registry.by_address else "open it again"
         fork.ensure_own(self._born, repr(self), remedy=f"{remedy} in this process")
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.
 
-        In a forked child the worker id is another one, but one of an address, which is an error.
+        A forked child gets another worker id; if ids belong to an address, that is an error.
 
         Raises:
-            ForkedError: the address is the parent process's, or the engine or client that was
-                passed in.
+            ForkedError: the address, or the user's engine or client, is the parent process's.
         """
         if self._born != fork.generation and not self._registry.by_address:
             self._registry.adopt()
@@ -292,15 +292,16 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
 
 
 class WorkerIdStore(NotCopyable, Store):
-    """One registry, one address: one worker id, whoever of this process asks.
+    """One registry and one address: one worker id for all of this process.
 
     Attributes:
         scheme: the system's name, before the server's in a URL.
-        options: what a URL may tell besides, and how its text is read.
-        needs_all: whether it has to tell all of that.
+        options: the options of a URL, and how their texts are read.
+        needs_all: whether all of them are required.
         why: why there are no counters.
-        _connect: makes of a server's URL what the constructor takes, which opens it on first use.
-        _door: is opened and closed with the store.
+        _connect: returns for a server's URL the constructor's argument, which connects on first
+            use.
+        _door: the connection, opened and closed with the store.
     """
 
     _door: Any
@@ -309,14 +310,14 @@ class WorkerIdStore(NotCopyable, Store):
     scheme: ClassVar[str]
     options: ClassVar[Options] = {}
     needs_all: ClassVar[bool] = True
-    why: ClassVar[str] = "it keeps worker ids alone"
+    why: ClassVar[str] = "it has worker ids only"
 
     def _on(self, registry: Registry[Any]) -> None:
         self._door, self._machine = registry.door, WorkerIdDistributor(registry)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Make one that opens its own connections when it is used; nothing is sent yet.
+        """Return a store with its own connections, opened on first use; nothing is sent yet.
 
         Args:
             url: the server's, with the system's name before it and the arguments of ``__init__`` in
@@ -335,7 +336,7 @@ class WorkerIdStore(NotCopyable, Store):
         return cast("Callable[..., Self]", cls)(cls._connect(server), **options)
 
     def __repr__(self) -> str:
-        """Name the registry and the address."""
+        """Show the registry and the address."""
         machine = self._machine
         return f"<{type(self).__name__} {machine.namespace} {machine.instance_id.text}>"
 
@@ -349,18 +350,18 @@ class WorkerIdStore(NotCopyable, Store):
         return self._machine
 
     def segment_distributor(self, **unused: object) -> IdSegmentDistributor:  # noqa: ARG002 - there is none
-        """Raise `UnsupportedByStoreError`: there are worker ids alone."""
+        """Raise `UnsupportedByStoreError`: there are only worker ids."""
         self._refuse()
 
     async def create_schema(self) -> None:
-        """Do nothing: what is missing is made when a worker id is taken."""
+        """Do nothing: missing parts are created when a worker id is taken."""
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:  # noqa: ARG002 - there are none
         """Return nothing: there are no counters."""
         return ()
 
     async def set_floor(self, **unused: object) -> Counter:  # noqa: ARG002 - there is none
-        """Raise `UnsupportedByStoreError`: there are worker ids alone."""
+        """Raise `UnsupportedByStoreError`: there are only worker ids."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -370,12 +371,12 @@ class WorkerIdStore(NotCopyable, Store):
         """Get ready in this process.
 
         Raises:
-            ForkedError: what was passed in is the parent's.
+            ForkedError: the user's client is the parent's.
         """
         await self._door.aopen()
 
     async def aclose(self) -> None:
-        """Close what was made from a URL, and end its session; what was passed in goes on.
+        """Close connections created from a URL, and end their session; a user's client stays open.
 
         Raises:
             WrongLoopError: it is in use on another event loop.

@@ -1,7 +1,7 @@
 """Flickr's ticket servers: tables of one row, on MySQL or MariaDB.  Needs the ``sqlalchemy`` extra.
 
-A ticket is what ``REPLACE INTO Tickets64 (stub) VALUES ('a')`` makes by AUTO_INCREMENT: one id for
-each call.  Two servers have an ``auto_increment_increment`` of 2, and offsets of 1 and 2; each is a
+A ticket is the AUTO_INCREMENT id of ``REPLACE INTO Tickets64 (stub) VALUES ('a')``: one id for each
+call.  Two servers have an ``auto_increment_increment`` of 2, and offsets of 1 and 2; each is a
 store of its own here, and its ids are unique beside the other's.
 """
 
@@ -64,7 +64,7 @@ class _TicketTable(CounterTable):
 
     def problems(self, row: TableRow) -> tuple[str, ...]:
         if row.stored is None:
-            return ("it has no row, so that nobody knows the next id; draw one",)
+            return ("it has no row, so the next id is unknown; take one",)
         next_id = self.next_id(row)
         if next_id is None or next_id > MAX_ID:
             return ("it is used up: the next id would pass 2^63-1",)
@@ -74,8 +74,8 @@ class _TicketTable(CounterTable):
 class _Tickets(TableDistributor):
     """A table of tickets: its name is the counter's.  Each call gets one id.
 
-    The last id of a column, such as 2147483647 of an ``int``, is not handed out: MySQL makes it
-    again for each further ticket.
+    The last id of a column, such as 2147483647 of an ``int``, is not handed out: MySQL repeats it
+    for each further ticket.
     """
 
     _most = 0  # not known
@@ -92,9 +92,9 @@ class _Tickets(TableDistributor):
         return inserted_id
 
     async def _raise_above(self, above: int) -> None:
-        """Have the next ticket be above an id, by putting that into the table."""
+        """Raise the next ticket above an id, by inserting that into the table."""
         await self._check_fits(above + 1)  # a session that is not strict would cut it
-        # One statement, which never lowers: ALTER TABLE may lower what somebody else has raised.
+        # One statement, which never lowers: ALTER TABLE may lower another client's higher value.
         statement = f"INSERT INTO `{self.name}` (id, stub) VALUES (:id, 'a') {_NEVER_LOWER}"
         await self._executor.run(statement, id=above, least=above)
 
@@ -127,20 +127,20 @@ class FlickrStore(TableStore):
         width=64,
         step_limit=1,
         create={"mysql": _CREATE},
-        databases="MySQL or MariaDB, which know REPLACE and AUTO_INCREMENT",
-        remedy="create it as Flickr's Tickets64 is, or correct the name",
+        databases="MySQL or MariaDB, which have REPLACE and AUTO_INCREMENT",
+        remedy="create it like Flickr's Tickets64, or correct the name",
     )
 
     async def _raise(self, described: TableDistributor, above: int) -> Counter:
-        """Have every further ticket be above ``above``; it never lowers.
+        """Raise all further tickets above ``above``; it never lowers.
 
-        Each call draws a ticket, which is a gap: what lies in the table does not say what was
-        handed out, and what was drawn proves that the floor is there.
+        Each call takes a ticket, which is a gap: the table does not show what was handed out, and
+        the ticket proves that the floor is effective.
 
         Raises:
             IdOverflowError: the column holds no id above it.
             CounterMissingError: there is no such table.
-            StoreUnavailableError: tickets stay below it, whatever is done.
+            StoreUnavailableError: tickets stay below it after several attempts.
         """
         if described.name not in {row.name for row in await self._rows()}:
             raise described._missing()

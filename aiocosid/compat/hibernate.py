@@ -1,8 +1,8 @@
-"""Hibernate's table ``hibernate_sequences``, and the database sequences that it draws from.
+"""Hibernate's table ``hibernate_sequences``, and the database sequences that it uses.
 
 Needs the ``sqlalchemy`` extra.  What a number means depends on the optimizer of the nodes: with
-*pooled-lo* a range begins with it, with *pooled*, Hibernate's default, it ends with it.  Whoever
-takes one for the other hands out ids twice, so it has to be told.
+*pooled-lo* a range begins with it, with *pooled*, Hibernate's default, it ends with it.  The wrong
+optimizer repeats ids, so it has to be given.
 """
 
 # ruff: noqa: S608 - put together from names that were checked
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ("INCREMENT", "HibernateStore", "Optimizer", "Source")
 
 Optimizer = Literal["pooled-lo", "pooled"]
-"""What ``hibernate.id.optimizer.pooled.preferred`` says; ``pooled`` without it."""
+"""The value of ``hibernate.id.optimizer.pooled.preferred``; ``pooled`` without it."""
 
 Source = Literal["table", "sequence"]
 """Where the numbers are: ``GenerationType.TABLE`` or ``GenerationType.SEQUENCE``."""
@@ -60,11 +60,11 @@ _READ: Final = "SELECT next_not_cached_value, start_value, increment, cycle_opti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sequences(CounterTable):
-    """Rows of ``hibernate_sequences``, and how the nodes of one application take ids of them.
+    """Rows of ``hibernate_sequences``, and how the nodes of one application use them.
 
     Attributes:
-        optimizer: theirs; None if it was not told, and nobody knows the next id.
-        increment: theirs.
+        optimizer: the nodes' optimizer; None if it was not given, and the next id is unknown.
+        increment: the nodes' increment.
     """
 
     optimizer: Optimizer | None
@@ -86,7 +86,7 @@ class _Sequences(CounterTable):
 
 
 class _DatabaseSequences(_Sequences):
-    """Sequences of the database, whose number is the next one to be drawn."""
+    """Sequences of the database, whose number is the next one."""
 
     def _check(self, name: str) -> None:
         _Sequences._check(self, name)
@@ -101,19 +101,19 @@ class _DatabaseSequences(_Sequences):
         return number - 1 if self.optimizer == "pooled-lo" else max(0, number - self.increment)
 
     def meaning(self, row: TableRow) -> str:  # noqa: ARG002 - all alike
-        return "the next number" + ("" if self.optimizer else "; the optimizer was not told")
+        return "the next number" + ("" if self.optimizer else "; the optimizer was not given")
 
     def problems(self, row: TableRow) -> tuple[str, ...]:
         return row.problems
 
 
 class _DatabaseSequence(TableDistributor):
-    """A database sequence that Hibernate draws from, on PostgreSQL or MariaDB.
+    """A database sequence that Hibernate uses, on PostgreSQL or MariaDB.
 
     A grant is one number, and the ``increment`` ids that belong to it; a call for fewer gets the
-    upper ones.  The sequence's own increment is read by the same statement: it has to be the same,
-    or nothing is granted.  On PostgreSQL it must have a ``CACHE`` of 1, as Hibernate makes them: a
-    larger one hands numbers to each connection out of order.
+    upper ones.  The same statement reads the sequence's own increment: it has to be equal, or
+    nothing is granted.  On PostgreSQL it must have a ``CACHE`` of 1, as Hibernate creates them:
+    with a larger one each connection gets numbers out of order.
     """
 
     _table: _DatabaseSequences
@@ -122,7 +122,7 @@ class _DatabaseSequence(TableDistributor):
         size = self._table.increment
         number = await self._drawn(size)
         if self._table.optimizer == "pooled":
-            # The first number is no end of a range: Hibernate draws once more, too.
+            # The first number is not the end of a range: Hibernate takes another one, too.
             return number if number >= size else await self._drawn(size)
         if number + size - 1 > MAX_ID:
             raise self._used_up()
@@ -175,17 +175,17 @@ class HibernateStore(TableStore):
         store_last_used: bool = True,
         source: Source = "table",
     ) -> None:
-        """Work on your own engine, which stays yours to close; nothing is sent yet.
+        """Use your own engine, which is never closed here; nothing is sent yet.
 
         Args:
-            engine: where they lie.
-            optimizer: of the nodes; needed for ids, and None for looking alone.
-            increment: of the nodes, their ``allocationSize``; 1 to 2^31-1.
-            store_last_used: of the nodes (``hibernate.id.generator.stored_last_used``); of a table.
-                With it the row holds the last number that a node has used: with pooled-lo a grant
-                owns ``(old, new]``, whatever the step.  With pooled it owns as many ids, which are
-                ``increment - 1`` lower.
-            source: a table, or sequences of the database's.
+            engine: the database.
+            optimizer: the nodes' optimizer; required for ids, and None for reading only.
+            increment: the nodes' ``allocationSize``; 1 to 2^31-1.
+            store_last_used: the nodes' ``hibernate.id.generator.stored_last_used``; for tables
+                only. With it the row holds the last number that a node has used: with pooled-lo a
+                grant owns ``(old, new]``, whatever the step.  With pooled it owns as many ids,
+                which are ``increment - 1`` lower.
+            source: a table, or sequences of the database.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -194,7 +194,7 @@ class HibernateStore(TableStore):
             check_one_of("optimizer", optimizer, ("pooled-lo", "pooled"))
         check_one_of("source", source, ("table", "sequence"))
         check_integer("increment", increment, at_least=1, at_most=2**31 - 1)
-        # What a node of "pooled" reads is the end of its range.
+        # With "pooled" a node reads the end of its range.
         behind = increment - 1 if optimizer == "pooled" else 0
         options: dict[str, Any] = {"value": "next_val", "width": 255, "increment": increment}
         if source == "table":
@@ -221,11 +221,11 @@ class HibernateStore(TableStore):
         return sorted(map(self._row, rows), key=lambda row: row.name)
 
     def _row(self, row: Sequence[Any]) -> TableRow:
-        """Read what the database tells of a sequence."""
+        """Read the database's data about a sequence."""
         name, stored, start, increment, cycles, cache = row
         drawn = increment if self._executor.dialect_name == "postgresql" else 0
         number = start if stored is None else stored + drawn
-        known = f"the nodes' is taken for {self._table.increment}"
+        known = f"the nodes' is assumed to be {self._table.increment}"
         found = {
             f"its increment is {increment}, and {known}": increment != self._table.increment,
             "it cycles: ids would repeat": bool(cycles),

@@ -1,8 +1,8 @@
 """idleaf's table ``id_segment``.  Needs the ``sqlalchemy`` extra.
 
 idleaf keeps one row for each ``biz_tag``.  ``max_id`` is the last id handed out: a grant adds the
-step, and owns ``(old, new]``.  Old idleaf nodes may run beside, as far as each of them is sound by
-itself: several threads of one may hand out ids beyond their segment.
+step, and owns ``(old, new]``.  Old idleaf nodes may run at the same time, but have a defect of
+their own: several threads of one node may hand out ids beyond their segment.
 """
 
 from __future__ import annotations

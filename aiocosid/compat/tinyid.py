@@ -2,8 +2,8 @@
 
 tinyid (Didi) keeps one row for each ``biz_type``.  ``max_id`` is the upper end of the last segment:
 a grant owns ``(old, new]``, and of that only the ids that are ``remainder`` modulo ``delta``.  So
-several databases can serve one ``biz_type``, each with a remainder of its own.  Old tinyid servers
-may run beside.
+several databases can serve one ``biz_type``, each with its own remainder.  Old tinyid servers may
+run at the same time.
 """
 
 from __future__ import annotations
@@ -48,13 +48,12 @@ class TinyidStore(TableStore):
     """The ``biz_type`` rows of one of tinyid's databases, on any SQLAlchemy engine.
 
     A row's ``delta`` is the `stride`: a call for ``step`` ids gets as many that are ``remainder``
-    modulo ``delta``, and ``max_id`` rises by ``step * delta``.  Where tinyid reads the row and then
-    compares ``max_id`` and ``version``, here it is one statement, which raises both: so neither can
-    come between the other's two halves.  A row whose delta or remainder is changed is followed from
-    the next segment on.
+    modulo ``delta``, and ``max_id`` rises by ``step * delta``.  tinyid reads the row and then
+    compares ``max_id`` and ``version``; here one statement raises both, so neither can interrupt
+    the other's update.  A change of a row's delta or remainder applies from the next segment on.
 
-    A row whose own ``step`` is below 1 is refused too: a tinyid server beside would stop there, or
-    go back.
+    A row whose own ``step`` is below 1 is refused too: a tinyid server would stop there, or go
+    back.
     """
 
     scheme = "tinyid"
@@ -68,15 +67,15 @@ class TinyidStore(TableStore):
         touched="update_time",
         also="version = version + 1",
         create=create_table("tiny_id_info", _COLUMNS),
-        remedy="create it by an INSERT, as tinyid's own are, or correct the name",
+        remedy="create it by an INSERT, like tinyid's own rows, or correct the name",
     )
 
     async def biz_type(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> TableDistributor:
-        """Return a distributor with as many ids a segment as a tinyid server takes.
+        """Return a distributor with a tinyid server's number of ids per segment.
 
         Args:
             name: the ``biz_type``.
-            namespace: names the counter in messages and statistics, and nowhere else.
+            namespace: the counter's namespace in messages and statistics only.
 
         Raises:
             CounterMissingError: there is no such row.
@@ -90,8 +89,8 @@ class TinyidStore(TableStore):
 class TinyidGroupStore(GroupStore):
     """The ``biz_type`` rows of several of tinyid's databases, of which any one is enough.
 
-    tinyid draws a database for each segment; here it is the same one as long as it answers.  Each
-    has a remainder of its own of one delta.
+    tinyid chooses a random database for each segment; here it is the same one as long as it
+    answers.  All have the same delta and different remainders.
     """
 
     one: ClassVar[type[TableStore]] = TinyidStore
@@ -103,7 +102,7 @@ class TinyidGroupStore(GroupStore):
         store_timeout: float = STORE_TIMEOUT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Work on your own engines, which stay yours to close; nothing is sent yet.
+        """Use your own engines, which are never closed here; nothing is sent yet.
 
         Args:
             engines: one for each of tinyid's databases.
@@ -117,19 +116,19 @@ class TinyidGroupStore(GroupStore):
 
 
 class TinyidTokens(NotCopyable):
-    """What ``tiny_id_token`` allows, read when it is asked and at most every 60 s.
+    """The permissions in ``tiny_id_token``, read on demand and at most every 60 s.
 
     No token is ever part of a message, a log line or a ``repr``.
     """
 
     def __init__(self, store: TinyidStore, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Read from a store, which stays yours to close; nothing is sent yet."""
+        """Read from a store, which is not closed here; nothing is sent yet."""
         self._store, self._clock = store, clock
         self._allowed: frozenset[tuple[str, str]] = frozenset()
         self._read_at: float | None = None
 
     async def allows(self, token: str | None, biz_type: str | None) -> bool:
-        """Tell whether a token may have ids of a ``biz_type``; without either of them none may.
+        """Return whether a token may take ids of a ``biz_type``; False if either is missing.
 
         Raises:
             StoreError: the table cannot be read, and was not read in the last 60 s.
@@ -144,5 +143,5 @@ class TinyidTokens(NotCopyable):
         return (token, biz_type) in self._allowed
 
     def __repr__(self) -> str:
-        """Name the database, and no token."""
+        """Show the database, and no token."""
         return f"<{type(self).__name__} {self._store!r}>"

@@ -1,7 +1,7 @@
-"""Worker ids as Twitter's snowflake of 2010 takes them: ephemeral nodes of ZooKeeper.
+"""Worker ids of Twitter's snowflake of 2010: ephemeral nodes of ZooKeeper.
 
 Requires the ``zookeeper`` extra.  The node is Twitter's: ``/snowflake-servers/<worker id>`` holds
-``host:port`` and goes with the session of the process that made it.  The ids are made by
+``host:port`` and ends with the session of the process that created it.  The ids are made by
 `aiocosid.snowflake.TWITTER`.
 """
 
@@ -53,8 +53,8 @@ _PORT: Final = 7609  # Twitter's serverPort
 _WORKER_BITS: Final = 5
 _BITS: Final = 10  # datacenter and worker
 _SIZE: Final = 1 << _WORKER_BITS
-_CUT: Final = 0.002  # seconds; the driver cuts a session's time to whole milliseconds
-_SIGNS: Final = 5  # of life while a session would last without one
+_CUT: Final = 0.002  # seconds; the driver truncates a session's timeout to whole milliseconds
+_SIGNS: Final = 5  # renewals per session timeout
 
 _NODE: Final = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff]+)+")
 _NOTE: Final = re.compile(rb"(-1|[0-9]{1,16})\|([0-9a-f]{16})")
@@ -62,12 +62,12 @@ _NOTE: Final = re.compile(rb"(-1|[0-9]{1,16})\|([0-9a-f]{16})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Worker(Entry):
-    """A worker id, as it was read; its stamp is the mark in our note.
+    """A worker id, as it was read; its stamp is the mark in aiocosid's note.
 
     Attributes:
         node: Twitter's node as it was read; None if it is free.
-        note: ours on it, likewise.
-        is_ours: whether this object has made the node, in the session that it has now.
+        note: aiocosid's node on it, likewise.
+        is_ours: whether this object has created the node, in its current session.
     """
 
     node: Node | None
@@ -76,9 +76,9 @@ class _Worker(Entry):
 
 
 class _Servers(ZookeeperRegistry):
-    """Twitter's nodes, and our notes of the time: ``mark|token`` of the object that took it last.
+    """Twitter's nodes, and aiocosid's notes: ``mark|token`` of the object that took the id last.
 
-    A session alone does not tell who holds a node: another object may be on the same client.
+    A session alone does not identify the holder of a node: another object may use the same client.
     """
 
     is_leased = True
@@ -106,7 +106,7 @@ class _Servers(ZookeeperRegistry):
         return f"{self._notes}/{worker_id % _SIZE}"
 
     async def find(self, at: Nodes, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - it writes no time
-        """Take the worker id that was asked for, else the first that is free."""
+        """Take the requested worker id, else the first free one."""
         if bits != _BITS:
             expected = f"{_BITS}: datacenter and worker"
             raise InvalidArgumentError("bits", bits, expected=expected)
@@ -124,7 +124,7 @@ class _Servers(ZookeeperRegistry):
         return own or next(early, None) or min(free, key=lambda each: each.stamp)
 
     async def claim(self, at: Nodes, entry: Any, new: int) -> bool:
-        """Make the node, unless it is ours; the mark stays as it was."""
+        """Create the node, unless it is held already; the mark is not changed."""
         taken = create_ephemeral(self._path(entry.worker_id), self.instance_id.text.encode())
         return entry.is_ours or await at.commit(taken, self._noted(entry, new)) is not None
 
@@ -161,7 +161,9 @@ class _Servers(ZookeeperRegistry):
             return MachineIdInUseError(what, holder=other)
         if holders[0] != self.instance_id.text:
             return MachineIdInUseError(what, holder=holders[0])
-        end = f"if that was our own, it is over within {self._session_timeout:g} s"
+        end = (
+            f"if that was this process's former session, it ends within {self._session_timeout:g} s"
+        )
         reason = f"{what} is held by another session of {holders[0]}; {end}"
         return StoreUnavailableError(STORE, reason)
 
@@ -190,16 +192,18 @@ class TwitterStore(WorkerIdStore):
 
     The machine id is ``datacenter_id * 32 + worker_id``, of 10 bits.
 
-    The node goes when ZooKeeper ends our session, and then the worker id is anybody's.  So a lease
-    on it is good for nine tenths of a session's time after the last sign of life at most, and is
-    silent from the moment in which the session is interrupted.
+    When ZooKeeper ends the session, the node is removed, and any process may take the worker id.
+    So a lease on it is valid for at most nine tenths of the session timeout after the last renewal,
+    and issues no ids from the moment when the session is interrupted.
 
-    Twitter keeps no note of the time up to which ids were issued.  Ours is below
-    ``/aiocosid/twitter``, so that our next process begins above it; Twitter's does not look there.
+    Twitter does not store the time up to which ids were issued.  aiocosid stores it below
+    ``/aiocosid/twitter``, so that its next process begins above it; Twitter's processes do not read
+    it.
 
-    Twitter asks all other servers for their clocks when it starts, and refuses to if its own is 10
-    seconds off.  That is left out here: they need not have a Thrift service to ask.  Nor have we:
-    while we hold a node none of Twitter's starts, unless its ``skipSanityChecks`` is set.
+    Twitter's server asks all other servers for their clocks when it starts, and does not start if
+    its own differs by 10 seconds.  That is left out here: the others need not have a Thrift
+    service.  aiocosid has none either: while it holds a node no server of Twitter's starts, unless
+    its ``skipSanityChecks`` is set.
     """
 
     scheme = "twitter"
@@ -223,25 +227,24 @@ class TwitterStore(WorkerIdStore):
         port: int = _PORT,
         path: str = _PATH,
     ) -> None:
-        """Work on your own client, which stays yours to stop; nothing is sent yet.
+        """Use your own client, which is never stopped here; nothing is sent yet.
 
         Args:
-            client: your own ``kazoo.client.KazooClient``, which you have started.  Its session's
-                time, by kazoo's default 10 seconds, is how long the worker id stays ours after a
-                crash.  The server has to grant it, by default up to 20 of its ticks; kazoo does not
-                tell, so that this is checked by `from_url` alone.  What was not given back, as when
-                closing could not reach the server, stays held for as long as the session lives:
-                stop and start the client to be rid of it.
-            worker_id: 0 to 31, as Twitter is told it; by default the first that is free.
-            datacenter_id: 0 to 31.  Each datacenter has a ZooKeeper, or a path, of its own.
-            host: our name, by default this host's.
-            port: together with the host the one thing that tells our own former session from
-                somebody else's; the same for two processes at once keeps the second one waiting.
-            path: Twitter's ``workerIdZkPath``; nodes that are missing are made.
+            client: your own ``kazoo.client.KazooClient``, started.  Its session timeout, 10 seconds
+                by kazoo's default, is how long the worker id stays held after a crash.  The server
+                has to grant it, by default up to 20 of its ticks; kazoo does not show that, so only
+                `from_url` checks it.  A worker id that could not be given back, because the server
+                could not be reached at closing, stays held until the session ends: stop and start
+                the client to release it.
+            worker_id: 0 to 31, as Twitter's; by default the first free one.
+            datacenter_id: 0 to 31.  Each datacenter has its own ZooKeeper or path.
+            host: the host's name; by default this host's.
+            port: host and port distinguish this process's former session from another process's; if
+                two processes have the same, the second one waits.
+            path: Twitter's ``workerIdZkPath``; missing nodes are created.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the client is none of
-                kazoo's.
+            InvalidArgumentError: an argument is outside its range, or the client is not kazoo's.
         """
         workers = range(_SIZE) if worker_id is None else (worker_id,)
         for argument, number in (("worker_id", workers[0]), ("datacenter_id", datacenter_id)):

@@ -1,4 +1,4 @@
-"""What stands before or after the text of another converter.  Pure."""
+"""Prefixes and suffixes of another converter's text.  Pure."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class GroupedPrefixIdConverter(IdConverter):
     def as_int(self, text: str, /) -> GroupedId:
         """Return number and group of a text of up to 255 characters with one way to split it."""
         if not self.delimiter:
-            expected = "written with a delimiter: without one, no text tells group from id"
+            expected = "written with a delimiter: without one, group and id cannot be separated"
             raise InvalidIdError("id", text, expected=expected)
         found = list(self._splits(text)) if len(text_of(text)) <= MOST_READ else []
         if len(found) != 1:

@@ -1,4 +1,4 @@
-"""What every converter asks of its arguments and of an id."""
+"""Checks of arguments and ids that all converters share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_id(new_id: object, *, at_most: int = MAX_ID, remedy: str = "") -> None
 
 
 def are_plain(ids: Sequence[int], *, at_most: int = MAX_ID) -> bool:
-    """Tell, fast, whether all of them are an `int` from 0 to a limit; False if there is none."""
+    """Return, fast, whether all of them are an `int` from 0 to a limit; False if there is none."""
     return set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) <= at_most
 
 

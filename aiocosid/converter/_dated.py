@@ -36,7 +36,7 @@ FIELDS: Final = {
     "s": "[1-5]?[0-9]",
     "SSS": "[0-9]{3}",
 }
-"""What the fields of a pattern look like; `DatePattern` knows them all."""
+"""The allowed forms of a pattern's fields; `DatePattern` supports more."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -46,7 +46,7 @@ class DatePrefixIdConverter(IdConverter):
     It is the date of the conversion, as in CosId; each call of `convert_many` has one date.  So it
     may be a later one than the id is of, a text made twice may differ, and a batch of a
     `StringIdGenerator`, which converts in several calls, may have two dates.  It makes no id
-    unique: numbers that begin anew each day need a `GroupedPrefixIdConverter`.
+    unique: numbers that restart each day need a `GroupedPrefixIdConverter`.
 
     Attributes:
         pattern: a date pattern of Java, such as ``yyMMdd``.
@@ -82,7 +82,7 @@ class DatePrefixIdConverter(IdConverter):
             delimiter: the text between date and id; not empty, and no digit first, if the pattern
                 has fields that vary in length.
             zone: a tzinfo, or a name as "Asia/Shanghai", "UTC" or "+08:00".
-            clock: tells the time; the system's by default.
+            clock: the clock; the system's by default.
 
         Raises:
             InvalidArgumentError: pattern or zone are unknown, or the date could not be told from

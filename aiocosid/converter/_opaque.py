@@ -28,8 +28,8 @@ class OpaqueIdConverter(IdConverter):
 
     Each id becomes another number of 63 bits, by FF1 of NIST SP 800-38G with AES, which a second
     converter writes.  Equal ids have equal texts; any text of the right form is some id; and a text
-    gives no right to anything.  Whoever changes the key can read the old texts only with the old
-    one.  The key stands in no repr, error, tree or pickle.
+    gives no right to anything.  After a change of the key old texts can only be read with the old
+    key.  The key is in no repr, error, tree or pickle.
 
     Attributes:
         inner: writes and reads the changed numbers.

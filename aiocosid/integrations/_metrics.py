@@ -69,7 +69,7 @@ class Metric:
         kind: what it is.
         unit: as UCUM writes it: seconds, or a thing in braces.
         attributes: whose values tell its series apart.
-        description: what it tells.
+        description: its meaning.
         merge: makes one value of those of two generators with the same attributes.
     """
 

@@ -1,4 +1,4 @@
-"""What the web frameworks share: where the provider comes from, and where requests find it."""
+"""Common to the web frameworks: the source of the provider, and where requests find it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ async def opened(source: Source) -> AsyncGenerator[Provider]:
     Raises:
         InvalidArgumentError: the source is none, or gives something else.
     """
-    # What `asynccontextmanager` makes can be called as well: it is a decorator.
+    # The result of `asynccontextmanager` can be called as well: it is a decorator.
     given: Any = source
     entered: Any = given
     if not _can_be_entered(given) and callable(given):
         entered = given()
     if not _can_be_entered(entered):
         if isinstance(entered, Coroutine):
-            entered.close()  # or Python would warn that nobody awaited it
+            entered.close()  # otherwise Python would warn that it was never awaited
         expected = "a provider, as `connect` returns it, or an @asynccontextmanager that yields one"
         raise InvalidArgumentError("source", given, expected=expected)
     async with entered as provider:

@@ -20,7 +20,7 @@ Series: TypeAlias = "tuple[Metric, Where]"
 
 
 class GeneratorTally:
-    """What one generator has counted, in all its lives.
+    """The counts of one generator over all its openings.
 
     Attributes:
         generator: the one; None when nobody watches it any more.
@@ -91,7 +91,7 @@ class Tallies:
         ]
 
     def totals(self) -> dict[Series, float]:
-        """Return the sums, of those that somebody watches now."""
+        """Return the sums of the watched generators."""
         found = dict(self._gone)
         shown: dict[Series, None] = {}  # in order
         for tally in self._tallies.values():

@@ -1,4 +1,4 @@
-"""Generators whose statistics are read when somebody asks for metrics."""
+"""Generators whose statistics are read when metrics are collected."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class _Watch:
 
 def _noted(tally: GeneratorTally, outer: Statistics) -> list[Value]:
     """Take note of the counts, and return the rest."""
-    # What a group says is of the latest call's alone, and no count from call to call.
+    # A group's statistics are those of the latest call only, and not cumulative.
     inner, is_grouped = _innermost(outer), hasattr(outer, "group")
     values = list(readings(inner, (outer.namespace, outer.name)))
     if not is_grouped:

@@ -1,6 +1,6 @@
 """Statistics and health as read-only ASGI applications; they need no framework.
 
-Mount them where operators look.  What the errors of a store say may name hosts and users, so the
+Mount them for operators only.  The messages of store errors may contain hosts and users, so the
 statistics are not for everybody; the health report names the errors' classes only.
 """
 
@@ -75,7 +75,8 @@ def check_health(provider: Provider | None = None) -> Health:
 
     A generator is down when it has ended, when its machine id's lease has run out, or when its
     store fails and no id is in hand.  It is degraded when the store fails and ids are left.
-    One that tells no ids in hand, as a `SnowflakeId`, is asked for an id, which is a gap then.
+    A generator without a number of ids in hand, as a `SnowflakeId`, has to hand out an id, which is
+    a gap.
 
     Call it on the event loop of the generators: in FastAPI from an ``async def`` route.
 

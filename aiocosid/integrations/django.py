@@ -84,7 +84,7 @@ class CosIdDefault:
         return next_id
 
     def deconstruct(self) -> tuple[str, tuple[str, ...], dict[str, str]]:
-        """Tell migrations how to write it: class, arguments, keywords."""
+        """Return what migrations write: class, arguments, keywords."""
         return "aiocosid.integrations.django.CosIdDefault", (self.name,), {}
 
     def __eq__(self, other: object) -> bool:

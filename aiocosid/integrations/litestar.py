@@ -120,7 +120,7 @@ def _no_id(request: Request[Any, Any, Any], error: CosIdError) -> Response[Any]:
     if error.retryable:
         busy = ServiceUnavailableException("no id just now", headers={"Retry-After": RETRY_AFTER})
         answer = known.create_exception_response(request, busy)
-    elif request.app.debug:  # as Litestar answers what nobody handles
+    elif request.app.debug:  # as Litestar answers an unhandled error
         answer = known.create_debug_response(request, error)
     else:
         answer = known.create_exception_response(request, error)

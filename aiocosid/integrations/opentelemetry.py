@@ -95,7 +95,7 @@ def _observations(metric: Metric, reading: _Reading, _: CallbackOptions) -> Iter
 
 
 class _Reading:
-    """What the metrics of one collection share, each of which is asked for once in it."""
+    """The values that the metrics of one collection share; each metric is read once in it."""
 
     __slots__ = ("_found", "_observed", "_watched")
 
@@ -105,7 +105,7 @@ class _Reading:
         self._found: dict[Metric, dict[Where, float]] = {}
 
     def of(self, metric: Metric) -> dict[Where, float]:
-        """Return the series of a metric; the first one that is asked for again reads anew."""
+        """Return the series of a metric; a metric that is read again starts a new collection."""
         if metric in self._observed:
             self._observed, self._found = set[Metric](), self._watched.read()
         self._observed.add(metric)

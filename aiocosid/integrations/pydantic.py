@@ -34,7 +34,7 @@ _EXAMPLE: Final = 42
 
 @dataclass(frozen=True, slots=True)
 class _DecimalText:
-    """What makes `Int64Str` of `int`; see there."""
+    """The annotation that makes `Int64Str` of `int`; see there."""
 
     def __get_pydantic_core_schema__(
         self, _source: object, _handler: GetCoreSchemaHandler
@@ -83,7 +83,7 @@ class ConvertedId:
     Attributes:
         converter: of `aiocosid.converter`, or your own.
         text_only: whether a number is refused in Python as well: for what clients send where the
-            numbers are nobody's business, as with an opaque converter.
+            numbers are secret, as with an opaque converter.
     """
 
     converter: IdConverter

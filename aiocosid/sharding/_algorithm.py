@@ -51,7 +51,7 @@ NAMES: Final = {
     "timestamp_unit": "ts-unit",
     "pattern": "datetime-pattern",
 }
-"""What the arguments of a sharding are called in settings."""
+"""The names of a sharding's arguments in settings."""
 
 _INTEGER: Final = re.compile("[0-9]{1,30}")  # int() raises an error of its own above 4300
 
@@ -143,7 +143,7 @@ def _built(
 
 
 def _integer(value: Any) -> Any:  # noqa: ANN401 - as it is given
-    """Return the number of a text; what is no number stays as it is, to be refused."""
+    """Return the number of a text; other values are returned unchanged, to be refused."""
     return int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else value
 
 

@@ -39,7 +39,7 @@ class IntervalTimeline(Sharding[K]):
         amount: how many units a piece is long, at least 1; 1,000,000 pieces at most.
         logic_name_prefix: what the names of the nodes begin with.
         suffix_pattern: how a piece's begin is written, in Java's letters; no two may be equal.
-        key: which local time a key stands for; by default keys are local times themselves.
+        key: converts a key to a local time; by default keys are local times.
     """
 
     effective: ShardRange[datetime]
@@ -92,7 +92,7 @@ class IntervalTimeline(Sharding[K]):
         """Return the name of the node that holds a key.
 
         Raises:
-            InvalidArgumentError: its local time lies outside the interval, or it is no key.
+            InvalidArgumentError: its local time is outside the interval, or it is no key.
             InvalidIdError: it is no id of a `SnowflakeTimeKey`'s layout.
         """
         at = self.key.local_time(value)

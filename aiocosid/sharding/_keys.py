@@ -1,4 +1,4 @@
-"""Which local time a key stands for: CosId's ``LocalDateTimeConvertor``.  Pure.
+"""Converts keys to local times: CosId's ``LocalDateTimeConvertor``.  Pure.
 
 A timeline is cut by local time, the date and time that clocks on a wall show, so every key that
 names a moment, not a local time, is read in a zone.
@@ -40,14 +40,14 @@ EARLIEST, LATEST = datetime.min, datetime.max  # noqa: DTZ901 - local times all 
 K = TypeVar("K", bound=Ordered)
 
 TimeValue: TypeAlias = Union[datetime, date, int, str]  # noqa: UP007 - read at run time
-"""What a `StandardTimeKey` reads."""
+"""The types that a `StandardTimeKey` reads."""
 
 LocalSpan: TypeAlias = "tuple[datetime | None, datetime | None]"
 """The first and the last local time of a range, both of them in it; None where it has no end."""
 
 
 class TimeKey(ABC, Generic[K]):
-    """Tells which local time a key stands for.  Write one of your own with `local_time` alone."""
+    """Converts keys to local times.  Your own class needs only `local_time`."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ class TimeKey(ABC, Generic[K]):
     def local_span(self, values: ShardRange[K], /) -> LocalSpan | None:
         """Return the first and the last local time of a range of keys; None if it is empty.
 
-        Here an open end counts as a closed one, since several keys may stand for one time.
+        Here an open end counts as a closed one, because several keys may have the same time.
         """
         return (
             None if values.lower is None else self.local_time(values.lower),
@@ -75,8 +75,8 @@ class StandardTimeKey(TimeKey[Any]):
     """Keys that are dates, times, timestamps, or text.
 
     * A naive datetime is the local time itself, a date is its midnight.
-    * An aware datetime and a timestamp are told in `zone`.  Two that name one moment stand for one
-      local time, whatever zone they are written in; CosId takes the fields as they are written.
+    * An aware datetime and a timestamp are converted to `zone`.  The same moment has the same local
+    time, in whatever zone it is written; CosId takes the fields as they are written.
     * Text is read by `pattern`; a field that the pattern does not have is the first.
 
     Attributes:
@@ -105,7 +105,7 @@ class StandardTimeKey(TimeKey[Any]):
 
         Raises:
             InvalidArgumentError: it is of another type, needs a zone and there is none, its text
-                is not the pattern's, or its time lies outside the years 1 to 9999.
+                does not match the pattern, or its time is outside the years 1 to 9999.
         """
         if type(value) is datetime and value.tzinfo is None:
             return value
@@ -144,7 +144,7 @@ class StandardTimeKey(TimeKey[Any]):
         except OverflowError:
             is_late = moment.year > 1
             if is_late == upper:
-                return None  # no local time lies outside of it
+                return None  # no local time is outside of it
             return LATEST if is_late else EARLIEST
         return outermost(local, upper=upper)
 
@@ -188,7 +188,7 @@ class SnowflakeTimeKey(TimeKey[Any]):
 
     Attributes:
         layout: of the ids.
-        zone: in which their time is told: a tzinfo, a name, or an offset as "+08:00".
+        zone: the zone of their local time: a tzinfo, a name, or an offset as "+08:00".
         converter: reads text, CosId's is a Radix62IdConverter of 11 characters; without one, text
             is refused.
     """
@@ -216,7 +216,7 @@ class SnowflakeTimeKey(TimeKey[Any]):
     def local_span(self, values: ShardRange[Any], /) -> LocalSpan | None:
         """Return the first and the last local time of a range of ids; None if it is empty.
 
-        Ids are counted, not times: below the first id of a tick lies the tick before.
+        Ids are counted, not times: the id below the first one of a tick is of the tick before.
         """
         lower = upper = None
         if values.lower is not None:

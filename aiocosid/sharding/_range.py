@@ -1,4 +1,4 @@
-"""What a query asks for: all keys from one end to another.  Pure."""
+"""The range of a query: all keys from one end to another.  Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ("Ordered", "ShardRange")
 
 
 class Ordered(Protocol):
-    """What has an order: numbers, dates, texts."""
+    """A type with an order: numbers, dates, texts."""
 
     def __lt__(self, other: Any, /) -> bool:  # noqa: ANN401 - of the same type
-        """Tell whether it comes before the other."""
+        """Return whether it is less than the other."""
         raise NotImplementedError
 
 
@@ -113,7 +113,7 @@ class ShardRange(Generic[K]):
         return ShardRange(lower, upper, lower_open, upper_open)
 
     def __contains__(self, key: K) -> bool:
-        """Tell whether a key is in it."""
+        """Return whether a key is in the range."""
         above = (
             self.lower is None or self.lower < key or (not self.lower_open and key == self.lower)
         )

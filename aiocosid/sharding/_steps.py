@@ -1,4 +1,4 @@
-"""The pieces that a timeline is cut into: how many lie between two times, and where one begins.
+"""The intervals of a timeline: how many are between two times, and where one begins.
 
 Pure.  Months are counted as ``year * 12 + month``, all that is shorter has one length.
 """
@@ -14,7 +14,7 @@ from ..errors import InvalidArgumentError
 __all__ = ("Months", "ShardUnit", "Spans", "check_unit", "steps")
 
 ShardUnit: TypeAlias = Literal["years", "months", "days", "hours", "minutes", "seconds"]
-"""What an interval is counted in."""
+"""The units of an interval."""
 
 LENGTHS: Final = {
     "days": timedelta(days=1),
@@ -33,7 +33,7 @@ FLOORS: Final[dict[ShardUnit, dict[str, int]]] = {
     "minutes": {"second": 0, "microsecond": 0},
     "seconds": {"microsecond": 0},
 }
-"""What is set to its lowest value at the begin of a unit."""
+"""The fields that are set to their lowest value at the beginning of a unit."""
 
 
 @dataclass(frozen=True, slots=True)

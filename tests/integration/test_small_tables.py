@@ -404,7 +404,7 @@ async def test_what_tickets_say(engine: AsyncEngine, execute: Execute) -> None:
     await store.create_schema()
     (found,) = await store.examine()
     assert (found.name, found.stored, found.next_id) == ("Tickets64", None, None)
-    assert found.problems == ("it has no row, so that nobody knows the next id; draw one",)
+    assert found.problems == ("it has no row, so the next id is unknown; take one",)
     for above, last in ((500, 501), (400, 502)):
         assert (await store.set_floor(name="Tickets64", above=above)).last_max_id == last
         assert await execute("SELECT * FROM Tickets64") == [(last, "a")]

@@ -459,7 +459,7 @@ async def test_databases_that_share_ids(pair: tuple[list[TinyidStore], list[Exec
     for _ in range(4):
         group = group_of(stores, ManualClock())
         for _ in range(2):
-            with pytest.raises(CorruptCounterError, match=r"0 modulo 2, of which database \d has"):
+            with pytest.raises(CorruptCounterError, match=r"0 modulo 2, and database \d has"):
                 await group.next_max_id(5)
     assert [await execute("SELECT max_id FROM tiny_id_info") for execute in does] == [[(1,)]] * 2
 
@@ -494,7 +494,7 @@ async def test_databases_that_change_places(
     for remainders in ((1, 0), (0, 1)):
         for execute, remainder in zip(does, remainders, strict=True):
             await execute("UPDATE tiny_id_info SET remainder = :it", it=remainder)
-        with pytest.raises(CorruptCounterError, match="has some as well"):
+        with pytest.raises(CorruptCounterError, match="has some of them, too"):
             await group.next_max_id(5)
         ids += [await group.next_max_id(5) for _ in range(2)]
     assert ids == sorted(set(ids))

@@ -135,7 +135,7 @@ async def test_it_is_somebody_elses(zookeeper: ZookeeperServer, path: str, twitt
     with pytest.raises(MachineIdInUseError, match="h:1"):
         await take(other)
     own = ours(zookeeper, path, worker_id=5, host="h", port=1)
-    with pytest.raises(StoreUnavailableError, match="our own"):
+    with pytest.raises(StoreUnavailableError, match="this process's former"):
         await take(own)
     async with asyncio.TaskGroup() as group:
         lease = MachineIdLease(own, start_timeout=30)
@@ -245,7 +245,7 @@ async def test_by_url(zookeeper: ZookeeperServer, twitter: KazooClient, path: st
         assert repr(store) == f"<TwitterStore {path} a:7609>"
         await store.create_schema()
         assert await store.counters() == ()
-        with pytest.raises(UnsupportedByStoreError, match="worker ids alone"):
+        with pytest.raises(UnsupportedByStoreError, match="worker ids only"):
             store.segment_distributor(name="a")
         with pytest.raises(UnsupportedByStoreError):
             await store.set_floor(name="a", above=1)

@@ -1,7 +1,7 @@
 """Leaf's table ``leaf_alloc``.
 
 Leaf (Meituan) keeps one row for each ``biz_tag``.  ``max_id`` is the *first id of the next
-segment*: a grant adds the step, and owns ``[old, new)``.  Old Leaf nodes may run beside.
+segment*: a grant adds the step, and owns ``[old, new)``.  Old Leaf nodes may run at the same time.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class LeafStore(TableStore):
     table = LEAF_ALLOC
 
     async def tag(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> TableDistributor:
-        """Return a distributor with the step that the tag's row names now.
+        """Return a distributor with the current step of the tag's row.
 
         Args:
             name: the ``biz_tag``.
-            namespace: names the counter in messages and statistics, and nowhere else.
+            namespace: the counter's namespace in messages and statistics only.
 
         Raises:
             CounterMissingError: there is no such tag.
@@ -73,14 +73,14 @@ class LeafStore(TableStore):
     async def create_tag(
         self, name: str, *, step: int, above: int = 0, description: str | None = None
     ) -> None:
-        """Add a tag, as an INSERT by hand would; one that is there stays as it is.
+        """Add a tag, like an INSERT by hand; an existing one is not changed.
 
-        One atomic step, safe to repeat.  Old Leaf nodes take it up within a minute.
+        One atomic step, safe to repeat.  Old Leaf nodes read it within a minute.
 
         Args:
             name: the ``biz_tag``, at most 128 characters.
             step: ids per segment of nodes that follow the row, 1 to 2^31-1.
-            above: the first id is above it.
+            above: the first id is above this.
             description: for people, at most 256 characters.
 
         Raises:

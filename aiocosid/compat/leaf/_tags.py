@@ -1,4 +1,4 @@
-"""Leaf's tags while they come and go: a generator for each that is asked for."""
+"""Leaf's tags, which may be added and removed: a generator for each requested one."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ __all__ = ("REFRESH_INTERVAL", "LeafTags")
 logger = logging.getLogger("aiocosid")
 
 REFRESH_INTERVAL: Final = 60.0
-"""Seconds between two looks at the tags; Leaf's own."""
+"""Seconds between two readings of the tags; Leaf's own."""
 
-ROW_TIMEOUT: Final = 5.0  # seconds that a tag's row may take to be read when it is opened
+ROW_TIMEOUT: Final = 5.0  # seconds for reading a tag's row when it is opened
 
 G = TypeVar("G", bound=IdGenerator)
 
@@ -45,8 +45,8 @@ class _Opening:
     """A tag that is being opened.
 
     Attributes:
-        is_over: set when it is open, or not.
-        error: why it is not; None if it is, or who opened it gave up.
+        is_over: set when opening has ended, with or without an error.
+        error: the error; None if the tag is open, or the opening task was cancelled.
     """
 
     is_over: anyio.Event
@@ -58,8 +58,8 @@ class _Tag(Generic[G]):
     """A tag with an open generator.
 
     Attributes:
-        name: as its row is named; on MySQL a name that differs in its case finds the same row.
-        distributor: which the generator asks.
+        name: the name in its row; on MySQL a name that differs in case finds the same row.
+        distributor: the generator's distributor.
         generator: hands out its ids.
     """
 
@@ -69,16 +69,16 @@ class _Tag(Generic[G]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the generator was closed, or has ended by itself; of a stranger's never."""
+        """Whether the generator was closed or has ended; never for a user's own class."""
         generator: object = self.generator
         return isinstance(generator, Component) and generator._has_ended()
 
     def is_in(self, rows: Mapping[str, TableRow], reached: int | None) -> bool:
-        """Tell whether its row is among these, and not another one of its name, with lower ids.
+        """Return whether its row is among these, and is no new row of its name with lower ids.
 
         Args:
-            rows: all that there are.
-            reached: how far the generator had come before they were read.
+            rows: all rows.
+            reached: the generator's last max id before they were read.
         """
         row = rows.get(self.name)
         last = None if row is None else self.distributor._table.last_id(row)
@@ -86,12 +86,12 @@ class _Tag(Generic[G]):
 
 
 class LeafTags(Component, Generic[G]):
-    """The tags of one Leaf, and a generator for each that is asked for.
+    """The tags of one Leaf, and a generator for each requested one.
 
-    Open it with ``async with``, or with ``await task_group.start(tags.run)``.  A tag that somebody
-    adds can be used at once.  The generator of one that somebody removes is closed at the next look
-    at the table, and that of one whose number was lowered, as by removing it and adding it anew.
-    Nothing is reserved for a tag before it is asked for, and none waits for another.
+    Open it with ``async with``, or with ``await task_group.start(tags.run)``.  A tag can be used as
+    soon as it is added.  When a tag is removed, its generator is closed at the next reading of the
+    table; likewise when its number was lowered, for example by removing and adding it again.
+    Nothing is reserved for a tag before it is requested, and no tag waits for another.
     """
 
     def __init__(
@@ -104,16 +104,16 @@ class LeafTags(Component, Generic[G]):
         close_timeout: float = 5.0,
         clock: Clock | None = None,
     ) -> None:
-        """Describe it; nothing is read before it is opened.
+        """Describe the tags; nothing is read before opening.
 
         Args:
-            store: where the tags lie; it is not closed.
-            make: makes the generator of a tag, not opened: `LeafSegmentId`, `SegmentChainId`, or a
-                function with settings of your own.  The distributor has the row's step.
-            namespace: names the generators in messages and statistics, and nowhere else.
-            interval: seconds between two looks at the table.
+            store: the store of the tags; it is not closed here.
+            make: creates the generator of a tag, not opened: `LeafSegmentId`, `SegmentChainId`, or
+                a function with your own settings.  The distributor has the row's step.
+            namespace: the generators' namespace in messages and statistics only.
+            interval: seconds between two readings of the table.
             close_timeout: seconds that closing waits for calls under way; each generator has its
-                own besides.
+                own as well.
             clock: time; the system's by default.
 
         Raises:
@@ -127,7 +127,7 @@ class LeafTags(Component, Generic[G]):
         check_seconds("close_timeout", close_timeout)
         self._store, self._make, self._namespace = store, make, namespace
         self._interval, self._close_timeout = interval, close_timeout
-        # By the names of rows: how far generators came that have ended.
+        # By the names of rows: the last max ids of generators that have ended.
         self._floors: dict[str, int] = {}
         super().__init__(clock)
         self._reset()
@@ -137,7 +137,7 @@ class LeafTags(Component, Generic[G]):
         self._tags: dict[str, _Tag[G]] = {}
         self._opening: dict[str, _Opening] = {}
         self._ending: set[G] = set()
-        self._is_failing = False  # the last look at the table failed
+        self._is_failing = False  # the last reading of the table failed
 
     @property
     def close_timeout(self) -> float:
@@ -151,12 +151,12 @@ class LeafTags(Component, Generic[G]):
 
     @property
     def names(self) -> frozenset[str]:
-        """The tags that were there at the last look; others may be asked for all the same."""
+        """The tags at the last reading of the table; later ones can be requested as well."""
         return self._names
 
     @property
     def generators(self) -> Mapping[str, G]:
-        """The generators that are open now, by the names that were asked for."""
+        """The open generators, by the requested names."""
         return {name: tag.generator for name, tag in self._tags.items()}
 
     async def next_id(self, tag: str) -> int:
@@ -170,30 +170,30 @@ class LeafTags(Component, Generic[G]):
     async def get(self, tag: str) -> G:
         """Return the open generator of a tag; the first call opens it.
 
-        Who asks while another task opens it waits for that one, and fails with it.  Its row has 5 s
-        to be read; the first segment has the generator's own time.
+        A call while another task opens the tag waits for that task, and fails with it.  Reading the
+        row has a timeout of 5 s; the first segment has the generator's own.
 
-        It stays ours to close.  Ask for it anew rather than to keep it for long: it is closed when
-        the tag is removed.
+        Do not close it.  Call `get` again instead of keeping it: it is closed when the tag is
+        removed.
 
         Args:
             tag: the ``biz_tag``.
 
         Raises:
-            CounterMissingError: there is no such tag, or not any more.
+            CounterMissingError: there is no such tag.
             CorruptCounterError: its row holds no counter, or a step below 1.
-            StoreRolledBackError: its number is lower than this process has seen it; raise it with
-                `LeafStore.set_floor`, or remove the tag for the time between two looks.
+            StoreRolledBackError: its number is lower than this process has seen; raise it with
+                `LeafStore.set_floor`, or remove the tag for one ``interval``.
             StoreError: the store refuses or cannot be reached.
-            SegmentUnavailableError: no first segment came.
+            SegmentUnavailableError: the first segment could not be fetched.
             ClosedError: this object was closed.
         """
         self._check_usable()
         while (opening := self._opening.get(tag)) is not None:
-            await opening.is_over.wait()  # another task is at it, and has a deadline
+            await opening.is_over.wait()  # another task opens it, and has a deadline
             self._check_usable()
             if opening.error is not None:
-                raise opening.error.again()  # one after the other would wait for ever
+                raise opening.error.again()  # otherwise the callers would wait one after the other
         found = self._tags.get(tag)
         if found is not None and not found.has_ended:
             return found.generator
@@ -225,7 +225,7 @@ class LeafTags(Component, Generic[G]):
         reached, last = self._floors.get(row.name), distributor._table.last_id(row)
         if reached is not None and last is not None:
             if last < reached:
-                # Before anything is granted, or it would climb over what others have handed out.
+                # Before any grant, or this process would raise the number above other nodes' ids.
                 labels = {"namespace": self._namespace, "name": tag}
                 raise StoreRolledBackError(distributor.store, **labels, seen=last, expected=reached)
             distributor.resume_above(reached)
@@ -251,8 +251,8 @@ class LeafTags(Component, Generic[G]):
                 await self._refresh()
 
     async def _refresh(self) -> None:
-        """Read the table, and close what is gone, or is another tag of the same name."""
-        # As of now: what changes while the answer is under way is judged by the next one.
+        """Read the table; close generators whose tag is gone, or is new with the same name."""
+        # The state before the call: changes during the call are handled by the next one.
         known = {name: (tag, tag.distributor._water.baseline()) for name, tag in self._tags.items()}
         names = {*self._floors, *(tag.name for tag, _ in known.values())}
         try:
@@ -270,7 +270,7 @@ class LeafTags(Component, Generic[G]):
             if self._tags.get(name) is tag and not tag.is_in(rows, reached):
                 self._end_tag(name)
         for name in names - rows.keys():
-            self._floors.pop(name, None)  # removed, which its owner means
+            self._floors.pop(name, None)  # removed on purpose
 
     def _end_tag(self, name: str) -> None:
         tag, root = self._drop(name), self._root
@@ -279,7 +279,7 @@ class LeafTags(Component, Generic[G]):
             root.start_soon(self._close, tag.generator, name=f"aiocosid drop {name}")
 
     def _drop(self, name: str) -> _Tag[G] | None:
-        """Forget a generator, but not how far it has come."""
+        """Drop a generator, and keep its last max id."""
         tag = self._tags.pop(name, None)
         if tag is not None and (reached := tag.distributor._water.baseline()) is not None:
             self._floors[tag.name] = reached
@@ -288,7 +288,7 @@ class LeafTags(Component, Generic[G]):
     async def _close(self, generator: G) -> None:
         try:
             await generator.aclose()
-        except Exception:  # a stranger's; the others go on
+        except Exception:  # a user's own class; the others go on
             logger.exception("%s: cannot close %r", self._label(), generator)
         finally:
             self._ending.discard(generator)

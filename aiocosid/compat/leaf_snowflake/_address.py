@@ -1,4 +1,4 @@
-"""Who asks for a worker id: an address and a port that somebody has named, never guessed."""
+"""The instance that asks for a worker id: a given address and port, never guessed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ("ADDRESS", "INTERVAL", "NAMED", "WHY", "LeafAddress", "check_leaf_name")
 
 WIDTH: Final = 100  # characters of address and port together; Leaf's table holds 127
-WHY: Final = "it keeps worker ids alone; Leaf's segments are a store of their own, leaf+mysql://"
+WHY: Final = "it has worker ids only; Leaf's segments are another store, leaf+mysql://"
 ADDRESS: Final[Options] = {"ip": str, "port": str}  # what a URL tells of this process
 NAMED: Final[Options] = {"name": str, **ADDRESS}
 INTERVAL: Final = 3.0  # seconds; Leaf reports its time as often

@@ -29,7 +29,7 @@ _SHARED: Final = {"inner_step": int, "schema_name": str, "table": str}
 class TddlStore(TableStore):
     """The sequences in one of TDDL's databases, on any SQLAlchemy engine.
 
-    A grant is one range: ``inner_step`` ids, of which a call for fewer gets the upper ones.
+    A grant is one range of ``inner_step`` ids; a call for fewer gets the upper ones.
     """
 
     scheme = "tddl"
@@ -47,19 +47,18 @@ class TddlStore(TableStore):
         index: int = 0,
         count: int = 1,
     ) -> None:
-        """Work on your own engine, which stays yours to close; nothing is sent yet.
+        """Use your own engine, which is never closed here; nothing is sent yet.
 
         Args:
-            engine: where the table lies.
-            inner_step: of every node, ours and theirs; 1 to 2^31-1.
-            holds: what ``value`` means to the nodes: ``base``, that the last range lies above it
-                (group sequences, TDDL 5, PolarDB-X), or ``last``, that it is the last id (the old
-                ``DefaultSequenceDao`` and what was copied from it).  Whoever takes one for the
-                other hands out ids twice.
-            schema_name: of PolarDB-X, whose rows have it in their key.
+            engine: the table's database.
+            inner_step: the same for every node of both systems; 1 to 2^31-1.
+            holds: the meaning of ``value`` for the nodes: ``base``: the last range is above it
+                (group sequences, TDDL 5, PolarDB-X), or ``last``: it is the last id (the old
+                ``DefaultSequenceDao`` and its copies).  The wrong meaning repeats ids.
+            schema_name: for PolarDB-X, whose rows have it in their key.
             table: its name.
-            index: the database's place among all, from 0.
-            count: how many databases there are (``dscount``), with those that are off.
+            index: the database's position among all, from 0.
+            count: the number of databases (``dscount``), including those that are off.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -71,9 +70,9 @@ class TddlStore(TableStore):
 class TddlGroupStore(GroupStore):
     """TDDL's sequences in several databases, of which any one is enough.
 
-    TDDL draws a database for each range; here it is the same one as long as it answers, and ids
-    rise.  Each number is checked to be one of its database's (``value % outStep``): all that can be
-    read before the first grant, and each by the very statement that grants.
+    TDDL chooses a random database for each range; here it is the same one as long as it answers,
+    and ids rise.  Each number is checked to belong to its database (``value % outStep``): all that
+    can be read before the first grant, and each again by the statement that grants.
     """
 
     one: ClassVar[type[TableStore]] = TddlStore
@@ -90,14 +89,14 @@ class TddlGroupStore(GroupStore):
         store_timeout: float = STORE_TIMEOUT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Work on your own engines, which stay yours to close; nothing is sent yet.
+        """Use your own engines, which are never closed here; nothing is sent yet.
 
         Args:
             engines: one for each of TDDL's groups, in their order; None for one that is off
                 (``-OFF``), which keeps its place.
-            inner_step: as for `TddlStore`, and so are the next two.
-            schema_name: likewise.
-            table: likewise.
+            inner_step: as for `TddlStore`.
+            schema_name: as for `TddlStore`.
+            table: as for `TddlStore`.
             store_timeout: seconds that one database has to answer, before the next is asked.
             clock: time; the system's by default.
 
@@ -110,10 +109,10 @@ class TddlGroupStore(GroupStore):
         self._gather(stores, store_timeout, clock)
 
     async def adjust(self, name: str) -> None:
-        """Add the row of a database that has none, and raise one with another database's numbers.
+        """Add missing rows, and raise rows that have another database's numbers.
 
-        TDDL's ``adjust``, by hand alone: stop all nodes first.  Every number that is written is
-        above all ids of the sequence, and none is lowered.  Safe to repeat.
+        TDDL's ``adjust``, which here runs only on request: stop all nodes first.  Every written
+        number is above all ids of the sequence, and none is lowered.  Safe to repeat.
 
         Raises:
             CorruptCounterError: a row holds no number; nothing was written.

@@ -1,4 +1,4 @@
-"""uid-generator: worker ids from its table ``WORKER_NODE``, its epochs and what it prints.
+"""uid-generator: worker ids from its table ``WORKER_NODE``, its epochs and its output.
 
 Its layouts are in `aiocosid.snowflake`: ``UID_GENERATOR`` and its kin.  Its DefaultUidGenerator is
 a `SnowflakeId` with one of them and ``sequence_reset_threshold=None``, its CachedUidGenerator a

@@ -1,4 +1,4 @@
-"""uid-generator's epochs and what it prints.  Pure."""
+"""uid-generator's epochs and output.  Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ EPOCH: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 
 
 def epoch_of(epoch_str: str, *, zone: tzinfo | str) -> datetime:
-    """Return the epoch that ``epochStr`` means, for a `SnowflakeLayout`.
+    """Return the epoch of an ``epochStr``, for a `SnowflakeLayout`.
 
     uid-generator reads it in the zone of its JVM: the same setting gives ids that are eight hours
     apart on hosts in China and on hosts in UTC.
 
     Args:
         epoch_str: ``yyyy-MM-dd``, such as ``2016-05-20``.
-        zone: of the JVM that made the ids: a tzinfo, or a name as "Asia/Shanghai" or "+08:00".
+        zone: the zone of the JVM that made the ids: a tzinfo, or a name as "Asia/Shanghai" or
+            "+08:00".
 
     Raises:
         InvalidArgumentError: it is no date, or the zone is unknown.
@@ -43,12 +44,12 @@ def epoch_of(epoch_str: str, *, zone: tzinfo | str) -> datetime:
 
 
 def parse(uid: int, layout: SnowflakeLayout, *, zone: tzinfo | str) -> dict[str, str]:
-    """Return what uid-generator's ``parseUID`` writes as JSON: all as text, the time as local.
+    """Return the fields of uid-generator's ``parseUID``: all as text, with the local time.
 
     Args:
         uid: an id.
-        layout: how it was made.
-        zone: in which the time is told; uid-generator's is its JVM's.
+        layout: its layout.
+        zone: the zone of the time; uid-generator uses its JVM's.
 
     Raises:
         InvalidIdError: it is no id of the layout.  A negative one is from uid-generator's cached

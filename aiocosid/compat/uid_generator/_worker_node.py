@@ -1,4 +1,4 @@
-"""uid-generator's table of starts: each has the number of its row as worker id, for good."""
+"""uid-generator's table of starts: the worker id of each start is its row's number, for ever."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WIDTH: Final = 64  # characters of HOST_NAME and PORT
 CONTAINER, MACHINE = 1, 2  # TYPE; uid-generator's WorkerNodeType CONTAINER and ACTUAL
 DEFAULT_BITS: Final = 22  # of a worker id in uid-generator's default layout
 EXAMINE: Final = "SELECT COUNT(*), MIN(ID), MAX(ID) FROM WORKER_NODE"
-INTERVAL: Final = 60.0  # seconds; nothing is sent, so that any would do
+INTERVAL: Final = 60.0  # seconds; nothing is sent, so the value does not matter
 
 HOST_VARIABLE: Final = "JPAAS_HOST"
 PORT_VARIABLES: Final = ("JPAAS_HTTP_PORT", "JPAAS_HOST_PORT_8080")
@@ -53,11 +53,11 @@ VALUES (:host, :port, :type, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)
 
 
 class _Starts(Registry["SqlExecutor"]):
-    """The rows of ``WORKER_NODE``: one is inserted for each start, and never looked at again.
+    """The rows of ``WORKER_NODE``: one is inserted for each start, and never read again.
 
-    A number stays the object's own for as long as the process lives, also when a generator on it is
-    closed and opened again; the time up to which ids may be issued is remembered with it.  A forked
-    child has a row of its own.
+    A number belongs to the object as long as the process runs, even if a generator on it is closed
+    and opened again; the object also remembers the time up to which ids may be issued.  A forked
+    child gets its own row.
     """
 
     by_address = False
@@ -73,10 +73,10 @@ class _Starts(Registry["SqlExecutor"]):
         self._own: Entry | None = None
 
     async def find(self, at: SqlExecutor, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - there is no other
-        """Insert a row, and take its number; or the one that this object has already."""
+        """Insert a row, and take its number; or return the number that this object has already."""
         own = self._own = self._own or Entry(worker_id=await self._insert(at, now_ms))
         if own.worker_id >> bits:
-            self.adopt()  # whoever widens the layout may have it, or the next one
+            self.adopt()  # with a wider layout the next call may use it, or the next number
             raise WorkerIdsUsedUpError(self.namespace, worker_id=own.worker_id, bits=bits)
         return own
 
@@ -88,9 +88,9 @@ class _Starts(Registry["SqlExecutor"]):
         done = await at.run(INSERT + returning, host=host, port=port, type=kind)
         inserted_id = as_integer(done.rows[0][0]) if done.rows else done.inserted_id
         if inserted_id is None or inserted_id < 1:
-            # Worker id 0 for everybody is what a mapper without generated keys comes to.
+            # Without generated keys every process would get id 0.
             reason = (
-                f"WORKER_NODE made {inserted_id!r}; its ID has to be made by the database, above 0"
+                f"WORKER_NODE gave {inserted_id!r}; the database has to generate its ID, above 0"
             )
             raise StoreError(self.store, reason)
         return inserted_id
@@ -110,13 +110,13 @@ class _Starts(Registry["SqlExecutor"]):
 class UidGeneratorStore(WorkerIdStore):
     """uid-generator's database: worker ids, on any SQLAlchemy engine.  It has no counters.
 
-    A worker id is the number of a new row in ``WORKER_NODE``, for each start.  Java nodes may go on
-    beside.  Nobody gives a sign of life and no number is used again, so that an id is never lost,
-    and each start uses one up; 22 bits hold 4,194,303 starts.
+    Each start gets the number of a new row in ``WORKER_NODE`` as worker id.  Java nodes may run at
+    the same time.  There are no renewals and no number is used again, so an id is never lost, and
+    each start uses one up; 22 bits are enough for 4,194,303 starts.
 
-    All rests on a database that makes every number once.  It does not after ``TRUNCATE``, a
-    restored backup, or a fail-over to a replica that lagged; nor, once the newest rows were
-    deleted, does MySQL before 8.0 that was restarted, or SQLite without AUTOINCREMENT.
+    The database must never generate a number twice.  It may do so after ``TRUNCATE``, a restored
+    backup, or a fail-over to a lagging replica; and, if the newest rows were deleted, after a
+    restart of MySQL before 8.0, or on SQLite without AUTOINCREMENT.
     """
 
     scheme = "uid-generator"
@@ -124,7 +124,7 @@ class UidGeneratorStore(WorkerIdStore):
     _connect = staticmethod(executor_of)
 
     def __init__(self, engine: AsyncEngine) -> None:
-        """Work on your own engine, which stays yours to close; nothing is sent yet.
+        """Use your own engine, which is never closed here; nothing is sent yet.
 
         Raises:
             InvalidArgumentError: it is no ``AsyncEngine``, or of a database that is not supported.
@@ -147,21 +147,20 @@ class UidGeneratorStore(WorkerIdStore):
     ) -> MachineIdDistributor:
         """Return the distributor of one start on this store's connections; nothing is sent yet.
 
-        The number that it is given stays its own for as long as the process lives, also when a
-        generator on it is closed and opened again; a forked child has a row of its own.
+        The number belongs to it as long as the process runs, even if a generator on it is closed
+        and opened again; a forked child gets its own row.
 
         Args:
-            namespace: names the machine ids in messages and statistics, and nowhere else.
-            instance_id: who asks, likewise.
+            namespace: the machine ids' namespace in messages and statistics only.
+            instance_id: the instance, in messages and statistics only.
             host: HOST_NAME, for people: at most 64 characters; by default this host's name.
-            port: PORT, for people; by default the time and a random number.  Leave it out where
-                nodes of uid-generator's Spring Boot starter run: they take the row of their own
-                host and port again.
-            container: TYPE, 1 for a container and 2 for a machine.  By default it is 2; but if
+            port: PORT, for people; by default the time and a random number.  Omit it if nodes of
+                uid-generator's Spring Boot starter run: they reuse the row of their host and port.
+            container: TYPE, 1 for a container and 2 for a machine.  The default is 2; but if
                 neither host nor port is given, and the environment has ``JPAAS_HOST`` and
-                ``JPAAS_HTTP_PORT`` or ``JPAAS_HOST_PORT_8080``, as uid-generator reads them, those
-                are host and port, and it is 1.  False leaves the environment alone.
-            **unused: ``safe_guard`` and ``interval``: ids are for good.
+                ``JPAAS_HTTP_PORT`` or ``JPAAS_HOST_PORT_8080``, as for uid-generator, those are
+                host and port, and it is 1.  With False the environment is not read.
+            **unused: ``safe_guard`` and ``interval``: ids never expire.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the environment is read and
@@ -180,9 +179,10 @@ class UidGeneratorStore(WorkerIdStore):
         await self._door.run(WORKER_NODE[self._door.dialect_name])
 
     async def examine(self) -> Sequence[Examined]:
-        """Say how many starts there were, and what the next one gets; nothing is written.
+        """Return the number of starts, and the next worker id; nothing is written.
 
-        That is one above the highest row: an estimate, as the database counts for itself.
+        The next id is one above the highest row: an estimate, because the database has its own
+        counter.
 
         Raises:
             StoreError: the store refuses or cannot be reached, or the table is missing.
@@ -195,14 +195,14 @@ class UidGeneratorStore(WorkerIdStore):
         if (highest or 0) > most:
             default = f"uid-generator's default of {DEFAULT_BITS} bits"
             problems.append(f"worker ids above {most} do not fit {default}")
-        last = f"the worker id of the last of {count} starts, not given again"
+        last = f"the worker id of the last of {count} starts, which is never reused"
         meaning = "no start yet" if highest is None else last
         facts: dict[str, Any] = {"name": "WORKER_NODE", "stored": highest, "meaning": meaning}
         return [Examined(**facts, next_id=(highest or 0) + 1, problems=tuple(problems))]
 
 
 def endpoint_of(host: str | None, port: str | int | None, *, container: bool | None) -> Endpoint:
-    """Return HOST_NAME, PORT (None to make one) and TYPE."""
+    """Return HOST_NAME, PORT (None to generate one) and TYPE."""
     if port is not None and type(port) not in {int, str}:
         raise InvalidArgumentError("port", port, expected="a number or a text")
     text = None if port is None else str(port)
@@ -217,10 +217,10 @@ def endpoint_of(host: str | None, port: str | int | None, *, container: bool | N
 
 
 def _container(environ: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return host and port that a JPAAS container names, as uid-generator's DockerUtils does."""
+    """Return a JPAAS container's host and port, as uid-generator's DockerUtils does."""
     host = environ.get(HOST_VARIABLE) or None
     port = next((environ[name] for name in PORT_VARIABLES if environ.get(name)), None)
     if (host is None) != (port is None):
-        expected = f"set with {' or '.join(PORT_VARIABLES)}, or both left out"
+        expected = f"set with {' or '.join(PORT_VARIABLES)}, or both unset"
         raise InvalidArgumentError(HOST_VARIABLE, host, expected=expected)
     return host, port

@@ -1,6 +1,7 @@
 """SQLAlchemy 2: ids as column defaults, before the flush, as primary keys and as text.
 
-Our errors come out of a flush or an execute as they are, not inside of a ``StatementError``.
+aiocosid's errors are raised unchanged by a flush or an execute, not wrapped in a
+``StatementError``.
 """
 
 from __future__ import annotations

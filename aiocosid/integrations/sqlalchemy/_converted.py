@@ -43,7 +43,7 @@ class ConvertedId(TypeDecorator[str]):
 
     @property
     def python_type(self) -> type[str]:
-        """What a value is in Python."""
+        """The Python type of the values."""
         return str
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:

@@ -28,7 +28,7 @@ __all__ = ("CosIdDefault", "NamedSyncIds", "SyncIds", "cosid_default")
 
 
 class SyncIds(Protocol):
-    """What hands out ids without ``await``, for a ``Session`` or ``Connection`` in a thread."""
+    """A generator without ``await``, for a ``Session`` or ``Connection`` in a thread."""
 
     def next_id(self) -> Any:  # noqa: ANN401 - int or str, as the column
         """Return the next id."""
@@ -49,7 +49,7 @@ class NamedSyncIds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CosIdDefault(CosId):
-    """What `cosid_default` returns; it marks the column for `ensure_ids` as well.
+    """The result of `cosid_default`; it marks the column for `ensure_ids` as well.
 
     Attributes:
         given: the generator itself; it needs no name then.
@@ -61,7 +61,7 @@ class CosIdDefault(CosId):
 
     def generator(self, provider: Provider | None = None) -> AnyGenerator:
         """Return the generator; its own provider goes before the one given."""
-        found: Any = self.given  # it may be one for threads; who asks looks at what it is
+        found: Any = self.given  # it may be one for threads; the caller checks its type
         if found is None:
             where = cast(
                 "Provider | None", self.provider if self.provider is not None else provider
@@ -84,7 +84,7 @@ class CosIdDefault(CosId):
 
     def _first(self, context: Any) -> int | str:  # noqa: ANN401 - gets an attribute of ours
         try:
-            if context.compiled is None:  # a default that is executed by itself
+            if context.compiled is None:  # a default that is executed on its own
                 (first,) = self._taken(1, None)
                 return first
             column = getattr(context.current_column, "original", context.current_column)

@@ -1,4 +1,4 @@
-"""Our errors come through SQLAlchemy as they are."""
+"""Lets aiocosid's errors pass through SQLAlchemy unwrapped."""
 
 from __future__ import annotations
 

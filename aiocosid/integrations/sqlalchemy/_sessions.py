@@ -46,7 +46,7 @@ def assign_ids_before_flush(
     of the flush.  It gives the factory a ``sync_session_class`` of its own.
 
     Args:
-        sessions: the factory; sessions that it made already stay as they are.
+        sessions: the factory; sessions that it has created already are not changed.
         provider: where to look for the generators; the default one if none is given.
     """
     base = sessions.kw.get("sync_session_class", sessions.class_.sync_session_class)
