@@ -1,4 +1,4 @@
-"""For tests: a clock that stands still, stores that misbehave, and contracts for strangers' code.
+"""For tests: a manual clock, stores that fail on demand, and contracts for your own stores.
 
 Nothing in here imports pytest.  For readable failures put this line into your ``conftest.py``,
 above everything that imports the contracts::

@@ -97,7 +97,7 @@ class ManualClock(Clock):
             finally:
                 timer.wake = None
 
-    # What a test does with it.
+    # For tests.
 
     async def advance(self, seconds: float) -> None:
         """Move both times on, from one sleeper or deadline that is due to the next, in their order.
@@ -125,7 +125,7 @@ class ManualClock(Clock):
         self._now = max(self._now, end)
 
     def stall(self, seconds: float) -> None:
-        """Move both times on as if the loop had been blocked: nobody runs before you wait yourself.
+        """Move both times on as if the loop had been blocked: no task runs before you await.
 
         Args:
             seconds: at least 0.
@@ -152,7 +152,7 @@ class ManualClock(Clock):
         return sum(timer.wake is not None for _, _, timer in self._timers)
 
     def __repr__(self) -> str:
-        """Tell the time and how many wait for it."""
+        """Show the time and the number of sleepers."""
         return (
             f"<ManualClock {self.monotonic():g} s, wall {self.now_ms()} ms, pending {self.pending}>"
         )

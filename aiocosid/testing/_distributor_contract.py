@@ -1,4 +1,4 @@
-"""What every distributor has to do, as tests that its author inherits."""
+"""The contract of every distributor, as tests that its author inherits."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class IdSegmentDistributorContract(GiveBackContract):
             def make_distributor(self) -> MakeDistributor:
                 return functools.partial(MyDistributor, client)
 
-    Each test uses names of its own, so that the store need not be emptied.  What the distributors
-    open, your fixture closes.
+    Each test uses its own names, so the store need not be emptied.  What the distributors open,
+    your fixture closes.
 
     Attributes:
         ids_per_worker: ids that each of four workers takes through a generator; fewer for a store
@@ -223,10 +223,10 @@ class IdSegmentDistributorContract(GiveBackContract):
     async def test_a_cancelled_call_shares_no_range(
         self, make_distributor: DistributorFactory
     ) -> None:
-        """Whenever a call is cancelled, its range may be lost, but nobody else's reply is.
+        """Whenever a call is cancelled, its range may be lost, but no other call's reply is.
 
         Two counters far apart share the connections: a late reply that was read by the next caller
-        would be another counter's number, or one that is somebody else's already.
+        would be another counter's number, or one that another caller has already.
         """
         namespace = _namespace()
         near = make_distributor(namespace=namespace, name="near")
@@ -268,7 +268,7 @@ class IdSegmentDistributorContract(GiveBackContract):
     # Its life.
 
     async def test_it_goes_on_after_closing(self, make_distributor: DistributorFactory) -> None:
-        """Opening and closing may come twice, and a closed distributor connects anew when used."""
+        """Opening and closing twice is allowed; a closed distributor connects again when used."""
         distributor = make_distributor(namespace=_namespace(), name="order")
         await distributor.aopen()
         await distributor.aopen()

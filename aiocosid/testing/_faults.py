@@ -1,4 +1,4 @@
-"""Stores that misbehave: wrappers around any distributor.
+"""Stores that fail on demand: wrappers around any distributor.
 
 Each of them has to be awaited, also around the memory store: ``next_max_id_nowait`` raises
 `WouldBlock`, so that a generator takes the way it takes with a server.
@@ -131,7 +131,7 @@ class SlowDistributor(WrappedDistributor):
 
 
 class FailingDistributor(WrappedDistributor):
-    """Fails when it is told to, before anything is written."""
+    """Fails on demand, before anything is written."""
 
     __slots__ = ("_error", "_times")
 

@@ -1,4 +1,4 @@
-"""What every generator has to do, as tests that its author inherits."""
+"""The contract of every generator, as tests that its author inherits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class IdGeneratorContract(OwnTests):
         assert_rising(every, "next_id and next_ids in turn")
 
     async def test_a_bad_n_is_refused(self, make_generator: MakeGenerator) -> None:
-        """What is no int, or below 1, is an InvalidArgumentError, and takes no id."""
+        """A value that is no int, or below 1, raises InvalidArgumentError, and takes no id."""
         bad: tuple[Any, ...] = (0, -1, -(2**63), 1.0, "1", None, True, 2**63)
         async with make_generator() as generator:
             ids = [await generator.next_id()]

@@ -1,4 +1,4 @@
-"""What a distributor that takes ids back has to do; part of its contract."""
+"""The part of a distributor's contract about giving ids back."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class GiveBackContract(OwnTests):
     async def test_nothing_goes_back_after_others(
         self, make_distributor: DistributorFactory
     ) -> None:
-        """Not after somebody else's range, also if the counter is where it was by then."""
+        """Not after another object's range, even if the counter has its former value by then."""
         giver, other = _pair(make_distributor)
         plain = make_distributor(namespace=giver.namespace, name=giver.name)
         await giver.next_max_id(100)

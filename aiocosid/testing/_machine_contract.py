@@ -1,4 +1,4 @@
-"""What every distributor of machine ids has to do, as tests that its author inherits."""
+"""The contract of every distributor of machine ids, as tests that its author inherits."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
 
     Each test uses a namespace of its own, so that the store need not be emptied.  If yours has to
     be marked for a namespace, as by `Store.mark_machines`, what ``make_machines`` returns does so
-    when it is given a new one.  What the distributors open, your fixture closes.  No test sleeps:
+    when it is given a new one.  Your fixture closes what the distributors open.  No test sleeps:
     who has been silent is made so by `age`, and the store is made to forget by `forget`; the tests
     that need them are skipped where they are not overridden.
     """
 
-    # Who asks.
+    # The instance that asks.
 
     async def test_it_describes_itself(self, make_machines: MakeMachineIdDistributor) -> None:
         """Namespace, instance, safe guard and interval are what was asked for."""
@@ -144,7 +144,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
     # Which id.
 
     async def test_ids_begin_with_0(self, make_machines: MakeMachineIdDistributor) -> None:
-        """New ids are handed out in order; nobody had them before."""
+        """New ids are handed out in order; no instance had them before."""
         kit = MachineKit(make_machines)
         grants = [await kit.take(text) for text in "abc"]
         ids = [grant.machine_id for grant in grants]
@@ -191,7 +191,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
     async def test_new_ids_come_before_expired_ones(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """Somebody who is silent too long keeps the id until there is no other."""
+        """An expired owner keeps the id until there is no other."""
         kit = MachineKit(make_machines)
         ids = [(await kit.take(text)).machine_id for text in "ab"]
         await self.age(kit.namespace, SAFE_GUARD + 10)
@@ -216,7 +216,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
     # For how long.
 
     async def test_a_silent_one_is_recycled(self, make_machines: MakeMachineIdDistributor) -> None:
-        """After the safe guard duration others get the ids, and the former owners are told."""
+        """After the safe guard duration others get the ids, and the former owners get an error."""
         kit = MachineKit(make_machines)
         for text in "abcd":
             await kit.take(text)
@@ -229,7 +229,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await refused_as_full(kit, "i")
 
     async def test_a_live_one_is_not(self, make_machines: MakeMachineIdDistributor) -> None:
-        """A sign of life in time keeps the id, as does a silence shorter than the safe guard."""
+        """A renewal in time keeps the id, as does a pause shorter than the safe guard."""
         kit = MachineKit(make_machines)
         for number, text in enumerate("abcd"):
             await kit.take(text)
@@ -244,7 +244,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await refused_as_full(kit, "f")
 
     async def test_a_safe_guard_without_end(self, make_machines: MakeMachineIdDistributor) -> None:
-        """With a safe guard of ``inf`` nobody is ever silent too long."""
+        """With a safe guard of ``inf`` no id ever expires."""
         kit = MachineKit(make_machines, safe_guard=float("inf"))
         for text in "abcd":
             await kit.take(text)
@@ -254,7 +254,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
     async def test_an_expired_one_is_still_ones_own(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """As long as nobody else took it a late sign of life keeps it, and asking finds it."""
+        """If no other instance took the id, a late renewal keeps it, and asking finds it."""
         kit = MachineKit(make_machines)
         for text in "abcd":
             await kit.take(text)
@@ -267,7 +267,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await refused_as_full(kit, "g")
 
     async def test_a_stable_one_keeps_its_id(self, make_machines: MakeMachineIdDistributor) -> None:
-        """Given back or silent for long, it is nobody else's, stable or not."""
+        """Given back or expired, it goes to no other instance, stable or not."""
         kit = MachineKit(make_machines, stable=True)
         for number, text in enumerate("abcd"):
             await kit.take(text)
@@ -279,7 +279,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         found = (await kit.take("a")).machine_id
         assert found == 0, f"the stable instance a had 0 and is given {found}"
 
-    # Who may.
+    # Which calls are allowed.
 
     async def test_only_the_owner_guards(self, make_machines: MakeMachineIdDistributor) -> None:
         """Instance and machine id have to be right; otherwise nothing is written."""
@@ -297,7 +297,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
     async def test_who_gave_back_is_not_the_owner(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """A sign of life after that is refused, and does not take the id again."""
+        """A renewal after that is refused, and does not take the id again."""
         kit = MachineKit(make_machines)
         await kit.take("a")
         await kit.of("a").revert(0, last_ms=-1)
@@ -307,7 +307,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await refused_as_lost(kit, "a", 0)
 
     async def test_giving_back_twice(self, make_machines: MakeMachineIdDistributor) -> None:
-        """The second time does nothing, whoever holds the id by then; nor does a stranger's."""
+        """The second time does nothing, even if another has the id; nor does a foreign call."""
         kit = MachineKit(make_machines)
         a = kit.of("a")
         await kit.take("a")
@@ -358,7 +358,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await a.aclose()
 
     async def age(self, namespace: str, seconds: float) -> None:  # noqa: ARG002
-        """Make all machine ids of a namespace look as if nobody had given a sign of life since.
+        """Make all machine ids of a namespace look as if they had not been renewed since.
 
         Behind the distributors' back, and without waiting: take ``seconds`` from the stamps that
         the store compares with its clock, and from the beginning of a quarantine; or move that
@@ -367,7 +367,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
 
         Args:
             namespace: whose ids.
-            seconds: how much older the last sign of life of each is to be.
+            seconds: how much older to make each last renewal.
         """
         raise unittest.SkipTest("age is not overridden")
 

@@ -100,7 +100,7 @@ class MachineCrowds(OwnTests):
     async def test_a_cancelled_call_loses_nothing(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """Whenever a call is cancelled, its instance finds the id again, and nobody else has it."""
+        """Whenever a call is cancelled, its instance finds the id again; no other one has it."""
         kit = MachineKit(make_machines)
         texts = [f"i{number}" for number in range(32)]
         seen: dict[str, set[int]] = {text: set() for text in texts}

@@ -1,4 +1,4 @@
-"""What the contract of machine ids is written in."""
+"""Helpers of the contract of machine ids."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MakeMachineIdDistributor(Protocol):
 
 
 class Times(TypedDict):
-    """The times that `distribute` is told."""
+    """The times that are passed to `distribute`."""
 
     now_ms: int
     latest_ms: int
@@ -79,11 +79,11 @@ class MachineKit:
         self.namespace = namespace or fresh_namespace()
 
     def now_ms(self) -> int:
-        """Return the wall clock: a store may compare what it is told with a clock of its own."""
+        """Return the wall clock: a store may compare it with its own clock."""
         return SYSTEM_CLOCK.now_ms()
 
     def times(self, *, latest_ms: int | None = None) -> Times:
-        """Return what `distribute` is told now; by default any floor will do."""
+        """Return the arguments of `distribute` now; by default any floor is allowed."""
         now_ms = self.now_ms()
         return {"now_ms": now_ms, "latest_ms": 2**53 if latest_ms is None else latest_ms}
 
@@ -103,16 +103,16 @@ class MachineKit:
         return await self.of(text).distribute(bits, **self.times(latest_ms=latest_ms))
 
     async def guard(self, text: str, machine_id: int, *, mark_ms: int = -1) -> None:
-        """Have an instance give a sign of life, now."""
+        """Renew an instance's id, now."""
         await self.of(text).guard(machine_id, now_ms=self.now_ms(), mark_ms=mark_ms)
 
     async def reassert(self, text: str, machine_id: int, *, mark_ms: int = -1) -> None:
-        """Have an instance give a sign of life, now, whose lease has not ended."""
+        """Renew an instance's id, now, whose lease has not ended."""
         await self.of(text).reassert(machine_id, now_ms=self.now_ms(), mark_ms=mark_ms)
 
 
 def fresh_namespace() -> str:
-    """Return a namespace that nobody else uses."""
+    """Return an unused namespace."""
     return f"kit{uuid.uuid4().hex[:12]}"
 
 
@@ -142,7 +142,7 @@ async def refused_as_lost(
     mark_ms: int = -1,
     reassert: bool = False,
 ) -> MachineIdLostError:
-    """Have an instance give a sign of life for an id that is not its own; return the error."""
+    """Renew an id that the instance does not hold; return the error."""
     distributor = kit.of(who) if isinstance(who, str) else who
     call = distributor.reassert if reassert else distributor.guard
     try:

@@ -30,7 +30,7 @@ OVER: Final = FULL + 10  # seconds after which it is over, whatever the calls to
 
 
 class MachineQuarantines(OwnTests):
-    """What happens when the marker is gone.  `MachineIdDistributorContract` inherits it."""
+    """The behaviour without a marker.  `MachineIdDistributorContract` inherits it."""
 
     async def age(self, namespace: str, seconds: float) -> None:
         """Make all of a namespace older; see `MachineIdDistributorContract`."""
@@ -67,7 +67,7 @@ class MachineQuarantines(OwnTests):
             await refused_as_full(kit, "h")
 
     async def test_owners_assert_their_ids(self, make_machines: MakeMachineIdDistributor) -> None:
-        """Whoever says so keeps the id, with stamp, mark and width; the silent ones do not."""
+        """An instance that asserts its id keeps it, with stamp, mark and width; others do not."""
         for everything, is_late in ((True, False), (True, True), (False, False)):
             kit = MachineKit(make_machines)
             mark = kit.now_ms() + 63 * SECOND
@@ -115,7 +115,7 @@ class MachineQuarantines(OwnTests):
     async def test_a_lease_that_ended_asserts_nothing(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """A sign of life without that promise is refused: somebody else may have had the id."""
+        """A plain renewal is refused: another instance may have had the id."""
         for everything in (True, False):
             kit = MachineKit(make_machines)
             await kit.take("a")
@@ -130,7 +130,7 @@ class MachineQuarantines(OwnTests):
     async def test_what_was_not_handed_out_is_not_asserted(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """Whatever number it is told: only the one that this object was handed, and still has."""
+        """Only the number that this object got, and still has, can be asserted."""
         for everything in (True, False):
             kit = MachineKit(make_machines)
             for number, text in enumerate("abc"):
@@ -146,7 +146,7 @@ class MachineQuarantines(OwnTests):
     async def test_nothing_is_asserted_on_a_sound_store(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """An id that was given back, or went to somebody else, stays lost."""
+        """An id that was given back, or went to another instance, stays lost."""
         kit = MachineKit(make_machines)
         await kit.take("a")
         await kit.reassert("a", 0)
@@ -159,7 +159,7 @@ class MachineQuarantines(OwnTests):
     async def test_of_two_owners_the_earlier_keeps_it(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """By the time at which it was handed out, then by the text; whoever comes first."""
+        """The earlier hand-out wins, then the lower text, in any order of calls."""
         for first, second, later in (("a", "b", 5), ("b", "a", 5), ("a", "b", 0)):
             for order in ((first, second), (second, first)):
                 kit = MachineKit(make_machines)
@@ -211,7 +211,7 @@ class MachineQuarantines(OwnTests):
     async def test_a_stable_one_is_stable_again(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """What it asserted stays its own, however long it is silent after that."""
+        """An asserted id stays with its owner, even without renewals after that."""
         kit = MachineKit(make_machines, stable=True)
         await kit.take("a")
         await self.forget(kit.namespace, everything=True)
@@ -267,7 +267,7 @@ class MachineQuarantines(OwnTests):
     async def test_a_longer_lease_of_before_counts(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """Whoever asks first: the owner may be alive, and not have been heard of yet."""
+        """Whichever instance asks first: the owner may run, and may not have renewed yet."""
         for asserted in (False, True):
             short = MachineKit(make_machines)
             long = MachineKit(make_machines, short.namespace, safe_guard=3 * SAFE_GUARD)
@@ -308,7 +308,7 @@ class MachineQuarantines(OwnTests):
     async def test_many_at_once_in_a_quarantine(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """Owners assert and others ask, all at once: nobody loses an id, nobody is handed one."""
+        """Owners assert and others ask, all at once: no id is lost, and none is handed out."""
         kit = MachineKit(make_machines)
         ids = {f"i{number}": (await kit.take(f"i{number}", bits=4)).machine_id for number in (0, 1)}
         ids |= {text: (await kit.take(text, bits=4)).machine_id for text in "abcdef"}

@@ -1,4 +1,4 @@
-"""The part of the machine ids' contract that is about what the next owner is told of time."""
+"""The part of the machine ids' contract about the times that the next owner gets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MachineTimes(OwnTests):
     async def test_the_next_owner_begins_above_the_mark(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """Whoever had the id, and however it changed hands: given back, expired, or found again."""
+        """After any owner, and any change: given back, expired, or found again."""
         kit = MachineKit(make_machines)
         mark = kit.now_ms() + 63 * SECOND
         await kit.take("a")
@@ -171,7 +171,7 @@ class MachineTimes(OwnTests):
     async def test_a_late_own_id_is_kept_where_there_is_no_other(
         self, make_machines: MakeMachineIdDistributor
     ) -> None:
-        """A full pool, or a stable instance: it is told the floor, and has to wait."""
+        """With all ids held, or a stable instance: it gets the floor, and has to wait."""
         full = MachineKit(make_machines)
         now = full.now_ms()
         latest, mark = now + 2 * SECOND, now + 63 * SECOND

@@ -28,7 +28,7 @@ class OwnTests:
 
 
 def _inherited(cls: type, name: str) -> object:
-    """Find what a class would inherit if nobody had copies: a copy hides no override."""
+    """Find what a class would inherit without the copies: a copy hides no override."""
     found = [vars(base)[name] for base in cls.__mro__ if name in vars(base)]
     return next((test for test in found if not hasattr(test, COPIED)), None)
 

@@ -1,4 +1,4 @@
-"""What every generator of texts has to do: all that a generator has, and its ids are text."""
+"""The contract of generators of texts: that of every generator, with text ids."""
 
 from __future__ import annotations
 

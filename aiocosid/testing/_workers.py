@@ -1,4 +1,4 @@
-"""What both contracts ask of ids that many tasks take at once."""
+"""Checks of both contracts for ids that many tasks take at once."""
 
 from __future__ import annotations
 

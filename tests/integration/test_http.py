@@ -178,7 +178,7 @@ class TestAnswers:
                 due += 10
                 assert await counter.next_max_id(10) == due
             proxy.answer(200, "10", method="PATCH", headers={"content-encoding": "gzip"})
-            with pytest.raises(StoreError, match="packs its answers"):
+            with pytest.raises(StoreError, match="compresses its answers"):
                 await counter.next_max_id(10)
             proxy.counters["cosid.order"] = 0
             with pytest.raises(StoreRolledBackError) as went_back:

@@ -144,7 +144,7 @@ class TestLosses:
             await machines.distribute(10, **TIMES)
             proxy.pools["cosid"].entries = {"b": (0, proxy.now)}
             for call in (machines.guard, machines.reassert):
-                with pytest.raises(MachineIdLostError, match="somebody else may hold it"):
+                with pytest.raises(MachineIdLostError, match="another instance may hold it"):
                     await call(0, **SIGN)
 
     async def test_a_server_that_remembers_too_long(self, proxy: CosIdProxy) -> None:
@@ -171,7 +171,7 @@ class TestLosses:
                 if who is not None:
                     # As of a server before 3.2.1.
                     proxy.answer(400, '{"code": "M-03"}', method="DELETE")
-                    with pytest.raises(StoreError, match="machine id 0 as ours"):
+                    with pytest.raises(StoreError, match="machine id 0 for this instance"):
                         await machines.distribute(10, **TIMES)
                     asked = [method for method, _, _ in proxy.asked]
                     assert ("DELETE" in asked) is (who == "a:1")
@@ -195,7 +195,7 @@ class TestLosses:
             await machines.distribute(10, **TIMES)
             asked = len(proxy.asked)
             for call in (machines.guard, machines.reassert):
-                with pytest.raises(MachineIdLostError, match="was not handed it"):
+                with pytest.raises(MachineIdLostError, match="did not get it"):
                     await call(1, **SIGN)
             await machines.revert(1, last_ms=-1)
             assert len(proxy.asked) == asked

@@ -475,7 +475,7 @@ async def test_shared_ids_that_are_put_right(
         for _ in range(3):  # it has an order of its own
             group = group_of(stores, ManualClock())
             await does[number]("UPDATE tiny_id_info SET remainder = 0")
-            with pytest.raises(CorruptCounterError, match="0 modulo 2, of which"):
+            with pytest.raises(CorruptCounterError, match="0 modulo 2, and database"):
                 await group.next_max_id(5)
             await does[number]("UPDATE tiny_id_info SET remainder = 1")
             last = await group.next_max_id(5)
@@ -513,10 +513,10 @@ async def test_shared_ids_of_a_database_that_comes_back(
     await does[1]("ALTER TABLE away RENAME TO tiny_id_info")
     assert await group.next_max_id(5) == 20, "in quarantine: nobody asks it"
     await does[0]("ALTER TABLE tiny_id_info RENAME TO away")
-    with pytest.raises(StoreError, match="of which database 0 has"):
+    with pytest.raises(StoreError, match="and database 0 has"):
         await group.next_max_id(5)  # the last resort, still in quarantine
     await clock.advance(60)
-    with pytest.raises(CorruptCounterError, match="of which database 0 has"):
+    with pytest.raises(CorruptCounterError, match="and database 0 has"):
         await group.next_max_id(5)
     assert await does[1]("SELECT max_id FROM tiny_id_info") == [(1,)]
 
