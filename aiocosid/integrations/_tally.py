@@ -23,7 +23,7 @@ class GeneratorTally:
     """The counts of one generator over all its openings.
 
     Attributes:
-        generator: the one; None when nobody watches it any more.
+        generator: the generator; None when it is not watched any more.
         again: gives it also then, if it is still there: it may be watched again.
     """
 
@@ -113,7 +113,7 @@ def _add(to: dict[Series, float], more: dict[Series, float]) -> None:
 
 
 def _life(statistics: Statistics) -> tuple[int, ...]:
-    """Return what falls only when the generator begins anew; nothing if that cannot be told now."""
+    """Return the counts that fall only when the generator restarts; empty if unknown now."""
     if isinstance(statistics, SegmentStatistics):
         seen = statistics
         return seen.fetches, seen.failures, seen.ids_fetched, seen.ids_discarded, seen.waits

@@ -1,4 +1,4 @@
-"""A machine id that somebody chose, held by a lock of the operating system."""
+"""A manually chosen machine id, held by a lock of the operating system."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ async def test_redis(
         await asyncio.gather(*(one.next_max_id(1) for one in each))
         await each[0].next_max_id(1)
         (told,) = warnings(caplog)
-        assert told.startswith("redis: appendonly is no: a crash takes back")
+        assert told.startswith("redis: appendonly is no: a crash loses")
         assert told.endswith("set it to yes, or durability='ignore'")
     client = Redis.from_url(server.url)
     for name in "abc":

@@ -287,7 +287,7 @@ class TestSessions:
                 for name in "ab":
                     await store.segment_distributor(name=name).next_max_id(1)
             (told,) = warnings(caplog)
-            assert told.startswith("mysql: innodb_flush_log_at_trx_commit is 2: a crash takes back")
+            assert told.startswith("mysql: innodb_flush_log_at_trx_commit is 2: a crash loses")
             async with MysqlStore.from_url(refuse) as store:
                 for _ in range(2):
                     with pytest.raises(StoreError, match=r"trx_commit is 2.*refuse"):
@@ -368,7 +368,7 @@ class TestRefusals:
             assert "qqq" not in everything(caught.value)
             assert "zzz" not in everything(caught.value)
         for options, expected in (
-            ("charset=utf8", "the options durability"),
+            ("charset=utf8", "options are durability"),
             ("durability=warn&durability=warn", "at most once"),
             ("durability=maybe", "warn, refuse or ignore"),
             ("ssl-mode=PREFERRED", "VERIFY_IDENTITY"),

@@ -1,4 +1,4 @@
-"""What Leaf's server tells of an id.  Pure."""
+"""Leaf's server's description of an id.  Pure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ("decode",)
 
 
 def decode(snowflake_id: int, layout: SnowflakeLayout, *, zone: tzinfo | str) -> dict[str, str]:
-    """Return what ``/decodeSnowflakeId`` answers: all as text, the time as milliseconds and local.
+    """Return the answer of ``/decodeSnowflakeId``: all as text, the time in ms and local.
 
     Leaf reckons with its default epoch there even if ids were made with another ``twepoch``; here
     it is the layout's.
 
     Args:
         snowflake_id: an id.
-        layout: how it was made: `aiocosid.snowflake.LEAF`, or one from another epoch.
-        zone: in which the time is told; Leaf's is its server's.
+        layout: its layout: `aiocosid.snowflake.LEAF`, or one with another epoch.
+        zone: the zone of the time; Leaf uses its server's.
 
     Raises:
         InvalidIdError: it is no id of the layout.

@@ -113,14 +113,13 @@ class _Local(ManualMachineIdDistributor):
 class LeafLocalStore(WorkerIdStore):
     """The worker id of an address in ``leaf.snowflake.local.workIdMap``, with Leaf's state file.
 
-    The map counts.  A file that names another number is an error, and not, as in the fork, what
-    counts instead.  The file's time is the floor, and is raised every 3 s to the time up to which
-    ids may be issued.
+    The map decides.  A file with another number is an error; in the fork it would override the map.
+    The file's time is the floor, and is raised every 3 s to the time up to which ids may be issued.
 
-    A second process of this ``name`` and host that was given the number gets `MachineIdInUseError`,
-    on whatever port; the lock and the mark lie in the directory above the file's.  Nothing is known
-    of other hosts: that their maps are equal is for whoever writes them to see to.  Nor does an old
-    node lock: stop the one of this address first.
+    A second process of this ``name`` and host with the same number gets `MachineIdInUseError`, on
+    any port; the lock and the mark are in the directory above the file's.  Other hosts are not
+    checked: make sure that all maps are equal.  Old nodes do not lock: stop the one of this address
+    first.
     """
 
     scheme = "leaf-local"
@@ -136,7 +135,7 @@ class LeafLocalStore(WorkerIdStore):
         port: int | str,
         directory: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Describe who asks; nothing is read or locked yet.
+        """Describe the instance; nothing is read or locked yet.
 
         Args:
             work_id_map: the worker ids of all hosts by ``ip:port``, or the JSON of it; no number
@@ -145,7 +144,7 @@ class LeafLocalStore(WorkerIdStore):
             ip: this process's address; none is guessed.
             port: this process's, 1 to 65535; Leaf's ``leaf.snowflake.port``.
             directory: Java's ``java.io.tmpdir``, by default the system's directory for temporary
-                files.  That may be emptied when the system starts, and the floor with it.
+                files.  The system may empty it when it starts, and then the floor is lost.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the map lacks the address.

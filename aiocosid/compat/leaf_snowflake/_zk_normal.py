@@ -90,11 +90,11 @@ class LeafZkNormalStore(WorkerIdStore):
     ``{"ip":...,"port":...,"timestamp":...}``.  An address that has one keeps it.  Leaf nodes may
     run beside, each on an address of its own.
 
-    The timestamp is raised every 3 s to the time up to which ids may be issued.  Whoever comes next
-    under the address waits for it, and there is no way around that: no local file takes its place.
+    The timestamp is raised every 3 s to the time up to which ids may be issued.  The next process
+    of the address always waits for it: there is no local file instead.
 
-    Several Leaf nodes that start at once where nothing was before all take number 0, whatever their
-    nodes say.  So no new node of ours has that number.
+    If several Leaf nodes start at once on an empty registry, all take number 0, whatever their
+    nodes contain.  So aiocosid never creates a node with that number.
     """
 
     scheme = "leaf-zk-normal"
@@ -103,13 +103,13 @@ class LeafZkNormalStore(WorkerIdStore):
     _connect = OwnedLink
 
     def __init__(self, client: Any, *, name: str, ip: str, port: int | str) -> None:  # noqa: ANN401 - the driver has no types
-        """Work on your own client, which stays yours to stop; nothing is sent yet.
+        """Use your own client, which is never stopped here; nothing is sent yet.
 
         Args:
-            client: your own ``kazoo.client.KazooClient``, which you have started.
+            client: your own ``kazoo.client.KazooClient``, started.
             name: Leaf's ``leaf.name``.
             ip: this process's address, at most 94 characters; none is guessed.  Any text that no
-                other process goes by, such as a pod's stable name, does as well.
+                other process uses, such as a pod's stable name, works as well.
             port: this process's, 1 to 65535; Leaf's ``leaf.snowflake.port``.
 
         Raises:

@@ -68,7 +68,7 @@ class _Pools(LeafNodes):
         return entry
 
     async def _make_pools(self, at: Nodes) -> None:
-        """Make all of it in one step, unless somebody else has begun to."""
+        """Create the pools in one step, unless another process has begun to."""
         await at.ensure(*(f"{self.folder}/{pool}" for pool in ("notuse", "inuse")))
         numbers = range(self._pool_size)
         blank = (create(self._path("notuse", n), _written(n, _NOBODY, None)) for n in numbers)
@@ -90,7 +90,7 @@ class _Pools(LeafNodes):
         return "it was silent for so long that others may take it over" if is_silent else None
 
     def _is_our_last(self, entry: Entry, now_ms: int) -> bool:
-        """Whether a life before us under our address had it, and nobody can have it by now."""
+        """Whether an earlier process of this address had it, and no other can have it by now."""
         node: Node = entry.about[1]
         is_fresh = node.changed_ms - entry.stamp < MAX_UPLOAD_FAIL * MS / 2
         return entry.owner == str(self.address) and is_fresh and not _is_silent(entry, now_ms)
@@ -152,18 +152,20 @@ class LeafZkRecycleStore(WorkerIdStore):
     """A worker id of the fork's pools in ``/snowflake/{leaf.name}/recycle``.
 
     Runs on asyncio.  A worker id is a node ``workId:{n}`` in ``notuse`` or in ``inuse``.  It is
-    moved in one step, with our address and time in it, and each sign of life looks whether both are
-    still ours.  Closing gives it back.  One that was silent for an hour and 4 minutes, by its own
-    time and by the server's clock, may be taken.  So may our own of a life before, at once, unless
-    it was silent for 56 minutes: then a fork node may be about to have it.  One that we hold is
-    lost by as long a silence.  The server's clock is the time of a write to a node below
-    ``/aiocosid/leaf``, made where the pool is full and somebody is silent.
+    moved in one step, with the holder's address and time in it, and each renewal checks both.
+    Closing gives it back.  An id without a renewal for an hour and 4 minutes, by its own time and
+    by the server's clock, can be taken.  An earlier process's id of the same address can be taken
+    at once, unless it was not renewed for 56 minutes: then a fork node may be about to take it.  A
+    held id is lost after as long a time without a renewal.  The server's clock is the time of a
+    write to a node below ``/aiocosid/leaf``, which is created if all ids are held and one may have
+    expired.
 
-    Fork nodes may run beside, but some of their defects no peer can mend, and three repeat ids.
-    One that was stopped for longer than an hour goes on with its old worker id, until its next
-    report or ours, up to 3 s; one that was cut off before its first report does so for good.  And
-    the look of its servers, every 2 minutes, may take a worker id from the one that has just moved
-    it in.  Besides, a crash between its two steps leaves a worker id in neither pool.
+    Fork nodes may run at the same time, but some of their defects cannot be fixed from outside, and
+    three repeat ids.  A fork node that was stopped for longer than an hour goes on with its old
+    worker id until the next report of either node, up to 3 s; one that was disconnected before its
+    first report does so for ever.  And the fork's check, every 2 minutes, may take a worker id from
+    a node that has just moved it in.  Also, a crash between its two steps leaves a worker id in
+    neither pool.
     """
 
     scheme = "leaf-zk-recycle"
@@ -174,10 +176,10 @@ class LeafZkRecycleStore(WorkerIdStore):
     def __init__(
         self, client: Any, *, name: str, ip: str, port: int | str, pool_size: int = POOL_SIZE
     ) -> None:
-        """Work on your own client, which stays yours to stop; nothing is sent yet.
+        """Use your own client, which is never stopped here; nothing is sent yet.
 
         Args:
-            client: your own ``kazoo.client.KazooClient``, which you have started.
+            client: your own ``kazoo.client.KazooClient``, started.
             name: Leaf's ``leaf.name``.
             ip: this process's address, at most 94 characters; none is guessed.
             port: this process's, 1 to 65535; Leaf's ``leaf.snowflake.port``.

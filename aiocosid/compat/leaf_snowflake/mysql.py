@@ -114,8 +114,8 @@ class LeafWorkerIdStore(WorkerIdStore):
     """The worker id of an address in ``leaf_workerid_alloc``: the ``id`` of its row, for good.
 
     ``max_timestamp`` is raised every 3 s to the time up to which ids may be issued, and never
-    lowered by that; it is the floor of whoever comes next under that address.  Fork nodes may run
-    beside, each on an address of its own.  They write their clock there; a NULL counts as none.
+    lowered by that; it is the floor of the next process of that address.  Fork nodes may run at the
+    same time, each with its own address.  They write their clock there; a NULL counts as no time.
     """
 
     scheme = "leaf-workerid"
@@ -124,12 +124,12 @@ class LeafWorkerIdStore(WorkerIdStore):
     _connect = staticmethod(executor_of)
 
     def __init__(self, engine: AsyncEngine, *, ip: str, port: int | str) -> None:
-        """Work on your own engine, which stays yours to close; nothing is sent yet.
+        """Use your own engine, which is never closed here; nothing is sent yet.
 
         Args:
             engine: on MySQL or MariaDB.
             ip: this process's address, at most 94 characters; none is guessed.  Any text that no
-                other process goes by, such as a pod's stable name, does as well.
+                other process uses, such as a pod's stable name, works as well.
             port: this process's, 1 to 65535.
 
         Raises:
