@@ -117,16 +117,18 @@ def open_tiered(
     root: Store,
     cache: Store,
     *,
-    root_url: str,
+    root_url: str | None,
     **options: Any,  # noqa: ANN401 - TieredStore's
 ) -> Store:
     """Return a tiered store on two others; without a ``root_name`` its URL tells the root apart.
+
+    A root without a URL has to have a name, unless it says itself which one it is.
 
     Raises:
         InvalidArgumentError: an argument is outside its range, or the cache is not Redis.
         MissingExtraError: the driver of Redis is not installed.
     """
-    if options.get("root_name") is None:
+    if root_url is not None and options.get("root_name") is None:
         module = import_module(".stores.tiered._root_name", __package__)
         options["root_name"] = module.name_of_url(root_url)
     made: Store = _class_at("stores.tiered", "TieredStore")(root, cache, **options)

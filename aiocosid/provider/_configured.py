@@ -40,7 +40,8 @@ def configure(
     Args:
         settings: the path of a TOML file, a mapping of the same shape, `Settings`, or nothing: the
             file that ``AIOCOSID_CONFIG`` names, if any.  Variables as
-            ``AIOCOSID_GENERATORS__ORDER__STEP`` come before what a file says.
+            ``AIOCOSID_GENERATORS__ORDER__STEP`` come before what a file says.  In a mapping a
+            ``store`` may be a `Store` itself, which stays open.
         default: whether it is the process's default provider while it is open.
         instrument: receives the events of all its generators.
         clock: time; the system's by default.
@@ -60,6 +61,7 @@ def configure(
         },
         leases=made.leases,
         stores=made.stores,
+        borrowed=made.borrowed,
         sharding=made.shardings,
         default=default,
         create=found.create,
@@ -80,7 +82,7 @@ class ConfiguredProvider(Hosting):
         sharding: shardings by name.
     """
 
-    __slots__ = ("_creates", "_default", "_in_use", "_shared", "_stores", "sharding")
+    __slots__ = ("_borrowed", "_creates", "_default", "_in_use", "_shared", "_stores", "sharding")
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class ConfiguredProvider(Hosting):
         *,
         leases: Iterable[MachineIdLease] = (),
         stores: Iterable[Store] = (),
+        borrowed: Iterable[Store] = (),
         sharding: Mapping[str, Sharding[Any]] | None = None,
         default: bool = True,
         create: bool = False,
@@ -100,6 +103,7 @@ class ConfiguredProvider(Hosting):
             generators: by name; none of them is open.
             leases: that Snowflake generators among them share.
             stores: that are closed at the end.
+            borrowed: stores that stay open.
             sharding: shardings by name.
             default: whether it is the process's default provider while it is open.
             create: whether opening creates missing tables and files in the stores.
@@ -116,6 +120,7 @@ class ConfiguredProvider(Hosting):
         self._generators = dict(generators)
         self._shared = tuple(leases)
         self._stores = tuple(stores)
+        self._borrowed = tuple(borrowed)
         self.sharding: dict[str, Sharding[Any]] = dict(sharding or {})
         self._creates = create
         self._default = default
@@ -139,7 +144,7 @@ class ConfiguredProvider(Hosting):
         root = self._root
         await super()._start()
         if self._creates:
-            for store in self._stores:
+            for store in (*self._stores, *self._borrowed):
                 await store.create_schema()
         for lease in self._shared:
             lease._host = root

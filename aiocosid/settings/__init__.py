@@ -19,6 +19,7 @@ from ._models import GroupPrefixSettings as GroupPrefixSettings
 from ._models import LayoutSettings as LayoutSettings
 from ._models import LeafSettings as LeafSettings
 from ._models import MachineSettings as MachineSettings
+from ._models import OwnStoreSettings as OwnStoreSettings
 from ._models import SegmentSettings as SegmentSettings
 from ._models import Settings as Settings
 from ._models import ShardedSettings as ShardedSettings
@@ -46,6 +47,7 @@ __all__ = (
     "LeafSettings",
     "MachineSettings",
     "ModShardingSettings",
+    "OwnStoreSettings",
     "SegmentSettings",
     "Settings",
     "SettingsProblem",

@@ -73,12 +73,14 @@ class Built:
         shardings: by name.
         leases: of machine ids.
         stores: that have to be closed.
+        borrowed: stores that were given, and stay open.
     """
 
     generators: dict[str, Planned] = field(default_factory=dict)
     shardings: dict[str, Sharding[Any]] = field(default_factory=dict)
     leases: list[MachineIdLease] = field(default_factory=list)
     stores: list[Any] = field(default_factory=list)
+    borrowed: list[Any] = field(default_factory=list)
 
 
 class Builder:
@@ -140,6 +142,7 @@ class Builder:
         self._machines.check_unused()
         built.leases = self._machines.leases
         built.stores = self._stores.opened
+        built.borrowed = self._stores.borrowed
         return built
 
     def _sections(self) -> Generator[tuple[tuple[str, ...], str, Any]]:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field
 
 from ..abc import DEFAULT_STEP
 from ..abc._ids import MAX_ID
 from ..segment._grouped import MAX_GROUPS
 from ..segment._pace import MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
 from ._texts import ConverterSettings, LayoutSettings
-from ._values import STRICT, Flag, Function, Moment, Seconds, Threshold, Whole, shorthand
+from ._values import (
+    STRICT,
+    Flag,
+    Function,
+    Moment,
+    Seconds,
+    StoreValue,
+    Threshold,
+    Whole,
+    shorthand,
+)
 
 __all__ = (
     "CachedSettings",
@@ -43,7 +53,7 @@ class _Generator(BaseModel):
     Attributes:
         namespace: instead of the one for all.
         name: instead of the table's own.
-        store: a URL, or a name in ``[stores]``, instead of the one for all.
+        store: a URL, a name in ``[stores]`` or a store, instead of the one for all.
         converter: how ids become text; numbers without it.
         limit: the highest id that its readers can hold; checked, and for segments the last id.
         rate: ids a second that are expected; for `check-config` only.
@@ -55,7 +65,7 @@ class _Generator(BaseModel):
 
     namespace: Name | None = None
     name: Name | None = None
-    store: SecretStr | None = None
+    store: StoreValue | None = None
     converter: Converter | None = None
     limit: Literal["int32", "javascript", "int64"] | None = None
     rate: Annotated[Seconds, Field(gt=0, allow_inf_nan=False)] | None = None

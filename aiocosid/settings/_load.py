@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
-from .._store_urls import open_store
 from ..errors import InvalidSettingsError
 from ._build import Builder
 from ._models import Settings
 from ._problems import explained
-from ._secrets import shown_url
 from ._sources import Given, read
-from ._stores import store_urls
+from ._stores import store_factories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -49,14 +46,15 @@ def load_settings(source: Source = None) -> Settings:
 def configured_stores(source: Source = None) -> list[tuple[str, Callable[[], Store]]]:
     """Return what makes the stores that settings name, each with its URL without credentials.
 
+    Stores of yours have their names instead, and those that are given as objects are left out.
+
     Args:
         source: as for `load_settings`.
 
     Raises:
         InvalidSettingsError: as `load_settings`.
     """
-    urls = store_urls(load_settings(source))
-    return [(shown_url(url), partial(open_store, url)) for url in urls]
+    return store_factories(load_settings(source))
 
 
 def built(source: Source, **options: Any) -> tuple[Settings, Given, Built]:  # noqa: ANN401 - Builder's

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, Discriminator, Field, SecretStr, Tag
+from pydantic import BaseModel, Discriminator, Field, Tag
 
 from ..abc import DEFAULT_NAMESPACE
 from ._generators import (
@@ -28,7 +28,7 @@ from ._texts import (
     GroupPrefixSettings,
     LayoutSettings,
 )
-from ._values import STRICT, Flag, Seconds, Whole
+from ._values import STRICT, Flag, Function, Seconds, StoreValue, Whole
 
 __all__ = (
     "CachedSettings",
@@ -42,6 +42,7 @@ __all__ = (
     "LayoutSettings",
     "LeafSettings",
     "MachineSettings",
+    "OwnStoreSettings",
     "SegmentSettings",
     "Settings",
     "ShardedSettings",
@@ -100,7 +101,7 @@ class TieredSettings(BaseModel):
     """A durable store beneath a fast one.
 
     Attributes:
-        root: a URL, or a name in ``stores``: the store that counts.
+        root: a URL, a name in ``stores`` or a store: the one that counts.
         cache: likewise: Redis, which hands out what the root has leased.
         span: ids leased at a time, at least the steps of the generators on it.
         cache_timeout: seconds after which the root is asked instead.
@@ -110,20 +111,40 @@ class TieredSettings(BaseModel):
 
     model_config = STRICT
 
-    root: SecretStr
-    cache: SecretStr
+    root: StoreValue
+    cache: StoreValue
     span: Annotated[Whole, Field(ge=1, le=2**40)] = 1_000_000
     cache_timeout: Timeout = 0.75
     pause: Patience = 1.0
     root_name: Name | None = None
 
 
+class OwnStoreSettings(BaseModel):
+    """A store of the user's.
+
+    Attributes:
+        make: its class, or a function that returns it, as "package.module:name".
+        options: what it is called with.
+    """
+
+    model_config = STRICT
+
+    make: Function
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)  # perhaps with a password
+
+
 def _store_kind(value: object) -> str:
-    return "tiered" if isinstance(value, dict | TieredSettings) else "url"
+    if isinstance(value, dict):
+        return "own" if "make" in value else "tiered"
+    if isinstance(value, OwnStoreSettings):
+        return "own"
+    return "tiered" if isinstance(value, TieredSettings) else "url"
 
 
 StoreSettings: TypeAlias = Annotated[
-    Annotated[SecretStr, Tag("url")] | Annotated[TieredSettings, Tag("tiered")],
+    Annotated[StoreValue, Tag("url")]
+    | Annotated[TieredSettings, Tag("tiered")]
+    | Annotated[OwnStoreSettings, Tag("own")],
     Discriminator(_store_kind),
 ]
 
@@ -133,8 +154,8 @@ class Settings(BaseModel):
 
     Attributes:
         namespace: of all counters and machine ids that have none of their own.
-        store: a URL, or a name in ``stores``: where they lie.
-        stores: URLs by name, or tables of a tiered store.
+        store: a URL, a name in ``stores`` or a store: where they lie.  A store stays open.
+        stores: by name URLs, stores, or tables of a tiered store or one of the user's.
         create: whether opening creates missing tables and files.
         close_timeout: seconds that closing may take.
         machine: where machine ids come from.
@@ -146,7 +167,7 @@ class Settings(BaseModel):
     model_config = STRICT
 
     namespace: Name = DEFAULT_NAMESPACE
-    store: SecretStr | None = None
+    store: StoreValue | None = None
     stores: dict[str, StoreSettings] = Field(default_factory=dict)
     create: bool = False
     close_timeout: Timeout = 5.0

@@ -17,6 +17,7 @@ from ._models import (
     LayoutSettings,
     LeafSettings,
     MachineSettings,
+    OwnStoreSettings,
     SegmentSettings,
     Settings,
     ShardedSettings,
@@ -60,7 +61,7 @@ TABLES: Final[dict[str, type[BaseModel]]] = {
 ENTRIES: Final = ("generators", "sharding", "stores")
 """Tables whose keys are names that the user gives."""
 
-STORE_KINDS: Final = ("url", "tiered")
+STORE_KINDS: Final = ("url", "tiered", "own")
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -141,6 +142,8 @@ def _section(path: Path, data: object) -> type[BaseModel]:
         data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
         table = cast("Mapping[str, Any]", data if isinstance(data, Mapping) else {})
         kind = table.get("kind", table.get("type"))
+        if "make" in table and path[0] == "stores":
+            section = OwnStoreSettings
         section = (
             TABLES.get(part) or (KINDS.get(kind) if isinstance(kind, str) else None) or section
         )

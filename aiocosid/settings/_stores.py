@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .._store_urls import open_store, open_tiered
-from ..errors import InvalidArgumentError, MissingExtraError
-from ._models import TieredSettings
+from ..abc import Store
+from ..errors import CosIdError, InvalidArgumentError, MissingExtraError
+from ._models import OwnStoreSettings, TieredSettings
 from ._secrets import shown_url
 
 if TYPE_CHECKING:
@@ -14,10 +16,9 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
-    from ..abc import Store
     from ._models import Settings
 
-__all__ = ("Stores", "store_urls")
+__all__ = ("Stores", "store_factories")
 
 PARTS: Final = ("root", "cache")
 
@@ -26,7 +27,8 @@ class Stores:
     """Makes stores of URLs; nothing is sent.
 
     Attributes:
-        opened: those that were made.
+        opened: those that were made, and have to be closed.
+        borrowed: those that were given, and stay open.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Stores:
         **options: Any,  # noqa: ANN401 - of a tiered store
     ) -> None:
         self.opened: list[Store] = []
+        self.borrowed: list[Store] = []
         self._options = options
         self._settings = settings
         self._note = note
@@ -43,11 +46,10 @@ class Stores:
 
     def of(self, path: tuple[str, ...], section: Any) -> tuple[Store | None, str]:  # noqa: ANN401 - of any kind
         """Return a generator's store, and its URL without secrets; what is wrong is noted."""
-        own, default = section.store, self._settings.store
-        if own is not None:
-            return self._named((*path, "store"), own.get_secret_value())
-        if default is not None:
-            return self._named(("store",), default.get_secret_value())
+        if section.store is not None:
+            return self._named((*path, "store"), _plain(section.store))
+        if self._settings.store is not None:
+            return self._named(("store",), _plain(self._settings.store))
         example = 'store = "redis://localhost/0"'
         self._note(path, f"needs a store: write {example} at the top of the file, or here")
         return None, ""
@@ -57,27 +59,42 @@ class Stores:
 
         Of a tiered one it is the root's, as machine ids are.
         """
-        found = section.store or self._settings.store
-        text = "" if found is None else str(found.get_secret_value())
-        for _ in range(2):  # a tiered store's name, and its root's
-            named = self._settings.stores.get(text)
-            if named is None:
-                break
-            text = _root_of(named)
-        return text
+        found = self._settings.store if section.store is None else section.store
+        if found is None:
+            return ""
+        root = _root(self._settings, _plain(found))
+        return root if isinstance(root, str) else f"object {id(root)}"
 
     def check_unused(self) -> None:
         """Look at the stores that no generator uses, too."""
         for name in self._settings.stores:
             self._named(("stores", name), name)
 
-    def _named(self, path: tuple[str, ...], text: str) -> tuple[Store | None, str]:
-        named = self._settings.stores.get(text)
+    def _named(self, path: tuple[str, ...], found: str | Store) -> tuple[Store | None, str]:
+        named = self._settings.stores.get(found) if isinstance(found, str) else None
+        if named is None:
+            return self._open(path, found)
+        path = ("stores", str(found))
         if isinstance(named, TieredSettings):
-            return self._tiered(("stores", text), named)
-        if named is not None:
-            return self._open(("stores", text), named.get_secret_value())
-        return self._open(path, text)
+            return self._tiered(path, named)
+        if isinstance(named, OwnStoreSettings):
+            return self._own(path, named)
+        return self._open(path, _plain(named))
+
+    def _own(self, path: tuple[str, ...], section: OwnStoreSettings) -> tuple[Store | None, str]:
+        """Return a store of the user's; whatever its class raises is noted."""
+        key, shown = ".".join(path), path[-1]
+        if key not in self._made:
+            self._made[key] = None
+            try:
+                store = self._made[key] = make_own(section)
+            except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+                is_harmless = isinstance(error, CosIdError | TypeError)  # others may show passwords
+                reason = str(error) if is_harmless else type(error).__name__
+                self._note((*path, "make"), f"makes no store: {reason}")
+            else:
+                self.opened.append(store)
+        return self._made[key], shown
 
     def _tiered(self, path: tuple[str, ...], section: TieredSettings) -> tuple[Store | None, str]:
         """Return a store on two others, each of which may have a name too."""
@@ -97,37 +114,41 @@ class Stores:
                 except InvalidArgumentError as error:
                     expected = str(error).partition("it has to be ")[2]
                     self._note((*path, error.argument), f"has to be {expected}")
-        shown = (self._shown(getattr(section, each).get_secret_value()) for each in PARTS)
+        shown = (self._shown(_plain(getattr(section, each))) for each in PARTS)
         return self._made[key], "tiered: {} under {}".format(*shown)
 
-    def _url_of(self, part: SecretStr) -> str:
-        named = self._settings.stores.get(part.get_secret_value())
-        return part.get_secret_value() if named is None else _root_of(named)
+    def _url_of(self, part: SecretStr | Store) -> str | None:
+        root = _root(self._settings, _plain(part))
+        return root if isinstance(root, str) and root not in self._settings.stores else None
 
-    def _part(self, path: tuple[str, ...], text: SecretStr) -> Store | None:
-        named = self._settings.stores.get(text.get_secret_value())
-        if isinstance(named, TieredSettings):
+    def _part(self, path: tuple[str, ...], given: SecretStr | Store) -> Store | None:
+        found = _plain(given)
+        if isinstance(found, str) and isinstance(self._settings.stores.get(found), TieredSettings):
             self._note(path, "is a tiered store itself; name one that is none")
             return None
-        return self._named(path, text.get_secret_value())[0]
+        return self._named(path, found)[0]
 
-    def _shown(self, text: str) -> str:
-        named = self._settings.stores.get(text)
-        return text if named is not None else shown_url(text)
+    def _shown(self, found: str | Store) -> str:
+        is_name = isinstance(found, str) and found in self._settings.stores
+        return str(found) if is_name else _shown(found)
 
-    def _open(self, path: tuple[str, ...], url: str) -> tuple[Store | None, str]:
-        if url not in self._made:
-            self._made[url] = None
+    def _open(self, path: tuple[str, ...], found: str | Store) -> tuple[Store | None, str]:
+        if not isinstance(found, str):
+            if found not in self.borrowed:
+                self.borrowed.append(found)
+            return found, _shown(found)
+        if found not in self._made:
+            self._made[found] = None
             try:
-                store = self._made[url] = open_store(
-                    url, instrument=self._options.get("instrument")
+                store = self._made[found] = open_store(
+                    found, instrument=self._options.get("instrument")
                 )
                 self.opened.append(store)
             except MissingExtraError as error:
                 self._note(path, str(error))
             except InvalidArgumentError as error:
-                self._note(path, self._reason(url, error))
-        return self._made[url], shown_url(url)
+                self._note(path, self._reason(found, error))
+        return self._made[found], _shown(found)
 
     def _reason(self, url: str, error: InvalidArgumentError) -> str:
         """Say what is wrong without the value, which may hold a password."""
@@ -138,23 +159,53 @@ class Stores:
         return f"has to be a URL, {expected}, or a name in [stores], which has {known}"
 
 
-def _root_of(store: SecretStr | TieredSettings) -> str:
-    return (store.root if isinstance(store, TieredSettings) else store).get_secret_value()
+def make_own(section: OwnStoreSettings) -> Store:
+    """Return a store of the user's.
+
+    Raises:
+        InvalidArgumentError: what its class, or function, returned is none.
+        Exception: whatever that raised.
+    """
+    made = section.make(**section.options)
+    if not isinstance(made, Store):
+        raise InvalidArgumentError("make", made, expected="what returns a Store")
+    return made
 
 
-def store_urls(settings: Settings) -> list[str]:
-    """Return the URLs of all stores that settings name, each once; of a tiered one its root's."""
-    sections = [settings, settings.share, settings.machine, *settings.generators.values()]
-    named = [getattr(each, "store", None) for each in sections if each is not None]
-    wanted = [each.get_secret_value() for each in named if each is not None]
-    wanted += list(settings.stores)
-    urls: dict[str, None] = {}
-    for text in wanted:
-        found = text
-        for _ in range(2):  # a tiered store's name, and its root's
-            known = settings.stores.get(found)
-            if known is None:
-                break
-            found = _root_of(known)
-        urls[found] = None
-    return list(urls)
+def store_factories(settings: Settings) -> list[tuple[str, Callable[[], Store]]]:
+    """Return what makes the stores that settings name, each once, with its URL or name.
+
+    URLs are without credentials; of a tiered store it is its root's.  What is given as a store is
+    left out: whoever made it makes it ready.
+    """
+    sections = [settings, settings.share, *settings.generators.values()]
+    given = [each.store for each in sections if each is not None and each.store is not None]
+    roots = dict.fromkeys(_root(settings, each) for each in [*map(_plain, given), *settings.stores])
+    found: list[tuple[str, Callable[[], Store]]] = []
+    for root in roots:
+        if not isinstance(root, str):
+            continue
+        own = settings.stores.get(root)
+        if isinstance(own, OwnStoreSettings):
+            found.append((root, partial(make_own, own)))
+        else:
+            found.append((shown_url(root), partial(open_store, root)))
+    return found
+
+
+def _plain(value: SecretStr | Store) -> str | Store:
+    return value if isinstance(value, Store) else value.get_secret_value()
+
+
+def _shown(found: str | Store) -> str:
+    return shown_url(found) if isinstance(found, str) else type(found).__name__
+
+
+def _root(settings: Settings, found: str | Store) -> str | Store:
+    """Return the store that counts: a URL, a store, or the name of one of the user's."""
+    for _ in range(2):  # a tiered store's name, and its root's
+        named = settings.stores.get(found) if isinstance(found, str) else None
+        if named is None or isinstance(named, OwnStoreSettings):
+            break
+        found = _plain(named.root if isinstance(named, TieredSettings) else named)
+    return found

@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict
+from pydantic import BeforeValidator, ConfigDict, SecretStr, WrapValidator
 from pydantic_core import PydanticCustomError
+
+from ..abc import Store
 
 __all__ = (
     "STRICT",
@@ -18,6 +20,7 @@ __all__ = (
     "Function",
     "Moment",
     "Seconds",
+    "StoreValue",
     "Threshold",
     "Whole",
     "shorthand",
@@ -104,6 +107,16 @@ def shorthand(key: str) -> BeforeValidator:
 
     return BeforeValidator(as_table)
 
+
+def _store(value: object, secret: Callable[[object], object]) -> object:
+    return value if isinstance(value, Store) else secret(value)
+
+
+if TYPE_CHECKING:
+    StoreValue: TypeAlias = SecretStr | Store
+else:
+    StoreValue = Annotated[SecretStr, WrapValidator(_store)]
+"""A URL or a name, which may be secret; or, in a mapping, a store itself."""
 
 Whole = Annotated[int, BeforeValidator(_whole)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]

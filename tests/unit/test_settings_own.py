@@ -1,0 +1,166 @@
+"""What is a user's own in settings: stores, as objects and by import path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiocosid import configure
+from aiocosid.abc import IdSegmentDistributor
+from aiocosid.errors import InvalidSettingsError, SegmentUnavailableError
+from aiocosid.settings import Settings, check_settings, configured_stores
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.stores.postgres import PostgresStore
+from aiocosid.testing import FailingDistributor
+
+
+class OwnStore(MemoryStore):
+    """Counts what is done with it; fails as long as it is told to."""
+
+    def __init__(self, login: str = "", *, fails: bool = False) -> None:
+        super().__init__()
+        if login == "wrong":
+            raise OSError(f"login {login}")
+        self.fails = fails
+        self.calls: list[str] = []
+
+    def segment_distributor(self, **options: Any) -> IdSegmentDistributor:  # type: ignore[override]
+        made = FailingDistributor(super().segment_distributor(**options))
+        if self.fails:
+            made.fail()
+        return made
+
+    async def create_schema(self) -> None:
+        self.calls.append("create_schema")
+        await super().create_schema()
+
+    async def aclose(self) -> None:
+        self.calls.append("aclose")
+        await super().aclose()
+
+
+def no_store() -> object:
+    return object()
+
+
+HERE = __name__
+NUMBERS = iter(range(1000))
+
+
+def settings(**others: Any) -> dict[str, Any]:
+    """Return settings of one generator, of whose counter nobody else knows."""
+    order = {"kind": "segment", "step": 1, "name": f"own-{next(NUMBERS)}", "wait_timeout": 0.2}
+    return {"generators": {"order": order}, **others}
+
+
+def problems(given: object) -> list[str]:
+    with pytest.raises(InvalidSettingsError) as caught:
+        configure(given)  # type: ignore[arg-type]  # anything
+    return [str(each) for each in caught.value.problems]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("where", ["top", "generator", "stores"])
+async def test_a_store_as_an_object(where: str) -> None:
+    """As for `connect`, its tables are created if that is asked for, and it stays open."""
+    store, given = OwnStore(), settings(create=True)
+    if where == "top":
+        given["store"] = store
+    elif where == "generator":
+        given["generators"]["order"]["store"] = store
+    else:
+        given |= {"store": "mine", "stores": {"mine": store}}
+    assert check_settings(given).generators[0].store == "OwnStore"
+    for source in (given, Settings.model_validate(given)):
+        async with configure(source, default=False) as ids:
+            await ids["order"].next_id()
+    assert store.calls == ["create_schema", "create_schema"]
+    assert configured_stores(given) == []
+
+
+@pytest.mark.asyncio
+async def test_a_test_can_have_its_store_fail() -> None:
+    async with configure(settings(store=OwnStore(fails=True)), default=False) as ids:
+        with pytest.raises(SegmentUnavailableError):
+            await ids["order"].next_id()
+
+
+def test_two_objects_are_two_stores() -> None:
+    """Also where only their machine ids tell; one object is one store."""
+    one, other = OwnStore(), OwnStore()
+    flakes = {"a": {"kind": "snowflake", "store": one}, "b": {"kind": "snowflake", "store": other}}
+    assert len(configure({"generators": flakes}, default=False)._leases()) == 2
+    assert any("another store" in each for each in warnings(flakes))
+    flakes["b"]["store"] = one
+    assert len(configure({"generators": flakes}, default=False)._leases()) == 1
+    assert not any("another store" in each for each in warnings(flakes))
+
+
+def warnings(generators: dict[str, Any]) -> list[str]:
+    return [str(each) for each in check_settings({"generators": generators}).warnings]
+
+
+@pytest.mark.asyncio
+async def test_a_store_by_its_path(tmp_path: Path) -> None:
+    """It is made with its options, and closed at the end, as it was made here."""
+    file = tmp_path / "ids.toml"
+    file.write_text(
+        f'store = "mine"\n[stores.mine]\nmake = "{HERE}:OwnStore"\n'
+        'options = {login = "right"}\n'
+        f'[generators.order]\nkind = "chain"\nname = "own-{next(NUMBERS)}"\n'
+    )
+    provider = configure(file, default=False)
+    [store] = provider._stores
+    assert isinstance(store, OwnStore)
+    async with provider as ids:
+        assert await ids["order"].next_id() == 1
+    assert store.calls == ["aclose"]
+    [(name, make)] = configured_stores(file)
+    assert (name, type(make())) == ("mine", OwnStore)
+    assert "right" not in repr(Settings.model_validate({"stores": {"mine": own(login="right")}}))
+
+
+def own(**options: Any) -> dict[str, Any]:
+    return {"make": f"{HERE}:OwnStore", "options": options}
+
+
+def test_a_store_that_cannot_be_made() -> None:
+    """Its key, and no value that may be secret."""
+    for told, reason in (
+        ({"make": "none.such:Store"}, "ModuleNotFoundError: No module named 'none'"),
+        ({"make": f"{HERE}:no_store"}, "it has to be what returns a Store"),
+        (own(login="wrong"), "makes no store: OSError"),
+        (own(logni="x"), "unexpected keyword argument 'logni'"),
+    ):
+        found = problems(settings(store="mine", stores={"mine": told}))
+        assert len(found) == 1
+        assert found[0].startswith("stores.mine.make: "), found
+        assert reason in found[0]
+        assert "wrong" not in found[0]
+    wrong = {"make": f"{HERE}:OwnStore", "option": {}}
+    [problem] = problems(settings(store="mine", stores={"mine": wrong}))
+    assert problem == "stores.mine.option: is no key here; did you mean options?"
+
+
+def test_what_is_no_store_at_all() -> None:
+    for wrong in (3, object()):
+        [problem] = problems(settings(store=wrong))
+        assert problem.startswith("store: ")
+    [problem] = problems(settings(store="mine", stores={"mine": 3}))
+    assert problem.startswith("stores.mine: ")
+
+
+def test_a_tiered_store_on_objects() -> None:
+    """A root without a URL that would tell it from others has to be named: spans would mix."""
+    cache = "redis://localhost:1/0"
+    for root in (PostgresStore.from_url("postgresql://db/shop"), "mine"):
+        mine = {"make": "aiocosid:open_store", "options": {"url": "postgresql://db/shop"}}
+        tiered = {"root": root, "cache": cache}
+        given = settings(store="fast", stores={"fast": tiered, "mine": mine})
+        [problem] = problems(given)
+        assert problem.startswith("stores.fast.root_name: ")
+        tiered["root_name"] = "shop"
+        [seen] = check_settings(given).generators
+        assert seen.store.endswith(" under redis://localhost:1/0")
