@@ -13,6 +13,7 @@ from ._models import CachedSettings as CachedSettings
 from ._models import ChainSettings as ChainSettings
 from ._models import ConverterSettings as ConverterSettings
 from ._models import CosIdSettings as CosIdSettings
+from ._models import CounterSettings as CounterSettings
 from ._models import DatePrefixSettings as DatePrefixSettings
 from ._models import GroupedSettings as GroupedSettings
 from ._models import GroupPrefixSettings as GroupPrefixSettings
@@ -25,6 +26,7 @@ from ._models import Settings as Settings
 from ._models import ShardedSettings as ShardedSettings
 from ._models import SnowflakeSettings as SnowflakeSettings
 from ._models import TieredSettings as TieredSettings
+from ._models import UuidSettings as UuidSettings
 from ._report import GeneratorReport as GeneratorReport
 from ._report import SettingsReport as SettingsReport
 from ._report import ShardingReport as ShardingReport
@@ -38,6 +40,7 @@ __all__ = (
     "ChainSettings",
     "ConverterSettings",
     "CosIdSettings",
+    "CounterSettings",
     "DatePrefixSettings",
     "GeneratorReport",
     "GroupPrefixSettings",
@@ -57,6 +60,7 @@ __all__ = (
     "SnowflakeSettings",
     "SnowflakeShardingSettings",
     "TieredSettings",
+    "UuidSettings",
     "check_settings",
     "configured_stores",
     "load_settings",

@@ -12,6 +12,7 @@ from .._life.clock import SYSTEM_CLOCK
 from .._text_generator import StringIdGenerator
 from ..abc import MAX_ID, SHARE
 from ..errors import CosIdError, InvalidArgumentError
+from ..generators import CounterId, Uuid4Id, Uuid7Id
 from ..segment import (
     GroupedSegmentId,
     LeafSegmentId,
@@ -55,6 +56,19 @@ PREFETCHED: Final = COUNTED | {"safe_distance", "max_distance", "max_ids_ahead",
 BUFFERED: Final = COUNTED | {"prefetch_at", "segment_duration", "max_step"}
 RING: Final = {"boost", "padding_factor", "max_borrow", "refill_interval"}
 
+
+LOCAL: Final[dict[str, type[Any]]] = {"uuid4": Uuid4Id, "uuid7": Uuid7Id, "counter": CounterId}
+"""What needs nothing but this process."""
+
+STORED: Final = ("limit", "rate", "store", "wait_timeout", "close_timeout")
+UUID: Final = dict.fromkeys(("converter", *STORED), "a UUID is a text, which this process makes")
+NO_PLACE: Final[dict[str, dict[str, str]]] = {
+    "cosid": dict.fromkeys(("converter", "limit"), "text writes the ids"),
+    "uuid4": UUID,
+    "uuid7": UUID,
+    "counter": dict.fromkeys(STORED, "the counter is in this process"),
+}
+"""Of what all kinds have, the keys that a kind does not have, and why."""
 
 LANE_BITS: Final = 6  # 64 lanes
 OPTIONS: Final = {"segment": COUNTED, "chain": PREFETCHED, "leaf": BUFFERED}
@@ -187,7 +201,7 @@ class Builder:
             self._check(planned)
         at = (*planned.path, "converter")
         with self._noting(at, section.converter):
-            if section.converter is not None and section.kind != "cosid":
+            if section.converter is not None and "converter" not in NO_PLACE.get(section.kind, ()):
                 planned.converter = self._converter(at, section.converter, planned)
         with self._noting(at, section.converter):
             planned.example = example_of(planned, self._clock.now_ms())
@@ -205,10 +219,12 @@ class Builder:
 
     def _check(self, planned: Planned) -> None:
         section, limit = planned.section, LIMITS[planned.section.limit or "int64"]
+        for key, reason in NO_PLACE.get(section.kind, {}).items():
+            if getattr(section, key) != type(section).model_fields[key].default:
+                self._note((*planned.path, key), f"has no place here: {reason}")
+        if section.kind in LOCAL:
+            return
         if isinstance(section, CosIdSettings):
-            for key in ("converter", "limit"):
-                if getattr(section, key) is not None:
-                    self._note((*planned.path, key), "has no place here: text writes the ids")
             planned.text = text_of(section)
         elif isinstance(section, SnowflakeSettings | CachedSettings | ShardedSettings):
             if planned.fields is not None and planned.fields.max_id > limit:
@@ -249,6 +265,9 @@ class Builder:
 
     def _made(self, planned: Planned) -> Any:  # noqa: ANN401 - of any kind
         section, name = planned.section, planned.counter
+        if section.kind in LOCAL:
+            local = LOCAL[section.kind]
+            return local(namespace=planned.namespace, name=name, clock=self._clock)
         if isinstance(section, SnowflakeSettings | CachedSettings | CosIdSettings):
             lease, told = self._lease(planned), self._stamped(section)
             if planned.text is not None:

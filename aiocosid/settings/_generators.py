@@ -27,6 +27,7 @@ __all__ = (
     "CachedSettings",
     "ChainSettings",
     "CosIdSettings",
+    "CounterSettings",
     "GeneratorSettings",
     "GroupedSettings",
     "LeafSettings",
@@ -36,6 +37,7 @@ __all__ = (
     "ShardedSettings",
     "SnowflakeSettings",
     "Timeout",
+    "UuidSettings",
 )
 
 Count: TypeAlias = Annotated[Whole, Field(ge=1, le=MAX_ID)]
@@ -275,6 +277,18 @@ class CosIdSettings(_Stamped):
     sequence_bits: Bits = 16
 
 
+class UuidSettings(_Generator):
+    """A `Uuid4Id` or `Uuid7Id`; of what all kinds have it takes ``namespace`` and ``name``."""
+
+    kind: Literal["uuid4", "uuid7"]
+
+
+class CounterSettings(_Generator):
+    """A `CounterId`; of what all kinds have it takes ``namespace``, ``name`` and ``converter``."""
+
+    kind: Literal["counter"]
+
+
 GeneratorSettings: TypeAlias = Annotated[
     SegmentSettings
     | ChainSettings
@@ -283,7 +297,9 @@ GeneratorSettings: TypeAlias = Annotated[
     | SnowflakeSettings
     | CachedSettings
     | ShardedSettings
-    | CosIdSettings,
+    | CosIdSettings
+    | UuidSettings
+    | CounterSettings,
     Field(discriminator="kind"),
 ]
 """The settings of one generator; ``kind`` says which."""

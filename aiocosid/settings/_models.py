@@ -11,6 +11,7 @@ from ._generators import (
     CachedSettings,
     ChainSettings,
     CosIdSettings,
+    CounterSettings,
     GeneratorSettings,
     GroupedSettings,
     LeafSettings,
@@ -20,6 +21,7 @@ from ._generators import (
     ShardedSettings,
     SnowflakeSettings,
     Timeout,
+    UuidSettings,
 )
 from ._sharding import ShardingSettings  # noqa: TC001 - pydantic reads annotations
 from ._texts import (
@@ -35,6 +37,7 @@ __all__ = (
     "ChainSettings",
     "ConverterSettings",
     "CosIdSettings",
+    "CounterSettings",
     "DatePrefixSettings",
     "GeneratorSettings",
     "GroupPrefixSettings",
@@ -48,6 +51,7 @@ __all__ = (
     "ShardedSettings",
     "SnowflakeSettings",
     "TieredSettings",
+    "UuidSettings",
 )
 
 

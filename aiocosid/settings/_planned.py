@@ -18,6 +18,12 @@ __all__ = ("LIMITS", "Planned", "example_of")
 LIMITS: Final = {"int32": 2**31 - 1, "javascript": JAVASCRIPT_MAX_SAFE_ID, "int64": MAX_ID}
 """The highest number that a reader can hold."""
 
+UUIDS: Final = {
+    "uuid4": "919108f7-52d1-4320-9bac-f847db4148a8",
+    "uuid7": "017f22e2-79b0-7cc3-98c4-dc0c0c07398f",
+}
+"""The examples of RFC 9562."""
+
 
 @dataclass(slots=True)
 class Planned:
@@ -64,7 +70,7 @@ class Planned:
 
 
 def example_of(planned: Planned, now_ms: int) -> str:
-    """Return an id as it may be handed out now: of machine 0, or the first of a counter.
+    """Return an id as it may be handed out now: of machine 0, or the first of a counter; or a UUID.
 
     Raises:
         InvalidIdError: the converter has no text for it.
@@ -77,8 +83,10 @@ def example_of(planned: Planned, now_ms: int) -> str:
         new_id = planned.layout.compose(planned.layout.tick_at(now_ms), 0, 1)
     elif planned.section.kind in {"snowflake", "cached", "sharded", "cosid"}:
         return ""  # there is a problem already
+    elif planned.section.kind in UUIDS:
+        return UUIDS[planned.section.kind]
     else:
-        new_id = planned.section.offset + 1
+        new_id = getattr(planned.section, "offset", 0) + 1
     if planned.group_by is not None:
         new_id = GroupedId(new_id, _group_of(planned.group_by, now_ms))
     return str(new_id) if planned.converter is None else planned.converter.as_str(new_id)

@@ -11,6 +11,7 @@ from ._models import (
     ChainSettings,
     ConverterSettings,
     CosIdSettings,
+    CounterSettings,
     DatePrefixSettings,
     GroupedSettings,
     GroupPrefixSettings,
@@ -23,6 +24,7 @@ from ._models import (
     ShardedSettings,
     SnowflakeSettings,
     TieredSettings,
+    UuidSettings,
 )
 from ._sharding import (
     IntervalShardingSettings,
@@ -47,6 +49,9 @@ KINDS: Final[dict[str, type[BaseModel]]] = {
     "cached": CachedSettings,
     "sharded": ShardedSettings,
     "cosid": CosIdSettings,
+    "uuid4": UuidSettings,
+    "uuid7": UuidSettings,
+    "counter": CounterSettings,
     "mod": ModShardingSettings,
     "interval": IntervalShardingSettings,
     "interval-snowflake": SnowflakeShardingSettings,

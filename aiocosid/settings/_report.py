@@ -32,7 +32,7 @@ class GeneratorReport:
         layout: how a Snowflake is put together; empty for others.
         ends: the start of its last tick, ISO 8601 in UTC; empty for others.
         converter: the type of what writes its ids; empty for numbers.
-        example: an id of now.
+        example: an id of now; of UUIDs any one.
         length: how many characters the example has.
     """
 

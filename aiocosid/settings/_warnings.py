@@ -29,7 +29,8 @@ def warnings_of(planned: Collection[Planned], now_ms: int) -> Iterator[Warned]:
     """Yield what to look at, each with its place."""
     for each in planned:
         at = each.path
-        if each.store.startswith("memory:"):
+        kind = each.section.kind
+        if each.store.startswith("memory:") or kind == "counter":
             yield (
                 at,
                 "is known to one process alone: another one, or its next start, makes the same ids",
@@ -38,7 +39,8 @@ def warnings_of(planned: Collection[Planned], now_ms: int) -> Iterator[Warned]:
             yield from _of_layout(each, each.fields, now_ms)
         elif each.section.rate is not None:
             yield from _of_step(each)
-        yield from _of_texts(each)
+        if each.text is None and kind not in {"uuid4", "uuid7", "counter"}:
+            yield from _of_texts(each)
     yield from _of_machines(planned)
 
 
@@ -84,8 +86,6 @@ def _rounded(count: float) -> int:
 
 def _of_texts(planned: Planned) -> Iterator[Warned]:
     section, highest = planned.section, _highest(planned)
-    if planned.text is not None:
-        return
     if planned.converter is None:
         is_told = section.limit is not None or planned.fields is None
         if highest > JAVASCRIPT_MAX_SAFE_ID and not is_told:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from contextvars import ContextVar
 from math import inf, nan
 from pathlib import Path
@@ -220,6 +221,54 @@ def test_keys_of_another_source_are_refused() -> None:
     assert "address" in problems(settings("snowflake", machine={"address": "10.1.2.3"}))[0]
     wrong = {"source": "ip", "address": "10.1.2.3", "worker": 1}
     assert "worker" in problems(settings("snowflake", machine=wrong))[0]
+
+
+@pytest.mark.asyncio
+async def test_kinds_that_need_no_store() -> None:
+    """UUIDs, and a counter, as text too."""
+    given: dict[str, Any] = {
+        "namespace": "shop",
+        "generators": {
+            "four": {"kind": "uuid4"},
+            "seven": {"kind": "uuid7", "name": "other"},
+            "count": {"kind": "counter", "namespace": "test"},
+            "text": {"kind": "counter", "converter": {"type": "radix62", "prefix": "T"}},
+        },
+    }
+    async with configure(given, default=False) as ids:
+        found = [uuid.UUID(str(await ids[name].next_id())).version for name in ("four", "seven")]
+        assert found == [4, 7]
+        assert await ids["seven"].next_id() < await ids["seven"].next_id()  # type: ignore[operator]
+        assert await ids["count"].next_ids(2) == [1, 2]
+        assert await ids["text"].next_id() == "T00000000001"
+    seen = {each.name: each for each in check_settings(given).generators}
+    assert [(each.store, each.counter) for each in seen.values()] == [
+        ("", "shop.four"),
+        ("", "shop.other"),
+        ("", "test.count"),
+        ("", "shop.text"),
+    ]
+    assert uuid.UUID(seen["four"].example).version == 4
+    assert uuid.UUID(seen["seven"].example).version == 7
+    assert (seen["count"].example, seen["text"].example) == ("1", "T00000000001")
+    warned = [each.key for each in check_settings(given).warnings]
+    assert warned == ["generators.count", "generators.text"]
+
+
+@pytest.mark.parametrize("kind", ["uuid4", "uuid7", "counter"])
+def test_kinds_that_need_no_store_have_none(kind: str) -> None:
+    """Nor what goes with one."""
+    for key, value in (
+        ("store", "memory://"),
+        ("limit", "int32"),
+        ("rate", 3),
+        ("wait_timeout", 3),
+        ("close_timeout", 3),
+        ("converter", "radix62"),
+    ):
+        if (kind, key) != ("counter", "converter"):
+            [problem] = problems({"generators": {"order": {"kind": kind, key: value}}})
+            assert problem.startswith(f"generators.order.{key}: has no place here: ")
 
 
 SHARDED = {"store": "redis://localhost/0", "epoch": 1_546_300_800}
