@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ..abc import IdConverter
 from ..converter import (
     CrockfordIdConverter,
     DatePrefix,
@@ -19,11 +20,11 @@ from ..converter import (
 )
 from ..errors import InvalidArgumentError
 from ..snowflake import FriendlyText
+from ._own import make_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..abc import IdConverter
     from ._models import ConverterSettings, DatePrefixSettings
     from ._planned import Planned
 
@@ -68,9 +69,7 @@ def converter_of(
         InvalidArgumentError: a value does not fit.
         MissingExtraError: a library that it needs is not installed.
     """
-    for key in sorted(section.model_fields_set & (ONLY_SOME - TAKES[section.type])):
-        types = " or ".join(f"'{name}'" for name, keys in TAKES.items() if key in keys)
-        note(key, f"goes with type = {types}")
+    _check_keys(section, note)
     group = section.group_prefix
     if group is not None and planned.section.kind != "grouped":
         note("group_prefix", f"goes with kind = 'grouped'; ids of {planned.name!r} have no group")
@@ -89,6 +88,19 @@ def converter_of(
     )
 
 
+def _check_keys(section: ConverterSettings, note: Callable[[str, str], None]) -> None:
+    given = section.model_fields_set
+    if section.make is not None:
+        for key in sorted(given & (ONLY_SOME | {"type"})):
+            note(key, "has no place here: make says what writes the number")
+        return
+    if section.options:
+        note("options", "goes with make")
+    for key in sorted(given & (ONLY_SOME - TAKES[section.type])):
+        types = " or ".join(f"'{name}'" for name, keys in TAKES.items() if key in keys)
+        note(key, f"goes with type = {types}")
+
+
 def date_of(section: DatePrefixSettings) -> DatePrefix:
     """Return a date that can be written.
 
@@ -101,6 +113,9 @@ def date_of(section: DatePrefixSettings) -> DatePrefix:
 
 
 def _base(section: ConverterSettings, planned: Planned) -> IdConverter:
+    if section.make is not None:
+        own: IdConverter = make_own(section, IdConverter, "a converter")
+        return own
     if section.type == "friendly":
         return _friendly(section, planned)
     if section.type == "opaque":

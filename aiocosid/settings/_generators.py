@@ -45,7 +45,7 @@ Timeout: TypeAlias = Annotated[Seconds, Field(gt=0, allow_inf_nan=False)]
 Patience: TypeAlias = Annotated[Seconds, Field(ge=0)]  # inf: for ever
 Bits: TypeAlias = Annotated[Whole, Field(ge=1, le=63)]
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
-Converter: TypeAlias = Annotated[ConverterSettings, shorthand("type")]
+Converter: TypeAlias = Annotated[ConverterSettings, shorthand("type", path="make")]
 Layout: TypeAlias = Annotated[LayoutSettings, shorthand("name")]
 
 

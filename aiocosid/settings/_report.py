@@ -107,9 +107,6 @@ def check_settings(source: Source = None, *, clock: Clock | None = None) -> Sett
 
 def _reported(planned: Planned) -> GeneratorReport:
     fields, section = planned.fields, planned.section
-    writes = (
-        section.text if planned.text is not None else section.converter and section.converter.type
-    )
     return GeneratorReport(
         name=planned.name,
         kind=section.kind,
@@ -118,7 +115,18 @@ def _reported(planned: Planned) -> GeneratorReport:
         step=getattr(section, "step", None),
         layout="" if fields is None else repr(fields),
         ends="" if fields is None else iso_text(fields.ms_of(fields.last_tick)),
-        converter=writes or "",
+        converter=_writing(planned),
         example=planned.example,
         length=len(planned.example),
     )
+
+
+def _writing(planned: Planned) -> str:
+    """Return the type of what writes the ids; of one of the user's the name of what makes it."""
+    section = planned.section
+    if planned.text is not None:
+        return str(section.text)
+    if section.converter is None:
+        return ""
+    make = section.converter.make
+    return str(section.converter.type if make is None else getattr(make, "__qualname__", make))

@@ -19,7 +19,7 @@ __all__ = ("Given", "read")
 
 LINE: Final = re.compile(r"at line ([0-9]+)")
 
-SHORT: Final = {"name", "type"}
+SHORT: Final = {"name", "type", "make"}
 """Keys whose value may stand in place of their table."""
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._store_urls import open_store, open_tiered
 from ..abc import Store
-from ..errors import CosIdError, InvalidArgumentError, MissingExtraError
+from ..errors import InvalidArgumentError, MissingExtraError
 from ._models import OwnStoreSettings, TieredSettings
+from ._own import make_own
+from ._places import placed
 from ._secrets import shown_url
 
 if TYPE_CHECKING:
@@ -82,18 +84,15 @@ class Stores:
         return self._open(path, _plain(named))
 
     def _own(self, path: tuple[str, ...], section: OwnStoreSettings) -> tuple[Store | None, str]:
-        """Return a store of the user's; whatever its class raises is noted."""
+        """Return a store of the user's; what is wrong is noted."""
         key, shown = ".".join(path), path[-1]
         if key not in self._made:
             self._made[key] = None
             try:
-                store = self._made[key] = make_own(section)
-            except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-                is_harmless = isinstance(error, CosIdError | TypeError)  # others may show passwords
-                reason = str(error) if is_harmless else type(error).__name__
-                self._note((*path, "make"), f"makes no store: {reason}")
-            else:
+                store = self._made[key] = make_own(section, Store, "a store")
                 self.opened.append(store)
+            except InvalidArgumentError as error:
+                self._note(*placed(error, path, section))
         return self._made[key], shown
 
     def _tiered(self, path: tuple[str, ...], section: TieredSettings) -> tuple[Store | None, str]:
@@ -159,19 +158,6 @@ class Stores:
         return f"has to be a URL, {expected}, or a name in [stores], which has {known}"
 
 
-def make_own(section: OwnStoreSettings) -> Store:
-    """Return a store of the user's.
-
-    Raises:
-        InvalidArgumentError: what its class, or function, returned is none.
-        Exception: whatever that raised.
-    """
-    made = section.make(**section.options)
-    if not isinstance(made, Store):
-        raise InvalidArgumentError("make", made, expected="what returns a Store")
-    return made
-
-
 def store_factories(settings: Settings) -> list[tuple[str, Callable[[], Store]]]:
     """Return what makes the stores that settings name, each once, with its URL or name.
 
@@ -187,7 +173,7 @@ def store_factories(settings: Settings) -> list[tuple[str, Callable[[], Store]]]
             continue
         own = settings.stores.get(root)
         if isinstance(own, OwnStoreSettings):
-            found.append((root, partial(make_own, own)))
+            found.append((root, partial(make_own, own, Store, "a store")))
         else:
             found.append((shown_url(root), partial(open_store, root)))
     return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, SecretStr
 
-from ._values import STRICT, Flag, Moment, Whole
+from ._values import STRICT, Flag, Function, Moment, Whole
 
 __all__ = (
     "ConverterSettings",
@@ -55,6 +55,8 @@ class ConverterSettings(BaseModel):
 
     Attributes:
         type: what writes the number.
+        make: a class or function of the user's that makes it instead, as "package.module:name".
+        options: what that is called with.
         char_size: the most characters; radix62 11, radix36 13 and crockford 13 if it is not given.
         pad_start: whether short texts are padded with zeros; true for the radixes.
         check: crockford: whether a check symbol is written.
@@ -73,6 +75,8 @@ class ConverterSettings(BaseModel):
     type: Literal[
         "to-string", "radix62", "radix36", "friendly", "crockford", "opaque", "javascript-safe"
     ] = "radix62"
+    make: Function | None = None
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)  # perhaps with a key
     char_size: Annotated[Whole, Field(ge=0, le=64)] | None = None
     pad_start: Flag | None = None
     check: Flag | None = None

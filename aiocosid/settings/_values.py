@@ -99,11 +99,18 @@ def _moment(value: object) -> object:
     return _whole(value)
 
 
-def shorthand(key: str) -> BeforeValidator:
-    """Accept a text where a table is due, as the value of its one most important key."""
+def shorthand(key: str, *, path: str = "") -> BeforeValidator:
+    """Accept a text where a table is due, as the value of its one most important key.
+
+    Args:
+        key: the key.
+        path: another one, whose value is the path of what is imported: a text with a colon.
+    """
 
     def as_table(value: object) -> object:
-        return {key: value} if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        return {path if path and ":" in value else key: value}
 
     return BeforeValidator(as_table)
 

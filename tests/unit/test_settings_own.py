@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiocosid import configure
-from aiocosid.abc import IdSegmentDistributor
+from aiocosid.abc import IdConverter, IdSegmentDistributor
 from aiocosid.errors import InvalidSettingsError, SegmentUnavailableError
 from aiocosid.settings import Settings, check_settings, configured_stores
 from aiocosid.stores.memory import MemoryStore
@@ -130,8 +130,11 @@ def test_a_store_that_cannot_be_made() -> None:
     """Its key, and no value that may be secret."""
     for told, reason in (
         ({"make": "none.such:Store"}, "ModuleNotFoundError: No module named 'none'"),
-        ({"make": f"{HERE}:no_store"}, "it has to be what returns a Store"),
-        (own(login="wrong"), "makes no store: OSError"),
+        (
+            {"make": f"{HERE}:no_store"},
+            "it has to be what makes a store; it made an object of object",
+        ),
+        (own(login="wrong"), "it has to be what makes a store; it failed: OSError"),
         (own(logni="x"), "unexpected keyword argument 'logni'"),
     ):
         found = problems(settings(store="mine", stores={"mine": told}))
@@ -164,3 +167,68 @@ def test_a_tiered_store_on_objects() -> None:
         tiered["root_name"] = "shop"
         [seen] = check_settings(given).generators
         assert seen.store.endswith(" under redis://localhost:1/0")
+
+
+class Dashed(IdConverter):
+    """A converter of the user's."""
+
+    def __init__(self, dash: str = "-") -> None:
+        if dash == "login":
+            raise OSError(dash)
+        self.dash = dash
+
+    def as_str(self, new_id: int, /) -> str:
+        return self.dash + str(new_id)
+
+    def as_int(self, text: str, /) -> int:
+        return int(text.removeprefix(self.dash))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("converter", "text"),
+    [
+        (f"{HERE}:Dashed", "-1"),
+        ({"make": f"{HERE}:Dashed", "options": {"dash": "+"}, "prefix": "P"}, "P+1"),
+        ({"make": Dashed, "suffix": "S"}, "-1S"),
+    ],
+)
+async def test_a_converter_by_its_path(converter: object, text: str) -> None:
+    """In place of the type; prefix, suffix and the like are put around it."""
+    given = settings(store="memory:")
+    given["generators"]["order"]["converter"] = converter
+    async with configure(given, default=False) as ids:
+        assert await ids["order"].next_id() == text
+    [seen] = check_settings(given).generators
+    assert (seen.example, seen.converter) == (text, "Dashed")
+
+
+def test_a_converter_that_cannot_be_made(tmp_path: Path) -> None:
+    """Its key and line."""
+    dashed = f"{HERE}:Dashed"
+    for told, key, reason in (
+        ("none.such:Text", ".make", "ModuleNotFoundError"),
+        (f"{HERE}:no_store", ".make", "it has to be what makes a converter; it made an object of"),
+        ({"make": dashed, "options": {"dash": "login"}}, ".make", "it failed: OSError"),
+        ({"make": dashed, "options": {"dish": "-"}}, ".make", "keyword argument 'dish'"),
+        ({"make": dashed, "char_size": 3}, ".char_size", "has no place here: make says"),
+        ({"make": dashed, "type": "radix62"}, ".type", "has no place here: make says"),
+        ({"options": {}, "type": "radix62"}, None, ""),
+        ({"options": {"dash": "-"}}, ".options", "goes with make"),
+    ):
+        given = settings(store="memory:")
+        given["generators"]["order"]["converter"] = told
+        if key is None:
+            configure(given, default=False)
+            continue
+        [problem] = problems(given)
+        assert problem.startswith("generators.order.converter"), problem
+        assert key in problem or isinstance(told, str)
+        assert reason in problem
+        assert "login" not in problem
+    file = tmp_path / "ids.toml"
+    file.write_text(
+        'store = "memory:"\n[generators.order]\nkind = "chain"\nconverter = "none.such:Text"\n'
+    )
+    [problem] = problems(file)
+    assert problem.startswith(f"{file}:4: generators.order.converter: it has to be what can be ")
