@@ -70,6 +70,7 @@ NO_PLACE: Final[dict[str, dict[str, str]]] = {
 }
 """Of what all kinds have, the keys that a kind does not have, and why."""
 
+UNUSED_STORE: Final = "is not used: the machine id needs no store"
 LANE_BITS: Final = 6  # 64 lanes
 OPTIONS: Final = {"segment": COUNTED, "chain": PREFETCHED, "leaf": BUFFERED}
 
@@ -253,7 +254,7 @@ class Builder:
         self._note((*path, key), reason)
 
     def _store(self, planned: Planned) -> Any:  # noqa: ANN401 - a Store
-        store, planned.store = self._stores.of(planned.path, planned.section)
+        store, planned.store = self._stores.of(planned.path, planned.section.store)
         if store is None:
             raise Incomplete
         return store
@@ -285,16 +286,29 @@ class Builder:
             raise Incomplete
         distributor = sequences_of(store, planned)
         if section.on_unavailable == "lane":
-            place = planned.place = self._stores.place(section)
-            lanes = replace(planned, namespace=f"{planned.namespace}.lane")
-            lane = self._machines.lease(lanes, place, store, LANE_BITS)
-            if lane is None:
-                raise Incomplete
+            lane = self._lane(planned, section)
+        elif section.lane_store is not None:
+            self._note((*planned.path, "lane_store"), "goes with on_unavailable = 'lane'")
         told = self._common(section, {"sharding_id", "on_unavailable", "batch", "nodes"})
         patience = section.broken_threshold
         told |= {"wait_timeout": section.wait_timeout, "lane": lane}
         told["broken_threshold"] = None if patience == inf else patience
         return ShardedId(distributor, layout=planned.sharded, **told)
+
+    def _lane(self, planned: Planned, section: ShardedSettings) -> MachineIdLease:
+        """Return what lanes take their numbers from: machine ids of a namespace of their own."""
+        given, store, place = section.lane_store, None, ""
+        if self._settings.machine.source == "store":
+            given, key = (section.store, "store") if given is None else (given, "lane_store")
+            store, _ = self._stores.of(planned.path, given, key)
+            place = self._stores.place(given)
+        elif given is not None:
+            self._note((*planned.path, "lane_store"), UNUSED_STORE)
+        lanes = replace(planned, namespace=f"{planned.namespace}.lane")
+        lane = self._machines.lease(lanes, place, store, LANE_BITS)
+        if lane is None:
+            raise Incomplete
+        return lane
 
     def _counted(self, planned: Planned, section: Any) -> Any:  # noqa: ANN401 - of any kind
         mode = section.mode if isinstance(section, GroupedSettings) else section.kind
@@ -332,12 +346,12 @@ class Builder:
     def _lease(self, planned: Planned) -> MachineIdLease:
         section, store, place = planned.section, None, ""
         if self._settings.machine.source == "store":
-            store, planned.store = self._stores.of(planned.path, section)
-            place = planned.place = self._stores.place(section)
+            store, planned.store = self._stores.of(planned.path, section.store)
+            place = planned.place = self._stores.place(section.store)
             if not place:
                 raise Incomplete
         elif section.store is not None:
-            self._note((*planned.path, "store"), "is not used: the machine id needs no store")
+            self._note((*planned.path, "store"), UNUSED_STORE)
         fields, lease = planned.fields, None
         if fields is not None:
             lease = self._machines.lease(planned, place, store, fields.machine_bits)

@@ -233,6 +233,8 @@ class ShardedSettings(_Generator):
         ttl: seconds that a counter is kept.
         on_unavailable: what to do while Redis is away and no id is in hand; the numbers of lanes
             are machine ids of 6 bits in the namespace ``<namespace>.lane``.
+        lane_store: where the numbers of lanes lie, as ``store`` is given: better not where the
+            sequences lie, which is away when lanes are due; the generator's own store without it.
         batch: sequences to ask for at once; by demand without it.
         nodes: how many generators share the name.
         broken_threshold: seconds that the clock may be behind the last id's second; inf for any.
@@ -251,6 +253,7 @@ class ShardedSettings(_Generator):
     margin: Annotated[Whole, Field(ge=0, le=3600)] = 1
     ttl: Annotated[Whole, Field(ge=62, le=86_400)] = 600
     on_unavailable: Literal["raise", "wait", "lane", "random_unsafe"] = "raise"
+    lane_store: StoreValue | None = None
     batch: Count | None = None
     nodes: Count = 16
     broken_threshold: Patience = 2.0

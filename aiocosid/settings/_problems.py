@@ -70,7 +70,7 @@ STORE_KINDS: Final = ("url", "tiered", "own")
 
 Path: TypeAlias = tuple[str, ...]
 
-SECRET: Final = {"store", "stores", "key"}
+SECRET: Final = {"store", "stores", "lane_store", "key"}
 SHOWN: Final = 60  # characters of a value
 
 

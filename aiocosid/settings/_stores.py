@@ -16,9 +16,8 @@ from ._secrets import shown_url
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pydantic import SecretStr
-
     from ._models import Settings
+    from ._values import StoreValue
 
 __all__ = ("Stores", "store_factories")
 
@@ -46,22 +45,30 @@ class Stores:
         self._note = note
         self._made: dict[str, Store | None] = {}  # by URL, or by name
 
-    def of(self, path: tuple[str, ...], section: Any) -> tuple[Store | None, str]:  # noqa: ANN401 - of any kind
-        """Return a generator's store, and its URL without secrets; what is wrong is noted."""
-        if section.store is not None:
-            return self._named((*path, "store"), _plain(section.store))
+    def of(
+        self, path: tuple[str, ...], given: StoreValue | None, key: str = "store"
+    ) -> tuple[Store | None, str]:
+        """Return a generator's store, and its URL without secrets; what is wrong is noted.
+
+        Args:
+            path: the generator's table.
+            given: what it says itself.
+            key: where it says so.
+        """
+        if given is not None:
+            return self._named((*path, key), _plain(given))
         if self._settings.store is not None:
             return self._named(("store",), _plain(self._settings.store))
         example = 'store = "redis://localhost/0"'
         self._note(path, f"needs a store: write {example} at the top of the file, or here")
         return None, ""
 
-    def place(self, section: Any) -> str:  # noqa: ANN401 - of any kind
+    def place(self, given: StoreValue | None) -> str:
         """Return the URL of a generator's store with all that is secret, to tell stores apart.
 
         Of a tiered one it is the root's, as machine ids are.
         """
-        found = self._settings.store if section.store is None else section.store
+        found = self._settings.store if given is None else given
         if found is None:
             return ""
         root = _root(self._settings, _plain(found))
@@ -116,11 +123,11 @@ class Stores:
         shown = (self._shown(_plain(getattr(section, each))) for each in PARTS)
         return self._made[key], "tiered: {} under {}".format(*shown)
 
-    def _url_of(self, part: SecretStr | Store) -> str | None:
+    def _url_of(self, part: StoreValue) -> str | None:
         root = _root(self._settings, _plain(part))
         return root if isinstance(root, str) and root not in self._settings.stores else None
 
-    def _part(self, path: tuple[str, ...], given: SecretStr | Store) -> Store | None:
+    def _part(self, path: tuple[str, ...], given: StoreValue) -> Store | None:
         found = _plain(given)
         if isinstance(found, str) and isinstance(self._settings.stores.get(found), TieredSettings):
             self._note(path, "is a tiered store itself; name one that is none")
@@ -165,7 +172,9 @@ def store_factories(settings: Settings) -> list[tuple[str, Callable[[], Store]]]
     left out: whoever made it makes it ready.
     """
     sections = [settings, settings.share, *settings.generators.values()]
-    given = [each.store for each in sections if each is not None and each.store is not None]
+    keys = ("store", "lane_store")
+    values = [getattr(each, key, None) for each in sections for key in keys]
+    given = [each for each in values if each is not None]
     roots = dict.fromkeys(_root(settings, each) for each in [*map(_plain, given), *settings.stores])
     found: list[tuple[str, Callable[[], Store]]] = []
     for root in roots:
@@ -179,7 +188,7 @@ def store_factories(settings: Settings) -> list[tuple[str, Callable[[], Store]]]
     return found
 
 
-def _plain(value: SecretStr | Store) -> str | Store:
+def _plain(value: StoreValue) -> str | Store:
     return value if isinstance(value, Store) else value.get_secret_value()
 
 

@@ -13,9 +13,9 @@ import pytest
 from aiocosid import configure
 from aiocosid.compat.leaf import LeafStore
 from aiocosid.errors import InvalidSettingsError
-from aiocosid.machine import SharedMachineIdWarning
+from aiocosid.machine import ManualMachineIdDistributor, SharedMachineIdWarning
 from aiocosid.segment import GroupedSegmentId, LeafSegmentId
-from aiocosid.settings import check_settings
+from aiocosid.settings import check_settings, configured_stores
 from aiocosid.snowflake import (
     UID_GENERATOR_HA,
     CachedSnowflakeId,
@@ -296,6 +296,35 @@ def test_lanes_are_machine_ids() -> None:
     # Their sequences lie above the others'.
     del given["generators"]["order"]["max_sequence"]
     assert "max_sequence" in problems(given)[0]
+
+
+def test_lanes_of_another_store(tmp_path: Path) -> None:
+    """Which is there when the one of the sequences is not; of the generator's own without it."""
+    lanes = f"sqlite:///{tmp_path}/lanes.db"
+    lane = {"on_unavailable": "lane", "max_sequence": 458_751}
+    for told, kind in (({}, "Redis"), ({"lane_store": lanes}, "SQLite")):
+        given = settings("sharded", **SHARDED, **lane, **told)
+        [lease] = configure(given, default=False)._leases()
+        assert kind.lower() in lease.distributor.store.lower()
+        urls = [url for url, _ in configured_stores(given)]
+        assert urls == ["redis://localhost/0", lanes][: len(told) + 1]
+    [problem] = problems(settings("sharded", **SHARDED, lane_store=lanes))
+    assert problem == "generators.order.lane_store: goes with on_unavailable = 'lane'"
+    given = settings("sharded", **SHARDED, **lane, lane_store="redis://u:s3cret@h/0?x=1")
+    [problem] = problems(given)
+    assert problem.startswith("generators.order.lane_store: has to be a URL")
+    assert "s3cret" not in problem
+
+
+def test_lanes_by_hand(tmp_path: Path) -> None:
+    """As all machine ids, if their source says so."""
+    machine = {"source": "manual", "machine_id": 63, "state_dir": str(tmp_path)}
+    lane = {"on_unavailable": "lane", "max_sequence": 458_751, "machine": machine}
+    [lease] = configure(settings("sharded", **SHARDED, **lane), default=False)._leases()
+    assert isinstance(lease.distributor, ManualMachineIdDistributor)
+    assert lease.distributor.namespace == "cosid.lane"
+    [problem] = problems(settings("sharded", **SHARDED, **lane, lane_store="memory:"))
+    assert problem.startswith("generators.order.lane_store: is not used")
 
 
 def test_sharded_ids_that_cannot_be() -> None:
