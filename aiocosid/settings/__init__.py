@@ -17,15 +17,18 @@ from ._models import CounterSettings as CounterSettings
 from ._models import DatePrefixSettings as DatePrefixSettings
 from ._models import GroupedSettings as GroupedSettings
 from ._models import GroupPrefixSettings as GroupPrefixSettings
+from ._models import IntegerSettings as IntegerSettings
 from ._models import LayoutSettings as LayoutSettings
 from ._models import LeafSettings as LeafSettings
 from ._models import MachineSettings as MachineSettings
+from ._models import OwnGeneratorSettings as OwnGeneratorSettings
 from ._models import OwnStoreSettings as OwnStoreSettings
 from ._models import SegmentSettings as SegmentSettings
 from ._models import Settings as Settings
 from ._models import ShardedSettings as ShardedSettings
 from ._models import SnowflakeSettings as SnowflakeSettings
 from ._models import TieredSettings as TieredSettings
+from ._models import UncertaintySettings as UncertaintySettings
 from ._models import UuidSettings as UuidSettings
 from ._report import GeneratorReport as GeneratorReport
 from ._report import SettingsReport as SettingsReport
@@ -45,11 +48,13 @@ __all__ = (
     "GeneratorReport",
     "GroupPrefixSettings",
     "GroupedSettings",
+    "IntegerSettings",
     "IntervalShardingSettings",
     "LayoutSettings",
     "LeafSettings",
     "MachineSettings",
     "ModShardingSettings",
+    "OwnGeneratorSettings",
     "OwnStoreSettings",
     "SegmentSettings",
     "Settings",
@@ -60,6 +65,7 @@ __all__ = (
     "SnowflakeSettings",
     "SnowflakeShardingSettings",
     "TieredSettings",
+    "UncertaintySettings",
     "UuidSettings",
     "check_settings",
     "configured_stores",

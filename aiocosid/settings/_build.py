@@ -12,7 +12,13 @@ from .._life.clock import SYSTEM_CLOCK
 from .._text_generator import StringIdGenerator
 from ..abc import MAX_ID, SHARE
 from ..errors import CosIdError, InvalidArgumentError
-from ..generators import CounterId, Uuid4Id, Uuid7Id
+from ..generators import (
+    CounterId,
+    IntegerIdGenerator,
+    UncertaintyIdGenerator,
+    Uuid4Id,
+    Uuid7Id,
+)
 from ..segment import (
     GroupedSegmentId,
     LeafSegmentId,
@@ -28,10 +34,14 @@ from ._models import (
     CachedSettings,
     CosIdSettings,
     GroupedSettings,
+    IntegerSettings,
     LeafSettings,
+    OwnGeneratorSettings,
     ShardedSettings,
     SnowflakeSettings,
+    UncertaintySettings,
 )
+from ._own import make_generator
 from ._places import placed
 from ._planned import LIMITS, Planned, example_of
 from ._sharded import sequences_of, sharded_layout_of
@@ -41,7 +51,7 @@ from ._stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator
 
-    from ..abc import Clock, IdConverter
+    from ..abc import Clock, IdConverter, IdGenerator
     from ..errors._settings import SettingsProblem
     from ..events import Instrument
     from ..machine import MachineIdLease
@@ -62,15 +72,21 @@ LOCAL: Final[dict[str, type[Any]]] = {"uuid4": Uuid4Id, "uuid7": Uuid7Id, "count
 
 STORED: Final = ("limit", "rate", "store", "wait_timeout", "close_timeout")
 UUID: Final = dict.fromkeys(("converter", *STORED), "a UUID is a text, which this process makes")
+INSIDE: Final = dict.fromkeys(("namespace", "name", *STORED), "it goes into inner")
 NO_PLACE: Final[dict[str, dict[str, str]]] = {
     "cosid": dict.fromkeys(("converter", "limit"), "text writes the ids"),
     "uuid4": UUID,
     "uuid7": UUID,
     "counter": dict.fromkeys(STORED, "the counter is in this process"),
+    "int32": INSIDE,
+    "uncertainty": INSIDE,
+    "own": dict.fromkeys(("namespace", "name", *STORED), "make and options say what it is"),
 }
 """Of what all kinds have, the keys that a kind does not have, and why."""
 
 UNUSED_STORE: Final = "is not used: the machine id needs no store"
+WRAPPING: Final = IntegerSettings | UncertaintySettings
+INT32_BITS: Final = 31
 LANE_BITS: Final = 6  # 64 lanes
 OPTIONS: Final = {"segment": COUNTED, "chain": PREFETCHED, "leaf": BUFFERED}
 
@@ -190,6 +206,8 @@ class Builder:
     def _complete(self, planned: Planned) -> None:
         """Build it; each part by itself, so that what is wrong in several is told of all."""
         section = planned.section
+        if isinstance(section, WRAPPING):
+            planned.inner = self._inside(planned)
         with self._noting((*planned.path, "layout"), getattr(section, "layout", None)):
             if isinstance(section, SnowflakeSettings | CachedSettings):
                 layout = layout_of(section.layout)
@@ -223,7 +241,7 @@ class Builder:
         for key, reason in NO_PLACE.get(section.kind, {}).items():
             if getattr(section, key) != type(section).model_fields[key].default:
                 self._note((*planned.path, key), f"has no place here: {reason}")
-        if section.kind in LOCAL:
+        if section.kind in LOCAL or isinstance(section, WRAPPING | OwnGeneratorSettings):
             return
         if isinstance(section, CosIdSettings):
             planned.text = text_of(section)
@@ -266,6 +284,8 @@ class Builder:
 
     def _made(self, planned: Planned) -> Any:  # noqa: ANN401 - of any kind
         section, name = planned.section, planned.counter
+        if planned.inner is not None:
+            return self._around(planned, planned.inner)
         if section.kind in LOCAL:
             local = LOCAL[section.kind]
             return local(namespace=planned.namespace, name=name, clock=self._clock)
@@ -278,7 +298,31 @@ class Builder:
                 return kind(lease, name=name, layout=planned.layout, **told)
         if isinstance(section, ShardedSettings):
             return self._sharded(planned, section)
-        return self._counted(planned, section)
+        is_own = isinstance(section, OwnGeneratorSettings)
+        return make_generator(section) if is_own else self._counted(planned, section)
+
+    def _inside(self, planned: Planned) -> Planned:
+        """Build the generator inside of another one, as far as it can be built."""
+        section = planned.section.inner
+        inner = self._planned((*planned.path, "inner"), planned.name, section)
+        if section.converter is not None:
+            self._note((*inner.path, "converter"), "has no place here: it goes around the whole")
+        with self._noting(inner.path, section):
+            self._complete(inner)
+        return inner
+
+    def _around(self, planned: Planned, inner: Planned) -> IdGenerator:
+        generator: Any = inner.generator
+        if generator is None or inner.section.converter is not None:
+            raise Incomplete
+        spare = getattr(planned.section, "bits", 63 - INT32_BITS)
+        highest = (1 << 63 - spare) - 1
+        if int(inner.example) > highest:
+            reason = f"makes ids as {inner.example} now, and the highest one that fits is {highest}"
+            self._note(inner.path, reason)
+        if isinstance(planned.section, IntegerSettings):
+            return IntegerIdGenerator(generator)
+        return UncertaintyIdGenerator(generator, spare)
 
     def _sharded(self, planned: Planned, section: ShardedSettings) -> ShardedId:
         store, lane = self._store(planned), None

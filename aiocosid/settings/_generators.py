@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
@@ -30,13 +30,16 @@ __all__ = (
     "CounterSettings",
     "GeneratorSettings",
     "GroupedSettings",
+    "IntegerSettings",
     "LeafSettings",
     "Name",
+    "OwnGeneratorSettings",
     "Patience",
     "SegmentSettings",
     "ShardedSettings",
     "SnowflakeSettings",
     "Timeout",
+    "UncertaintySettings",
     "UuidSettings",
 )
 
@@ -292,6 +295,56 @@ class CounterSettings(_Generator):
     kind: Literal["counter"]
 
 
+NumberSettings: TypeAlias = Annotated[
+    SegmentSettings
+    | ChainSettings
+    | LeafSettings
+    | SnowflakeSettings
+    | CachedSettings
+    | ShardedSettings
+    | CounterSettings,
+    Field(discriminator="kind"),
+]
+"""What another generator may be put around."""
+
+
+class IntegerSettings(_Generator):
+    """An `IntegerIdGenerator`; of what all kinds have it takes ``converter``, the rest is inside.
+
+    Attributes:
+        inner: the generator inside.
+    """
+
+    kind: Literal["int32"]
+    inner: NumberSettings
+
+
+class UncertaintySettings(_Generator):
+    """An `UncertaintyIdGenerator`; of what all kinds have as `IntegerSettings`.
+
+    Attributes:
+        bits: random bits of each id.
+        inner: the generator inside.
+    """
+
+    kind: Literal["uncertainty"]
+    bits: Annotated[Whole, Field(ge=1, le=62)]
+    inner: NumberSettings
+
+
+class OwnGeneratorSettings(_Generator):
+    """A generator of the user's, of our classes or around one; it takes ``converter`` besides.
+
+    Attributes:
+        make: its class, or a function that returns it, as "package.module:name".
+        options: what it is called with.
+    """
+
+    kind: Literal["own"]
+    make: Function
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)  # perhaps with a password
+
+
 GeneratorSettings: TypeAlias = Annotated[
     SegmentSettings
     | ChainSettings
@@ -302,7 +355,10 @@ GeneratorSettings: TypeAlias = Annotated[
     | ShardedSettings
     | CosIdSettings
     | UuidSettings
-    | CounterSettings,
+    | CounterSettings
+    | IntegerSettings
+    | UncertaintySettings
+    | OwnGeneratorSettings,
     Field(discriminator="kind"),
 ]
 """The settings of one generator; ``kind`` says which."""

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._life.component import Component
+from ..abc import IdGenerator, TextIdGenerator
 from ..errors import CosIdError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from ._models import ConverterSettings, OwnStoreSettings
+    from ..abc import AnyGenerator
+    from ._models import ConverterSettings, OwnGeneratorSettings, OwnStoreSettings
 
-__all__ = ("make_own",)
+    Own = ConverterSettings | OwnGeneratorSettings | OwnStoreSettings
+
+__all__ = ("make_generator", "make_own")
 
 
-def make_own(section: OwnStoreSettings | ConverterSettings, kind: type[Any], what: str) -> Any:  # noqa: ANN401 - of that kind
+def make_own(section: Own, kind: Any, what: str) -> Any:  # noqa: ANN401 - of that kind
     """Return what ``make`` makes with its ``options``.
 
     Args:
         section: the table that has both.
-        kind: the class of which it has to be.
+        kind: the class, or union of classes, of which it has to be.
         what: that class in words, for errors.
 
     Raises:
@@ -36,4 +41,20 @@ def make_own(section: OwnStoreSettings | ConverterSettings, kind: type[Any], wha
     if not isinstance(made, kind):
         expected = f"what makes {what}; it made an object of {type(made).__name__}"
         raise InvalidArgumentError("make", section.make, expected=expected)
+    return made
+
+
+def make_generator(section: OwnGeneratorSettings) -> AnyGenerator:
+    """Return a generator of the user's that a provider can open.
+
+    Raises:
+        InvalidArgumentError: it is none, or could not be made.
+    """
+    made: AnyGenerator = make_own(section, IdGenerator | TextIdGenerator, "a generator")
+    found: object = made
+    while not isinstance(found, Component):
+        found = getattr(found, "_inner", None)
+        if found is None:
+            expected = "what makes a generator of this library, or one that wraps such"
+            raise InvalidArgumentError("make", section.make, expected=expected)
     return made

@@ -41,6 +41,7 @@ class Planned:
         layout: of a Snowflake.
         sharded: of a ShardedId.
         text: of a CosIdGenerator.
+        inner: what is inside of it.
         group_by: of a grouped one.
         converter: how its numbers are written.
         example: an id of now, as its users see it.
@@ -57,6 +58,7 @@ class Planned:
     layout: SnowflakeLayout | None = None
     sharded: ShardedLayout | None = None
     text: CosIdText | None = None
+    inner: Planned | None = None
     group_by: GroupBy | None = None
     converter: IdConverter | None = None
     example: str = ""
@@ -81,8 +83,10 @@ def example_of(planned: Planned, now_ms: int) -> str:
         new_id = planned.sharded.compose(now_ms // 1000, planned.section.sharding_id, 1)
     elif planned.layout is not None:
         new_id = planned.layout.compose(planned.layout.tick_at(now_ms), 0, 1)
-    elif planned.section.kind in {"snowflake", "cached", "sharded", "cosid"}:
-        return ""  # there is a problem already
+    elif planned.inner is not None:
+        new_id = int(planned.inner.example or 0) << getattr(planned.section, "bits", 0)
+    elif planned.section.kind in {"own", "snowflake", "cached", "sharded", "cosid"}:
+        return ""  # there is a problem already, or nobody knows
     elif planned.section.kind in UUIDS:
         return UUIDS[planned.section.kind]
     else:

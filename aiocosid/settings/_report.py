@@ -106,13 +106,14 @@ def check_settings(source: Source = None, *, clock: Clock | None = None) -> Sett
 
 
 def _reported(planned: Planned) -> GeneratorReport:
-    fields, section = planned.fields, planned.section
+    source = planned.inner or planned  # whose counter, store and layout it is
+    fields, section = source.fields, planned.section
     return GeneratorReport(
         name=planned.name,
         kind=section.kind,
-        store=planned.store,
-        counter=f"{planned.namespace}.{planned.counter}",
-        step=getattr(section, "step", None),
+        store=source.store,
+        counter=f"{source.namespace}.{source.counter}",
+        step=getattr(source.section, "step", None),
         layout="" if fields is None else repr(fields),
         ends="" if fields is None else iso_text(fields.ms_of(fields.last_tick)),
         converter=_writing(planned),

@@ -171,7 +171,8 @@ def store_factories(settings: Settings) -> list[tuple[str, Callable[[], Store]]]
     URLs are without credentials; of a tiered store it is its root's.  What is given as a store is
     left out: whoever made it makes it ready.
     """
-    sections = [settings, settings.share, *settings.generators.values()]
+    sections: list[Any] = [settings, settings.share, *settings.generators.values()]
+    sections += [each.inner for each in sections if hasattr(each, "inner")]
     keys = ("store", "lane_store")
     values = [getattr(each, key, None) for each in sections for key in keys]
     given = [each for each in values if each is not None]

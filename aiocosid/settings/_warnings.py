@@ -20,6 +20,8 @@ __all__ = ("warnings_of",)
 YEAR_MS: Final = 365 * 86_400_000
 MS: Final = 1000
 DAY: Final = 86_400  # seconds
+UNBOUND: Final = {"uuid4", "uuid7", "counter", "own"}
+"""Kinds that have no highest number."""
 GOOD_FOR: Final = 10  # seconds that a step is to last
 
 Warned = tuple[tuple[str, ...], str]
@@ -27,6 +29,8 @@ Warned = tuple[tuple[str, ...], str]
 
 def warnings_of(planned: Collection[Planned], now_ms: int) -> Iterator[Warned]:
     """Yield what to look at, each with its place."""
+    planned = [part for each in planned for part in (each, each.inner) if part is not None]
+    around = {each.path for each in planned if each.inner is not None}
     for each in planned:
         at = each.path
         kind = each.section.kind
@@ -39,7 +43,7 @@ def warnings_of(planned: Collection[Planned], now_ms: int) -> Iterator[Warned]:
             yield from _of_layout(each, each.fields, now_ms)
         elif each.section.rate is not None:
             yield from _of_step(each)
-        if each.text is None and kind not in {"uuid4", "uuid7", "counter"}:
+        if each.text is None and kind not in UNBOUND and at[:-1] not in around:
             yield from _of_texts(each)
     yield from _of_machines(planned)
 
@@ -112,7 +116,7 @@ def _of_texts(planned: Planned) -> Iterator[Warned]:
 def _highest(planned: Planned) -> int:
     if planned.fields is not None:
         return planned.fields.max_id
-    limit = LIMITS[planned.section.limit or "int64"]
+    limit = LIMITS["int32" if planned.section.kind == "int32" else planned.section.limit or "int64"]
     return int(getattr(planned.section, "max_id", None) or limit)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from aiocosid import configure
 from aiocosid.compat.leaf import LeafStore
-from aiocosid.errors import InvalidSettingsError
+from aiocosid.errors import IdOverflowError, InvalidSettingsError
 from aiocosid.machine import ManualMachineIdDistributor, SharedMachineIdWarning
 from aiocosid.segment import GroupedSegmentId, LeafSegmentId
 from aiocosid.settings import check_settings, configured_stores
@@ -269,6 +269,70 @@ def test_kinds_that_need_no_store_have_none(kind: str) -> None:
         if (kind, key) != ("counter", "converter"):
             [problem] = problems({"generators": {"order": {"kind": kind, key: value}}})
             assert problem.startswith(f"generators.order.{key}: has no place here: ")
+
+
+def around(kind: str, inner: dict[str, Any], **others: Any) -> dict[str, Any]:
+    return settings(kind, inner=inner, **others)
+
+
+@pytest.mark.asyncio
+async def test_kinds_around_another_one() -> None:
+    """With its counter, store and life; what is inside is told of as if it stood alone."""
+    inner = {"kind": "segment", "step": 10, "name": "around-1", "max_id": 100}
+    given = around("uncertainty", inner, bits=8, converter="to-string")
+    async with configure(given, default=False) as ids:
+        found = [int(await ids["order"].next_id()) for _ in range(20)]
+    assert [each >> 8 for each in found] == list(range(1, 21))
+    assert len({each & 255 for each in found}) > 3
+    [seen] = check_settings(given).generators
+    assert (seen.kind, seen.store, seen.counter, seen.step, seen.example) == (
+        "uncertainty",
+        "memory://",
+        "cosid.around-1",
+        10,
+        "256",
+    )
+    inner = {"kind": "segment", "step": 1, "name": "around-2", "offset": 2**31 - 2}
+    given = around("int32", inner)
+    async with configure(given, default=False) as ids:
+        assert await ids["order"].next_id() == 2**31 - 1
+        with pytest.raises(IdOverflowError):
+            await ids["order"].next_id()
+    [warning] = check_settings(given).warnings
+    assert warning.key == "generators.order.inner"
+    assert "one process alone" in warning.reason
+    layout = {"timestamp_bits": 41, "machine_bits": 8, "sequence_bits": 8, "unit": "ms"}
+    flake = {"kind": "snowflake", "layout": {**layout, "epoch": 1_760_000_000_000}}
+    flake["store"] = "sqlite:///inner.db"
+    assert check_settings(around("uncertainty", flake, bits=4)).warnings == ()
+    inner["store"] = "sqlite:///inner.db"
+    assert [url for url, _ in configured_stores(given)] == ["memory://", "sqlite:///inner.db"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "inner", "others", "key", "reason"),
+    [
+        ("int32", {"kind": "chain"}, {"bits": 3}, "bits", "is no key here"),
+        ("uncertainty", {"kind": "chain"}, {}, "bits", "is missing"),
+        ("uncertainty", {"kind": "chain"}, {"bits": 63}, "bits", "less than or equal to 62"),
+        ("int32", {"kind": "chain", "setp": 3}, {}, "inner.setp", "did you mean step?"),
+        ("int32", {"kind": "chain", "step": 0}, {}, "inner.step", "greater than or equal to 1"),
+        ("int32", {"kind": "cosid"}, {}, "inner.kind", "it has to be one of 'segment', 'chain'"),
+        ("int32", {"kind": "snowflake", "layout": "no"}, {}, "inner.layout", "it has to be one of"),
+        ("int32", {"kind": "snowflake"}, {}, "inner", "the highest one that fits is 2147483647"),
+        ("int32", {"kind": "cached", "max_borrow": 400}, {}, "inner.max_borrow", "it has to be"),
+        ("int32", {"kind": "chain", "converter": "radix62"}, {}, "inner.converter", "no place"),
+        ("int32", {"kind": "chain"}, {"step": 3}, "step", "is no key here"),
+        ("int32", {"kind": "chain"}, {"name": "x"}, "name", "has no place here: it goes into"),
+        ("int32", {"kind": "chain"}, {"limit": "int32"}, "limit", "has no place here: it goes"),
+    ],
+)
+def test_kinds_around_another_one_that_cannot_be(
+    kind: str, inner: dict[str, Any], others: dict[str, Any], key: str, reason: str
+) -> None:
+    [problem] = problems(around(kind, inner, **others))
+    assert problem.startswith(f"generators.order.{key}: "), problem
+    assert reason in problem
 
 
 SHARDED = {"store": "redis://localhost/0", "epoch": 1_546_300_800}

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from aiocosid import configure
-from aiocosid.abc import IdConverter, IdSegmentDistributor
+from aiocosid import StringIdGenerator, configure
+from aiocosid.abc import IdConverter, IdGenerator, IdSegmentDistributor
+from aiocosid.converter import ToStringIdConverter
 from aiocosid.errors import InvalidSettingsError, SegmentUnavailableError
+from aiocosid.generators import CounterId
 from aiocosid.settings import Settings, check_settings, configured_stores
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.postgres import PostgresStore
@@ -232,3 +234,44 @@ def test_a_converter_that_cannot_be_made(tmp_path: Path) -> None:
     )
     [problem] = problems(file)
     assert problem.startswith(f"{file}:4: generators.order.converter: it has to be what can be ")
+
+
+def own_generator(width: int = 3) -> StringIdGenerator:
+    return StringIdGenerator(CounterId(), ToStringIdConverter(pad_start=True, char_size=width))
+
+
+def foreign() -> object:
+    """Return a generator that a provider cannot open: its life is unknown."""
+    return type("Foreign", (IdGenerator,), dict.fromkeys(IdGenerator.__abstractmethods__))()
+
+
+@pytest.mark.asyncio
+async def test_a_generator_by_its_path() -> None:
+    """Made by a function, or of a class; with a converter around it."""
+    made = {"kind": "own", "make": f"{HERE}:own_generator", "options": {"width": 4}}
+    given: dict[str, Any] = {
+        "generators": {
+            "order": made,
+            "count": {"kind": "own", "make": "aiocosid.generators:CounterId"},
+            "text": {"kind": "own", "make": CounterId, "converter": "radix62"},
+        }
+    }
+    async with configure(given, default=False) as ids:
+        found = [await ids[name].next_id() for name in ("order", "count", "text")]
+    assert found == ["0001", 1, "00000000001"]
+    assert check_settings(given).warnings == ()
+
+
+def test_a_generator_that_cannot_be_made() -> None:
+    for told, key, reason in (
+        ({}, "make", "is missing"),
+        ({"make": "none.such:Ids"}, "make", "ModuleNotFoundError"),
+        ({"make": f"{HERE}:no_store"}, "make", "it has to be what makes a generator; it made"),
+        ({"make": f"{HERE}:foreign"}, "make", "what makes a generator of this library"),
+        ({"make": f"{HERE}:own_generator", "options": {"with": 3}}, "make", "argument 'with'"),
+        ({"make": f"{HERE}:own_generator", "name": "x"}, "name", "has no place here: make and"),
+        ({"make": f"{HERE}:own_generator", "store": "memory:"}, "store", "has no place here"),
+    ):
+        [problem] = problems({"generators": {"order": {"kind": "own", **told}}})
+        assert problem.startswith(f"generators.order.{key}: "), problem
+        assert reason in problem
