@@ -71,16 +71,17 @@ LOCAL: Final[dict[str, type[Any]]] = {"uuid4": Uuid4Id, "uuid7": Uuid7Id, "count
 """What needs nothing but this process."""
 
 STORED: Final = ("limit", "rate", "store", "wait_timeout", "close_timeout")
-UUID: Final = dict.fromkeys(("converter", *STORED), "a UUID is a text, which this process makes")
-INSIDE: Final = dict.fromkeys(("namespace", "name", *STORED), "it goes into inner")
-NO_PLACE: Final[dict[str, dict[str, str]]] = {
-    "cosid": dict.fromkeys(("converter", "limit"), "text writes the ids"),
+UUID: Final = ("converter", *STORED), "a UUID is a text, which this process makes"
+INSIDE: Final = ("namespace", "name", *STORED), "it goes into inner"
+NOTHING: Final = (), ""
+NO_PLACE: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "cosid": (("converter", "limit"), "text writes the ids"),
     "uuid4": UUID,
     "uuid7": UUID,
-    "counter": dict.fromkeys(STORED, "the counter is in this process"),
+    "counter": (STORED, "the counter is in this process"),
     "int32": INSIDE,
     "uncertainty": INSIDE,
-    "own": dict.fromkeys(("namespace", "name", *STORED), "make and options say what it is"),
+    "own": (("namespace", "name", *STORED), "make and options say what it is"),
 }
 """Of what all kinds have, the keys that a kind does not have, and why."""
 
@@ -220,7 +221,8 @@ class Builder:
             self._check(planned)
         at = (*planned.path, "converter")
         with self._noting(at, section.converter):
-            if section.converter is not None and "converter" not in NO_PLACE.get(section.kind, ()):
+            has_place = "converter" not in NO_PLACE.get(section.kind, NOTHING)[0]
+            if section.converter is not None and has_place:
                 planned.converter = self._converter(at, section.converter, planned)
         with self._noting(at, section.converter):
             planned.example = example_of(planned, self._clock.now_ms())
@@ -238,8 +240,9 @@ class Builder:
 
     def _check(self, planned: Planned) -> None:
         section, limit = planned.section, LIMITS[planned.section.limit or "int64"]
-        for key, reason in NO_PLACE.get(section.kind, {}).items():
-            if getattr(section, key) != type(section).model_fields[key].default:
+        keys, reason = NO_PLACE.get(section.kind, NOTHING)
+        for key in keys:
+            if getattr(section, key) != SnowflakeSettings.model_fields[key].default:  # as of all
                 self._note((*planned.path, key), f"has no place here: {reason}")
         if section.kind in LOCAL or isinstance(section, WRAPPING | OwnGeneratorSettings):
             return

@@ -4,36 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
 
-from ._models import (
-    CachedSettings,
-    ChainSettings,
-    ConverterSettings,
-    CosIdSettings,
-    CounterSettings,
-    DatePrefixSettings,
-    GroupedSettings,
-    GroupPrefixSettings,
-    IntegerSettings,
-    LayoutSettings,
-    LeafSettings,
-    MachineSettings,
-    OwnGeneratorSettings,
-    OwnStoreSettings,
-    SegmentSettings,
-    Settings,
-    ShardedSettings,
-    SnowflakeSettings,
-    TieredSettings,
-    UncertaintySettings,
-    UuidSettings,
-)
-from ._sharding import (
-    IntervalShardingSettings,
-    ModShardingSettings,
-    SnowflakeShardingSettings,
-)
+from ._generators import GeneratorSettings
+from ._models import MachineSettings, OwnStoreSettings, Settings, TieredSettings
+from ._sharding import ShardingSettings
+from ._texts import ConverterSettings, DatePrefixSettings, GroupPrefixSettings, LayoutSettings
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -43,25 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ("Path", "explained")
 
-KINDS: Final[dict[str, type[BaseModel]]] = {
-    "segment": SegmentSettings,
-    "chain": ChainSettings,
-    "leaf": LeafSettings,
-    "grouped": GroupedSettings,
-    "snowflake": SnowflakeSettings,
-    "cached": CachedSettings,
-    "sharded": ShardedSettings,
-    "cosid": CosIdSettings,
-    "uuid4": UuidSettings,
-    "uuid7": UuidSettings,
-    "counter": CounterSettings,
-    "int32": IntegerSettings,
-    "uncertainty": UncertaintySettings,
-    "own": OwnGeneratorSettings,
-    "mod": ModShardingSettings,
-    "interval": IntervalShardingSettings,
-    "interval-snowflake": SnowflakeShardingSettings,
-}
+
+def _tagged(union: object, key: str) -> dict[str, type[BaseModel]]:
+    """Return the classes of a union by the value of the key that tells them apart."""
+    classes: tuple[type[BaseModel], ...] = get_args(get_args(union)[0])
+    return {tag: each for each in classes for tag in get_args(each.model_fields[key].annotation)}
+
+
+KINDS: Final = _tagged(GeneratorSettings, "kind")
+TYPES: Final = _tagged(ShardingSettings, "type")
 TABLES: Final[dict[str, type[BaseModel]]] = {
     "machine": MachineSettings,
     "converter": ConverterSettings,
@@ -132,8 +98,7 @@ def _path(location: tuple[int | str, ...], data: object) -> Path:
 
 
 def _known_kinds(path: Path) -> str:
-    wanted = "type" if path[0] == "sharding" else "kind"
-    return ", ".join(f"'{name}'" for name, each in KINDS.items() if wanted in each.model_fields)
+    return ", ".join(f"'{name}'" for name in (TYPES if path[0] == "sharding" else KINDS))
 
 
 def _unknown(path: Path, data: object) -> str:
@@ -156,7 +121,9 @@ def _section(path: Path, data: object) -> type[BaseModel]:
         if "make" in table and path[0] == "stores":
             section = OwnStoreSettings
         section = (
-            TABLES.get(part) or (KINDS.get(kind) if isinstance(kind, str) else None) or section
+            TABLES.get(part)
+            or (KINDS.get(kind, TYPES.get(kind)) if isinstance(kind, str) else None)
+            or section
         )
     return section
 
