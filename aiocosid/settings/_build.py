@@ -27,20 +27,23 @@ from ..segment import (
 )
 from ..snowflake import CachedSnowflakeId, CosIdGenerator, ShardedId, SnowflakeId
 from ._converters import converter_of, date_of
-from ._groups import group_by_of
-from ._layouts import check_layout, layout_of, text_of
-from ._machines import Machines
-from ._models import (
+from ._generators import (
     CachedSettings,
+    ChainSettings,
     CosIdSettings,
     GroupedSettings,
     IntegerSettings,
     LeafSettings,
     OwnGeneratorSettings,
+    SegmentSettings,
     ShardedSettings,
     SnowflakeSettings,
     UncertaintySettings,
+    UuidSettings,
 )
+from ._groups import group_by_of
+from ._layouts import check_layout, layout_of, text_of
+from ._machines import Machines
 from ._own import make_generator
 from ._places import placed
 from ._planned import LIMITS, Planned, example_of
@@ -61,11 +64,12 @@ if TYPE_CHECKING:
 
 __all__ = ("Builder", "Built")
 
-COUNTED: Final = {"wait_timeout", "ttl", "fetch_timeout", "give_back"}
-PREFETCHED: Final = COUNTED | {"safe_distance", "max_distance", "max_ids_ahead", "quiet_period"}
-BUFFERED: Final = COUNTED | {"prefetch_at", "segment_duration", "max_step"}
-RING: Final = {"boost", "padding_factor", "max_borrow", "refill_interval"}
-
+ELSEWHERE: Final = {
+    *(UuidSettings.model_fields.keys() - {"wait_timeout"}),  # what all kinds have
+    *("step", "offset", "max_id", "layout"),
+    *("text", "zone", "pad_start", "timestamp_bits", "machine_bits", "sequence_bits"),
+}
+"""Keys that are of a generator's counter, layout or text; the others are handed on to itself."""
 
 LOCAL: Final[dict[str, type[Any]]] = {"uuid4": Uuid4Id, "uuid7": Uuid7Id, "counter": CounterId}
 """What needs nothing but this process."""
@@ -89,7 +93,14 @@ UNUSED_STORE: Final = "is not used: the machine id needs no store"
 WRAPPING: Final = IntegerSettings | UncertaintySettings
 INT32_BITS: Final = 31
 LANE_BITS: Final = 6  # 64 lanes
-OPTIONS: Final = {"segment": COUNTED, "chain": PREFETCHED, "leaf": BUFFERED}
+OPTIONS: Final = {
+    "segment": SegmentSettings.model_fields.keys() - ELSEWHERE,
+    "chain": ChainSettings.model_fields.keys() - ELSEWHERE,
+    "leaf": LeafSettings.model_fields.keys() - ELSEWHERE,
+    "snowflake": SnowflakeSettings.model_fields.keys() - ELSEWHERE,
+    "cached": CachedSettings.model_fields.keys() - ELSEWHERE,
+    "cosid": CosIdSettings.model_fields.keys() - ELSEWHERE,
+}
 
 
 class Incomplete(Exception):  # noqa: N818 - no error: the problem is noted already
@@ -268,7 +279,7 @@ class Builder:
             reason = f"is {section.offset}; it has to be below {what}, {top}: no id is left else"
             self._note((*path, "offset"), reason)
         if getattr(section, "mode", "chain") == "segment":
-            for key in sorted(section.model_fields_set & (PREFETCHED - COUNTED)):
+            for key in sorted(section.model_fields_set & (OPTIONS["chain"] - OPTIONS["segment"])):
                 self._note((*path, key), "goes with mode = 'chain'")
 
     def _at(self, path: tuple[str, ...], key: str, reason: str) -> None:
@@ -381,10 +392,7 @@ class Builder:
     def _stamped(
         self, section: SnowflakeSettings | CachedSettings | CosIdSettings
     ) -> dict[str, Any]:
-        own = RING if isinstance(section, CachedSettings) else {"sequence_reset_threshold"}
-        if isinstance(section, SnowflakeSettings):
-            own = own | {"random_start"}
-        told = self._common(section, own | {"wait_timeout"})
+        told = self._common(section, OPTIONS[section.kind])
         for name in ("broken_threshold", "max_forward_jump"):
             value = getattr(section, name)
             told[name] = None if value == inf else value

@@ -25,8 +25,8 @@ from ._own import make_own
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._models import ConverterSettings, DatePrefixSettings
     from ._planned import Planned
+    from ._texts import ConverterSettings, DatePrefixSettings
 
 __all__ = ("converter_of", "date_of")
 

@@ -8,7 +8,7 @@ from ..errors import InvalidArgumentError
 from ..segment import GroupBy
 
 if TYPE_CHECKING:
-    from ._models import GroupedSettings
+    from ._generators import GroupedSettings
 
 __all__ = ("group_by_of",)
 

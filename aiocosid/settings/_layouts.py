@@ -11,7 +11,8 @@ from ..snowflake._calendar import iso_text
 
 if TYPE_CHECKING:
     from ..snowflake import CosIdText
-    from ._models import CosIdSettings, LayoutSettings
+    from ._generators import CosIdSettings
+    from ._texts import LayoutSettings
 
 __all__ = ("check_layout", "layout_of", "text_of")
 

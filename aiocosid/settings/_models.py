@@ -7,58 +7,16 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, Discriminator, Field, Tag
 
 from ..abc import DEFAULT_NAMESPACE
-from ._generators import (
-    CachedSettings,
-    ChainSettings,
-    CosIdSettings,
-    CounterSettings,
+from ._generators import (  # noqa: TC001 - pydantic reads annotations
     GeneratorSettings,
-    GroupedSettings,
-    IntegerSettings,
-    LeafSettings,
     Name,
-    OwnGeneratorSettings,
     Patience,
-    SegmentSettings,
-    ShardedSettings,
-    SnowflakeSettings,
     Timeout,
-    UncertaintySettings,
-    UuidSettings,
 )
 from ._sharding import ShardingSettings  # noqa: TC001 - pydantic reads annotations
-from ._texts import (
-    ConverterSettings,
-    DatePrefixSettings,
-    GroupPrefixSettings,
-    LayoutSettings,
-)
 from ._values import STRICT, Flag, Function, Seconds, StoreValue, Whole
 
-__all__ = (
-    "CachedSettings",
-    "ChainSettings",
-    "ConverterSettings",
-    "CosIdSettings",
-    "CounterSettings",
-    "DatePrefixSettings",
-    "GeneratorSettings",
-    "GroupPrefixSettings",
-    "GroupedSettings",
-    "IntegerSettings",
-    "LayoutSettings",
-    "LeafSettings",
-    "MachineSettings",
-    "OwnGeneratorSettings",
-    "OwnStoreSettings",
-    "SegmentSettings",
-    "Settings",
-    "ShardedSettings",
-    "SnowflakeSettings",
-    "TieredSettings",
-    "UncertaintySettings",
-    "UuidSettings",
-)
+__all__ = ("MachineSettings", "OwnStoreSettings", "Settings", "TieredSettings")
 
 
 class MachineSettings(BaseModel):

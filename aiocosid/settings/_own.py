@@ -10,7 +10,9 @@ from ..errors import CosIdError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from ..abc import AnyGenerator
-    from ._models import ConverterSettings, OwnGeneratorSettings, OwnStoreSettings
+    from ._generators import OwnGeneratorSettings
+    from ._models import OwnStoreSettings
+    from ._texts import ConverterSettings
 
     Own = ConverterSettings | OwnGeneratorSettings | OwnStoreSettings
 

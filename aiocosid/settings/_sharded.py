@@ -10,7 +10,7 @@ from ._layouts import check_layout
 
 if TYPE_CHECKING:
     from ..abc import SequenceDistributor
-    from ._models import ShardedSettings
+    from ._generators import ShardedSettings
     from ._planned import Planned
 
 __all__ = ("sequences_of", "sharded_layout_of")
