@@ -41,14 +41,19 @@ from ._generators import (
     UncertaintySettings,
     UuidSettings,
 )
-from ._groups import group_by_of
-from ._layouts import check_layout, layout_of, text_of
 from ._machines import Machines
 from ._own import make_generator
+from ._parts import (
+    check_layout,
+    group_by_of,
+    layout_of,
+    sequences_of,
+    sharded_layout_of,
+    text_of,
+)
 from ._places import placed
 from ._planned import LIMITS, Planned, example_of
-from ._sharded import sequences_of, sharded_layout_of
-from ._shardings import sharding_of
+from ._sharding import sharding_of
 from ._stores import Stores
 
 if TYPE_CHECKING:

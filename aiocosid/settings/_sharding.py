@@ -1,19 +1,28 @@
-"""Settings of shardings, under ShardingSphere's names, with dashes or underscores."""
+"""Shardings in settings, under ShardingSphere's names, with dashes or underscores."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from ..errors import InvalidArgumentError
+from ..sharding import sharding_algorithm
 from ._values import STRICT, Whole
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from ..sharding import Sharding
+    from ._planned import Planned
 
 __all__ = (
     "IntervalShardingSettings",
     "ModShardingSettings",
     "ShardingSettings",
     "SnowflakeShardingSettings",
+    "sharding_of",
 )
 
 
@@ -116,3 +125,35 @@ ShardingSettings: TypeAlias = Annotated[
     Field(discriminator="type"),
 ]
 """The settings of one sharding; ``type`` says which."""
+
+
+def sharding_of(
+    section: ShardingSettings, generators: Mapping[str, Planned], broken: Collection[str]
+) -> Sharding[Any] | None:
+    """Return a sharding; None if its generator could not be built, which is noted already.
+
+    Raises:
+        InvalidArgumentError: a value does not fit, or there is no such Snowflake generator.
+    """
+    told = section.properties()
+    match section:
+        case ModShardingSettings():
+            return sharding_algorithm("COSID_MOD", told)
+        case IntervalShardingSettings():
+            return sharding_algorithm("COSID_INTERVAL", told)
+        case SnowflakeShardingSettings():
+            planned = generators.get(section.generator)
+            if section.generator in broken:
+                return None
+            if planned is None or planned.section.kind != "snowflake":
+                known = [name for name, each in generators.items() if each.layout is not None]
+                expected = f"a Snowflake generator: {', '.join(known) or 'there is none'}"
+                raise InvalidArgumentError("generator", section.generator, expected=expected)
+            if planned.layout is None:
+                return None
+            return sharding_algorithm(
+                "COSID_INTERVAL_SNOWFLAKE",
+                told,
+                layout=planned.layout,
+                converter=planned.converter,
+            )

@@ -1,20 +1,36 @@
-"""Layouts and CosIdGenerator's texts as settings describe them."""
+"""Layouts, texts, groups and sequences of a generator, as settings describe them."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidArgumentError
-from ..snowflake import LAYOUTS, CosIdFriendlyText, CosIdRadixText, SnowflakeLayout
+from ..segment import GroupBy
+from ..snowflake import (
+    LAYOUTS,
+    CosIdFriendlyText,
+    CosIdRadixText,
+    ShardedLayout,
+    SnowflakeLayout,
+)
 from ..snowflake._calendar import iso_text
 
 if TYPE_CHECKING:
+    from ..abc import SequenceDistributor
     from ..snowflake import CosIdText
-    from ._generators import CosIdSettings
+    from ._generators import CosIdSettings, GroupedSettings, ShardedSettings
+    from ._planned import Planned
     from ._texts import LayoutSettings
 
-__all__ = ("check_layout", "layout_of", "text_of")
+__all__ = (
+    "check_layout",
+    "group_by_of",
+    "layout_of",
+    "sequences_of",
+    "sharded_layout_of",
+    "text_of",
+)
 
 OWN: Final = ("timestamp_bits", "machine_bits", "sequence_bits", "unit", "epoch")
 
@@ -97,3 +113,67 @@ def text_of(section: CosIdSettings) -> CosIdText:
             expected = "left out: it goes with text = 'friendly'"
             raise InvalidArgumentError(key, getattr(section, key), expected=expected)
     return CosIdRadixText(62 if section.text == "radix62" else 36, **bits)
+
+
+def sharded_layout_of(section: ShardedSettings, now_ms: int) -> ShardedLayout:
+    """Return the layout, if ids can be made now.
+
+    Raises:
+        InvalidArgumentError: the keys do not go together, or the epoch is yet to come.
+        LayoutExpiredError: the layout has ended.
+    """
+    layout = ShardedLayout(
+        section.epoch,
+        timestamp_bits=section.timestamp_bits,
+        sharding_bits=section.sharding_bits,
+        sequence_bits=section.sequence_bits,
+        zone=section.zone,
+    )
+    check_layout(layout.bits, now_ms)
+    return layout
+
+
+def sequences_of(store: Any, planned: Planned) -> SequenceDistributor:  # noqa: ANN401 - of any kind
+    """Return what grants the sequences.
+
+    Raises:
+        InvalidArgumentError: an argument is outside its range, or the store grants none.
+    """
+    section, layout = planned.section, planned.sharded
+    make = getattr(store, "sequence_distributor", None)
+    if make is None or layout is None:
+        expected = "Redis: no other store grants sequences of a second"
+        raise InvalidArgumentError("store", planned.store, expected=expected)
+    made: SequenceDistributor = make(
+        namespace=planned.namespace,
+        name=planned.counter,
+        key=section.key,
+        max_sequence=section.max_sequence or layout.max_sequence,
+        tolerance=section.tolerance,
+        margin=section.margin,
+        ttl=section.ttl,
+    )
+    return made
+
+
+def group_by_of(section: GroupedSettings) -> GroupBy:
+    """Return what says which group a call belongs to.
+
+    Raises:
+        InvalidArgumentError: a key is missing, goes with others, or has a value that does not fit.
+    """
+    by_key = section.group_by == "key"
+    needed = "key" if by_key else "zone"
+    if getattr(section, needed) is None:
+        expected = f"given with group_by = '{section.group_by}'"
+        raise InvalidArgumentError(needed, None, expected=expected)
+    if section.key is None or not by_key:
+        pattern = {} if section.pattern is None else {"pattern": section.pattern}
+        make = getattr(GroupBy, section.group_by)
+        made: GroupBy = make(zone=section.zone, within=section.key, **pattern)
+        return made
+    for name in ("zone", "pattern"):
+        if (value := getattr(section, name)) is not None:
+            expected = "left out: it goes with group_by = 'year', 'month' or 'day'"
+            raise InvalidArgumentError(name, value, expected=expected)
+    return GroupBy.key(section.key)
