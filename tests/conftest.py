@@ -84,7 +84,6 @@ REPEATS = re.compile(
     | /test_uid_generator\.py::test_an_epoch_has_a_zone$
     | /test_redis_machine\.py::TestManyAtOnce::test_four_ids_taken_and_given_back\[valkey\]
     | /test_sql_machine_quarantine\.py::TestPostgres::test_a_promoted_standby\[False\]
-    | /test_engine_lives\.py::test_a_forked_child\[(psycopg|asyncmy)\]
     | /test_redis_machine_lives\.py::test_replica_has_the_same\[redis_factory\]
     | /test_redis_machine\.py::(TestManyAtOnce::\w+|test_processes)\[redis_server\]
     | /test_machines\.py::TestOnTheirOwn::test_two_hundred_lives_on_four_ids\[asyncio-postgres\]

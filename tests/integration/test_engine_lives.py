@@ -1,4 +1,4 @@
-"""An engine in forked processes, and on event loops that end without a word."""
+"""What is special of an engine in forked processes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,6 @@ def url(request: pytest.FixtureRequest) -> str:
     return url_of(request, request.param)
 
 
-@pytest.mark.parametrize("url", OFTEN_FIRST, indirect=True)
-def test_a_forked_child(url: str, namespace: str) -> None:
-    """It neither uses nor ends the parent's sessions, and may open its own."""
-    assert run_python(FORK, url, namespace) == {
-        "refused": ["ForkedError"] * 4,
-        "another session": True,
-        "child": [20, 30],
-        "parent": [10, 40],
-        "same session": True,
-    }
-
-
 @pytest.mark.stress
 @pytest.mark.parametrize("url", OFTEN_FIRST, indirect=True)
 def test_forked_during_a_call(url: str, namespace: str) -> None:
@@ -41,77 +29,11 @@ def test_forked_during_a_call(url: str, namespace: str) -> None:
     assert told == {"parent": [10, 20], "same session": True}
 
 
-@pytest.mark.stress
-def test_a_loop_that_ends_without_a_word(url: str, namespace: str) -> None:
-    """The next loop ends the connections of the dead one, in silence, and has its own."""
-    assert run_python(DEAD_LOOPS, url, namespace) == [10, 20, 30]
-
-
 def test_a_file_of_the_parent(tmp_path_factory: pytest.TempPathFactory) -> None:
     """SQLite cannot open it in the child, by whatever connection."""
     file = tmp_path_factory.mktemp("fork") / "ids.db"
     told = run_python(FILE, f"sqlite+aiosqlite:///{file}")
     assert told == {"child": ["StoreError", "StoreError"], "parent": [10, 20, 30]}
-
-
-FORK = """
-import asyncio, ctypes, gc, json, os, sys
-from sqlalchemy.ext.asyncio import create_async_engine
-from aiocosid.stores.sqlalchemy import SqlAlchemyStore
-
-url = sys.argv[1]
-SESSION = {"p": "SELECT pg_backend_pid()", "m": "SELECT CONNECTION_ID()"}[url[0]]
-
-async def outcome(awaitable):
-    try:
-        return await awaitable
-    except Exception as exc:
-        return type(exc).__name__
-
-async def session(of):
-    return (await of._backend._executor.run(SESSION)).rows[0][0]
-
-async def child(store, borrowed, before):
-    refused = [await outcome(each) for each in (
-        store.counters(), borrowed.next_max_id(10), borrowed.aopen(),
-        store.segment_distributor(namespace=sys.argv[2], name="order").next_max_id(10))]
-    gc.collect()
-    async with store:
-        mine = store.segment_distributor(namespace=sys.argv[2], name="order")
-        granted = [await mine.next_max_id(10), await mine.next_max_id(10)]
-        another = await session(store) != before
-    return {"refused": refused, "another session": another, "child": granted}
-
-async def main():
-    engine = create_async_engine(url, pool_size=1, max_overflow=0)
-    store = SqlAlchemyStore.from_url(url + "?durability=ignore")
-    await store.create_schema()
-    borrowed = SqlAlchemyStore(engine, durability="ignore").segment_distributor(
-        namespace=sys.argv[2], name="order")
-    granted = [await borrowed.next_max_id(10)]
-    before = await session(store), await session(borrowed)
-    ours, theirs = os.pipe()
-    if (pid := os.fork()) == 0:
-        # The user's own pool says good-bye by itself; that is none of ours.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine.pool))
-        return theirs, store, borrowed, before[0]
-    _, status = os.waitpid(pid, 0)
-    assert status == 0, status
-    granted.append(await borrowed.next_max_id(10))
-    same = before == (await session(store), await session(borrowed))
-    await store.aclose()
-    await engine.dispose()
-    told = json.loads(os.read(ours, 10_000))
-    print(json.dumps(told | {"parent": granted, "same session": same}))
-
-runner = asyncio.Runner()
-if forked := runner.run(main()):
-    theirs, *objects = forked
-    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
-    sys.exit(0)
-runner.close()
-"""
 
 
 DURING = """
@@ -152,31 +74,6 @@ async def main():
 runner = asyncio.Runner()
 runner.run(main())
 runner.close()  # in the child it cancels the call
-"""
-
-
-DEAD_LOOPS = """
-import asyncio, gc, json, sys
-from aiocosid.stores.sqlalchemy import SqlAlchemyStore
-
-url = sys.argv[1] + "?durability=ignore"
-
-async def schema():
-    async with SqlAlchemyStore.from_url(url) as store:
-        await store.create_schema()
-
-asyncio.run(schema())
-store = SqlAlchemyStore.from_url(url)
-counter = store.segment_distributor(namespace=sys.argv[2], name="order")
-granted = []
-for _ in range(3):
-    loop = asyncio.new_event_loop()
-    granted.append(loop.run_until_complete(asyncio.wait_for(counter.next_max_id(10), 5)))
-    loop.close()
-    gc.collect()
-asyncio.run(store.aclose())
-gc.collect()
-print(json.dumps(granted))
 """
 
 

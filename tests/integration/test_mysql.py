@@ -502,6 +502,29 @@ class TestStore:
         assert await store.counters(namespace="%") == []
 
 
+async def test_tls(mariadb_factory: Callable[..., MariadbServer]) -> None:
+    """With whom the authority vouches for, or anybody, or nobody."""
+    server = mariadb_factory(tls=True)
+    asked = {
+        "": None,
+        "ssl-mode=REQUIRED": None,
+        f"ssl-ca={server.ca_path}": None,
+        f"ssl-mode=VERIFY_IDENTITY&ssl-ca={server.ca_path}": None,
+        f"ssl-ca={server.stranger_ca_path}": "not trusted",
+        "ssl-mode=VERIFY_CA": "not trusted",
+    }
+    for options, refusal in asked.items():
+        async with MysqlStore.from_url(f"{server.url}?{options}") as store:
+            if refusal is None:
+                executor = store._backend._executor
+                ((_, cipher),) = await executor.fetch_rows("SHOW STATUS LIKE 'Ssl_cipher'")
+                assert bool(cipher) is bool(options)
+            else:
+                with pytest.raises(StoreError, match=refusal) as caught:
+                    await store.counters()
+                assert not caught.value.retryable
+
+
 class JavaNode:
     """CosId's JDBC store, by its own statements."""
 

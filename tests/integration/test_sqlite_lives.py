@@ -1,4 +1,4 @@
-"""The SQLite store on several event loops, and in many processes."""
+"""What is special of a SQLite file on loops that end, and in many processes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from typing import Any
 import aiosqlite
 import pytest
 
-import aiocosid
-from aiocosid.errors import StoreError, WrongLoopError
+from aiocosid.errors import StoreError
 from aiocosid.stores import _sqlite_door
 from aiocosid.stores.sqlite import SqliteStore
 from tests.script import run_python
@@ -48,28 +47,7 @@ def rows(path: Path) -> list[tuple[Any, ...]]:
 
 
 class TestLoops:
-    """One object, several event loops one after the other."""
-
-    def test_closed_and_used_again(self, url: str) -> None:
-        """After aclose, also in another asyncio.run, it opens the file anew."""
-        own = SqliteStore.from_url(url)
-        counter = own.segment_distributor(name="order")
-
-        async def life() -> int:
-            first = await counter.next_max_id(10)
-            await own.aclose()
-            await own.aclose()
-            assert await counter.next_max_id(10) == first + 10
-            await own.aclose()
-            return first
-
-        assert [asyncio.run(life()) for _ in range(3)] == [10, 30, 50]
-
-    def test_never_closed(self, url: str) -> None:
-        """The connection ends with its loop; the next loop gets another one."""
-        own = SqliteStore.from_url(url)
-        counter = own.segment_distributor(name="order")
-        assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
+    """Loops that end before the thread of a connection."""
 
     def test_a_loop_that_ends_without_a_word(self, url: str) -> None:
         """A loop closed by hand leaves its connection to the next one; the last closes it."""
@@ -83,29 +61,6 @@ class TestLoops:
         assert len(set(threading.enumerate()) - before) == 1
         asyncio.run(own.aclose())
         wait_until(lambda: set(threading.enumerate()) <= before, "the connection is closed")
-
-    def test_two_live_loops(self, url: str) -> None:
-        """A second loop is refused while the first one lives."""
-        own = SqliteStore.from_url(url)
-        counter = own.segment_distributor(name="order")
-        with asyncio.Runner() as one, asyncio.Runner() as other:
-            assert one.run(counter.next_max_id(10)) == 10
-            with pytest.raises(WrongLoopError):
-                other.run(counter.next_max_id(10))
-            with pytest.raises(WrongLoopError):
-                other.run(own.aclose())
-            assert one.run(counter.next_max_id(10)) == 20
-            one.run(own.aclose())
-            assert other.run(counter.next_max_id(10)) == 30
-
-    def test_not_under_trio(self, url: str) -> None:
-        """The driver runs on asyncio only, and the error says so."""
-        import trio
-
-        own = SqliteStore.from_url(url)
-        counter = own.segment_distributor(name="order")
-        with pytest.raises(aiocosid.errors.UnsupportedRuntimeError, match="asyncio"):
-            trio.run(counter.next_max_id, 10)
 
     def test_a_loop_ends_with_a_file_that_cannot_be_opened(
         self, path: Path, url: str, monkeypatch: pytest.MonkeyPatch
@@ -141,18 +96,6 @@ class TestProcesses:
                 granted = [max_id for future in futures for max_id in future.result(timeout=50)]
         assert sorted(granted) == list(range(10, 2001, 10))
         assert rows(path) == [("cosid.order", 2000)]
-
-    @pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit(0)"])
-    def test_a_forked_child(self, url: str, path: Path, ending: str) -> None:
-        """It forgets the parent's connection, may open its own, and leaves the file sound."""
-        told = run_python(FORK.replace("ENDING", ending), url)
-        assert told == {
-            "refused": ["ForkedError"] * 4,
-            "borrowed opened": "ForkedError",
-            "child": [30, 40, 50],
-            "parent": [10, 20, 60, 70],
-        }
-        assert execute(path, "PRAGMA integrity_check") == [("ok",)]
 
     def test_the_parent_ends_before_its_child(self, url: str) -> None:
         """Closing the file, it must not delete the log in which the child counts."""
@@ -318,62 +261,4 @@ if granted is None:
     os.write(tell, json.dumps(asyncio.run(child())).encode())
     os._exit(0)
 print(json.dumps({"child": json.loads(os.read(told, 99)), "parent": granted}))
-"""
-
-FORK = """
-import asyncio, gc, json, os, sys, warnings
-import aiosqlite
-from aiocosid.stores.sqlite import SqliteStore
-
-warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: a fork beside threads
-url = sys.argv[1]
-
-async def outcome(awaitable):
-    try:
-        return await awaitable
-    except Exception as exc:
-        return type(exc).__name__
-
-async def child(own, counter, store, borrowed):
-    refused = [await outcome(each) for each in (
-        counter.next_max_id(10), store.counters(), borrowed.next_max_id(10),
-        store.segment_distributor(name="order").next_max_id(10))]
-    told = {"refused": refused, "borrowed opened": await outcome(borrowed.aopen())}
-    gc.collect()
-    await counter.aopen()
-    granted = [await counter.next_max_id(10)]
-    await own.aclose()
-    async with store:
-        mine = store.segment_distributor(name="order")
-        granted += [await mine.next_max_id(10), await mine.next_max_id(10)]
-    return told | {"child": granted}
-
-async def main():
-    connection = await aiosqlite.connect(url.removeprefix("sqlite:///"))
-    own = SqliteStore.from_url(url)
-    counter = own.segment_distributor(name="order")
-    store = SqliteStore.from_url(url)
-    borrowed = SqliteStore(connection).segment_distributor(name="order")
-    granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    await store.counters()
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        return theirs, own, counter, store, borrowed
-    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
-    assert status == 0, status
-    granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    await store.counters()
-    await own.aclose()
-    await store.aclose()
-    await connection.close()
-    print(json.dumps(json.loads(os.read(ours, 10_000)) | {"parent": granted}))
-
-runner = asyncio.Runner()
-forked = runner.run(main())
-if forked:
-    theirs, *objects = forked
-    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
-    ENDING
-runner.close()
 """
