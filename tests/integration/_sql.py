@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -14,7 +14,7 @@ import pytest
 from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore
 from aiocosid.stores.sqlite import SqliteStore
-from tests.servers import FaultProxy, MariadbServer, PostgresServer
+from tests.servers import GUEST, GUEST_PASSWORD, FaultProxy, MariadbServer, PostgresServer
 
 from ._engines import SERVERS
 from ._sql_pools import pool_of
@@ -23,10 +23,21 @@ SqlStore: TypeAlias = SqliteStore | PostgresStore | MysqlStore
 
 
 class Database(ABC):
-    """One of a kind; made for one test."""
+    """One of a kind; made for one test.
+
+    Attributes:
+        store_type: of the store on it.
+        now: the time there, in seconds, in SQL.
+        loose: the statement after which a counter may be another number, or none.
+        damages: such values in SQL, and how an error names them.
+        odd_pool: options of a user's pool that takes texts otherwise.
+    """
 
     store_type: ClassVar[type[SqlStore]]
     now: ClassVar[str]
+    loose: ClassVar[str]
+    damages: ClassVar[dict[str, str]]
+    odd_pool: ClassVar[dict[str, str]] = {}
     url: str
 
     @abstractmethod
@@ -51,6 +62,14 @@ class SqliteFile(Database):
 
     store_type = SqliteStore
     now = "strftime('%s', 'now')"
+    loose = "select 1"  # it is loose
+    damages: ClassVar[dict[str, str]] = {
+        "'many'": "many",
+        "1.5": "1.5",
+        "1e300": "1e+300",
+        "x'0001'": "",
+        "'1x'": "1x",
+    }
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         folder: Path = request.getfixturevalue("tmp_path")
@@ -77,12 +96,28 @@ class OnServer(Database):
         async with FaultProxy(self.server.host, self.server.port) as proxy:
             yield proxy, self.url.replace(f":{self.server.port}/", f":{proxy.port}/")
 
+    @contextmanager
+    def guest(self) -> Generator[str]:
+        """Let somebody use the counters who may do nothing else; the URL."""
+        name = self.url.rpartition("/")[2]
+        of = "cosid" if self.store_type is PostgresStore else f"`{name}`.*"
+        self.execute(f"grant select, insert, update on {of} to {GUEST}")
+        yield self.server.url_for(user=GUEST, password=GUEST_PASSWORD, database=name)
+        if self.store_type is MysqlStore:  # in PostgreSQL it ends with the database
+            self.execute(f"revoke all on {of} from {GUEST}")
+
 
 class PostgresDatabase(OnServer):
     """In PostgreSQL."""
 
     store_type = PostgresStore
     now = "extract(epoch from now())::bigint"
+    loose = "alter table cosid alter last_max_id type numeric"
+    damages: ClassVar[dict[str, str]] = {
+        "1.5": "1.5",
+        "'NaN'": "NaN",
+        "'Infinity'": "Infinity",
+    }
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.server = request.getfixturevalue("postgres")
@@ -94,6 +129,9 @@ class MariadbDatabase(OnServer):
 
     store_type = MysqlStore
     now = "unix_timestamp()"
+    loose = "alter table cosid modify last_max_id decimal(20, 1) not null"
+    damages: ClassVar[dict[str, str]] = {"1.5": "1.5"}
+    odd_pool: ClassVar[dict[str, str]] = {"sql_mode": "'NO_BACKSLASH_ESCAPES'"}
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.server = request.getfixturevalue("mariadb")

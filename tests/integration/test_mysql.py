@@ -1,53 +1,34 @@
-"""Counters in MySQL and MariaDB: the row, its ends, the table, and clear refusals."""
+"""Counters in MySQL and MariaDB: what only this server has."""
 
 # ruff: noqa: S608 - what is put in is ours
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
 from typing import Any
-from urllib.parse import urlsplit
 
-import asyncmy
 import pytest
 import pytest_asyncio
 from asyncmy.cursors import DictCursor
 
-from aiocosid.abc import MAX_ID, Counter
+from aiocosid.abc import MAX_ID
 from aiocosid.errors import (
-    CorruptCounterError,
     IdOverflowError,
     InvalidArgumentError,
-    NameTooLongError,
-    SchemaMissingError,
     StoreAuthenticationError,
     StoreError,
-    StoreRolledBackError,
 )
 from aiocosid.stores.mysql import MysqlStore
 from tests import sql_cells
 from tests.machine_marks import mariadb_run
-from tests.servers import HOST, MariadbServer, free_port
-from tests.servers.mariadb import GUEST, GUEST_PASSWORD
+from tests.servers import MariadbServer
+
+from ._sql_pools import pool_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
-NAMES = (
-    "a.b.c",
-    "ns.ä€命😀",
-    "it's",
-    'a "b"',
-    "{a}",
-    "a%_",
-    "a%s",
-    "a\\b'",
-    "?1 :name $1",
-    "A",
-    "a",
-)
 T0 = 1_700_000_000_000
 
 
@@ -73,20 +54,6 @@ def raw(mariadb: MariadbServer, mariadb_database: str) -> Iterator[Any]:
         yield connection
 
 
-@asynccontextmanager
-async def pool_of(url: str, **options: Any) -> AsyncGenerator[Any]:
-    """A user's pool."""
-    parts = urlsplit(url)
-    login: dict[str, Any] = {"host": parts.hostname, "port": parts.port, "user": parts.username}
-    login |= {"minsize": 0, "maxsize": 1, "database": parts.path[1:]}
-    pool = await asyncmy.create_pool(**login | options)
-    try:
-        yield pool
-    finally:
-        pool.close()
-        await asyncio.wait_for(pool.wait_closed(), 10)
-
-
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was logged since the last call."""
     found = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
@@ -94,109 +61,21 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-def everything(error: BaseException | None) -> str:
-    """All that an error and what is behind it could tell."""
-    told = ""
-    while error is not None:
-        told += f"{error!r} {error} {vars(error)} "
-        error = error.__cause__ or error.__context__
-    return told
-
-
 class TestCounter:
     """One counter and its row."""
 
-    async def test_the_row_is_cosids(
-        self, store: MysqlStore, execute: Callable[[str], str]
+    async def test_a_column_that_holds_more(
+        self, store: MysqlStore, mariadb_database: str, execute: Callable[[str], str]
     ) -> None:
-        """Name, max id and unix seconds lie where CosId's JDBC store has them."""
-        counter = store.segment_distributor(namespace="ns", name="order", offset=7, step=10)
-        assert await counter.next_max_id(10) == 17
-        row = "select name, last_max_id, unix_timestamp() - last_fetch_time between 0 and 30"
-        assert execute(f"{row} from cosid") == "ns.order|17|1"
-
-    async def test_concurrent_grants_are_disjoint(self, mariadb_database: str) -> None:
-        """However many ask at once, through however many pools, the ranges tile."""
-        async with (
-            MysqlStore.from_url(mariadb_database) as one,
-            MysqlStore.from_url(mariadb_database.replace("mysql:", "mariadb:")) as other,
-            pool_of(mariadb_database, maxsize=5) as pool,
-        ):
-            await asyncio.gather(*(each.create_schema() for each in (one, other) * 5))
-            counters = [each.segment_distributor(name="order") for each in (one, other)]
-            counters.append(MysqlStore(pool).segment_distributor(name="order"))
-            counters[1].allow_give_back()
-            steps = [i % 7 + 1 for i in range(90)]
-            ends = await asyncio.gather(
-                *(counters[i % 3].next_max_id(step) for i, step in enumerate(steps))
-            )
-            ranges = sorted((end - step, end) for end, step in zip(ends, steps, strict=True))
-            assert [start for start, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
-
-    async def test_names_are_only_names(
-        self, store: MysqlStore, execute: Callable[[str], str], mariadb_database: str
-    ) -> None:
-        """Quotes, backslashes, letters of any script and case are stored as they are.
-
-        Also in a session that takes a backslash for itself.
-        """
-        async with pool_of(mariadb_database, sql_mode="'NO_BACKSLASH_ESCAPES'") as pool:
-            for each in (store, MysqlStore(pool)):
-                for name in NAMES:
-                    counter = each.segment_distributor(namespace="n s", name=name)
-                    await counter.next_max_id(10)
-        found = {each.namespaced_name: each.last_max_id for each in await store.counters()}
-        assert found == {f"n s.{name}": 20 for name in NAMES}
-        assert len(await store.counters(namespace="n s")) == len(NAMES)
-        assert await store.counters(namespace="N S") == []
-        assert set(execute("select name from cosid").splitlines()) == {*found}
-
-    async def test_int64_is_exact(self, store: MysqlStore, execute: Callable[[str], str]) -> None:
-        """Although the column holds more: what does not fit is refused whole."""
-        noted = store.segment_distributor(name="end")
-        noted.allow_give_back()
-        for counter in (store.segment_distributor(name="end"), noted):
-            await store.set_floor(name="end", above=MAX_ID - 10)
-            execute(f"update cosid set last_max_id = {MAX_ID - 10}, last_fetch_time = 5")
-            with pytest.raises(IdOverflowError) as caught:
-                await counter.next_max_id(11)
-            assert caught.value.limit == MAX_ID
-            assert execute("select last_max_id, last_fetch_time from cosid") == f"{MAX_ID - 10}|5"
-            assert await counter.next_max_id(9) == MAX_ID - 1
-            assert await counter.next_max_id(1) == MAX_ID
-            for step in (1, MAX_ID, MAX_ID + 1):
-                with pytest.raises(IdOverflowError):
-                    await counter.next_max_id(step)
-        for value in (2**63, 2**64 - 1):
-            execute(f"update cosid set last_max_id = {value}")
-            with pytest.raises(IdOverflowError):
-                await store.segment_distributor(name="end").next_max_id(1)
+        """It is full at 2^63-1 all the same, by the other scheme as well."""
+        async with MysqlStore.from_url(mariadb_database.replace("mysql:", "mariadb:")) as other:
+            await store.set_floor(name="end", above=1)
+            for value in (2**63, 2**64 - 1):
+                execute(f"update cosid set last_max_id = {value}")
+                for each in (store, other):
+                    with pytest.raises(IdOverflowError):
+                        await each.segment_distributor(name="end").next_max_id(1)
         assert execute("select last_max_id from cosid") == f"{2**64 - 1}"
-
-    async def test_bad_arguments(self, store: MysqlStore) -> None:
-        """Refused before anything is sent: the server does not exist."""
-        nobody = MysqlStore.from_url(f"mysql://{HOST}:{free_port()}/x")
-        counter = nobody.segment_distributor(name="a")
-        for step in (0, -1, 1.0, True, "1", None):
-            with pytest.raises(InvalidArgumentError, match="at least 1"):
-                await counter.next_max_id(step)  # type: ignore[arg-type]  # on purpose
-        longest = store.segment_distributor(namespace="n", name="ä" * 98)
-        assert await longest.next_max_id(1) == 1
-        with pytest.raises(NameTooLongError):
-            store.segment_distributor(namespace="n", name="a" * 99)
-
-    async def test_a_counter_that_went_back(
-        self, store: MysqlStore, execute: Callable[[str], str]
-    ) -> None:
-        """A store that lost writes ends it, naming seen and due; a raised floor mends it."""
-        counter = store.segment_distributor(name="order")
-        assert [await counter.next_max_id(100) for _ in range(3)] == [100, 200, 300]
-        execute("update cosid set last_max_id = 50")
-        with pytest.raises(StoreRolledBackError) as caught:
-            await counter.next_max_id(100)
-        assert (caught.value.seen, caught.value.expected) == (150, 400)
-        await store.set_floor(name="order", above=300)
-        assert await counter.next_max_id(100) == 400
 
     async def test_other_columns(self, store: MysqlStore, execute: Callable[[str], str]) -> None:
         """CosId's older signed ones, and numeric; a narrow one is full earlier, never cut."""
@@ -215,20 +94,6 @@ class TestCounter:
         execute("delete from cosid; alter table cosid modify last_max_id bigint not null")
         execute("insert into cosid values ('cosid.order', -5, 0)")
         assert await store.segment_distributor(name="order").next_max_id(3) == -2
-
-    async def test_a_value_that_is_no_integer(
-        self, store: MysqlStore, execute: Callable[[str], str]
-    ) -> None:
-        """It is named as what it is, stays so, and hides no other."""
-        await store.set_floor(name="sound", above=7)
-        execute("alter table cosid modify last_max_id decimal(20, 1) not null")
-        execute("insert into cosid values ('cosid.order', 1.5, 5)")
-        counter = store.segment_distributor(name="order")
-        for call in (counter.next_max_id(10), store.set_floor(name="order", above=5)):
-            with pytest.raises(CorruptCounterError, match=r"1\.5"):
-                await call
-        assert execute("select * from cosid where last_fetch_time = 5") == "cosid.order|1.5|5"
-        assert [each.namespaced_name for each in await store.counters()] == ["cosid.sound"]
 
 
 class TestSessions:
@@ -303,40 +168,9 @@ class TestSessions:
         finally:
             mariadb.execute("set global innodb_flush_log_at_trx_commit = 1")
 
-    async def test_not_a_pool(self, mariadb_database: str) -> None:
-        """A single connection runs one query at a time, and its transactions take grants back."""
-        for wrong in (mariadb_database, None):
-            with pytest.raises(InvalidArgumentError, match=r"asyncmy\.Pool.*from_url") as caught:
-                MysqlStore(wrong)  # type: ignore[arg-type]  # on purpose
-            assert mariadb_database not in str(caught.value)
-        async with pool_of(mariadb_database) as pool:
-            store = MysqlStore(pool)
-        with pytest.raises(StoreError, match="closed") as error:
-            await store.counters()
-        assert not error.value.retryable
-
 
 class TestRefusals:
     """What retrying does not mend."""
-
-    async def test_who_may_not(self, mariadb: MariadbServer) -> None:
-        """A wrong password, an unknown user, no right on the database; nothing secret is told."""
-        for login in (
-            {"user": GUEST, "password": "wr0ng"},
-            {"user": "nobody", "password": "wr0ng"},
-            {"user": GUEST, "password": GUEST_PASSWORD},
-        ):
-            store = MysqlStore.from_url(mariadb.url_for(**login))
-            with pytest.raises(StoreAuthenticationError, match="denied") as caught:
-                await store.counters()
-            assert not caught.value.retryable
-            told = (
-                everything(caught.value) + repr(store) + repr(store.segment_distributor(name="x"))
-            )
-            assert "wr0ng" not in told
-        with pytest.raises(StoreError, match="nowhere") as error:
-            await MysqlStore.from_url(mariadb.url_for(database="nowhere")).counters()
-        assert type(error.value) is StoreError
 
     async def test_a_password_beyond_latin(self, mariadb: MariadbServer, namespace: str) -> None:
         """It is sent as it was set."""
@@ -346,27 +180,8 @@ class TestRefusals:
             await store.counters()
         mariadb.execute(f"drop user {namespace}")
 
-    async def test_wrong_urls(self) -> None:
-        """Refused with the right form, without a word of the URL."""
-        for url in (
-            "mysql:///qqq#zzz",
-            "mysql://me:qqq#zzz@host/db",
-            "mysql://me:qqq/zzz@host/db",
-            "mysql://me:qqq?zzz@host/db",
-            "mysql://me:qqq[zzz@host/db",
-            "mysql://me:qqq@host:port/db",
-            "mysql://me:qqq@host:543210/db",
-            "mysql://me:qqq@host/zzz/qqq",
-            "mysql://me:qqq@host/",
-            "mysql://me:qqq@host",
-            "mysql:qqq/zzz",
-            "redis://me:qqq@host/db",
-            None,
-        ):
-            with pytest.raises(InvalidArgumentError, match="percent-encoded") as caught:
-                MysqlStore.from_url(url)  # type: ignore[arg-type]  # on purpose
-            assert "qqq" not in everything(caught.value)
-            assert "zzz" not in everything(caught.value)
+    async def test_wrong_options(self) -> None:
+        """Refused with those that there are."""
         for options, expected in (
             ("charset=utf8", "options are durability"),
             ("durability=warn&durability=warn", "at most once"),
@@ -381,45 +196,6 @@ class TestRefusals:
 
 class TestSchema:
     """The table: ours, CosId's, or none."""
-
-    async def test_a_missing_table(
-        self, mariadb_database: str, execute: Callable[[str], str]
-    ) -> None:
-        """Named, with the step that makes it; it is not made behind the operator's back."""
-        async with MysqlStore.from_url(mariadb_database) as store:
-            noted = store.segment_distributor(name="order")
-            noted.allow_give_back()
-            for call in (
-                store.segment_distributor(name="order").next_max_id(10),
-                store.counters(),
-                store.set_floor(name="order", above=1),
-            ):
-                with pytest.raises(SchemaMissingError, match="aiocosid init") as caught:
-                    await call
-                assert caught.value.table == "cosid"
-            await store.create_schema()
-            for table in ("aiocosid_grant", "aiocosid_cell"):
-                execute(f"drop table {table}")
-            with pytest.raises(SchemaMissingError, match="'aiocosid_grant'"):
-                await noted.next_max_id(10)
-            assert execute("select count(*) from cosid") == "0", "the grant is undone with it"
-            assert (await store.set_floor(name="order", above=1)).last_max_id == 1
-            with pytest.raises(SchemaMissingError, match="'aiocosid_cell'"):
-                await store.machine_markers()
-
-    async def test_it_need_not_be_creatable_once_it_is_there(
-        self, store: MysqlStore, mariadb: MariadbServer, namespace: str
-    ) -> None:
-        """An application without the right to create tables may ask for it all the same."""
-        mariadb.execute(f"grant select, insert, update on `{namespace}`.* to {GUEST}")
-        url = mariadb.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
-        async with MysqlStore.from_url(url) as guest:
-            await guest.create_schema()
-            assert await guest.segment_distributor(name="order").next_max_id(10) == 10
-            mariadb.execute("drop table cosid", database=namespace)
-            with pytest.raises(StoreAuthenticationError, match="denied"):
-                await guest.create_schema()
-        mariadb.execute(f"revoke all on `{namespace}`.* from {GUEST}")
 
     @pytest.mark.parametrize(
         "collation",
@@ -475,31 +251,6 @@ class TestSchema:
             assert {each.instance_id for each in await store.machines()} == {""}
             await store.mark_machines(namespace="shop", is_new=True)
             await store.set_machine_bits(namespace="shop", bits=5)
-
-
-class TestStore:
-    """What an operator does."""
-
-    async def test_set_floor_only_raises(
-        self, store: MysqlStore, execute: Callable[[str], str]
-    ) -> None:
-        """Compare-and-raise: it creates, raises, and never lowers; a fetch time stays a fetch's."""
-        created = await store.set_floor(namespace="ns", name="order", above=100)
-        assert (created.namespaced_name, created.last_max_id) == ("ns.order", 100)
-        execute("update cosid set last_fetch_time = 5")
-        for above, due in ((50, 100), (100, 100), (101, 101), (MAX_ID, MAX_ID)):
-            raised = await store.set_floor(namespace="ns", name="order", above=above)
-            assert raised == Counter(namespaced_name="ns.order", last_max_id=due, last_fetch_time=5)
-
-    async def test_counters_of_a_namespace(self, store: MysqlStore) -> None:
-        """Ordered by name, whatever the collation; a namespace is all its letters."""
-        for namespace in ("b", "a", "A", "a_", "ab", "a.c"):
-            await store.set_floor(namespace=namespace, name="x", above=1)
-        names = [each.namespaced_name for each in await store.counters()]
-        assert names == ["A.x", "a.c.x", "a.x", "a_.x", "ab.x", "b.x"]
-        mine = [each.namespaced_name for each in await store.counters(namespace="a")]
-        assert mine == ["a.c.x", "a.x"]
-        assert await store.counters(namespace="%") == []
 
 
 async def test_tls(mariadb_factory: Callable[..., MariadbServer]) -> None:

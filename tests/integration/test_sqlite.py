@@ -1,4 +1,4 @@
-"""Counters in a SQLite file: the row, its ends, the file, and clear refusals."""
+"""Counters in a SQLite file: what only a file is, and can be."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ import pytest_asyncio
 
 import aiocosid
 from aiocosid._life import fork
-from aiocosid.abc import MAX_ID, Counter, IdSegmentDistributor
+from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
-    CorruptCounterError,
     ForkedError,
-    IdOverflowError,
     InvalidArgumentError,
-    NameTooLongError,
     SchemaMissingError,
     StoreAuthenticationError,
     StoreError,
@@ -41,9 +38,6 @@ from tests.servers import eventually
 from ._machine_tables import Tapped
 
 pytestmark = [pytest.mark.integration]
-
-
-NAMES = ("a.b.c", "ns.ä€命", "it's", 'a "b"', "{a}", "a b ", "a%_", "a\\b", "?1 :name $1")
 
 
 @pytest.fixture
@@ -87,10 +81,9 @@ def rows(path: Path) -> list[tuple[Any, ...]]:
 class TestCounter:
     """One counter and its row."""
 
-    async def test_the_row_is_cosids(self, store: SqliteStore, path: Path) -> None:
-        """Table, columns, name and unix seconds are those of CosId's JDBC store."""
-        counter = store.segment_distributor(namespace="ns", name="order", offset=7, step=10)
-        assert await counter.next_max_id(10) == 17
+    async def test_the_table_is_cosids(self, store: SqliteStore, path: Path) -> None:
+        """Its columns are those of CosId's JDBC store."""
+        await store.create_schema()
         columns = execute(
             path, "SELECT name, type, \"notnull\", pk FROM pragma_table_info('cosid')"
         )
@@ -99,11 +92,6 @@ class TestCounter:
             ("last_max_id", "bigint", 1, 0),
             ("last_fetch_time", "bigint", 1, 0),
         ]
-        ((name, last_max_id, age),) = execute(
-            path, "SELECT name, last_max_id, strftime('%s', 'now') - last_fetch_time FROM cosid"
-        )
-        assert (name, last_max_id) == ("ns.order", 17)
-        assert 0 <= age < 30
 
     async def test_the_file_survives_a_power_cut(self, url: str, path: Path) -> None:
         """Every commit is synced: WAL, with at least FULL."""
@@ -138,27 +126,6 @@ class TestCounter:
         assert await call == 10
         await _ended_down_to(threads)
 
-    async def test_200_concurrent_grants_are_disjoint(self, url: str) -> None:
-        """However many ask at once, on however many connections, the ranges tile."""
-        stores = [SqliteStore.from_url(url) for _ in range(4)]
-        counters = [store.segment_distributor(name="order") for store in stores]
-        calls = [counters[i % 4].next_max_id(i % 7 + 1) for i in range(200)]
-        ends = await asyncio.gather(*calls)
-        ranges = sorted((end - i % 7 - 1, end) for i, end in enumerate(ends))
-        assert [start for start, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
-        for store in stores:
-            await store.aclose()
-
-    @pytest.mark.parametrize("name", NAMES)
-    async def test_names_are_only_names(self, store: SqliteStore, path: Path, name: str) -> None:
-        """Dots, quotes, braces, blanks and letters of any script are stored as they are."""
-        counter = store.segment_distributor(namespace="n s", name=name)
-        assert [await counter.next_max_id(10) for _ in range(2)] == [10, 20]
-        assert rows(path) == [(f"n s.{name}", 20)]
-        assert [each.namespaced_name for each in await store.counters(namespace="n s")] == [
-            f"n s.{name}"
-        ]
-
     async def test_a_cancelled_call_leaves_no_reply_behind(self, store: SqliteStore) -> None:
         """Cancelled at any of its turns, a call leaves a gap at most; no other counter sees it."""
         near = store.segment_distributor(name="near")
@@ -180,78 +147,6 @@ class TestCounter:
 @pytest.mark.asyncio
 class TestEnds:
     """What cannot be granted is refused whole, and nothing is written."""
-
-    async def test_int64_is_exact(self, store: SqliteStore, path: Path) -> None:
-        """SQLite would go on in floating-point numbers; the last id is 2^63-1 exactly."""
-        counter = store.segment_distributor(name="end")
-        await store.set_floor(name="end", above=MAX_ID - 10)
-        with pytest.raises(IdOverflowError) as caught:
-            await counter.next_max_id(11)
-        assert caught.value.limit == MAX_ID
-        assert await counter.next_max_id(9) == MAX_ID - 1
-        assert await counter.next_max_id(1) == MAX_ID
-        with pytest.raises(IdOverflowError):
-            await counter.next_max_id(1)
-        assert execute(path, "SELECT last_max_id, typeof(last_max_id) FROM cosid") == [
-            (MAX_ID, "integer")
-        ]
-
-    @pytest.mark.parametrize("step", [0, -1, 1.0, True, "1", None])
-    async def test_a_step_below_1(self, store: SqliteStore, path: Path, step: Any) -> None:
-        """Refused before anything is sent: not even the file is made."""
-        with pytest.raises(InvalidArgumentError, match="at least 1"):
-            await store.segment_distributor(name="order").next_max_id(step)
-        assert not await anyio.Path(path).exists()
-
-    async def test_a_start_above_int64(self, store: SqliteStore, path: Path) -> None:
-        """An offset that leaves no room for the first step is the end already."""
-        counter = store.segment_distributor(name="order", offset=MAX_ID - 1)
-        with pytest.raises(IdOverflowError):
-            await counter.next_max_id(2)
-        assert await counter.next_max_id(1) == MAX_ID
-
-    @pytest.mark.parametrize("value", ["many", 1.5, 1e300, b"\x00\x01", "1x"])
-    async def test_a_value_that_is_no_integer(
-        self, store: SqliteStore, path: Path, value: object
-    ) -> None:
-        """Named as what it is, by every call, and left as it is."""
-        counter = store.segment_distributor(namespace="ns", name="order")
-        await counter.next_max_id(10)
-        execute(path, "UPDATE cosid SET last_max_id = ?", value)
-        for call in (
-            counter.next_max_id(10),
-            store.set_floor(namespace="ns", name="order", above=99),
-        ):
-            with pytest.raises(CorruptCounterError) as caught:
-                await call
-            assert caught.value.counter == "ns.order"
-            assert not caught.value.retryable
-        assert rows(path) == [("ns.order", value)]
-        await store.set_floor(name="sound", above=7)
-        assert [each.namespaced_name for each in await store.counters()] == ["cosid.sound"]
-
-    async def test_a_name_that_is_too_long(self, store: SqliteStore, path: Path) -> None:
-        """More than CosId's 100 characters is refused on creation; 100 are fine."""
-        longest = store.segment_distributor(namespace="n", name="ä" * 98)
-        assert await longest.next_max_id(1) == 1
-        with pytest.raises(NameTooLongError):
-            store.segment_distributor(namespace="n", name="a" * 99)
-        with pytest.raises(NameTooLongError):
-            await store.set_floor(namespace="n", name="a" * 99, above=1)
-        with pytest.raises(InvalidArgumentError):
-            store.segment_distributor(namespace="n", name="\ud800")
-
-    async def test_a_counter_that_went_back(self, store: SqliteStore, path: Path) -> None:
-        """CosId's JDBC store would hand the ids out again; ours ends, naming seen and due."""
-        counter = store.segment_distributor(name="order")
-        assert [await counter.next_max_id(100) for _ in range(3)] == [100, 200, 300]
-        execute(path, "UPDATE cosid SET last_max_id = 50")
-        with pytest.raises(StoreRolledBackError) as caught:
-            await counter.next_max_id(100)
-        assert caught.value.store == f"sqlite {path}", "as other errors name it"
-        assert (caught.value.seen, caught.value.expected) == (150, 400)
-        await store.set_floor(name="order", above=300)
-        assert await counter.next_max_id(100) == 400
 
     async def test_a_file_that_was_replaced(
         self, store: SqliteStore, path: Path, tmp_path: Path
@@ -411,43 +306,6 @@ class TestFile:
             assert caught.value.retryable
             other.execute("ROLLBACK")
         assert await _granted(url, 10) == 20
-
-
-@pytest.mark.asyncio
-class TestStore:
-    """What an operator does."""
-
-    async def test_set_floor_only_raises(self, store: SqliteStore, path: Path) -> None:
-        """Compare-and-raise: it creates, raises, and never lowers; a fetch time stays a fetch's."""
-        created = await store.set_floor(namespace="ns", name="order", above=100)
-        assert (created.namespaced_name, created.last_max_id) == ("ns.order", 100)
-        execute(path, "UPDATE cosid SET last_fetch_time = 5")
-        for above, due in ((50, 100), (100, 100), (101, 101), (MAX_ID, MAX_ID)):
-            raised = await store.set_floor(namespace="ns", name="order", above=above)
-            assert raised == Counter(namespaced_name="ns.order", last_max_id=due, last_fetch_time=5)
-
-    @pytest.mark.parametrize("above", [-1, MAX_ID + 1, 1.0, True])
-    async def test_set_floor_has_a_range(self, store: SqliteStore, above: Any) -> None:
-        """From 0 to 2^63-1."""
-        with pytest.raises(InvalidArgumentError):
-            await store.set_floor(name="order", above=above)
-
-    async def test_counters_of_a_namespace(self, store: SqliteStore) -> None:
-        """Ordered by name; a namespace is all of its letters and the dot."""
-        for namespace in ("b", "a", "A", "a_", "ab", "a.c"):
-            await store.set_floor(namespace=namespace, name="x", above=1)
-        names = [each.namespaced_name for each in await store.counters()]
-        assert names == ["A.x", "a.c.x", "a.x", "a_.x", "ab.x", "b.x"]
-        mine = [each.namespaced_name for each in await store.counters(namespace="a")]
-        assert mine == ["a.c.x", "a.x"]
-        assert await store.counters(namespace="%") == []
-
-    async def test_create_schema_may_be_repeated(self, store: SqliteStore, path: Path) -> None:
-        """It leaves what is there."""
-        await store.create_schema()
-        await store.set_floor(name="order", above=5)
-        await store.create_schema()
-        assert rows(path) == [("cosid.order", 5)]
 
 
 @pytest.mark.asyncio

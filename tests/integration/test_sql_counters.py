@@ -1,0 +1,342 @@
+"""Counters in SQLite, PostgreSQL, MySQL and MariaDB: the row, its ends, and clear refusals."""
+
+# ruff: noqa: S608 - what is put in is ours
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from aiocosid import open_store
+from aiocosid.abc import MAX_ID, Counter
+from aiocosid.errors import (
+    CorruptCounterError,
+    IdOverflowError,
+    InvalidArgumentError,
+    NameTooLongError,
+    SchemaMissingError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreRolledBackError,
+)
+from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.mysql import MysqlStore
+from aiocosid.stores.postgres import PostgresStore
+from tests.servers import GUEST, HOST, free_port
+
+from ._sql import DATABASES, Database, OnServer, SqliteFile, SqlStore
+from ._sql_pools import store_on
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+NAMES = (
+    *("a.b.c", "ns.ä€命😀", "it's", 'a "b"', "{a}", "a b ", "a%_", "a%s", "a\\b'"),
+    *("?1 :name $1", "A", "a"),
+)
+NOBODY = {
+    "sqlite": "sqlite:////nowhere/ids.db",
+    "postgres": f"postgresql://{HOST}:{free_port()}/x",
+    "mariadb": f"mysql://{HOST}:{free_port()}/x",
+}
+WRONG_URLS = (
+    *("{}:///qqq#zzz", "{}://me:qqq#zzz@host/db", "{}://me:qqq/zzz@host/db"),
+    *("{}://me:qqq?zzz@host/db", "{}://me:qqq[zzz@host/db", "{}://me:qqq@host:port/db"),
+    *("{}://me:qqq@host:543210/db", "{}:qqq/zzz", "redis://me:qqq@host/db", None),
+)
+WRONG_TO_POSTGRES = (
+    *("{}://me:1?zzz@host/db", "{}://me:1/zzz@host/db", "{}://me:qqq@host:5432,host:x/db"),
+    *("{}://me:qqq@host/db?sslmode=zzz", "me:qqq@host/db", "{}:/qqq/zzz", "{}:host/qqq//zzz"),
+    *("{}://me:qqq@host,/zzz", "{}://me:qqq@,host/zzz", "{}://me:qqq@host,:5432/zzz"),
+)
+WRONG_TO_MYSQL = ("{}://me:qqq@host/zzz/qqq", "{}://me:qqq@host/", "{}://me:qqq@host")
+
+
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest) -> Database:
+    """A database of one kind after the other."""
+    return DATABASES[request.param](request)
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def on_server(request: pytest.FixtureRequest) -> Database:
+    """One of a server's."""
+    return DATABASES[request.param](request)
+
+
+@pytest_asyncio.fixture
+async def store(database: Database) -> AsyncIterator[SqlStore]:
+    """A store with its tables."""
+    async with database.open() as store:
+        await store.create_schema()
+        yield store
+
+
+def both_kinds(store: SqlStore, name: str) -> list[CounterDistributor]:
+    """A counter's two distributors: the second one notes what may be given back."""
+    made = [store.segment_distributor(name=name) for _ in range(2)]
+    made[1].allow_give_back()
+    return made
+
+
+def everything(error: BaseException | None) -> str:
+    """All that an error and what is behind it could tell."""
+    told = ""
+    while error is not None:
+        told += f"{error!r} {error} {vars(error)} "
+        error = error.__cause__ or error.__context__
+    return told
+
+
+class TestCounter:
+    """One counter and its row."""
+
+    async def test_the_row_is_cosids(self, store: SqlStore, database: Database) -> None:
+        """Name, max id and unix seconds lie where CosId's JDBC store has them."""
+        counter = store.segment_distributor(namespace="ns", name="order", offset=7, step=10)
+        assert await counter.next_max_id(10) == 17
+        row = database.execute(
+            f"select name, last_max_id, {database.now} - last_fetch_time from cosid"
+        )
+        *known, age = row.split("|")
+        assert known == ["ns.order", "17"]
+        assert 0 <= int(age) < 30
+
+    async def test_concurrent_grants_are_disjoint(self, database: Database) -> None:
+        """However many ask at once, on however many connections, the ranges tile."""
+        async with database.open() as one, database.open() as other, database.pool() as pool:
+            await asyncio.gather(*(each.create_schema() for each in (one, other) * 5))
+            counters = [each.segment_distributor(name="order") for each in (one, other)]
+            counters.append(store_on(pool).segment_distributor(name="order"))
+            counters[1].allow_give_back()
+            steps = [i % 7 + 1 for i in range(200)]
+            ends = await asyncio.gather(
+                *(counters[i % 3].next_max_id(step) for i, step in enumerate(steps))
+            )
+            ranges = sorted((end - step, end) for end, step in zip(ends, steps, strict=True))
+            assert [start for start, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
+
+    async def test_names_are_only_names(self, store: SqlStore, database: Database) -> None:
+        """Quotes, blanks, backslashes, letters of any script and case are stored as they are.
+
+        Also in a session that takes a backslash for itself.
+        """
+        async with database.pool(**database.odd_pool) as pool:
+            for each in (store, store_on(pool)):
+                for name in NAMES:
+                    await each.segment_distributor(namespace="n s", name=name).next_max_id(10)
+        found = {each.namespaced_name: each.last_max_id for each in await store.counters()}
+        assert found == {f"n s.{name}": 20 for name in NAMES}
+        assert len(await store.counters(namespace="n s")) == len(NAMES)
+        assert await store.counters(namespace="N S") == []
+        rows = database.execute("select name from cosid").splitlines()
+        assert {row.rstrip() for row in rows} == {name.rstrip() for name in found}
+
+    async def test_int64_is_exact(self, store: SqlStore, database: Database) -> None:
+        """What does not fit is refused whole; the last id is 2^63-1 exactly."""
+        await store.set_floor(name="end", above=MAX_ID - 10)
+        for counter in both_kinds(store, "end"):
+            database.execute(f"update cosid set last_max_id = {MAX_ID - 10}, last_fetch_time = 5")
+            with pytest.raises(IdOverflowError) as caught:
+                await counter.next_max_id(11)
+            assert caught.value.limit == MAX_ID
+            row = database.execute("select last_max_id, last_fetch_time from cosid")
+            assert row == f"{MAX_ID - 10}|5"
+            assert await counter.next_max_id(9) == MAX_ID - 1
+            assert await counter.next_max_id(1) == MAX_ID
+            for step in (1, MAX_ID, MAX_ID + 1):
+                with pytest.raises(IdOverflowError):
+                    await counter.next_max_id(step)
+            assert database.execute("select last_max_id from cosid") == f"{MAX_ID}"
+
+    async def test_a_start_above_int64(self, store: SqlStore) -> None:
+        """An offset that leaves no room for the first step is the end already."""
+        counter = store.segment_distributor(name="order", offset=MAX_ID - 1)
+        with pytest.raises(IdOverflowError):
+            await counter.next_max_id(2)
+        assert await counter.next_max_id(1) == MAX_ID
+
+    @pytest.mark.parametrize("kind", NOBODY)
+    async def test_bad_arguments(self, kind: str) -> None:
+        """Refused before anything is sent: there is no server, and no folder."""
+        nobody = open_store(NOBODY[kind])
+        steps: tuple[Any, ...] = (0, -1, 1.0, True, "1", None)
+        for step in steps:
+            with pytest.raises(InvalidArgumentError, match="at least 1"):
+                await nobody.segment_distributor(name="order").next_max_id(step)
+        floors: tuple[Any, ...] = (-1, MAX_ID + 1, 1.0, True)
+        for above in floors:
+            with pytest.raises(InvalidArgumentError):
+                await nobody.set_floor(name="order", above=above)
+
+    async def test_a_name_that_is_too_long(self, store: SqlStore) -> None:
+        """More characters than the column holds are refused on creation; 100 are fine."""
+        longest = store.segment_distributor(namespace="n", name="ä" * 98)
+        assert await longest.next_max_id(1) == 1
+        with pytest.raises(NameTooLongError) as caught:
+            store.segment_distributor(namespace="n", name="a" * 99)
+        assert caught.value.limit == 100
+        with pytest.raises(NameTooLongError):
+            await store.set_floor(namespace="n", name="a" * 99, above=1)
+        with pytest.raises(InvalidArgumentError):
+            store.segment_distributor(namespace="n", name="\ud800")
+
+    async def test_a_counter_that_went_back(self, store: SqlStore, database: Database) -> None:
+        """A store that lost writes ends it, naming seen and due; a raised floor mends it."""
+        counter = store.segment_distributor(name="order")
+        assert [await counter.next_max_id(100) for _ in range(3)] == [100, 200, 300]
+        database.execute("update cosid set last_max_id = 50")
+        with pytest.raises(StoreRolledBackError) as caught:
+            await counter.next_max_id(100)
+        assert (caught.value.seen, caught.value.expected) == (150, 400)
+        if isinstance(database, SqliteFile):
+            assert caught.value.store == f"sqlite {database.path}", "as other errors name it"
+        await store.set_floor(name="order", above=300)
+        assert await counter.next_max_id(100) == 400
+
+    async def test_a_value_that_is_no_integer(self, store: SqlStore, database: Database) -> None:
+        """It is named as what it is by every call, stays so, and hides no other."""
+        await store.set_floor(name="sound", above=7)
+        counter = store.segment_distributor(namespace="ns", name="order")
+        await counter.next_max_id(10)
+        database.execute(database.loose)
+        for value, said in database.damages.items():
+            database.execute(
+                f"update cosid set last_max_id = {value}, last_fetch_time = 5 "
+                "where name = 'ns.order'"
+            )
+            for call in (
+                counter.next_max_id(10),
+                store.set_floor(namespace="ns", name="order", above=5),
+            ):
+                with pytest.raises(CorruptCounterError) as caught:
+                    await call
+                assert said in str(caught.value)
+                assert caught.value.counter == "ns.order"
+                assert not caught.value.retryable
+            left = f"select name from cosid where last_max_id = {value} and last_fetch_time = 5"
+            assert database.execute(left) == "ns.order"
+            assert [each.namespaced_name for each in await store.counters()] == ["cosid.sound"]
+
+
+class TestRefusals:
+    """What retrying does not mend."""
+
+    async def test_who_may_not(self, on_server: OnServer) -> None:
+        """A wrong password, an unknown user, no such database; nothing secret is told."""
+        for user in (GUEST, "nobody"):
+            url = on_server.server.url_for(user=user, password="wr0ng")  # noqa: S106
+            store = on_server.store_type.from_url(url)
+            with pytest.raises(StoreAuthenticationError, match=r"denied|password") as caught:
+                await store.counters()
+            assert not caught.value.retryable
+            made = repr(store) + repr(store.segment_distributor(name="x"))
+            assert "wr0ng" not in everything(caught.value) + made
+        nowhere = on_server.server.url_for(database="nowhere")
+        with pytest.raises(StoreError, match="nowhere") as error:
+            await on_server.store_type.from_url(nowhere).counters()
+        assert type(error.value) is StoreError
+        assert not error.value.retryable
+
+    @pytest.mark.parametrize(
+        ("store_type", "scheme", "urls"),
+        [
+            (PostgresStore, "postgresql", WRONG_URLS + WRONG_TO_POSTGRES),
+            (MysqlStore, "mysql", WRONG_URLS + WRONG_TO_MYSQL),
+        ],
+    )
+    async def test_wrong_urls(
+        self, store_type: type[PostgresStore | MysqlStore], scheme: str, urls: tuple[Any, ...]
+    ) -> None:
+        """Refused with the right form, on creation or first use, without a word of the URL."""
+        for url in urls:
+            with pytest.raises(InvalidArgumentError, match="percent-encoded") as caught:
+                await store_type.from_url(url and url.format(scheme)).counters()
+            assert caught.value.argument == "url"
+            told = everything(caught.value)
+            assert "qqq" not in told
+            assert "zzz" not in told
+
+    async def test_not_a_pool(self, on_server: OnServer) -> None:
+        """A URL goes to from_url; a pool that was closed is not opened by a retry."""
+        wrongs: tuple[Any, ...] = (on_server.url, None)
+        for wrong in wrongs:
+            with pytest.raises(InvalidArgumentError, match=r"\.Pool.*from_url") as caught:
+                on_server.store_type(wrong)
+            assert on_server.url not in str(caught.value)
+        async with on_server.pool() as pool:
+            store = store_on(pool)
+        with pytest.raises(StoreError, match="closed") as error:
+            await store.counters()
+        assert not error.value.retryable
+
+
+class TestSchema:
+    """The tables that are missing."""
+
+    async def test_a_missing_table(self, on_server: OnServer) -> None:
+        """Named, with the step that makes it; it is not made behind the operator's back."""
+        async with on_server.open() as store:
+            plain, noted = both_kinds(store, "order")
+            for call in (
+                plain.next_max_id(10),
+                store.counters(),
+                store.set_floor(name="order", above=1),
+            ):
+                with pytest.raises(SchemaMissingError, match="aiocosid init") as caught:
+                    await call
+                assert caught.value.table == "cosid"
+            await store.create_schema()
+            for table in ("aiocosid_grant", "aiocosid_cell"):
+                on_server.execute(f"drop table {table}")
+            with pytest.raises(SchemaMissingError, match="'aiocosid_grant'"):
+                await noted.next_max_id(10)
+            left = on_server.execute("select count(*) from cosid")
+            assert left == "0", "the grant is undone with it"
+            assert (await store.set_floor(name="order", above=1)).last_max_id == 1
+            with pytest.raises(SchemaMissingError, match="'aiocosid_cell'"):
+                await store.machine_markers()
+
+    async def test_it_need_not_be_creatable_once_it_is_there(self, on_server: OnServer) -> None:
+        """An application without the right to create tables may ask for it all the same."""
+        async with on_server.open() as store:
+            await store.create_schema()
+        with on_server.guest() as url:
+            async with on_server.store_type.from_url(url) as guest:
+                await guest.create_schema()
+                assert await guest.segment_distributor(name="order").next_max_id(10) == 10
+                on_server.execute("drop table cosid")
+                with pytest.raises(StoreAuthenticationError, match="denied"):
+                    await guest.create_schema()
+
+
+class TestStore:
+    """What an operator does."""
+
+    async def test_set_floor_only_raises(self, store: SqlStore, database: Database) -> None:
+        """Compare-and-raise: it creates, raises, and never lowers; a fetch time stays a fetch's."""
+        created = await store.set_floor(namespace="ns", name="order", above=100)
+        assert (created.namespaced_name, created.last_max_id) == ("ns.order", 100)
+        database.execute("update cosid set last_fetch_time = 5")
+        for above, due in ((50, 100), (100, 100), (101, 101), (MAX_ID, MAX_ID)):
+            raised = await store.set_floor(namespace="ns", name="order", above=above)
+            assert raised == Counter(namespaced_name="ns.order", last_max_id=due, last_fetch_time=5)
+
+    async def test_counters_of_a_namespace(self, store: SqlStore) -> None:
+        """Ordered by name, whatever the collation; a namespace is all its letters."""
+        for namespace in ("b", "a", "A", "a_", "ab", "a.c"):
+            await store.set_floor(namespace=namespace, name="x", above=1)
+        names = [each.namespaced_name for each in await store.counters()]
+        assert names == ["A.x", "a.c.x", "a.x", "a_.x", "ab.x", "b.x"]
+        mine = [each.namespaced_name for each in await store.counters(namespace="a")]
+        assert mine == ["a.c.x", "a.x"]
+        assert await store.counters(namespace="%") == []
+
+    async def test_create_schema_may_be_repeated(self, store: SqlStore) -> None:
+        """It leaves what is there."""
+        await store.set_floor(name="order", above=5)
+        await store.create_schema()
+        assert [each.last_max_id for each in await store.counters()] == [5]
