@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, TypeVar
+
+import pytest
 
 from aiocosid.abc import InstanceId
 from aiocosid.machine.cells import Note
@@ -23,6 +25,10 @@ from aiocosid.stores.sqlite import SqliteStore
 from tests import sql_cells
 from tests.machine_marks import mariadb_run
 from tests.servers import MariadbServer, PostgresServer
+
+from ._sql import SqlStore
+
+AnyStore = TypeVar("AnyStore", bound=SqlStore)
 
 T0: Final = 1_700_000_000_000
 """When the tests begin, by the store's clock; ms."""
@@ -40,8 +46,9 @@ MACHINE_COLUMNS: Final = (
 )
 
 
-def _believing(backend: object) -> None:
+def believe_table(store: AnyStore) -> AnyStore:
     """Have a store believe the table instead of its database's clock."""
+    backend = store._backend
     assert isinstance(backend, SqlBackend)
     dialect = backend._dialect
     found = {each.name: getattr(dialect, each.name) for each in fields(dialect)}
@@ -49,49 +56,13 @@ def _believing(backend: object) -> None:
     asked: dict[str, Any] = {name: text.replace(dialect.now, CLOCK) for name, text in texts.items()}
     assert {asked["now"], asked["read"]}.isdisjoint(texts.values())
     backend._dialect = replace(dialect, **asked)
-
-
-class SetSqliteStore(SqliteStore):
-    """Believes the table instead of SQLite's clock."""
-
-    __slots__ = ()
-
-    @classmethod
-    def from_url(cls, url: str) -> Self:
-        store = super().from_url(url)
-        _believing(store._backend)
-        return store
-
-
-class SetPostgresStore(PostgresStore):
-    """Believes the table instead of the server's clock."""
-
-    __slots__ = ()
-
-    @classmethod
-    def from_url(cls, url: str) -> Self:
-        store = super().from_url(url)
-        _believing(store._backend)
-        return store
-
-
-class SetMysqlStore(MysqlStore):
-    """Believes the table instead of the server's clock."""
-
-    __slots__ = ()
-
-    @classmethod
-    def from_url(cls, url: str) -> Self:
-        store = super().from_url(url)
-        _believing(store._backend)
-        return store
+    return store
 
 
 class Tables(ABC):
     """A database with the tables, whose statements are run as text."""
 
-    store: ClassVar[type[SqliteStore | PostgresStore | MysqlStore]]
-    set_store: ClassVar[type[SqliteStore | PostgresStore | MysqlStore]]
+    store: ClassVar[type[SqlStore]]
     url: str
 
     @abstractmethod
@@ -103,6 +74,10 @@ class Tables(ABC):
         self.execute(f"create table test_clock (ms bigint); insert into test_clock values ({T0});")
         async with self.store.from_url(self.url) as store:
             await store.create_schema()
+
+    def open_set(self) -> SqlStore:
+        """Return a store that believes that clock."""
+        return believe_table(self.store.from_url(self.url))
 
     def set_clock(self, ms: int) -> None:
         """Set the store's clock."""
@@ -183,7 +158,6 @@ class SqliteTables(Tables):
     """In a file."""
 
     store = SqliteStore
-    set_store = SetSqliteStore
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -201,7 +175,6 @@ class PostgresTables(Tables):
     """In a database of the test's own."""
 
     store = PostgresStore
-    set_store = SetPostgresStore
 
     def __init__(self, server: PostgresServer, url: str) -> None:
         self.server = server
@@ -217,7 +190,6 @@ class MariadbTables(Tables):
     """In a database of the test's own."""
 
     store = MysqlStore
-    set_store = SetMysqlStore
 
     def __init__(self, server: MariadbServer, url: str) -> None:
         self.server = server
@@ -230,6 +202,20 @@ class MariadbTables(Tables):
 
     def run(self, sql: str) -> Sequence[Sequence[object]]:
         return mariadb_run(self.server, self.database)(sql)
+
+
+def tables_of(request: pytest.FixtureRequest, kind: str) -> Tables:
+    """Return the tables of a database of the test's own: ``sqlite`` or a server's name."""
+    if kind == "sqlite":
+        folder: Path = request.getfixturevalue("tmp_path")
+        return SqliteTables(folder / "ids.db")
+    server, url = request.getfixturevalue(kind), request.getfixturevalue(f"{kind}_database")
+    return (PostgresTables if kind == "postgres" else MariadbTables)(server, url)
+
+
+def is_read(statement: str) -> bool:
+    """Whether it looks at the cells of a namespace; else it commits."""
+    return "'machine'" in statement
 
 
 Tap = Callable[[str], Awaitable[None]]

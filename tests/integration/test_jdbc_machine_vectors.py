@@ -34,9 +34,10 @@ import pytest_asyncio
 from aiocosid.abc import InstanceId, MachineGrant
 from aiocosid.errors import MachineIdLostError, MachineIdOverflowError, SchemaMissingError
 from aiocosid.machine.cells import Note
+from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore
 
-from ._machine_tables import MACHINE_COLUMNS, SetMysqlStore, SetPostgresStore
+from ._machine_tables import MACHINE_COLUMNS, believe_table
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -62,9 +63,9 @@ async def raw(postgres_database: str) -> AsyncIterator[Any]:
 
 
 @pytest_asyncio.fixture
-async def store(postgres_database: str, raw: Any) -> AsyncIterator[SetPostgresStore]:
+async def store(postgres_database: str, raw: Any) -> AsyncIterator[PostgresStore]:
     """A store in an empty database, with a clock that is set."""
-    async with SetPostgresStore.from_url(postgres_database) as store:
+    async with believe_table(PostgresStore.from_url(postgres_database)) as store:
         await raw.execute("CREATE TABLE test_clock (ms bigint); INSERT INTO test_clock VALUES (0)")
         await store.create_schema()
         yield store
@@ -251,9 +252,7 @@ class Step:
 class Replay:
     """One scenario of CosId's."""
 
-    def __init__(
-        self, args: dict[str, Any], store: SetPostgresStore | SetMysqlStore, raw: Any
-    ) -> None:
+    def __init__(self, args: dict[str, Any], store: PostgresStore | MysqlStore, raw: Any) -> None:
         self.namespace: str = args["namespace"]
         self.steps: list[dict[str, Any]] = args["steps"]
         self.store, self.raw = store, raw
@@ -328,7 +327,7 @@ DIFFERENCES: Final[dict[int, set[str]]] = {
 
 
 @pytest.mark.parametrize("vector", SCENARIOS)
-async def test_scenario(vector: dict[str, Any], store: SetPostgresStore, raw: Any) -> None:
+async def test_scenario(vector: dict[str, Any], store: PostgresStore, raw: Any) -> None:
     """The same id and rows after every step, but for the differences above."""
     replay = Replay(vector["args"], store, raw)
     await replay.run(vector["result"])

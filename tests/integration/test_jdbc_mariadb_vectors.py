@@ -27,7 +27,7 @@ from aiocosid.stores.mysql import MysqlStore
 from tests.servers import MariadbServer
 
 from . import test_jdbc_machine_vectors, test_jdbc_vectors
-from ._machine_tables import MACHINE_COLUMNS, SetMysqlStore
+from ._machine_tables import MACHINE_COLUMNS, believe_table
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -59,9 +59,9 @@ def raw(mariadb: MariadbServer, mariadb_database: str, namespace: str) -> Iterat
 
 
 @pytest_asyncio.fixture
-async def store(mariadb_database: str) -> AsyncIterator[SetMysqlStore]:
+async def store(mariadb_database: str) -> AsyncIterator[MysqlStore]:
     """A store in an empty database."""
-    async with SetMysqlStore.from_url(mariadb_database) as store:
+    async with believe_table(MysqlStore.from_url(mariadb_database)) as store:
         yield store
 
 
@@ -97,7 +97,7 @@ def segment_rows(raw: Any) -> list[dict[str, Any]]:
     ]
 
 
-async def test_segments(store: SetMysqlStore, raw: Any) -> None:
+async def test_segments(store: MysqlStore, raw: Any) -> None:
     """Replies and rows after every step; two SegmentId in turn; what CosId refuses to be made."""
     with pytest.raises(SchemaMissingError, match="'cosid'"):
         await store.segment_distributor(name="order").next_max_id(1)
@@ -181,7 +181,7 @@ class MachineReplay(test_jdbc_machine_vectors.Replay):
         return {row["machine_id"]: row for row in rows}
 
 
-async def test_machines(store: SetMysqlStore, raw: Any) -> None:
+async def test_machines(store: MysqlStore, raw: Any) -> None:
     """The same id and rows after every step, but for the differences on purpose."""
     fetch(raw, COSIDS["INIT_COSID_MACHINE_TABLE_SQL"])
     fetch(raw, "CREATE TABLE test_clock (ms bigint)")

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from aiocosid.abc import Store
@@ -17,7 +15,7 @@ from aiocosid.errors import (
     StoreRolledBackError,
 )
 
-from ._machine_tables import T0, MariadbTables, PostgresTables, SqliteTables, Tables, who
+from ._machine_tables import T0, PostgresTables, Tables, tables_of, who
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -39,13 +37,9 @@ LOSSES = {
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
+def tables(request: pytest.FixtureRequest) -> Tables:
     """The tables of one database after the other."""
-    if request.param == "sqlite":
-        return SqliteTables(tmp_path / "ids.db")
-    url: str = request.getfixturevalue(f"{request.param}_database")
-    server = request.getfixturevalue(request.param)
-    return (PostgresTables if request.param == "postgres" else MariadbTables)(server, url)
+    return tables_of(request, request.param)
 
 
 def run(tables: Tables, statements: list[str]) -> None:

@@ -13,9 +13,8 @@ import pytest
 
 from aiocosid import open_store
 from tests.script import run_python
-from tests.servers import PostgresServer
 
-from ._machine_tables import PostgresTables, SqliteTables, Tables
+from ._machine_tables import Tables, tables_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -23,14 +22,9 @@ NOW = 1_700_000_000_000
 
 
 @pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.nightly)])
-def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
+def tables(request: pytest.FixtureRequest) -> Tables:
     """The tables of one database after the other."""
-    tables: Tables
-    if request.param == "sqlite":
-        tables = SqliteTables(tmp_path / "ids.db")
-    else:
-        server: PostgresServer = request.getfixturevalue("postgres")
-        tables = PostgresTables(server, request.getfixturevalue("postgres_database"))
+    tables = tables_of(request, request.param)
     asyncio.run(tables.prepare())
     return tables
 

@@ -30,14 +30,21 @@ from aiocosid.errors import (
 from aiocosid.machine.cells import Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores._postgres import IDENTITY
-from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore
 from aiocosid.stores.sqlite import SqliteStore
 from tests import sql_cells
 from tests.servers import GUEST, GUEST_PASSWORD, PostgresPair, PostgresServer, eventually
 
-from ._machine_tables import T0, MariadbTables, PostgresTables, SqliteTables, Tables, Tapped, who
+from ._machine_tables import (
+    T0,
+    Tables,
+    Tapped,
+    is_read,
+    tables_of,
+    who,
+)
 from ._snowflakes import until
+from ._sql import SqlStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -46,31 +53,24 @@ FAR = T0 * 2
 WAITS = "datname = current_database() and wait_event_type = 'Lock'"
 
 driver: Any = asyncpg  # its annotations stop half-way
-Store = SqliteStore | PostgresStore | MysqlStore
 T = TypeVar("T")
 
 
 @pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.stress)])
-def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
+def tables(request: pytest.FixtureRequest) -> Tables:
     """The tables of one database after the other."""
-    if request.param == "sqlite":
-        return SqliteTables(tmp_path / "ids.db")
-    if request.param == "mariadb":
-        mariadb: str = request.getfixturevalue("mariadb_database")
-        return MariadbTables(request.getfixturevalue("mariadb"), mariadb)
-    database: str = request.getfixturevalue("postgres_database")
-    return PostgresTables(request.getfixturevalue("postgres"), database)
+    return tables_of(request, request.param)
 
 
 @pytest_asyncio.fixture
-async def store(tables: Tables) -> AsyncIterator[Store]:
+async def store(tables: Tables) -> AsyncIterator[SqlStore]:
     """A store whose clock stands at T0, marked."""
     await tables.prepare()
-    async with tables.set_store.from_url(tables.url) as store:
+    async with tables.open_set() as store:
         yield store
 
 
-def of(store: Store, number: int, safe_guard: float = 300) -> CellMachineIdDistributor:
+def of(store: SqlStore, number: int, safe_guard: float = 300) -> CellMachineIdDistributor:
     """Another object of an instance."""
     return store.machine_id_distributor(
         namespace="dev", instance_id=who(number), safe_guard=safe_guard
@@ -117,15 +117,10 @@ def erase(tables: Tables) -> None:
     tables.execute("delete from aiocosid_cell where name like '%dev%' and name <> 'space/dev'")
 
 
-def is_read(statement: str) -> bool:
-    """Whether it looks at the cells of a namespace; else it commits."""
-    return "'machine'" in statement
-
-
 class TestOnBoth:
     """SQLite and PostgreSQL."""
 
-    async def test_it_ends_by_the_stores_clock(self, store: Store, tables: Tables) -> None:
+    async def test_it_ends_by_the_stores_clock(self, store: SqlStore, tables: Tables) -> None:
         """To the millisecond, whatever the time of whoever asks."""
         forget(tables)
         assert await refused(take(of(store, 0), T0 + 10 * FULL)) == FULL / 1000
@@ -137,7 +132,7 @@ class TestOnBoth:
         assert await take(of(store, 0), T0 - FULL) == 0
         assert await take(of(store, 1)) == 1
 
-    async def test_a_clock_that_was_ahead(self, store: Store, tables: Tables) -> None:
+    async def test_a_clock_that_was_ahead(self, store: SqlStore, tables: Tables) -> None:
         """When it began, and is right again: it begins anew, if that was by more than it lasts."""
         assert await take(of(store, 0)) == 0
         forget(tables)
@@ -149,7 +144,7 @@ class TestOnBoth:
         tables.set_clock(T0 - 1)
         assert await take(of(store, 1)) in range(4)
 
-    async def test_it_begins_by_marking(self, store: Store, tables: Tables) -> None:
+    async def test_it_begins_by_marking(self, store: SqlStore, tables: Tables) -> None:
         """For the safe guard that is named; one that runs is not prolonged."""
         await store.mark_machines(namespace="dev")
         forget(tables)
@@ -158,7 +153,7 @@ class TestOnBoth:
             assert (marker.is_new, marker.seconds_left) == (False, 45)
 
     async def test_it_begins_between_the_look_and_the_taking(
-        self, store: Store, tables: Tables
+        self, store: SqlStore, tables: Tables
     ) -> None:
         """Neither a row that is there nor a new one is handed out."""
         for is_there in (False, True):
@@ -176,7 +171,7 @@ class TestOnBoth:
             await store.mark_machines(namespace="dev", is_new=True)
 
     async def test_a_longer_one_is_noted_before_an_id_is_handed_out(
-        self, store: Store, tables: Tables
+        self, store: SqlStore, tables: Tables
     ) -> None:
         """However often somebody marks the store as new between the look and the taking."""
         for is_there in (True, False):
@@ -198,7 +193,7 @@ class TestOnBoth:
             assert await refused(take(of(store, 0))) == 605
             await store.mark_machines(namespace="dev", is_new=True)
 
-    async def test_what_the_store_says_of_others(self, store: Store, tables: Tables) -> None:
+    async def test_what_the_store_says_of_others(self, store: SqlStore, tables: Tables) -> None:
         """One of ours that does not say so itself counts for nothing; nor does a free row."""
         owner = of(store, 0)
         await take(owner)
@@ -210,7 +205,7 @@ class TestOnBoth:
             assert await reassert(owner) == "kept"
             assert (tables.holder(0), tables.note(0)) == (who(0).text, T0 + 60)
 
-    async def test_an_id_of_cosid(self, store: Store, tables: Tables) -> None:
+    async def test_an_id_of_cosid(self, store: SqlStore, tables: Tables) -> None:
         """It does not yield, however long it was silent; so ours does."""
         owner = of(store, 0)
         await take(owner)
@@ -223,7 +218,7 @@ class TestOnBoth:
             assert tables.rows() == before
 
     async def test_what_an_owner_held_when_the_store_was_saved(
-        self, store: Store, tables: Tables
+        self, store: SqlStore, tables: Tables
     ) -> None:
         """It is free for others afterwards."""
         owner, other = of(store, 0), of(store, 1)
@@ -237,7 +232,7 @@ class TestOnBoth:
         assert [tables.holder(0), tables.holder(1)] == [who(0).text, ""]
         assert await reassert(other, 1) == "kept"
 
-    async def test_a_row_under_another_name(self, store: Store, tables: Tables) -> None:
+    async def test_a_row_under_another_name(self, store: SqlStore, tables: Tables) -> None:
         owner = of(store, 0)
         await take(owner)
         tables.execute("update cosid_machine set name = 'dev.zero', instance_id = ''")
@@ -245,7 +240,7 @@ class TestOnBoth:
         assert await reassert(owner) == "kept"
         assert [row["name"] for row in tables.rows()] == ["dev.zero"]
 
-    async def test_sixteen_that_assert_one_id(self, store: Store, tables: Tables) -> None:
+    async def test_sixteen_that_assert_one_id(self, store: SqlStore, tables: Tables) -> None:
         """At the same moment; in the end it is the earliest one's, and all others know."""
         owners = [of(store, number) for number in range(16)]
         for number, owner in enumerate(owners):
@@ -260,7 +255,7 @@ class TestOnBoth:
         assert [row["instance_id"] for row in tables.rows()] == [who(0).text]
 
     async def test_two_lives_of_one_instance_with_an_id_each(
-        self, store: Store, tables: Tables
+        self, store: SqlStore, tables: Tables
     ) -> None:
         """The later one keeps its own, and the earlier one's is free; whoever comes first."""
         for order in ("old", "new"), ("new", "old"):
@@ -279,7 +274,7 @@ class TestOnBoth:
             assert "again to the same instance" in await reassert(lives["old"])
             assert await reassert(lives["new"], 1) == "kept"
 
-    async def test_it_ends_before_the_asserting(self, store: Store, tables: Tables) -> None:
+    async def test_it_ends_before_the_asserting(self, store: SqlStore, tables: Tables) -> None:
         """Somebody else may have been handed the id by then."""
         owner = of(store, 0)
         await take(owner)
@@ -299,7 +294,7 @@ class TestOnBoth:
         assert await reassert(owner) == "nobody holds it"
         assert tables.rows() == []
 
-    async def test_given_back_it_is_not_asserted(self, store: Store, tables: Tables) -> None:
+    async def test_given_back_it_is_not_asserted(self, store: SqlStore, tables: Tables) -> None:
         owner = of(store, 0)
         await take(owner)
         forget(tables)
@@ -308,7 +303,7 @@ class TestOnBoth:
         await refused(reassert(of(store, 1)))
         assert tables.holder(0) == ""
 
-    async def test_markers(self, store: Store, tables: Tables) -> None:
+    async def test_markers(self, store: SqlStore, tables: Tables) -> None:
         """What is listed, marked and refused."""
         await store.mark_machines(namespace="ok")
         assert await store.mark_machines(namespace="ok") == MachineMarker(namespace="ok")
@@ -366,12 +361,14 @@ class TestPostgres:
             assert held == [who(0).text, who(1).text]
             await refused(take(of(store, 2)))
 
-    async def test_a_dump_that_was_read_in(
-        self, postgres: PostgresServer, postgres_database: str
-    ) -> None:
-        """The same rows in another table."""
-        tables = PostgresTables(postgres, postgres_database)
+    @pytest_asyncio.fixture
+    async def tables(self, request: pytest.FixtureRequest) -> Tables:
+        tables = tables_of(request, "postgres")
         await tables.prepare()
+        return tables
+
+    async def test_a_dump_that_was_read_in(self, tables: Tables) -> None:
+        """The same rows in another table."""
         tables.execute("create table dump as select * from aiocosid_cell")
         tables.execute("drop table aiocosid_cell")
         async with PostgresStore.from_url(tables.url) as store:
@@ -382,14 +379,14 @@ class TestPostgres:
             await refused(take(of(store, 0)))
 
     async def test_rights_of_an_ordinary_user(
-        self, postgres: PostgresServer, postgres_database: str
+        self, tables: Tables, postgres: PostgresServer
     ) -> None:
         """It needs none to know which server it is."""
-        tables = PostgresTables(postgres, postgres_database)
-        await tables.prepare()
         tables.execute(f"grant select, insert, update on cosid_machine to {GUEST}")
         tables.execute(f"grant select, insert, update, delete on aiocosid_cell to {GUEST}")
-        url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=tables.database)
+        url = postgres.url_for(
+            user=GUEST, password=GUEST_PASSWORD, database=tables.url.rpartition("/")[2]
+        )
         async with PostgresStore.from_url(url) as store:
             owner = of(store, 0)
             assert await take(owner) == 0
@@ -399,11 +396,9 @@ class TestPostgres:
             await store.mark_machines(namespace="dev", is_new=True)
             assert await take(of(store, 1)) == 1
 
-    async def test_it_begins_once(self, postgres: PostgresServer, postgres_database: str) -> None:
+    async def test_it_begins_once(self, tables: Tables) -> None:
         """On sixteen connections at once: owners keep their ids, and nobody else is handed one."""
-        tables = PostgresTables(postgres, postgres_database)
-        await tables.prepare()
-        async with driver.create_pool(postgres_database, min_size=16, max_size=16) as pool:
+        async with driver.create_pool(tables.url, min_size=16, max_size=16) as pool:
             store = PostgresStore(pool)
             made = [of(store, number) for number in range(16)]
             ids = [(await one.distribute(4, now_ms=T0, latest_ms=FAR)).machine_id for one in made]
@@ -432,11 +427,9 @@ class TestPostgres:
 
     @pytest.mark.parametrize("is_there", [False, True])
     async def test_one_that_is_about_to_take_when_it_begins(
-        self, postgres: PostgresServer, postgres_database: str, *, is_there: bool
+        self, tables: Tables, *, is_there: bool
     ) -> None:
         """Its statement has begun on a sound store; it waits, and then finds that it is not."""
-        tables = PostgresTables(postgres, postgres_database)
-        await tables.prepare()
         if is_there:
             tables.put_row(0, "", 0)
         begins = changed("identity", "another")
@@ -445,12 +438,8 @@ class TestPostgres:
             await refused(await self._meanwhile(tables, begins, take(of(store, 0))))
         assert [row["instance_id"] for row in tables.rows()] == [""] * is_there
 
-    async def test_one_that_is_about_to_assert_when_it_ends(
-        self, postgres: PostgresServer, postgres_database: str
-    ) -> None:
+    async def test_one_that_is_about_to_assert_when_it_ends(self, tables: Tables) -> None:
         """Somebody else may be handed the id at once."""
-        tables = PostgresTables(postgres, postgres_database)
-        await tables.prepare()
         async with PostgresStore.from_url(tables.url) as store:
             owner = of(store, 0)
             await take(owner)
@@ -461,12 +450,8 @@ class TestPostgres:
             assert await (await self._meanwhile(tables, ends, reassert(owner))) == "nobody holds it"
         assert tables.rows() == []
 
-    async def test_a_sign_of_life_while_the_id_is_let_go(
-        self, postgres: PostgresServer, postgres_database: str
-    ) -> None:
+    async def test_a_sign_of_life_while_the_id_is_let_go(self, tables: Tables) -> None:
         """The id is stamped above the mark as it is by then."""
-        tables = PostgresTables(postgres, postgres_database)
-        await tables.prepare()
         async with PostgresStore.from_url(tables.url) as store:
             await take(of(store, 0))
             await of(store, 0).guard(0, now_ms=T0, mark_ms=T0 + 60)
@@ -478,12 +463,8 @@ class TestPostgres:
             assert (await (await self._meanwhile(tables, guards, again))).machine_id == 1
         assert [tables.stamp(0), tables.holder(0), tables.note(0)] == [T0 + 1110, "", T0 + 110]
 
-    async def test_who_waits_for_the_marker_holds_no_row(
-        self, postgres: PostgresServer, postgres_database: str
-    ) -> None:
+    async def test_who_waits_for_the_marker_holds_no_row(self, tables: Tables) -> None:
         """A first sign of life with a longer safe guard: whoever takes an id locks both as well."""
-        tables = PostgresTables(postgres, postgres_database)
-        await tables.prepare()
         async with PostgresStore.from_url(tables.url) as store:
             owner = of(store, 0)
             await take(owner)
@@ -516,21 +497,17 @@ class TestPostgres:
             await connection.close(timeout=5)
         return task
 
-    async def test_what_an_identity_is(self, postgres: PostgresServer, namespace: str) -> None:
+    async def test_what_an_identity_is(
+        self, tables: Tables, postgres: PostgresServer, namespace: str
+    ) -> None:
         """The cluster, its timeline, the database and the table."""
-        url = postgres.create_database(namespace)
-        try:
-            tables = PostgresTables(postgres, url)
-            await tables.prepare()
-            (text,) = tables.execute(f"select {IDENTITY}")[0]
-            system, timeline, database, table = text.split("/")
-            assert system == postgres.execute("select system_identifier from pg_control_system()")
-            assert timeline == "00000001"
-            asked = f"select oid from pg_database where datname = '{namespace}'"
-            assert database == postgres.execute(asked)
-            assert [[table]] == tables.execute("select 'aiocosid_cell'::regclass::oid")
-        finally:
-            postgres.drop_database(namespace)
+        (text,) = tables.execute(f"select {IDENTITY}")[0]
+        system, timeline, database, table = text.split("/")
+        assert system == postgres.execute("select system_identifier from pg_control_system()")
+        assert timeline == "00000001"
+        asked = f"select oid from pg_database where datname = '{namespace}'"
+        assert database == postgres.execute(asked)
+        assert [[table]] == tables.execute("select 'aiocosid_cell'::regclass::oid")
 
 
 class TestSqlite:

@@ -30,14 +30,23 @@ from aiocosid.machine import distributor
 from aiocosid.machine.cells import Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores._sql_cells import CellNames
-from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore
 from aiocosid.stores.sqlite import SqliteStore
 from tests import sql_cells
 from tests.servers import PostgresServer
 
-from ._machine_tables import T0, MariadbTables, PostgresTables, SqliteTables, Tables, Tapped, who
+from ._machine_tables import (
+    T0,
+    PostgresTables,
+    SqliteTables,
+    Tables,
+    Tapped,
+    is_read,
+    tables_of,
+    who,
+)
 from ._snowflakes import until
+from ._sql import SqlStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -47,34 +56,23 @@ WAITS = "datname = current_database() and wait_event_type = 'Lock'"
 
 
 @pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.stress)])
-def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
+def tables(request: pytest.FixtureRequest) -> Tables:
     """The tables of one database after the other."""
-    if request.param == "sqlite":
-        return SqliteTables(tmp_path / "ids.db")
-    if request.param == "mariadb":
-        mariadb: str = request.getfixturevalue("mariadb_database")
-        return MariadbTables(request.getfixturevalue("mariadb"), mariadb)
-    database: str = request.getfixturevalue("postgres_database")
-    return PostgresTables(request.getfixturevalue("postgres"), database)
+    return tables_of(request, request.param)
 
 
 @pytest_asyncio.fixture
-async def store(tables: Tables) -> AsyncIterator[SqliteStore | PostgresStore | MysqlStore]:
+async def store(tables: Tables) -> AsyncIterator[SqlStore]:
     """A store whose clock stands at T0."""
     await tables.prepare()
-    async with tables.set_store.from_url(tables.url) as store:
+    async with tables.open_set() as store:
         yield store
-
-
-def is_read(statement: str) -> bool:
-    """Whether it looks at the cells of a namespace; else it commits."""
-    return "'machine'" in statement
 
 
 class Fleet:
     """Instances of the namespace ``dev`` with two bits, by number."""
 
-    def __init__(self, store: SqliteStore | PostgresStore | MysqlStore) -> None:
+    def __init__(self, store: SqlStore) -> None:
         self.store = store
         self.made: dict[tuple[int, bool], CellMachineIdDistributor] = {}
 
@@ -109,7 +107,7 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(store: SqliteStore | PostgresStore | MysqlStore) -> Fleet:
+def fleet(store: SqlStore) -> Fleet:
     """Instances on one store."""
     return Fleet(store)
 
@@ -138,17 +136,6 @@ class TestOrder:
         assert await fleet.take(1, now=T0 + 5) == MachineGrant(1, T0)
         row = tables.rows()[1]
         assert (row["last_timestamp"], row["distribute_time"]) == (T0 + 5, T0)
-
-    async def test_a_returned_one_before_a_new_one(self, fleet: Fleet) -> None:
-        for number in range(3):
-            await fleet.take(number)
-        await fleet(1).revert(1, last_ms=T0 + 7)
-        assert await fleet.take(8) == MachineGrant(1, T0 + 7)
-
-    async def test_a_new_one_before_an_expired_one(self, fleet: Fleet, tables: Tables) -> None:
-        await fleet.take(0)
-        tables.set_clock(T0 + GUARD)
-        assert await fleet.take(1, now=T0 + GUARD) == MachineGrant(1, -1)
 
     async def test_the_longest_silent_one_first(self, fleet: Fleet, tables: Tables) -> None:
         for number, age in enumerate((1, 3, 0, 2)):
@@ -243,12 +230,6 @@ class TestExpiry:
         tables.set_clock(T0 + GUARD)
         assert await fleet.take(9, now=T0) == MachineGrant(0, T0)
 
-    async def test_a_stable_owner_never(self, fleet: Fleet, tables: Tables) -> None:
-        tables.set_clock(T0 + 1000 * GUARD)
-        assert (await fleet.take(8, now=T0 + 1000 * GUARD)).machine_id == 0
-        with pytest.raises(MachineIdOverflowError):
-            await fleet.take(9)
-
     async def test_our_note_is_not_about_the_next_owner(self, fleet: Fleet, tables: Tables) -> None:
         """CosId recycles a stable owner's id, and keeps no notes."""
         tables.execute("update cosid_machine set instance_id = 'java' where machine_id = 2")
@@ -265,25 +246,9 @@ class TestExpiry:
         tables.set_clock(T0 + 2 * GUARD)
         assert await fleet.take(9) == MachineGrant(0, T0 + 1)
 
-    async def test_for_ever(self, fleet: Fleet, tables: Tables) -> None:
-        tables.set_clock(T0 + 10**6 * GUARD)
-        patient = fleet.store.machine_id_distributor(
-            namespace="dev", instance_id="x", safe_guard=float("inf")
-        )
-        with pytest.raises(MachineIdOverflowError):
-            await patient.distribute(2, now_ms=T0, latest_ms=FAR)
-
 
 class TestFloor:
     """What the next owner has to be above, and when it rather takes another id."""
-
-    async def test_the_mark(self, fleet: Fleet, tables: Tables) -> None:
-        for number in range(4):
-            await fleet.take(number)
-        await fleet(3).guard(3, now_ms=T0 + 10, mark_ms=T0 + 90)
-        tables.set_clock(T0 + 2 * GUARD)
-        floors = [await fleet.take(number) for number in range(10, 14)]
-        assert floors[-1] == MachineGrant(3, T0 + 90)
 
     async def test_a_clock_that_is_behind(self, fleet: Fleet, tables: Tables) -> None:
         """Whoever takes an id, its stamp is not lowered: CosId's own defect (vectors 7 and 20)."""
@@ -325,17 +290,6 @@ class TestFloor:
         assert await fleet.take(0, latest=T0 + 59) == MachineGrant(1, -1)
         assert [tables.holder(0), tables.holder(1)] == ["", who(0).text]
         assert (tables.note(0), tables.stamp(0)) == (T0 + 60, T0 + 1060)
-
-    async def test_the_own_one_is_kept_where_there_is_no_other(self, fleet: Fleet) -> None:
-        for number in range(4):
-            await fleet.take(number)
-        await fleet(0).guard(0, now_ms=T0, mark_ms=T0 + 60)
-        assert await fleet.take(0, latest=T0 + 1) == MachineGrant(0, T0 + 60)
-
-    async def test_a_stable_one_waits_for_its_own(self, fleet: Fleet) -> None:
-        await fleet.take(0, stable=True)
-        await fleet(0, stable=True).guard(0, now_ms=T0, mark_ms=T0 + 60)
-        assert await fleet.take(0, stable=True, latest=T0) == MachineGrant(0, T0 + 60)
 
     async def test_an_unused_note_of_a_stable_one(self, fleet: Fleet, tables: Tables) -> None:
         """A number that is new to CosId but late by our note waits behind the others."""
@@ -410,27 +364,6 @@ class TestRevert:
         assert (tables.holder(0), tables.note(0)) == (who(0).text, T0 + 30)
         assert (await fleet.take(1)).machine_id == 1
         assert await fleet.take(0, stable=True) == MachineGrant(0, T0 + 30)
-
-    async def test_nobody_elses(self, fleet: Fleet, tables: Tables) -> None:
-        await fleet.take(0)
-        await fleet(0).guard(0, now_ms=T0 + 1, mark_ms=T0 + 100)
-        before = tables.rows()
-        await fleet(1).revert(0, last_ms=T0)
-        await fleet(0).revert(1, last_ms=T0)
-        assert (tables.rows(), tables.note(0)) == (before, T0 + 100)
-
-    @pytest.mark.parametrize("stable", [False, True])
-    async def test_a_late_one_takes_nothing_back(
-        self, fleet: Fleet, tables: Tables, *, stable: bool
-    ) -> None:
-        """It reaches the store after the instance has begun anew, in this life or another."""
-        first, second = fleet.make(0, stable=stable), fleet.make(0, stable=stable)
-        await first.distribute(2, now_ms=T0, latest_ms=FAR)
-        await first.guard(0, now_ms=T0, mark_ms=T0 + 50)
-        await second.distribute(2, now_ms=T0, latest_ms=FAR)
-        await second.guard(0, now_ms=T0, mark_ms=T0 + 90)
-        await first.revert(0, last_ms=T0 + 10)
-        assert (tables.holder(0), tables.note(0)) == (who(0).text, T0 + 90)
 
     @pytest.mark.parametrize("stable", [False, True])
     async def test_one_of_the_same_object(
@@ -529,16 +462,6 @@ class TestRaces:
         with pytest.raises(StoreUnavailableError, match="first"):
             await fleet.take(9)
 
-    async def test_the_same_instance_at_once(self, fleet: Fleet, tables: Tables) -> None:
-        """Twenty calls of one instance, as a driver that resends: one id."""
-        await fleet.take_and_return(3)
-        objects = [fleet.make(9) for _ in range(20)]
-        grants = await asyncio.gather(
-            *(each.distribute(2, now_ms=T0, latest_ms=FAR) for each in objects)
-        )
-        assert {grant.machine_id for grant in grants} == {0}
-        assert [row["instance_id"] for row in tables.rows()].count(who(9).text) == 1
-
     async def test_cancelled_anywhere(self, fleet: Fleet, tables: Tables) -> None:
         """After any statement: the next call finds the same id, and nothing else is held."""
         for steps in range(1, 6):
@@ -584,11 +507,6 @@ class TestRaces:
         assert (await fleet.take(0, stable=True)).machine_id == 0
         assert [tables.holder(0), tables.holder(1)] == [one.text, ""]
         assert tables.stamp(1) == T0 + 1050
-
-    async def test_fifty_at_once(self, fleet: Fleet) -> None:
-        """From nothing: all different, none left out."""
-        grants = await asyncio.gather(*(fleet.take(number, bits=6) for number in range(50)))
-        assert sorted(grant.machine_id for grant in grants) == list(range(50))
 
     async def test_a_full_house_comes_back_at_once(self, fleet: Fleet) -> None:
         await fleet.take_and_return(32, bits=5)
@@ -651,9 +569,7 @@ class TestStore:
 class TestWidth:
     """Who changes it, and who takes an id meanwhile."""
 
-    async def test_a_change_that_somebody_overtakes(
-        self, fleet: Fleet, store: SqliteStore | PostgresStore | MysqlStore
-    ) -> None:
+    async def test_a_change_that_somebody_overtakes(self, fleet: Fleet, store: SqlStore) -> None:
         """Nobody held an id when it looked, and somebody does when it writes."""
         await fleet.take_and_return(1)
         backend: Any = store._backend
@@ -674,7 +590,7 @@ class TestWidth:
     async def test_a_change_that_overtakes_somebody(
         self,
         fleet: Fleet,
-        store: SqliteStore | PostgresStore | MysqlStore,
+        store: SqlStore,
         tables: Tables,
         returned: int,
     ) -> None:

@@ -194,7 +194,7 @@ async def test_all_answer_alike(
         sides: list[Side] = []
         for tables in databases:
             await tables.prepare()
-            store = await stack.enter_async_context(tables.set_store.from_url(tables.url))
+            store = await stack.enter_async_context(tables.open_set())
             sides.append(Side(store, tables))
         end, seed = time.monotonic() + SECONDS, 0
         while seed < AT_LEAST or time.monotonic() < end:
