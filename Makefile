@@ -56,7 +56,8 @@ test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minute
 OLDEST_TESTS := tests/unit/cli tests/unit/converter/test_opaque.py tests/unit/integrations \
 	$(wildcard tests/unit/test_settings*.py) tests/unit/test_provider_configured.py \
 	tests/unit/segment/test_strides.py tests/contracts/test_distributors.py \
-	tests/integration/test_engine_faults.py::TestTornCalls tests/docs/test_code_blocks.py
+	tests/integration/test_engine_faults.py::TestTornCalls \
+	tests/integration/test_sql_faults.py::TestTornCalls tests/docs/test_code_blocks.py
 OLDEST_PAGES := README or tutorial or configure or observe
 oldest:  ## What uses other libraries, on the oldest releases of them that are allowed, in .venv-oldest
 	@$(MAKE) --no-print-directory VENV=.venv-oldest .venv-oldest/.oldest

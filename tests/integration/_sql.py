@@ -14,7 +14,7 @@ import pytest
 from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore
 from aiocosid.stores.sqlite import SqliteStore
-from tests.servers import GUEST, GUEST_PASSWORD, FaultProxy, MariadbServer, PostgresServer
+from tests.servers import EXECUTED, GUEST, GUEST_PASSWORD, FaultProxy, MariadbServer, PostgresServer
 
 from ._engines import SERVERS
 from ._sql_pools import pool_of
@@ -83,9 +83,16 @@ class SqliteFile(Database):
 
 
 class OnServer(Database):
-    """An empty database of the session's server."""
+    """An empty database of the session's server.
+
+    Attributes:
+        acted: which replies of the server tell that it has counted, for a proxy.
+        sessions: the statement that gives the sessions of the others there.
+    """
 
     server: PostgresServer | MariadbServer
+    acted: ClassVar[dict[str, Any]]
+    sessions: ClassVar[str]
 
     def execute(self, sql: str) -> str:
         return self.server.execute(sql, database=self.url.rpartition("/")[2])
@@ -95,6 +102,10 @@ class OnServer(Database):
         """A proxy in front of the server, and the URL through it."""
         async with FaultProxy(self.server.host, self.server.port) as proxy:
             yield proxy, self.url.replace(f":{self.server.port}/", f":{proxy.port}/")
+
+    @abstractmethod
+    def end_sessions(self) -> None:
+        """End those of all others, as an administrator does."""
 
     @contextmanager
     def guest(self) -> Generator[str]:
@@ -113,6 +124,8 @@ class PostgresDatabase(OnServer):
     store_type = PostgresStore
     now = "extract(epoch from now())::bigint"
     loose = "alter table cosid alter last_max_id type numeric"
+    acted: ClassVar[dict[str, Any]] = {"matching": EXECUTED}
+    sessions = "pid from pg_stat_activity where datname = current_database()"
     damages: ClassVar[dict[str, str]] = {
         "1.5": "1.5",
         "'NaN'": "NaN",
@@ -123,6 +136,10 @@ class PostgresDatabase(OnServer):
         self.server = request.getfixturevalue("postgres")
         self.url = request.getfixturevalue("postgres_database")
 
+    def end_sessions(self) -> None:
+        others = f"from (select {self.sessions} and pid <> pg_backend_pid()) as others"
+        self.execute(f"select pg_terminate_backend(pid) {others}")
+
 
 class MariadbDatabase(OnServer):
     """In MariaDB."""
@@ -130,12 +147,18 @@ class MariadbDatabase(OnServer):
     store_type = MysqlStore
     now = "unix_timestamp()"
     loose = "alter table cosid modify last_max_id decimal(20, 1) not null"
+    acted: ClassVar[dict[str, Any]] = {"to": b"UPDATE"}
+    sessions = "id from information_schema.processlist where db = database()"
     damages: ClassVar[dict[str, str]] = {"1.5": "1.5"}
     odd_pool: ClassVar[dict[str, str]] = {"sql_mode": "'NO_BACKSLASH_ESCAPES'"}
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.server = request.getfixturevalue("mariadb")
         self.url = request.getfixturevalue("mariadb_database")
+
+    def end_sessions(self) -> None:
+        for session in self.execute(f"select {self.sessions} and id <> connection_id()").split():
+            self.execute(f"kill {session}")
 
 
 DATABASES: Final[dict[str, type[Database]]] = {
@@ -147,6 +170,15 @@ DATABASES: Final[dict[str, type[Database]]] = {
 
 def own_url_of(request: pytest.FixtureRequest, name: str) -> str:
     """Return the URL of a database of the test's own: a kind's name, or that of a driver."""
-    kind = SERVERS.get(name, name)
+    kind = "sqlite" if name == "aiosqlite" else SERVERS.get(name, name)
     url = DATABASES[kind](request).url
     return url if name == kind else url.replace(":", f"+{name}:", 1)
+
+
+def everything(error: BaseException | None) -> str:
+    """All that an error and what is behind it could tell."""
+    told = ""
+    while error is not None:
+        told += f"{error!r} {error} {vars(error)} "
+        error = error.__cause__ or error.__context__
+    return told

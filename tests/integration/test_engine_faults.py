@@ -91,29 +91,6 @@ async def within(seconds: float, call: Awaitable[int]) -> int:
 class TestTornCalls:
     """A cancelled call: a gap at most, and nobody else's reply."""
 
-    async def test_one_connection_two_counters_cancelled_at_every_await(
-        self, url: str, namespace: str
-    ) -> None:
-        """Of two counters on one connection each sees its own replies, and nothing hangs."""
-        async with engine_of(url) as engine:
-            near, far = (
-                counter_on(engine, namespace, "near"),
-                counter_on(engine, namespace, "far", FAR),
-            )
-            seen: list[int] = []
-            for turns in range(30):
-                torn = asyncio.ensure_future(near.next_max_id(1))
-                for _ in range(turns % 15):
-                    await asyncio.sleep(0)
-                other = asyncio.ensure_future(far.next_max_id(1))
-                torn.cancel()
-                assert await within(5, other) > FAR
-                await asyncio.wait([torn])
-                seen.append(await within(5, near.next_max_id(1)))
-            assert seen == sorted(set(seen))
-            assert seen[-1] <= 60
-        gc.collect()
-
     async def test_a_scope_that_strikes_at_each_await(self, url: str, namespace: str) -> None:
         """As anyio's do: the connection is closed or given back all the same."""
         async with engine_of(url) as engine:
@@ -125,26 +102,6 @@ class TestTornCalls:
                         await asyncio.sleep(0)
                     group.cancel_scope.cancel()
                 assert await within(5, counter.next_max_id(1)) <= 2 * turns + 2
-        gc.collect()
-
-    async def test_a_storm_on_an_engine_of_ours(self, url: str, namespace: str) -> None:
-        """The same with many at once."""
-        async with SqlAlchemyStore.from_url(url + "?durability=ignore") as store:
-            await store.create_schema()
-            near = store.segment_distributor(namespace=namespace, name="near")
-            far = store.segment_distributor(namespace=namespace, name="far", offset=FAR)
-            for turns in range(15):
-                calls = [asyncio.ensure_future(each.next_max_id(1)) for each in (near, far) * 4]
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                for call in calls[turns % 3 :: 2]:
-                    call.cancel()
-                ended = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 10)
-                for index, result in enumerate(ended):
-                    if not isinstance(result, asyncio.CancelledError):
-                        assert isinstance(result, int)
-                        assert (result > FAR) is (index % 2 == 1)
-            assert await near.next_max_id(1) <= 61
         gc.collect()
 
     async def test_on_a_silent_server(self, server_url: str, namespace: str) -> None:

@@ -5,31 +5,24 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from typing import Any
-from urllib.parse import urlsplit
 
-import asyncmy
 import pytest
 import pytest_asyncio
 
-from aiocosid._life import fork
-from aiocosid.errors import ForkedError, MachineIdQuarantineError, StoreUnavailableError
-from aiocosid.stores import _executor
-from aiocosid.stores import mysql as module
-from aiocosid.stores._connection import CLOSE_TIMEOUT
+from aiocosid.errors import MachineIdQuarantineError, StoreUnavailableError
 from aiocosid.stores._store import CounterDistributor
 from aiocosid.stores.mysql import MysqlStore
-from aiocosid.testing import settle
-from tests.servers import HOST, FaultProxy, MariadbServer, eventually, free_port
+from tests.servers import FaultProxy, MariadbServer, eventually
 from tests.servers.mariadb import GUEST, GUEST_PASSWORD
+
+from ._sql_pools import pool_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
-FAR = 10**12  # where the second of two counters starts: no reply fits both
 T0 = 1_700_000_000_000
 
 
@@ -39,20 +32,6 @@ async def store(mariadb_database: str) -> AsyncIterator[MysqlStore]:
     async with MysqlStore.from_url(mariadb_database) as store:
         await store.create_schema()
         yield store
-
-
-@asynccontextmanager
-async def pool_of(url: str, **options: Any) -> AsyncGenerator[Any]:
-    """A user's pool."""
-    parts = urlsplit(url)
-    login: dict[str, Any] = {"host": parts.hostname, "port": parts.port, "user": parts.username}
-    login |= {"minsize": 0, "maxsize": 1, "database": parts.path[1:]}
-    pool = await asyncmy.create_pool(**login | options)
-    try:
-        yield pool
-    finally:
-        pool.close()
-        await asyncio.wait_for(pool.wait_closed(), 10)
 
 
 @asynccontextmanager
@@ -92,90 +71,6 @@ def counter_of(
 
 class TestTornCalls:
     """A cancelled call, a lost reply: a gap at most, and nobody else's reply."""
-
-    @pytest.mark.both_loops
-    @pytest.mark.parametrize("noted", [False, True])
-    async def test_one_connection_two_counters_cancelled_at_every_await(
-        self, store: MysqlStore, mariadb_database: str, noted: bool
-    ) -> None:
-        """Each counter sees only its own replies, in order, and nothing hangs."""
-        async with pool_of(mariadb_database) as pool:
-            mine = MysqlStore(pool)
-            near = counter_of(mine, "near", noted=noted)
-            far = counter_of(mine, "far", offset=FAR, noted=noted)
-            seen: list[int] = []
-            for turns in range(40):
-                torn = asyncio.ensure_future(near.next_max_id(1))
-                for _ in range(turns % 20):
-                    await asyncio.sleep(0)
-                other = asyncio.ensure_future(far.next_max_id(1))
-                torn.cancel()
-                assert await within(5, other) > FAR
-                await asyncio.wait([torn])
-                seen.append(await within(5, near.next_max_id(1)))
-            assert pool.size == 1
-        assert seen == sorted(set(seen))
-        assert seen[-1] <= 80
-
-    @pytest.mark.both_loops
-    async def test_a_storm_on_a_pool_of_ours(self, store: MysqlStore) -> None:
-        """The same with many at once, on the connections of a store made from a URL."""
-        near, far = counter_of(store, "near"), counter_of(store, "far", offset=FAR, noted=True)
-        for turns in range(0, 40, 3):
-            calls = [asyncio.ensure_future(each.next_max_id(1)) for each in (near, far) * 5]
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            for call in calls[turns % 3 :: 2]:
-                call.cancel()
-            ended = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
-            for call, result in zip(calls, ended, strict=True):
-                if not isinstance(result, asyncio.CancelledError):
-                    assert isinstance(result, int)
-                    assert (result > FAR) is (calls.index(call) % 2 == 1)
-        assert await near.next_max_id(1) <= 71
-        assert FAR < await far.next_max_id(1) <= FAR + 71
-
-    @pytest.mark.both_loops
-    async def test_cancelled_while_it_connects(
-        self, store: MysqlStore, mariadb_database: str
-    ) -> None:
-        """Nothing is left open of a connection that was cancelled on its way, and others come."""
-        for turns in range(20):
-            async with MysqlStore.from_url(mariadb_database) as new:
-                counter = new.segment_distributor(name="order")
-                torn = asyncio.ensure_future(counter.next_max_id(1))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                torn.cancel()
-                assert await within(5, counter.next_max_id(1)) <= 2 * turns + 2
-                await asyncio.wait([torn])
-        gc.collect()
-
-    @pytest.mark.parametrize("noted", [False, True])
-    async def test_after_the_server_acted(
-        self, store: MysqlStore, mariadb: MariadbServer, mariadb_database: str, noted: bool
-    ) -> None:
-        """A reply that is lost, or late, reaches nobody; its range is a gap."""
-        async with proxied(mariadb, mariadb_database) as (proxy, url), both(url) as stores:
-            for number, mine in enumerate(stores):
-                near = counter_of(mine, f"near{number}", noted=noted)
-                far = counter_of(mine, f"far{number}", offset=FAR, noted=noted)
-                assert await near.next_max_id(10) == 10
-                proxy.swallow_replies(1, to=b"UPDATE")
-                with pytest.raises(StoreUnavailableError) as caught:
-                    await near.next_max_id(10)
-                assert caught.value.retryable
-                assert await near.next_max_id(10) == 30
-                back = await near.give_back(30, 15)
-                assert back == (10 if noted else 0), "not what nobody knows of"
-                proxy.swallow_replies(1, to=b"UPDATE", reset=False)
-                torn = asyncio.ensure_future(near.next_max_id(10))
-                acted = proxy.next_reply()
-                await acted
-                torn.cancel()
-                await asyncio.wait([torn])
-                assert await within(5, far.next_max_id(1)) == FAR + 1
-                assert await within(5, near.next_max_id(1)) == 41 - back
 
     async def test_a_commit_whose_reply_is_lost(
         self, store: MysqlStore, mariadb: MariadbServer, mariadb_database: str
@@ -218,50 +113,6 @@ class TestTornCalls:
                     before = proxy.requests
                     await call
                     assert proxy.requests == before + trips
-
-    async def test_forked_while_it_waits_for_a_connection(
-        self, store: MysqlStore, mariadb_database: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """In the child nothing is sent on the connection, which is the parent's."""
-        async with pool_of(mariadb_database) as pool:
-            counter = MysqlStore(pool, durability="ignore").segment_distributor(name="order")
-            held = await pool.acquire()
-            waits = asyncio.ensure_future(counter.next_max_id(10))
-            await settle()
-            with monkeypatch.context() as patch:
-                patch.setattr(fork, "generation", fork.generation + 1)
-                pool.release(held)
-                with pytest.raises(ForkedError):
-                    await waits
-            assert await store.counters() == []
-            pool.release(fork.abandoned.pop())
-
-    async def test_a_silent_server(
-        self,
-        store: MysqlStore,
-        mariadb: MariadbServer,
-        mariadb_database: str,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        """A caller without a deadline of its own gets an answer all the same, and can close."""
-        async with proxied(mariadb, mariadb_database) as (proxy, url):
-            mine = MysqlStore.from_url(url)
-            counter = mine.segment_distributor(name="order")
-            assert await counter.next_max_id(10) == 10
-            monkeypatch.setattr(_executor, "CALL_TIMEOUT", 0.2)
-            proxy.blackhole(requests=True)
-            for _ in range(2):  # the second does not get as far as a greeting
-                with pytest.raises(StoreUnavailableError, match="no answer"):
-                    await counter.next_max_id(10)
-            monkeypatch.undo()
-            proxy.heal()
-            assert await within(5, counter.next_max_id(10)) in (20, 30)
-            proxy.blackhole(requests=True, replies=True)
-            await mine.aclose()  # a farewell is not waited for
-            monkeypatch.setattr(module, "CONNECT_TIMEOUT", 0.1)
-            with pytest.raises(StoreUnavailableError, match="no answer"):
-                await counter.next_max_id(10)
-            await asyncio.wait_for(mine.aclose(), CLOSE_TIMEOUT + 2)
 
 
 class TestOutages:
@@ -314,19 +165,6 @@ class TestOutages:
         await store.aclose()
         server.stop()
         server.directory = old
-
-    async def test_sessions_that_are_ended_by_the_administrator(
-        self, store: MysqlStore, mariadb: MariadbServer, mariadb_database: str
-    ) -> None:
-        """Idle connections that were cut are replaced before anybody notices."""
-        counter = store.segment_distributor(name="order")
-        assert await counter.next_max_id(10) == 10
-        database = mariadb_database.rpartition("/")[2]
-        asked = f"select id from information_schema.processlist where db = '{database}'"
-        for (session,) in mariadb.rows(asked):
-            mariadb.execute(f"kill {session}")
-        again = await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
-        assert again == 20
 
     async def test_a_replica(
         self, store: MysqlStore, mariadb: MariadbServer, namespace: str
@@ -425,11 +263,3 @@ class TestOutages:
             with pytest.raises(StoreUnavailableError, match="max_user_connections"):
                 await MysqlStore.from_url(url).counters()
         mariadb.execute(f"drop user {namespace}")
-
-    async def test_nobody_there(self) -> None:
-        """A port that refuses, a host that is none: retryable, with the system's own words."""
-        for host in (f"{HOST}:{free_port()}", "no-such-host.invalid"):
-            store = MysqlStore.from_url(f"mysql://me:secret@{host}/x")
-            with pytest.raises(StoreUnavailableError, match="connect to MySQL") as caught:
-                await store.counters()
-            assert "secret" not in f"{caught.value} {caught.value.__cause__}"

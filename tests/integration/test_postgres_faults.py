@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,14 +11,9 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from aiocosid._life import fork
-from aiocosid.errors import ForkedError, StoreUnavailableError
-from aiocosid.stores import _executor
-from aiocosid.stores._connection import CLOSE_TIMEOUT
+from aiocosid.errors import StoreUnavailableError
 from aiocosid.stores.postgres import PostgresStore
-from aiocosid.testing import settle
 from tests.servers import (
-    EXECUTED,
     GUEST,
     GUEST_PASSWORD,
     HOST,
@@ -29,6 +23,8 @@ from tests.servers import (
     eventually,
     free_port,
 )
+
+from ._sql_pools import pool_of
 
 pytestmark = [pytest.mark.integration]
 
@@ -43,9 +39,6 @@ WAITING = (
     "SELECT count(*) FROM pg_stat_activity "
     "WHERE datname = current_database() AND wait_event_type = 'Lock'"
 )
-
-
-FAR = 10**12  # where the second of two counters starts: no reply fits both
 
 
 @pytest_asyncio.fixture
@@ -65,16 +58,6 @@ async def raw(postgres_database: str) -> AsyncIterator[Connection]:
 
 
 @asynccontextmanager
-async def pool_of(url: str, **options: Any) -> AsyncGenerator[Any]:
-    """A user's pool."""
-    pool = await driver.create_pool(url, **{"min_size": 0, "max_size": 1, **options})
-    try:
-        yield pool
-    finally:
-        await asyncio.wait_for(pool.close(), 10)
-
-
-@asynccontextmanager
 async def proxied(
     postgres: PostgresServer, database: str
 ) -> AsyncGenerator[tuple[FaultProxy, str]]:
@@ -91,86 +74,6 @@ async def within(seconds: float, call: Awaitable[int]) -> int:
 @pytest.mark.asyncio
 class TestTornCalls:
     """A cancelled call, a lost reply: a gap at most, and nobody else's reply."""
-
-    @pytest.mark.both_loops
-    @pytest.mark.parametrize("cache", [0, 100])
-    async def test_one_connection_two_counters_cancelled_at_every_await(
-        self, store: PostgresStore, postgres_database: str, cache: int
-    ) -> None:
-        """Each counter sees only its own replies, in order, and nothing hangs."""
-        async with pool_of(postgres_database, statement_cache_size=cache) as pool:
-            near = PostgresStore(pool).segment_distributor(name="near")
-            far = PostgresStore(pool).segment_distributor(name="far", offset=FAR)
-            seen: list[int] = []
-            for turns in range(60):
-                torn = asyncio.ensure_future(near.next_max_id(1))
-                for _ in range(turns % 30):
-                    await asyncio.sleep(0)
-                other = asyncio.ensure_future(far.next_max_id(1))
-                torn.cancel()
-                assert await within(5, other) > FAR
-                await asyncio.wait([torn])
-                seen.append(await within(5, near.next_max_id(1)))
-            assert pool.get_size() == 1
-        assert seen == sorted(set(seen))
-        assert seen[-1] <= 120
-
-    @pytest.mark.both_loops
-    async def test_a_storm_on_a_pool_of_ours(self, store: PostgresStore) -> None:
-        """The same with many at once, on the connections of a store made from a URL."""
-        near = store.segment_distributor(name="near")
-        far = store.segment_distributor(name="far", offset=FAR)
-        for turns in range(40):
-            calls = [asyncio.ensure_future(each.next_max_id(1)) for each in (near, far) * 5]
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            for call in calls[turns % 3 :: 2]:
-                call.cancel()
-            ended = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
-            for call, result in zip(calls, ended, strict=True):
-                if not isinstance(result, asyncio.CancelledError):
-                    assert isinstance(result, int)
-                    assert (result > FAR) is (calls.index(call) % 2 == 1)
-        assert await near.next_max_id(1) <= 201
-        assert FAR < await far.next_max_id(1) <= FAR + 201
-
-    @pytest.mark.both_loops
-    async def test_cancelled_while_it_connects(
-        self, store: PostgresStore, postgres_database: str
-    ) -> None:
-        """Nothing is left open of a connection that was cancelled on its way, and others come."""
-        for turns in range(30):
-            async with PostgresStore.from_url(postgres_database) as new:
-                counter = new.segment_distributor(name="order")
-                torn = asyncio.ensure_future(counter.next_max_id(1))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                torn.cancel()
-                assert await within(5, counter.next_max_id(1)) <= 2 * turns + 2
-                await asyncio.wait([torn])
-        gc.collect()
-
-    @pytest.mark.parametrize("own", [True, False])
-    async def test_cancelled_after_the_server_acted(
-        self, store: PostgresStore, postgres: PostgresServer, namespace: str, own: bool
-    ) -> None:
-        """The connection is terminated: its late reply reaches nobody."""
-        async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
-            mine = PostgresStore.from_url(url) if own else PostgresStore(pool)
-            near = mine.segment_distributor(name="near")
-            far = mine.segment_distributor(name="far", offset=FAR)
-            assert await near.next_max_id(1) == 1
-            acted = proxy.next_reply(EXECUTED)
-            proxy.swallow_replies(1, matching=EXECUTED, reset=False)
-            torn = asyncio.ensure_future(near.next_max_id(1))
-            await acted
-            torn.cancel()
-            await asyncio.wait([torn])
-            assert torn.cancelled()
-            assert await within(5, far.next_max_id(1)) == FAR + 1
-            assert await within(5, near.next_max_id(1)) == 3, "the torn range is a gap"
-            assert proxy.connections == 3, "the second one asked the server to stop"
-            await mine.aclose()
 
     @pytest.mark.parametrize("own", [True, False])
     async def test_cancelled_while_the_row_is_locked(
@@ -199,24 +102,6 @@ class TestTornCalls:
                     assert await waiting() == 0
             assert await within(5, counter.next_max_id(10)) == 20
             await mine.aclose()
-
-    async def test_forked_while_it_waits_for_a_connection(
-        self, store: PostgresStore, postgres_database: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """In the child nothing is sent on the connection, which is the parent's."""
-        pool = await driver.create_pool(postgres_database, min_size=0, max_size=1)
-        counter = PostgresStore(pool).segment_distributor(name="order")
-        held = await pool.acquire()
-        waits = asyncio.ensure_future(counter.next_max_id(10))
-        await settle()
-        with monkeypatch.context() as patch:
-            patch.setattr(fork, "generation", fork.generation + 1)
-            await pool.release(held)
-            with pytest.raises(ForkedError):
-                await waits
-        assert await store.counters() == []
-        pool.terminate()
-        fork.abandoned.clear()
 
     async def test_cancelled_on_a_silent_server(
         self, store: PostgresStore, postgres: PostgresServer, namespace: str
@@ -275,46 +160,6 @@ class TestTornCalls:
             assert await counter.next_max_id(1) == 2
             assert proxy.requests == before + 2
 
-    @pytest.mark.parametrize("own", [True, False])
-    async def test_a_lost_reply_is_a_gap(
-        self, store: PostgresStore, postgres: PostgresServer, namespace: str, own: bool
-    ) -> None:
-        """The connection breaks after the effect: retryable, and the range is given to nobody."""
-        async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
-            mine = PostgresStore.from_url(url) if own else PostgresStore(pool)
-            counter = mine.segment_distributor(name="order")
-            assert await counter.next_max_id(10) == 10
-            proxy.swallow_replies(1, matching=EXECUTED)
-            with pytest.raises(StoreUnavailableError) as caught:
-                await counter.next_max_id(10)
-            assert caught.value.retryable
-            assert await counter.next_max_id(10) == 30
-            await mine.aclose()
-
-    async def test_a_silent_server(
-        self,
-        store: PostgresStore,
-        postgres: PostgresServer,
-        namespace: str,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        """A caller without a deadline of its own gets an answer all the same."""
-        async with proxied(postgres, namespace) as (proxy, url):
-            own = PostgresStore.from_url(url)
-            counter = own.segment_distributor(name="order")
-            assert await counter.next_max_id(10) == 10
-            monkeypatch.setattr(_executor, "CALL_TIMEOUT", 0.2)
-            proxy.blackhole(requests=True)
-            with pytest.raises(StoreUnavailableError, match="no answer"):
-                await counter.next_max_id(10)
-            with pytest.raises(StoreUnavailableError, match="no answer"):
-                await counter.next_max_id(10)  # it did not get as far as connecting
-            monkeypatch.undo()
-            proxy.heal()
-            assert await within(5, counter.next_max_id(10)) in (20, 30)
-            proxy.blackhole(requests=True)
-            await asyncio.wait_for(own.aclose(), CLOSE_TIMEOUT + 2)
-
 
 @pytest.mark.asyncio
 class TestOutages:
@@ -339,19 +184,6 @@ class TestOutages:
         again = await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
         assert again == 20
         await store.aclose()
-
-    async def test_sessions_that_are_ended_by_the_administrator(
-        self, store: PostgresStore, raw: Connection
-    ) -> None:
-        """Idle connections that were cut are replaced before anybody notices."""
-        counter = store.segment_distributor(name="order")
-        assert await counter.next_max_id(10) == 10
-        await raw.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-        again = await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
-        assert again == 20
 
     async def test_a_standby(self, store: PostgresStore, raw: Connection) -> None:
         """Read-only, as after a failover: another server will take over, or this one recover."""
@@ -414,15 +246,6 @@ class TestOutages:
                     with pytest.raises(StoreUnavailableError, match="no answer"):
                         await within(1.9, counter.next_max_id(1))
 
-    async def test_nobody_there(self) -> None:
-        """A port that refuses, a host that is none: retryable, with the system's own words."""
-        for host in (f"{HOST}:{free_port()}", "no-such-host.invalid"):
-            store = PostgresStore.from_url(f"postgresql://me:secret@{host}/x")
-            with pytest.raises(StoreUnavailableError) as caught:
-                await store.counters()
-            assert isinstance(caught.value.__cause__, OSError)
-            assert "secret" not in _everything(caught.value)
-
 
 @pytest.mark.asyncio
 class TestPgBouncer:
@@ -448,12 +271,3 @@ class TestPgBouncer:
             counter = PostgresStore(pool).segment_distributor(name="order")
             ends = await asyncio.gather(*(counter.next_max_id(10) for _ in range(200)))
             assert sorted(ends) == list(range(10, 2001, 10))
-
-
-def _everything(error: BaseException | None) -> str:
-    """All that an error and what is behind it could tell."""
-    told = ""
-    while error is not None:
-        told += f"{error!r} {error} {vars(error)} "
-        error = error.__cause__ or error.__context__
-    return told

@@ -28,7 +28,7 @@ from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore
 from tests.servers import GUEST, HOST, free_port
 
-from ._sql import DATABASES, Database, OnServer, SqliteFile, SqlStore
+from ._sql import DATABASES, Database, OnServer, SqliteFile, SqlStore, everything
 from ._sql_pools import store_on
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -80,15 +80,6 @@ def both_kinds(store: SqlStore, name: str) -> list[CounterDistributor]:
     made = [store.segment_distributor(name=name) for _ in range(2)]
     made[1].allow_give_back()
     return made
-
-
-def everything(error: BaseException | None) -> str:
-    """All that an error and what is behind it could tell."""
-    told = ""
-    while error is not None:
-        told += f"{error!r} {error} {vars(error)} "
-        error = error.__cause__ or error.__context__
-    return told
 
 
 class TestCounter:
