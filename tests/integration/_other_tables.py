@@ -9,6 +9,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from aiocosid.abc import IdSegmentDistributor
+
 Execute: TypeAlias = Callable[..., Awaitable[Sequence[Any]]]
 
 TURNS = pytest.mark.parametrize("turns", [60, pytest.param(1000, marks=pytest.mark.nightly)])
@@ -35,6 +37,21 @@ def executes(engine: AsyncEngine) -> Execute:
             return [tuple(row) for row in result.fetchall()] if result.returns_rows else []
 
     return execute
+
+
+async def take_turns(
+    turns: int, ours: IdSegmentDistributor, old: Callable[[], range], steps: Sequence[int]
+) -> list[range]:
+    """Let ours and an old node take ranges in turn, ours by one step after the other."""
+    ranges: list[range] = []
+    for turn in range(turns):
+        if turn % 2:
+            ranges.append(old())
+        else:
+            step = steps[turn // 2 % len(steps)]
+            last = await ours.next_max_id(step)
+            ranges.append(range(last - step + 1, last + 1))
+    return ranges
 
 
 def assert_disjoint(ranges: Sequence[range]) -> None:

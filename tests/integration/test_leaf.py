@@ -7,14 +7,13 @@ and a grant owns ``[old, old + step)``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, closing
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from aiocosid import SegmentId
 from aiocosid._life import fork
@@ -31,35 +30,22 @@ from aiocosid.errors import (
     StoreError,
     StoreRolledBackError,
 )
-from tests.servers import MariadbServer, PostgresServer
+from tests.servers import MariadbServer
+
+from ._other_tables import TURNS, Execute, engine_on, executes, take_turns
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
-
-Execute: TypeAlias = Callable[..., Any]
 
 INSERT = "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES (:tag, :max_id, :step)"
 SAMPLE = {"tag": "leaf-segment-test", "max_id": 1, "step": 2000}  # what Leaf ships
 
 
 @pytest_asyncio.fixture(params=["mariadb", "postgres", "sqlite"])
-async def engine(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[AsyncEngine]:
-    """An engine of the user's own, on an empty database, or schema."""
-    with ExitStack() as stack:
-        told: dict[str, Any] = {}
-        if request.param == "sqlite":
-            url = f"sqlite+aiosqlite:///{request.getfixturevalue('tmp_path')}/leaf.db"
-        elif request.param == "mariadb":
-            mysql: str = request.getfixturevalue("mariadb_database")
-            url = mysql.replace("mysql://", "mysql+asyncmy://")
-        else:
-            postgres: PostgresServer = request.getfixturevalue("postgres")
-            postgres.execute(f"CREATE SCHEMA {namespace}")  # which is quicker than a database
-            stack.callback(postgres.execute, f"DROP SCHEMA {namespace} CASCADE")
-            url = postgres.url.replace("postgresql://", "postgresql+asyncpg://")
-            told["connect_args"] = {"server_settings": {"search_path": namespace}}
-        engine = create_async_engine(url, **told)
-        yield engine
-        await engine.dispose()
+async def engine(request: pytest.FixtureRequest) -> AsyncIterator[AsyncEngine]:
+    """An engine of the user's own, on an empty database."""
+    engine = engine_on(request, request.param)
+    yield engine
+    await engine.dispose()
 
 
 @pytest_asyncio.fixture
@@ -72,14 +58,8 @@ async def store(engine: AsyncEngine) -> LeafStore:
 
 @pytest.fixture
 def execute(engine: AsyncEngine) -> Execute:
-    """Run SQL in the database, by nobody's leave."""
-
-    async def execute(statement: str, **values: Any) -> Sequence[Any]:
-        async with engine.begin() as connection:
-            result = await connection.execute(text(statement), values)
-            return result.fetchall() if result.returns_rows else ()
-
-    return execute
+    """Run SQL in the database."""
+    return executes(engine)
 
 
 async def row_of(execute: Execute, tag: str) -> tuple[Any, ...]:
@@ -335,23 +315,16 @@ async def tiles(ranges: Sequence[range], execute: Execute, tag: str) -> None:
     assert await row_of(execute, tag) == (ranges[-1].stop, 2000)
 
 
+@TURNS
 @pytest.mark.parametrize("engine", ["mariadb"], indirect=True)
 async def test_an_old_node_and_ours_take_turns(
-    store: LeafStore, execute: Execute, engine: AsyncEngine, mariadb: MariadbServer
+    store: LeafStore, execute: Execute, engine: AsyncEngine, mariadb: MariadbServer, turns: int
 ) -> None:
-    """A thousand times on one row, with steps of our own that differ from its."""
+    """On one row, with steps of our own that differ from its."""
     await execute(INSERT, **SAMPLE)
-    database = str(engine.url.database)
     ours = store.segment_distributor(name="leaf-segment-test")
-    ranges: list[range] = []
-    with closing(OldNode(mariadb, database, "leaf-segment-test")) as old:
-        for turn in range(1000):
-            if turn % 2:
-                ranges.append(old.load())
-                continue
-            step = (1, 7, 2000, 999_999)[turn // 2 % 4]
-            max_id = await ours.next_max_id(step)
-            ranges.append(range(max_id - step + 1, max_id + 1))
+    with closing(OldNode(mariadb, str(engine.url.database), "leaf-segment-test")) as old:
+        ranges = await take_turns(turns, ours, old.load, (1, 7, 2000, 999_999))
     await tiles(ranges, execute, "leaf-segment-test")
 
 

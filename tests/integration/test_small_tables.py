@@ -32,7 +32,7 @@ from aiocosid.errors import (
 )
 from tests.servers import MariadbServer
 
-from ._other_tables import TURNS, Execute, assert_disjoint, engine_on, executes
+from ._other_tables import TURNS, Execute, assert_disjoint, engine_on, executes, take_turns
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -135,22 +135,20 @@ async def test_an_idleaf_node_and_ours_take_turns(
     store = IdleafStore(engine)
     await store.create_schema()
     await execute(TAG, tag="order", max_id=0, p_step=20)
-    ours, ranges = store.segment_distributor(name="order"), list[range]()
+    ours = store.segment_distributor(name="order")
     with closing(mariadb.connect(str(engine.url.database))) as old, old.cursor() as cursor:
-        for turn in range(turns):
-            if turn % 2:
-                cursor.execute("select max_id, p_step from id_segment where biz_tag = 'order'")
-                before, step = cursor.fetchone()
-                assert cursor.execute(
-                    "update id_segment set max_id=%s, last_update_time=current_update_time, "
-                    "current_update_time=now() where biz_tag='order' and max_id=%s",
-                    (before + step, before),
-                )
-                ranges.append(range(before + 1, before + step + 1))
-            else:
-                step = (1, 7, 50)[turn // 2 % 3]
-                last = await ours.next_max_id(step)
-                ranges.append(range(last - step + 1, last + 1))
+
+        def load() -> range:
+            cursor.execute("select max_id, p_step from id_segment where biz_tag = 'order'")
+            before, step = cursor.fetchone()
+            assert cursor.execute(
+                "update id_segment set max_id=%s, last_update_time=current_update_time, "
+                "current_update_time=now() where biz_tag='order' and max_id=%s",
+                (before + step, before),
+            )
+            return range(before + 1, before + step + 1)
+
+        ranges = await take_turns(turns, ours, load, (1, 7, 50))
     assert_disjoint(ranges)
     assert sum(map(len, ranges)) == max(each[-1] for each in ranges)
 
@@ -247,18 +245,15 @@ async def test_a_hibernate_node_and_ours_take_turns(
             old.commit()
             return int(value) + 1
 
+        def load() -> range:
+            number = drawn()
+            start = number if optimizer == "pooled-lo" else number - 9
+            return range(start, start + 10)
+
         if optimizer == "pooled":
             assert drawn() == 1
             ranges.append(range(1, drawn() + 1))
-        for turn in range(turns):
-            if turn % 2:
-                number = drawn()
-                start = number if optimizer == "pooled-lo" else number - 9
-                ranges.append(range(start, start + 10))
-            else:
-                step = (1, 7, 10, 50)[turn // 2 % 4]
-                last = await ours.next_max_id(step)
-                ranges.append(range(last - step + 1, last + 1))
+        ranges += await take_turns(turns, ours, load, (1, 7, 10, 50))
     assert_disjoint(ranges)
     assert sum(map(len, ranges)) == max(each[-1] for each in ranges)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -34,7 +35,7 @@ from aiocosid.errors import (
 from aiocosid.testing import ManualClock
 from tests.servers import MariadbServer
 
-from ._other_tables import TURNS, Execute, assert_disjoint, engine_on, executes
+from ._other_tables import TURNS, Execute, assert_disjoint, engine_on, executes, take_turns
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -256,15 +257,8 @@ async def test_an_old_node_and_ours_take_turns(
     for index, engine in enumerate(engines):
         await executes(engine)(INSERT, name="order", value=20 * index)
     ours = store.segment_distributor(name="order")
-    ranges: list[range] = []
     with closing(OldNode(mariadb, names, 20)) as old:
-        for turn in range(turns):
-            if turn % 2:
-                ranges.append(old.load("order"))
-            else:
-                last = await ours.next_max_id(20)
-                ranges.append(range(last - 19, last + 1))
-    assert_disjoint(ranges)
+        assert_disjoint(await take_turns(turns, ours, partial(old.load, "order"), [20]))
     for engine, name in zip(engines, names, strict=True):
         await engine.dispose()
         mariadb.drop_database(name)

@@ -6,14 +6,12 @@ An old node is played by its own statement, from WORKER_NODE.xml; what it gets i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 import pytest_asyncio
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from aiocosid import connect
 from aiocosid.abc import MachineIdDistributor
@@ -32,9 +30,9 @@ from aiocosid.stores._engine import OwnEngineExecutor
 from aiocosid.testing import ManualClock
 from tests.unit.machine.test_lease_fork import in_child
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+from ._other_tables import Execute, engine_on, executes
 
-Execute: TypeAlias = Callable[..., Awaitable[Any]]
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 OLD_NODE = """INSERT INTO WORKER_NODE (HOST_NAME, PORT, TYPE, LAUNCH_DATE, MODIFIED, CREATED)
 VALUES ('10.0.0.1', '1479102834-77', 2, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)"""
@@ -44,15 +42,7 @@ LAST = "SELECT MAX(ID) FROM WORKER_NODE"
 @pytest_asyncio.fixture(params=["mariadb", "postgres", "sqlite"])
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[AsyncEngine]:
     """An engine of the user's own, on an empty database."""
-    if request.param == "sqlite":
-        url = f"sqlite+aiosqlite:///{request.getfixturevalue('tmp_path')}/uid.db"
-    elif request.param == "mariadb":
-        mysql: str = request.getfixturevalue("mariadb_database")
-        url = mysql.replace("mysql://", "mysql+asyncmy://")
-    else:
-        postgres: str = request.getfixturevalue("postgres_database")
-        url = postgres.replace("postgresql://", "postgresql+asyncpg://")
-    engine = create_async_engine(url)
+    engine = engine_on(request, request.param)
     yield engine
     await engine.dispose()
 
@@ -68,14 +58,8 @@ async def store(engine: AsyncEngine) -> UidGeneratorStore:
 
 @pytest.fixture
 def execute(engine: AsyncEngine) -> Execute:
-    """Run SQL in the database, by nobody's leave."""
-
-    async def execute(statement: str) -> Sequence[Any]:
-        async with engine.begin() as connection:
-            result = await connection.execute(text(statement))
-            return result.fetchall() if result.returns_rows else ()
-
-    return execute
+    """Run SQL in the database."""
+    return executes(engine)
 
 
 @pytest.fixture
