@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
@@ -20,6 +21,20 @@ from ._engines import SERVERS
 from ._sql_pools import pool_of
 
 SqlStore: TypeAlias = SqliteStore | PostgresStore | MysqlStore
+
+
+@asynccontextmanager
+async def proxied(
+    server: PostgresServer | MariadbServer, url: str
+) -> AsyncGenerator[tuple[FaultProxy, str]]:
+    """A proxy in front of a server, and the URL through it."""
+    async with FaultProxy(server.host, server.port) as proxy:
+        yield proxy, url.replace(f":{server.port}/", f":{proxy.port}/")
+
+
+async def within(seconds: float, call: Awaitable[int]) -> int:
+    """The result of a call that must not hang."""
+    return await asyncio.wait_for(call, seconds)
 
 
 class Database(ABC):
@@ -100,8 +115,8 @@ class OnServer(Database):
     @asynccontextmanager
     async def proxied(self) -> AsyncGenerator[tuple[FaultProxy, str]]:
         """A proxy in front of the server, and the URL through it."""
-        async with FaultProxy(self.server.host, self.server.port) as proxy:
-            yield proxy, self.url.replace(f":{self.server.port}/", f":{proxy.port}/")
+        async with proxied(self.server, self.url) as both:
+            yield both
 
     @abstractmethod
     def end_sessions(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from aiocosid.testing import settle
 from tests.servers import HOST, FaultProxy, PostgresServer, free_port
 
 from ._engines import EACH_DRIVER, EACH_SERVER, url_of
+from ._sql import within
 
 pytestmark = [pytest.mark.integration]
 
@@ -80,11 +81,6 @@ async def proxied(url: str) -> AsyncGenerator[tuple[FaultProxy, str]]:
     async with FaultProxy(parts.host, parts.port) as proxy:
         through = parts.set(host=proxy.host, port=proxy.port)
         yield proxy, through.render_as_string(hide_password=False)
-
-
-async def within(seconds: float, call: Awaitable[int]) -> int:
-    """The result of a call that must not hang."""
-    return await asyncio.wait_for(call, seconds)
 
 
 @pytest.mark.asyncio

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
@@ -16,9 +16,10 @@ import pytest_asyncio
 from aiocosid.errors import MachineIdQuarantineError, StoreUnavailableError
 from aiocosid.stores._store import CounterDistributor
 from aiocosid.stores.mysql import MysqlStore
-from tests.servers import FaultProxy, MariadbServer, eventually
+from tests.servers import MariadbServer, eventually
 from tests.servers.mariadb import GUEST, GUEST_PASSWORD
 
+from ._sql import proxied, within
 from ._sql_pools import pool_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -35,22 +36,10 @@ async def store(mariadb_database: str) -> AsyncIterator[MysqlStore]:
 
 
 @asynccontextmanager
-async def proxied(server: MariadbServer, url: str) -> AsyncGenerator[tuple[FaultProxy, str]]:
-    """A proxy in front of the server, and the URL through it."""
-    async with FaultProxy(server.host, server.port) as proxy:
-        yield proxy, url.replace(f":{server.port}/", f":{proxy.port}/")
-
-
-@asynccontextmanager
 async def both(url: str) -> AsyncGenerator[tuple[MysqlStore, MysqlStore]]:
     """A store of its own connections, and one on a user's pool, which has one."""
     async with MysqlStore.from_url(url) as own, pool_of(url) as pool:
         yield own, MysqlStore(pool, durability="ignore")
-
-
-async def within(seconds: float, call: Awaitable[int]) -> int:
-    """The result of a call that must not hang."""
-    return await asyncio.wait_for(call, seconds)
 
 
 async def waiting(server: MariadbServer) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import asyncpg
@@ -24,6 +23,7 @@ from tests.servers import (
     free_port,
 )
 
+from ._sql import proxied, within
 from ._sql_pools import pool_of
 
 pytestmark = [pytest.mark.integration]
@@ -55,20 +55,6 @@ async def raw(postgres_database: str) -> AsyncIterator[Connection]:
     connection = await driver.connect(postgres_database)
     yield connection
     await connection.close(timeout=5)
-
-
-@asynccontextmanager
-async def proxied(
-    postgres: PostgresServer, database: str
-) -> AsyncGenerator[tuple[FaultProxy, str]]:
-    """A proxy in front of the server, and the URL through it."""
-    async with FaultProxy(postgres.host, postgres.port) as proxy:
-        yield proxy, f"postgresql://postgres@{proxy.host}:{proxy.port}/{database}"
-
-
-async def within(seconds: float, call: Awaitable[int]) -> int:
-    """The result of a call that must not hang."""
-    return await asyncio.wait_for(call, seconds)
 
 
 @pytest.mark.asyncio
@@ -104,10 +90,13 @@ class TestTornCalls:
             await mine.aclose()
 
     async def test_cancelled_on_a_silent_server(
-        self, store: PostgresStore, postgres: PostgresServer, namespace: str
+        self, store: PostgresStore, postgres: PostgresServer, postgres_database: str
     ) -> None:
         """The farewell is bounded, and a second cancellation ends it at once."""
-        async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
+        async with (
+            proxied(postgres, postgres_database) as (proxy, url),
+            pool_of(url) as pool,
+        ):
             counter = PostgresStore(pool).segment_distributor(name="order")
             for cancellations in (1, 2):
                 assert await within(5, counter.next_max_id(1)) >= 1
@@ -124,10 +113,13 @@ class TestTornCalls:
                 proxy.heal()
 
     async def test_cancelled_while_the_pool_cleans_the_connection(
-        self, store: PostgresStore, postgres: PostgresServer, namespace: str
+        self, store: PostgresStore, postgres: PostgresServer, postgres_database: str
     ) -> None:
         """The answer is lost with it, but the pool's only connection is not."""
-        async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
+        async with (
+            proxied(postgres, postgres_database) as (proxy, url),
+            pool_of(url) as pool,
+        ):
             counter = PostgresStore(pool).segment_distributor(name="order")
             assert await counter.next_max_id(1) == 1
             cleaning = proxy.next_request(b"UNLISTEN")
@@ -140,20 +132,26 @@ class TestTornCalls:
             assert await within(5, counter.next_max_id(1)) == 3
 
     async def test_a_pool_that_cannot_clean_keeps_no_answer_back(
-        self, store: PostgresStore, postgres: PostgresServer, namespace: str
+        self, store: PostgresStore, postgres: PostgresServer, postgres_database: str
     ) -> None:
         """The grant has been made; what becomes of the connection is the pool's business."""
-        async with proxied(postgres, namespace) as (proxy, url), pool_of(url) as pool:
+        async with (
+            proxied(postgres, postgres_database) as (proxy, url),
+            pool_of(url) as pool,
+        ):
             counter = PostgresStore(pool).segment_distributor(name="order")
             proxy.swallow_replies(1, to=b"UNLISTEN")
             assert await within(5, counter.next_max_id(1)) == 1
             assert await within(5, counter.next_max_id(1)) == 2
 
     async def test_a_grant_takes_two_round_trips(
-        self, store: PostgresStore, postgres: PostgresServer, namespace: str
+        self, store: PostgresStore, postgres: PostgresServer, postgres_database: str
     ) -> None:
         """One to prepare, which a bouncer asks for, one to run; none to clean up."""
-        async with proxied(postgres, namespace) as (proxy, url), PostgresStore.from_url(url) as own:
+        async with (
+            proxied(postgres, postgres_database) as (proxy, url),
+            PostgresStore.from_url(url) as own,
+        ):
             counter = own.segment_distributor(name="order")
             assert await counter.next_max_id(1) == 1
             before = proxy.requests

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -19,7 +18,7 @@ from aiocosid.testing import settle
 from tests.servers import HOST, eventually, free_port
 
 from ._engines import EACH_DRIVER
-from ._sql import DATABASES, OnServer, PostgresDatabase, everything, own_url_of
+from ._sql import DATABASES, OnServer, PostgresDatabase, everything, own_url_of, within
 from ._sql_pools import make_pool, pool_of, store_on
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -60,11 +59,6 @@ def counter_of(store: Store, name: str, *, offset: int = 0, noted: bool = False)
     if noted:
         made.allow_give_back()
     return made
-
-
-async def within(seconds: float, call: Awaitable[int]) -> int:
-    """The result of a call that must not hang."""
-    return await asyncio.wait_for(call, seconds)
 
 
 class TestTornCalls:
