@@ -79,6 +79,7 @@ REPEATS = re.compile(
     | /test_redis_machine_lives\.py::(TestCluster|TestSentinel)::test_failover$
     | /test_redis_lives\.py::TestFork::test_a_child_that_does_nothing\[valkey_(cluster|unix)-
     | /test_snowflake_clock\.py::test_a_stopped_owner_stays_silent_until_it_has_an_id_again$
+    | /test_sql_faults\.py::\w+::\w+\[uvloop-(\w*sqlite|asyncpg|psycopg|asyncmy|aiomysql)
     | /test_cli\.py::TestCtrlC::test_postgres$
     | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[postgres\]
     | /test_uid_generator\.py::test_an_epoch_has_a_zone$
