@@ -117,7 +117,7 @@ class MachineOptions(LeaseTerms, total=False):
     interval: float
 
 
-class ClockOptions(MachineOptions, total=False):
+class ClockOptions(TypedDict, total=False):
     """What all kinds on a clock can be told."""
 
     broken_threshold: float | None
@@ -133,14 +133,14 @@ class SnowflakeOptions(ClockOptions, total=False):
     sequence_reset_threshold: int | None
 
 
-class NamedSnowflake(SnowflakeOptions, total=False):
+class NamedSnowflake(SnowflakeOptions, MachineOptions, total=False):
     """What `IdProvider.snowflake` can be told."""
 
     layout: SnowflakeLayout | None
     random_start: int | None
 
 
-class NamedCached(ClockOptions, total=False):
+class NamedCached(ClockOptions, MachineOptions, total=False):
     """What `IdProvider.cached` can be told."""
 
     layout: SnowflakeLayout | None
@@ -150,7 +150,7 @@ class NamedCached(ClockOptions, total=False):
     refill_interval: float | None
 
 
-class NamedCosId(SnowflakeOptions, total=False):
+class NamedCosId(SnowflakeOptions, MachineOptions, total=False):
     """What `IdProvider.cosid` can be told."""
 
     text: CosIdText | None

@@ -27,7 +27,7 @@ from ..errors import (
 from . import fork
 from .clock import SYSTEM_CLOCK
 from .loop import is_dead, loop_finder, no_loop, running_loop, start_root_task
-from .not_copyable import NotCopyable
+from .not_copyable import refuse_copy
 from .root import Root
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class _Closing:
         self.task: object = None
 
 
-class Component(NotCopyable):
+class Component:
     """Opened by ``async with`` or `run`, closed by `aclose` from anywhere.
 
     A subclass says what opening and closing mean: `_reset` and `_start`, `_stop`, `_drain` and
@@ -84,6 +84,8 @@ class Component(NotCopyable):
         "_timers",
         "_unusable",
     )
+
+    __reduce_ex__ = refuse_copy
 
     @property
     def close_timeout(self) -> float:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import NoReturn, SupportsIndex
 
-__all__ = ("NotCopyable",)
+__all__ = ("NotCopyable", "refuse_copy")
+
+
+def refuse_copy(self: object, protocol: SupportsIndex, /) -> NoReturn:
+    """Refuse; a class's ``__reduce_ex__``, by which copies and pickles are made."""
+    raise TypeError(
+        f"{type(self).__name__} cannot be copied or pickled; "
+        "share it in a process, and make one in each process"
+    )
 
 
 class NotCopyable:
@@ -12,9 +20,4 @@ class NotCopyable:
 
     __slots__ = ()
 
-    def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
-        """Refuse."""
-        raise TypeError(
-            f"{type(self).__name__} cannot be copied or pickled; "
-            "share it in a process, and make one in each process"
-        )
+    __reduce_ex__ = refuse_copy
