@@ -64,11 +64,11 @@ def _write_report(report: SettingsReport) -> None:
                 each.name,
                 each.kind,
                 each.store or "-",
-                each.counter,
+                each.counter or "-",
                 "-" if each.step is None else str(each.step),
                 each.ends or "-",
                 each.converter or "-",
-                f"{each.example} ({each.length})",
+                f"{each.example} ({each.length})" if each.example else "-",
             )
             for each in report.generators
         ]

@@ -27,12 +27,12 @@ class GeneratorReport:
         name: by which it is asked for.
         kind: its kind.
         store: where its counter or machine id lies, without secrets; empty without a store.
-        counter: ``namespace.name``.
+        counter: ``namespace.name``; empty for a generator of the user's.
         step: ids per segment; None if it has none.
         layout: how a Snowflake is put together; empty for others.
         ends: the start of its last tick, ISO 8601 in UTC; empty for others.
         converter: the type of what writes its ids; empty for numbers.
-        example: an id of now; of UUIDs any one.
+        example: an id of now; of UUIDs any one; empty for a generator of the user's.
         length: how many characters the example has.
     """
 
@@ -112,7 +112,7 @@ def _reported(planned: Planned) -> GeneratorReport:
         name=planned.name,
         kind=section.kind,
         store=source.store,
-        counter=f"{source.namespace}.{source.counter}",
+        counter="" if section.kind == "own" else f"{source.namespace}.{source.counter}",
         step=getattr(source.section, "step", None),
         layout="" if fields is None else repr(fields),
         ends="" if fields is None else iso_text(fields.ms_of(fields.last_tick)),

@@ -259,7 +259,9 @@ async def test_a_generator_by_its_path() -> None:
     async with configure(given, default=False) as ids:
         found = [await ids[name].next_id() for name in ("order", "count", "text")]
     assert found == ["0001", 1, "00000000001"]
-    assert check_settings(given).warnings == ()
+    report = check_settings(given)
+    assert {(each.counter, each.example) for each in report.generators} == {("", "")}
+    assert report.warnings == ()
 
 
 def test_a_generator_that_cannot_be_made() -> None:
