@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -55,16 +53,6 @@ def test_what_is_no_client_is_refused() -> None:
     for prefix in ("", "/", "a\0b"):
         with pytest.raises(InvalidArgumentError, match="prefix"):
             EtcdStore(None, prefix=prefix)
-
-
-def test_missing_driver_names_the_extra() -> None:
-    """The module says at once what to install."""
-    code = "import sys; sys.modules['aetcd'] = None; import aiocosid.stores.etcd"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
-    )
-    assert "MissingExtraError: etcd is not installed" in done.stderr
-    assert "pip install 'aiocosid[etcd]'" in done.stderr
 
 
 def test_a_call_waits_in_line_while_the_process_forks() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from math import inf
 from typing import Any
@@ -125,13 +123,3 @@ def test_clients_that_are_none() -> None:
         for wrong in (client, None, "http://host", httpx.AsyncClient()):
             with pytest.raises(InvalidArgumentError, match=r"^client is "):
                 HttpStore(wrong)
-
-
-def test_missing_driver_names_the_extra() -> None:
-    """The module says at once what to install."""
-    code = "import sys; sys.modules['httpx'] = None; import aiocosid.stores.http"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
-    )
-    assert "MissingExtraError: httpx is not installed" in done.stderr
-    assert "pip install 'aiocosid[http]'" in done.stderr

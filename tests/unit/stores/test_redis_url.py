@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +77,6 @@ def test_tls_files_are_handed_on(tmp_path: Path) -> None:
         return kwargs
 
     assert asyncio.run(settings())["ssl_ca_certs"] == str(authority)
-
-
-def test_missing_driver_names_the_extra() -> None:
-    """The module says at once what to install."""
-    code = "import sys; sys.modules['redis'] = None; import aiocosid.stores.redis"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
-    )
-    assert "MissingExtraError: redis is not installed" in done.stderr
-    assert "pip install 'aiocosid[redis]'" in done.stderr
 
 
 def test_user_and_password_reach_the_connection() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from aiocosid.errors import CorruptMachineStateError, InvalidArgumentError
@@ -116,16 +113,3 @@ def test_names_of_curators_locks() -> None:
         ZookeeperStore.from_url("zookeeper://a").segment_distributor(name="a-locker")
     with pytest.raises(InvalidArgumentError, match="kazoo"):
         ZookeeperStore(object())
-
-
-def test_without_the_driver() -> None:
-    """The extra is named."""
-    code = (
-        "import sys; sys.modules['kazoo'] = None\n"
-        "from aiocosid import open_store; open_store('zookeeper://a')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
-    )
-    assert "MissingExtraError: kazoo is not installed" in done.stderr
-    assert "aiocosid[zookeeper]" in done.stderr
