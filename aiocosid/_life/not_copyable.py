@@ -7,7 +7,7 @@ from typing import NoReturn, SupportsIndex
 __all__ = ("NotCopyable", "refuse_copy")
 
 
-def refuse_copy(self: object, protocol: SupportsIndex, /) -> NoReturn:
+def refuse_copy(self: object, _protocol: SupportsIndex, /) -> NoReturn:
     """Refuse; a class's ``__reduce_ex__``, by which copies and pickles are made."""
     raise TypeError(
         f"{type(self).__name__} cannot be copied or pickled; "

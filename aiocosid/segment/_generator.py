@@ -19,8 +19,7 @@ from ..errors import CosIdError, ForkedError, SegmentUnavailableError, WouldBloc
 from ..events import WaitTimedOut
 from ._segment import FOREVER
 from ._statistics import SegmentStatistics
-from ._stock import EMPTY, atomic_step
-from ._supply import Supply
+from ._supply import EMPTY, Supply, atomic_step
 
 if TYPE_CHECKING:
     from .._life.waiting_line import WaiterQueue
@@ -53,13 +52,13 @@ class SegmentGenerator(Supply, IdGenerator):
 
     async def next_id(self) -> int:
         """Return the next id; see `aiocosid.abc.IdGenerator.next_id`."""
-        for new_id in self._piece:
+        for new_id in self._exposed:
             return new_id
         return await self._next_id_slow()
 
     def next_id_nowait(self) -> int:
         """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
-        for new_id in self._piece:
+        for new_id in self._exposed:
             return new_id
         return self._next_id_nowait_slow()
 
@@ -70,15 +69,15 @@ class SegmentGenerator(Supply, IdGenerator):
         if type(n) is int and not self._busy:
             try:  # a step, as in `atomic_step`, without the cost of calls
                 self._busy = True
-                self._piece = EMPTY  # from here on nobody else can step it
-                left = length_hint(self._in_hand)
+                self._exposed = EMPTY  # from here on nobody else can step it
+                left = length_hint(self._current)
                 if 0 < n <= left:
                     stop, stride = self._stop_at, self._stride
                     rest = stop - (left - n) * stride
-                    self._in_hand = iter(range(rest, stop, stride))
+                    self._current = iter(range(rest, stop, stride))
                     return list(range(rest - n * stride, rest, stride))
             finally:
-                self._piece = self._in_hand if self._unusable is None else EMPTY
+                self._exposed = self._current if self._unusable is None else EMPTY
                 self._busy = False
         return await self._next_ids_slow(n)
 
@@ -89,7 +88,7 @@ class SegmentGenerator(Supply, IdGenerator):
             await checkpoint()
         self._check_usable()
         await self._cross()
-        for new_id in self._piece:
+        for new_id in self._exposed:
             return new_id
         return (await self._wait(1))[0][0]
 
@@ -100,13 +99,13 @@ class SegmentGenerator(Supply, IdGenerator):
         if self._since_turn >= LONG_PIECE:
             self._since_turn = 0  # the caller cannot be made to wait for the next turn
         self._refill()
-        for new_id in self._piece:
+        for new_id in self._exposed:
             return new_id
         if self._used_up:
             raise self._overflow()
         self._starve(waiting=False)
         self._order(self._nowait_segments)
-        for new_id in self._piece:
+        for new_id in self._exposed:
             return new_id
         self._check_usable()  # as in _line_up
         raise WouldBlock
@@ -188,7 +187,7 @@ class SegmentGenerator(Supply, IdGenerator):
         piece, segment = cut
         self._stop_at, self._stride = piece.stop, piece.step
         self._since_turn += len(piece)
-        self._in_hand = iter(piece)
+        self._current = iter(piece)
         if segment.ttl != FOREVER:
             self._watch_expiry(segment.expires_at)
 
@@ -203,14 +202,14 @@ class SegmentGenerator(Supply, IdGenerator):
 
     def _take(self, n: int) -> list[range]:
         left = self._left()
-        self._in_hand = EMPTY
+        self._current = EMPTY
         self._since_turn += max(0, n - left)
         if left == 0:
             return self._chain.take(n)
         stop, stride = self._stop_at, self._stride
         in_hand = range(stop - left * stride, stop, stride)
         if left > n:
-            self._in_hand = iter(in_hand[n:])
+            self._current = iter(in_hand[n:])
             return [in_hand[:n]] if n else []
         return [in_hand, *self._chain.take(n - left)]
 
@@ -314,7 +313,7 @@ class SegmentGenerator(Supply, IdGenerator):
     @atomic_step
     def _expire_piece(self) -> None:
         left = self._left()
-        self._in_hand = EMPTY
+        self._current = EMPTY
         self._discard(left, "expired")
 
     def _watch_expiry(self, expires_at: float) -> None:

@@ -113,7 +113,7 @@ class GroupedSegmentId(OpenGroups, IdGenerator):
         """Return the next id of the present group; see `aiocosid.abc.IdGenerator.next_id`."""
         begin, until, group = self._window
         if begin <= self._read_ns() < until:
-            for new_id in group.generator._piece:
+            for new_id in group.generator._exposed:
                 # GroupedId(new_id, group.key), in half the time.
                 grouped_id = new_int(GroupedId, new_id)
                 grouped_id.group = group.key
@@ -127,7 +127,7 @@ class GroupedSegmentId(OpenGroups, IdGenerator):
         """
         begin, until, group = self._window
         if begin <= self._read_ns() < until:
-            for new_id in group.generator._piece:
+            for new_id in group.generator._exposed:
                 return GroupedId(new_id, group.key)
         group = self._enter()
         try:
@@ -152,7 +152,7 @@ class GroupedSegmentId(OpenGroups, IdGenerator):
     async def _next_id_slow(self) -> GroupedId:
         group = self._enter()
         try:
-            for new_id in group.generator._piece:
+            for new_id in group.generator._exposed:
                 return GroupedId(new_id, group.key)
             new_id = await group.generator.next_id()
         finally:

@@ -12,7 +12,7 @@ from .._life.component import Component
 from ..abc import Store
 from ..errors import ClosedError, CosIdError
 from ._group import Agreement, Group, GroupDistributor
-from ._stock import logger
+from ._supply import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -252,7 +252,7 @@ class OpenGroups(Component):
                 self._floors.popitem(last=False)
 
     def _reached(self) -> OrderedDict[str, int]:
-        """Return how far the groups have come, for a successor; see `Stock._reached`."""
+        """Return how far the groups have come, for a successor; see `Supply._reached`."""
         for group in tuple(self._groups.values()):
             self._remember(group)
         return self._floors.copy()
