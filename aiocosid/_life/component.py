@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 
 import anyio
 
@@ -85,12 +85,14 @@ class Component:
         "_unusable",
     )
 
-    __reduce_ex__ = refuse_copy
-
     @property
     def close_timeout(self) -> float:
         """Seconds that closing may take."""
         raise NotImplementedError
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
+        """Refuse."""
+        refuse_copy(self)
 
     def __init__(self, clock: Clock | None) -> None:
         self._clock: Clock = clock or SYSTEM_CLOCK

@@ -7,10 +7,10 @@ from typing import NoReturn, SupportsIndex
 __all__ = ("NotCopyable", "refuse_copy")
 
 
-def refuse_copy(self: object, _protocol: SupportsIndex, /) -> NoReturn:
-    """Refuse; a class's ``__reduce_ex__``, by which copies and pickles are made."""
+def refuse_copy(found: object) -> NoReturn:
+    """Raise `TypeError`: for a class's ``__reduce_ex__``, by which copies and pickles are made."""
     raise TypeError(
-        f"{type(self).__name__} cannot be copied or pickled; "
+        f"{type(found).__name__} cannot be copied or pickled; "
         "share it in a process, and make one in each process"
     )
 
@@ -20,4 +20,6 @@ class NotCopyable:
 
     __slots__ = ()
 
-    __reduce_ex__ = refuse_copy
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
+        """Refuse."""
+        refuse_copy(self)
