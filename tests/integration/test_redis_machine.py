@@ -703,7 +703,7 @@ class TestStore:
         revert = instances.store.revert_machine
         await revert(namespace=keys.namespace, machine_id=0)
         assert (keys.entries, keys.pool, keys.stables) == ({}, {"0": str(T + 1009)}, {})
-        with pytest.raises(InvalidArgumentError, match="somebody holds"):
+        with pytest.raises(InvalidArgumentError, match="one that is held"):
             await revert(namespace=keys.namespace, machine_id=0)
         with pytest.raises(InvalidArgumentError):
             await revert(namespace=keys.namespace, machine_id=-1)

@@ -459,7 +459,7 @@ class TestRaces:
 
         tapped = Tapped.on(fleet(9))
         inner, tapped.fetch_rows = tapped.inner, nothing  # type: ignore[method-assign]
-        with pytest.raises(StoreUnavailableError, match="first"):
+        with pytest.raises(StoreUnavailableError, match="each time"):
             await fleet.take(9)
 
     async def test_cancelled_anywhere(self, fleet: Fleet, tables: Tables) -> None:
