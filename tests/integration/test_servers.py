@@ -480,7 +480,8 @@ class TestFailover:
             assert await client.incrby(namespace, 7) == 7
             group.master.kill()
             assert await eventually(lambda: client.incrby(namespace, 7), RedisError) in (7, 14)
-        assert group.current_master() is group.replica
+        heir = group.replica
+        wait_until(lambda: group.current_master() is heir, "all sentinels hear of the heir")
 
     @pytest.mark.asyncio
     async def test_a_cut_standby_is_promoted_without_the_last_write(
