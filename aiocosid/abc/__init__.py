@@ -8,20 +8,22 @@ from __future__ import annotations
 from ._ids import DEFAULT_NAMESPACE as DEFAULT_NAMESPACE
 from ._ids import DEFAULT_STEP as DEFAULT_STEP
 from ._ids import MAX_ID as MAX_ID
+from ._ids import SHARE as SHARE
+from ._ids import AnyGenerator as AnyGenerator
 from ._ids import Clock as Clock
 from ._ids import GroupedId as GroupedId
+from ._ids import IdConverter as IdConverter
 from ._ids import IdGenerator as IdGenerator
 from ._ids import IdSegmentDistributor as IdSegmentDistributor
+from ._ids import Provider as Provider
+from ._ids import Statistics as Statistics
+from ._ids import TextIdGenerator as TextIdGenerator
 from ._machine import DEFAULT_GUARD_INTERVAL as DEFAULT_GUARD_INTERVAL
 from ._machine import DEFAULT_SAFE_GUARD as DEFAULT_SAFE_GUARD
 from ._machine import InstanceId as InstanceId
 from ._machine import Machine as Machine
 from ._machine import MachineGrant as MachineGrant
 from ._machine import MachineIdDistributor as MachineIdDistributor
-from ._machine_store import MachineMarker as MachineMarker
-from ._provider import SHARE as SHARE
-from ._provider import AnyGenerator as AnyGenerator
-from ._provider import Provider as Provider
 from ._sequences import DEFAULT_MAX_SEQUENCE as DEFAULT_MAX_SEQUENCE
 from ._sequences import DEFAULT_TOLERANCE as DEFAULT_TOLERANCE
 from ._sequences import SecondFenced as SecondFenced
@@ -29,11 +31,9 @@ from ._sequences import SecondSpent as SecondSpent
 from ._sequences import SequenceDistributor as SequenceDistributor
 from ._sequences import SequenceGrant as SequenceGrant
 from ._sequences import SequenceReply as SequenceReply
-from ._statistics import Statistics as Statistics
 from ._store import Counter as Counter
+from ._store import MachineMarker as MachineMarker
 from ._store import Store as Store
-from ._text import IdConverter as IdConverter
-from ._text import TextIdGenerator as TextIdGenerator
 
 __all__ = (
     "DEFAULT_GUARD_INTERVAL",

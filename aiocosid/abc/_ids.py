@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import dataclass, fields, is_dataclass
+from math import isfinite
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Protocol,
+    Self,
+    TypeAlias,
+    cast,
+    runtime_checkable,
+)
 
 from .._checks import check_integer, check_seconds, check_text, is_integer
 from ..errors import WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import TracebackType
 
     import anyio
     from anyio.abc import TaskStatus
 
-    from ._statistics import Statistics
-
 __all__ = (
     "DEFAULT_NAMESPACE",
     "DEFAULT_STEP",
     "MAX_ID",
+    "SHARE",
+    "AnyGenerator",
     "Clock",
     "GroupedId",
+    "IdConverter",
     "IdGenerator",
     "IdSegmentDistributor",
+    "Provider",
+    "Statistics",
+    "TextIdGenerator",
     "check_integer",
     "check_seconds",
     "check_text",
@@ -342,3 +358,163 @@ class IdSegmentDistributor(ABC):
     def __repr__(self) -> str:
         """Name the counter and the step."""
         return f"<{type(self).__name__} {self.namespaced_name} step={self.step}>"
+
+
+class IdConverter(ABC):
+    """Writes an id as text and reads it back.  Holds no state that changes, and never truncates.
+
+    Attributes:
+        is_timeless: whether the text of an id is the same whenever it is written, provided that
+            this holds for an ``inner`` converter too.  Threads may then take a thousand texts at
+            once and keep them.  It counts for the very class that states it, not for its
+            subclasses.
+    """
+
+    __slots__ = ()
+
+    is_timeless: ClassVar[bool] = False
+
+    @abstractmethod
+    def as_str(self, new_id: int, /) -> str:
+        """Return the text of an id.
+
+        Raises:
+            InvalidIdError: the converter has no text for this id; it never shortens one.
+        """
+
+    @abstractmethod
+    def as_int(self, text: str, /) -> int:
+        """Return the id of a text, so that ``as_int(as_str(id)) == id``.
+
+        Raises:
+            InvalidIdError: it is no text that `as_str` writes.
+        """
+
+    def convert_many(self, ids: Iterable[int], /) -> list[str]:
+        """Return the texts of many ids, in their order; never waits.
+
+        Raises:
+            InvalidIdError: as `as_str`, for the first id without a text.
+        """
+        return list(map(self.as_str, ids))
+
+    def as_tree(self) -> dict[str, Any]:
+        """Return ``kind`` and settings, ready for JSON, as CosId's actuator shows them."""
+        return {"kind": type(self).__name__}
+
+
+class TextIdGenerator(ABC):
+    """The contract of a generator whose ids are text: `IdGenerator`'s, with `str` for `int`.
+
+    Whether the texts sort as they were made is the kind's own promise.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def next_id(self) -> str:
+        """Return the next id as text; see `IdGenerator.next_id`."""
+
+    @abstractmethod
+    async def next_ids(self, n: int) -> list[str]:
+        """Return exactly ``n`` ids as text; see `IdGenerator.next_ids`."""
+
+    @abstractmethod
+    def next_id_nowait(self) -> str:
+        """Return the next id as text if one is in hand; see `IdGenerator.next_id_nowait`."""
+
+    @abstractmethod
+    def statistics(self) -> Statistics:
+        """Return a frozen picture of the generator; cheap, and never waits."""
+
+    @abstractmethod
+    async def run(self, *, task_status: TaskStatus[Any] = ...) -> None:
+        """Open in the calling task and stay; see `IdGenerator.run`."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close the generator; see `IdGenerator.aclose`."""
+
+    async def __aenter__(self) -> Self:
+        """Open the generator; returns when it can hand out ids."""
+        raise NotImplementedError
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the generator."""
+        await self.aclose()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """What every generator can say about itself.  A frozen picture of one moment.
+
+    Attributes:
+        kind: the generator's class name.
+        namespace: the namespace of its counter.
+        name: its name in the namespace.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+
+    def as_tree(self) -> dict[str, Any]:
+        """Return the picture as CosId's actuator shows a generator's, ready for JSON.
+
+        A kind of generator that CosId has not either shows all that it knows, in camelCase.
+        """
+        return _facts(self)
+
+
+def _facts(statistics: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass of any kind
+    # Not asdict(), which copies errors too, down to their causes.
+    return {_camel(f.name): _plain(getattr(statistics, f.name)) for f in fields(statistics)}
+
+
+def _camel(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+def _plain(value: object) -> object:
+    """Return what JSON has a word for: an error or an enum as text."""
+    if is_dataclass(value):
+        return _facts(value)
+    if isinstance(value, list | tuple):
+        return list(map(_plain, cast("Sequence[object]", value)))
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+SHARE: Final = "__share__"
+"""The name of the default generator; CosId's own (``IdGeneratorProvider.SHARE``)."""
+
+AnyGenerator: TypeAlias = IdGenerator | TextIdGenerator
+"""A generator of either kind."""
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """Named generators, opened and closed together: `IdProvider`, and what `configure` builds."""
+
+    def __getitem__(self, name: str, /) -> AnyGenerator:
+        """Return the generator of this name; KeyError if there is none."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        """Count the generators."""
+        raise NotImplementedError
+
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """Return a tree ready for JSON, by name, as CosId's actuator shows it; never waits."""
+        raise NotImplementedError

@@ -6,14 +6,202 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from ..errors import UnsupportedByStoreError
 from ._ids import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
-from ._machine_store import MachineStore
+from ._machine import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-__all__ = ("Counter", "Store")
+    from ._machine import InstanceId, Machine, MachineIdDistributor
+
+__all__ = ("Counter", "MachineMarker", "MachineStore", "Store")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineMarker:
+    """What a store's marker says of the machine ids of one namespace.
+
+    Attributes:
+        namespace: where it counts.
+        is_new: whether this call has written it for the identity that the store has now.
+        seconds_left: above 0 in a quarantine: how long it takes from now, by the store's clock;
+            ``inf`` if it does not end by itself.
+    """
+
+    namespace: str
+    is_new: bool = False
+    seconds_left: float = 0.0
+
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether nobody is handed a machine id now."""
+        return self.seconds_left > 0
+
+
+class MachineStore:
+    """What a store does about machine ids; one of your own may have none.
+
+    What a store does not do itself is done by its `_holder`.
+    """
+
+    __slots__ = ()
+
+    def machine_id_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float = DEFAULT_GUARD_INTERVAL,
+    ) -> MachineIdDistributor:
+        """Return a distributor of machine ids on this store's connections; nothing is sent yet.
+
+        Args:
+            namespace: the namespace of the machine ids, at most 91 characters.
+            instance_id: who asks; by default an instance that nobody else is.
+            safe_guard: seconds without a sign of life after which an id may go to somebody else.
+            interval: seconds between two signs of life.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            UnsupportedByStoreError: this store has no machine ids, as one of your own may not.
+        """
+        return self._holder().machine_id_distributor(
+            namespace=namespace, instance_id=instance_id, safe_guard=safe_guard, interval=interval
+        )
+
+    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
+        """Return the machine ids that were ever handed out, by namespace and number.
+
+        Args:
+            namespace: only this one's; None for all.
+
+        Raises:
+            CorruptMachineStateError: an entry is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await self._holder().machines(namespace=namespace)
+
+    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+        """Take a machine id from its owner, whoever that is: for one that died and is stable.
+
+        Its mark stays, so that the next owner begins above it.  The owner must not run any more.
+
+        Raises:
+            InvalidArgumentError: nobody holds the id.
+            StoreError: the store refuses or cannot be reached.
+        """
+        await self._holder().revert_machine(namespace=namespace, machine_id=machine_id)
+
+    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
+        """Return the width of a namespace's machine ids, or None if none is noted yet.
+
+        Raises:
+            CorruptMachineStateError: the note is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await self._holder().machine_bits(namespace=namespace)
+
+    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
+        """Change the width of a namespace's machine ids for good, while nobody holds one.
+
+        One atomic step, safe to repeat.  That the new layout makes no id again that the old one has
+        made is the caller's to see to.
+
+        Args:
+            namespace: the namespace.
+            bits: the new width, 1 to 31; the present one changes nothing.
+
+        Raises:
+            MachineIdInUseError: somebody holds a machine id, dead or alive; nothing was written.
+            MachineIdQuarantineError: the store may have forgotten who does.
+            InvalidArgumentError: ``bits`` is outside its range.
+            StoreError: the store refuses or cannot be reached.
+        """
+        await self._holder().set_machine_bits(namespace=namespace, bits=bits)
+
+    async def is_initialized(self) -> bool:
+        """Tell whether the store has a marker of its own, as it is now: it has forgotten nothing.
+
+        Raises:
+            UnsupportedByStoreError: this store keeps no marker for all namespaces.
+            StoreError: the store refuses, cannot be reached, or hides its identity.
+        """
+        return await self._holder().is_initialized()
+
+    async def initialize(self) -> None:
+        """Write the store's marker: it has forgotten nothing, so that every namespace may start.
+
+        It ends quarantines that run.  Nobody who was started before may hold a machine id, which is
+        the caller's to know: a store that was never initialised and one that was emptied look
+        alike.  Not at every start, or a store that was just emptied would be marked by it.  One
+        atomic step, safe to repeat; a cancelled call may have taken effect.
+
+        Raises:
+            UnsupportedByStoreError: this store keeps no marker for all namespaces.
+            StoreError: the store refuses, cannot be reached, or hides its identity.
+        """
+        await self._holder().initialize()
+
+    async def mark_machines(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        is_new: bool = False,
+        safe_guard: float | None = None,
+    ) -> MachineMarker:
+        """Mark one namespace as one of which the store has forgotten nothing.
+
+        Where `initialize` cannot be used, as on Redis Cluster, or for one namespace alone.  Not at
+        every start, or a store that was just emptied would be marked by it.  One atomic step, safe
+        to repeat.
+
+        A missing marker is written.  One of another identity is not: a quarantine begins, as by
+        `MachineIdDistributor.distribute` with the safe guard that is given.  One that runs goes on.
+
+        The marker remembers the longest safe guard that was ever named, by those who lease too, and
+        a quarantine lasts as long.  So one that is given here is only needed before its owner has
+        called, or with ``is_new``, which alone forgets a longer one.
+
+        Args:
+            namespace: the namespace of the machine ids.
+            is_new: write the marker in any case, and end a quarantine: nobody who was started
+                before holds a machine id any more, which is the caller's to know.
+            safe_guard: the longest one of all who use the namespace, in seconds, above 0; ``inf``
+                for ids that are never recycled.  None names none; where none was ever named, a
+                quarantine lasts for `DEFAULT_SAFE_GUARD`, or the first that is named in it.
+
+        Returns:
+            The marker as it is now.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long, or the safe guard no time.
+            StoreError: the store refuses, cannot be reached, or hides its identity.
+        """
+        return await self._holder().mark_machines(
+            namespace=namespace, is_new=is_new, safe_guard=safe_guard
+        )
+
+    async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
+        """Return the markers, by namespace; where there is none yet, none.  Writes nothing.
+
+        Args:
+            namespace: only this one's; None for all.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await self._holder().machine_markers(namespace=namespace)
+
+    def _holder(self) -> MachineStore:
+        """Return the store that keeps the machine ids of one that does not do so itself.
+
+        Raises:
+            UnsupportedByStoreError: there is none (the default).
+        """
+        raise UnsupportedByStoreError(type(self).__name__, "this store hands out no machine ids")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from .._life import fork
 from .._life.not_copyable import NotCopyable
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
 from ..errors import MachineIdLostError, StoreUnavailableError, UnsupportedByStoreError
-from ._stamps import LIVES, claim_stamp, stamp
 from ._url import split_options
 
 if TYPE_CHECKING:
@@ -21,7 +20,15 @@ if TYPE_CHECKING:
     from ..abc import Counter, IdSegmentDistributor
     from ._url import Options
 
-__all__ = ("Entry", "Registry", "WorkerIdDistributor", "WorkerIdStore")
+__all__ = (
+    "LIVES",
+    "Entry",
+    "Registry",
+    "WorkerIdDistributor",
+    "WorkerIdStore",
+    "claim_stamp",
+    "stamp",
+)
 
 At = TypeVar("At")
 T = TypeVar("T")
@@ -382,3 +389,16 @@ class WorkerIdStore(NotCopyable, Store):
             WrongLoopError: it is in use on another event loop.
         """
         await self._door.aclose()
+
+
+LIVES: Final = 64
+
+
+def claim_stamp(found_ms: int, now_ms: int) -> int:
+    """Return the first time of the owner after the one that has left ``found_ms``."""
+    return stamp(found_ms + 1, max(found_ms + 1, now_ms))
+
+
+def stamp(life: int, least_ms: int) -> int:
+    """Return the first time with a life's remainder from ``least_ms`` on, at most 63 ms later."""
+    return least_ms + (life - least_ms) % LIVES

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ._general import CosIdError, StoreError
-from ._snowflake import MachineIdOverflowError
+from ._general import CosIdError, MachineIdOverflowError, StoreError
 
 __all__ = ("CounterMissingError", "LeafWorkerIdsUsedUpError", "WorkerIdsUsedUpError")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ._counter import CounterId as CounterId
-from ._integer import MAX_INT32 as MAX_INT32
-from ._integer import IntegerIdGenerator as IntegerIdGenerator
-from ._uncertainty import UncertaintyIdGenerator as UncertaintyIdGenerator
 from ._uuid import Uuid4Id as Uuid4Id
 from ._uuid import Uuid7Id as Uuid7Id
+from ._wrapped import MAX_INT32 as MAX_INT32
+from ._wrapped import IntegerIdGenerator as IntegerIdGenerator
+from ._wrapped import UncertaintyIdGenerator as UncertaintyIdGenerator
 from ._wrapped import WrappedStatistics as WrappedStatistics
 
 __all__ = (

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ._lease import MachineIdLease as MachineIdLease
     from ._lease import lease_of as lease_of
     from ._manual import ManualMachineIdDistributor as ManualMachineIdDistributor
-    from ._state import NOT_FOUND as NOT_FOUND
-    from ._state import MachineState as MachineState
     from ._stateful_set import StatefulSetMachineIdDistributor as StatefulSetMachineIdDistributor
     from ._statistics import MachineIdStatistics as MachineIdStatistics
+    from ._storage import NOT_FOUND as NOT_FOUND
     from ._storage import LocalMachineStateStorage as LocalMachineStateStorage
+    from ._storage import MachineState as MachineState
     from ._storage import MachineStateStorage as MachineStateStorage
     from ._storage import MemoryMachineStateStorage as MemoryMachineStateStorage
 
@@ -62,9 +62,11 @@ if not TYPE_CHECKING:  # else every name would be one of ours
             ),
             "._lease": "MachineIdLease lease_of",
             "._manual": "ManualMachineIdDistributor",
-            "._state": "NOT_FOUND MachineState",
             "._stateful_set": "StatefulSetMachineIdDistributor",
             "._statistics": "MachineIdStatistics",
-            "._storage": "LocalMachineStateStorage MachineStateStorage MemoryMachineStateStorage",
+            "._storage": (
+                "NOT_FOUND LocalMachineStateStorage MachineState MachineStateStorage "
+                "MemoryMachineStateStorage"
+            ),
         },
     )

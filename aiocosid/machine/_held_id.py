@@ -21,8 +21,7 @@ from ..errors import (
 )
 from ._files import STORE, create_text, read_text, write_text
 from ._lock_file import LockFile
-from ._state import MachineState
-from ._storage import StateFiles, url_base64
+from ._storage import MachineState, StateFiles, url_base64
 
 if TYPE_CHECKING:
     from pathlib import Path

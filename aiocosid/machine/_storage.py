@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from base64 import b64encode, urlsafe_b64encode
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from anyio import to_thread
 
+from ..abc import MAX_ID
+from ..abc._machine import MAX_MACHINE_BITS
 from ..errors import CorruptMachineStateError, InvalidArgumentError
 from ._files import STORE, default_state_dir, read_text, remove, write_text
-from ._state import NOT_FOUND, MachineState
 
 if TYPE_CHECKING:
     import os
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
     from ..abc import InstanceId
 
 __all__ = (
+    "NOT_FOUND",
     "LocalMachineStateStorage",
+    "MachineState",
     "MachineStateStorage",
     "MemoryMachineStateStorage",
     "StateFiles",
@@ -191,3 +196,47 @@ def _worth_keeping(state: MachineState) -> MachineState:
     if state.machine_id < 0:
         raise InvalidArgumentError("state", state, expected="the state of a machine id")
     return state
+
+
+MAX_MACHINE_ID: Final = 2**MAX_MACHINE_BITS - 1
+
+TEXT: Final = re.compile(r"([+-]?[0-9]{1,20})\|([+-]?[0-9]{1,20})")
+"""What Java's ``Integer.parseInt`` and ``Long.parseLong`` accept, without forms that no program
+writes.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineState:
+    """A machine id as it is stored.
+
+    Unlike CosId's, two states are equal only if both numbers are.
+
+    Attributes:
+        machine_id: the number, or -1 where there is none.
+        last_timestamp_ms: the owner's last renewal, unix time in milliseconds, or -1.
+    """
+
+    machine_id: int
+    last_timestamp_ms: int
+
+    def __str__(self) -> str:
+        """Write it as CosId does: ``machine_id|last_timestamp_ms``."""
+        return f"{self.machine_id}|{self.last_timestamp_ms}"
+
+    @classmethod
+    def parse(cls, text: str) -> MachineState:
+        """Read ``machine_id|last_timestamp_ms``.
+
+        Raises:
+            InvalidArgumentError: the text is anything else; its ``value`` is what was found.
+        """
+        found = TEXT.fullmatch(text)
+        numbers = (int(found[1]), int(found[2])) if found else (-2, -2)
+        if not (-1 <= numbers[0] <= MAX_MACHINE_ID and -1 <= numbers[1] <= MAX_ID):
+            raise InvalidArgumentError("machine state", text, expected="machine_id|timestamp_ms")
+        return cls(*numbers)
+
+
+NOT_FOUND: Final = MachineState(-1, -1)
+"""No state is stored; CosId's ``MachineState.NOT_FOUND``."""

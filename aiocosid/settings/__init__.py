@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..errors._settings import SettingsProblem as SettingsProblem
+from ..errors._general import SettingsProblem as SettingsProblem
 from . import _extra as _extra
 from ._generators import CachedSettings as CachedSettings
 from ._generators import ChainSettings as ChainSettings

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator
 
     from ..abc import Clock, IdConverter, IdGenerator
-    from ..errors._settings import SettingsProblem
+    from ..errors._general import SettingsProblem
     from ..events import Instrument
     from ..machine import MachineIdLease
     from ..sharding import Sharding

@@ -14,7 +14,7 @@ from ._texts import ConverterSettings, DatePrefixSettings, GroupPrefixSettings, 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
-    from ..errors._settings import SettingsProblem
+    from ..errors._general import SettingsProblem
     from ._sources import Given
 
 __all__ = ("Path", "explained")

@@ -12,7 +12,7 @@ from ._warnings import warnings_of
 
 if TYPE_CHECKING:
     from ..abc import Clock
-    from ..errors._settings import SettingsProblem
+    from ..errors._general import SettingsProblem
     from ._load import Source
     from ._planned import Planned
 

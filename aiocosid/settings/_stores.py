@@ -11,7 +11,7 @@ from ..errors import InvalidArgumentError, MissingExtraError
 from ._models import OwnStoreSettings, TieredSettings
 from ._own import make_own
 from ._places import placed
-from ._secrets import shown_url
+from ._values import shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, SecretStr, WrapValidator
 from pydantic_core import PydanticCustomError
@@ -24,6 +25,7 @@ __all__ = (
     "Threshold",
     "Whole",
     "shorthand",
+    "shown_url",
 )
 
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}")
@@ -134,3 +136,21 @@ Threshold = Annotated[int | None, BeforeValidator(_threshold)]
 """Where a sequence begins anew; None, written "none", for each tick."""
 Moment = Annotated[Any, BeforeValidator(_moment)]
 """A time with its offset, or an integer of milliseconds; the layout looks closer."""
+
+
+SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def shown_url(url: str) -> str:
+    """Return scheme, host and path; options and whoever logs in are left out."""
+    if SCHEME.match(url) is None:
+        return "***"  # no URL: a driver's own text of settings, with a password perhaps
+    scheme = url.partition(":")[0]
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return f"{scheme}://***"
+    if "@" in parts.path + parts.query + parts.fragment:
+        return f"{scheme}://***"  # perhaps a password that nobody has escaped
+    user, _, host = parts.netloc.rpartition("@")
+    return f"{scheme}://{'***@' if user else ''}{host}{parts.path}"

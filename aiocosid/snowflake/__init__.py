@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from ._sharded_layout import ShardedLayout as ShardedLayout
     from ._sharded_layout import ShardedParts as ShardedParts
     from ._sharded_options import OnUnavailable as OnUnavailable
-    from ._sharded_statistics import ShardedStatistics as ShardedStatistics
     from ._snowflake_id import SnowflakeId as SnowflakeId
     from ._statistics import CachedSnowflakeStatistics as CachedSnowflakeStatistics
+    from ._statistics import ShardedStatistics as ShardedStatistics
     from ._statistics import SnowflakeStatistics as SnowflakeStatistics
 
 __all__ = (
@@ -105,8 +105,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
             "._sharded_id": "ShardedId",
             "._sharded_layout": "ShardedLayout ShardedParts",
             "._sharded_options": "OnUnavailable",
-            "._sharded_statistics": "ShardedStatistics",
             "._snowflake_id": "SnowflakeId",
-            "._statistics": "CachedSnowflakeStatistics SnowflakeStatistics",
+            "._statistics": "CachedSnowflakeStatistics ShardedStatistics SnowflakeStatistics",
         },
     )

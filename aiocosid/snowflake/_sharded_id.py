@@ -12,7 +12,7 @@ from ..errors import InvalidArgumentError, WouldBlock
 from ..machine import MachineIdLease, lease_of
 from ._sequence_line import SequenceLine
 from ._sharded_options import ShardedOptions
-from ._sharded_statistics import ShardedStatistics
+from ._statistics import ShardedStatistics
 
 if TYPE_CHECKING:
     from ..abc import Clock

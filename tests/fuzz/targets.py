@@ -35,7 +35,7 @@ from aiocosid.machine._held_id import HeldId
 from aiocosid.machine._stateful_set import ordinal_of
 from aiocosid.provider import open_store
 from aiocosid.settings import check_settings
-from aiocosid.settings._secrets import shown_url
+from aiocosid.settings._values import shown_url
 from aiocosid.sharding import sharding_algorithm
 from aiocosid.sharding._text_key import DateTextReader
 from aiocosid.snowflake import (

@@ -51,7 +51,7 @@ from aiocosid.errors import (
     WouldBlock,
     WrongLoopError,
 )
-from aiocosid.errors._settings import SettingsProblem
+from aiocosid.errors._general import SettingsProblem
 
 EVERY = [
     ClockSkewError("redis", ahead=-5, tolerance=2),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aiocosid.abc import MachineIdDistributor
-from aiocosid.compat._stamps import LIVES, claim_stamp, stamp
+from aiocosid.compat._worker_ids import LIVES, claim_stamp, stamp
 from aiocosid.compat.leaf_snowflake import (
     LeafLocalStore,
     decode,

@@ -16,7 +16,7 @@ import pytest
 from aiocosid.errors import InvalidSettingsError
 from aiocosid.settings import ChainSettings, Settings, check_settings, load_settings
 from aiocosid.settings._places import lines_of
-from aiocosid.settings._secrets import shown_url
+from aiocosid.settings._values import shown_url
 
 Write = Callable[[str], Path]
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import LeafWorkerIdsUsedUpError
 from ...stores.zookeeper.tree import ANY, OwnedLink, as_link, create, create_numbered, write
-from .._stamps import claim_stamp
-from .._worker_ids import Entry, WorkerIdStore
+from .._worker_ids import Entry, WorkerIdStore, claim_stamp
 from ._address import NAMED, WHY, LeafAddress
 from ._zk import LeafNodes, as_json, payload, time_of
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -22,17 +24,16 @@ from .._over import Closings
 from .._watermark import WatchedDistributor
 from ..redis._errors import STORE
 from ..redis._span import UNNOTED, Claimed, SpanTaken
-from ._statistics import SPANS, TierTally
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from ...abc import Clock
     from ...events import Event
     from .._give_back import GrantNote
-    from ._statistics import TieredStatistics
     from ._store import TieredStore
 
-__all__ = ("TieredIdSegmentDistributor",)
+__all__ = ("SPANS", "Outage", "TierTally", "TieredIdSegmentDistributor", "TieredStatistics")
 
 POLL: Final = (
     0.002,
@@ -283,3 +284,112 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         """
         self._closings.note()
         await self._root.aclose()
+
+
+SPANS: Final = {
+    "missing": "spans_missing",
+    "server": "spans_of_another_server",
+    "damaged": "spans_damaged",
+    "behind": "spans_behind",
+    "left": "spans_used_up",
+}
+"""Redis's reason for a new span, and the field that counts it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieredStatistics:
+    """The state of a `TieredStore`'s distributor at one moment; it counts its own calls.
+
+    Attributes:
+        is_cache_up: whether the last call to the cache succeeded.
+        cache_failures: calls to the cache that failed.
+        segments_from_cache: segments within a span.
+        segments_from_root: segments directly from the root.
+        root_trips: calls to the root, for spans and for segments.
+        spans: spans leased.
+        spans_missing: of these, because the cache held none.
+        spans_of_another_server: because the span in the cache was opened by another server, or
+            before its restart.
+        spans_damaged: because the cache's value was no span.
+        spans_behind: because the one in the cache was behind an id seen here.
+        spans_used_up: because too few ids were left.
+        ids_abandoned: ids of abandoned spans, as far as is known.
+    """
+
+    is_cache_up: bool
+    cache_failures: int
+    segments_from_cache: int
+    segments_from_root: int
+    root_trips: int
+    spans: int
+    spans_missing: int
+    spans_of_another_server: int
+    spans_damaged: int
+    spans_behind: int
+    spans_used_up: int
+    ids_abandoned: int
+
+
+class TierTally(Counter[str]):
+    """The counters of the statistics, by name."""
+
+    def picture(self, *, is_cache_up: bool) -> TieredStatistics:
+        """Return what was counted so far."""
+        names = [field.name for field in fields(TieredStatistics) if field.name != "is_cache_up"]
+        return TieredStatistics(is_cache_up=is_cache_up, **{name: self[name] for name in names})
+
+
+class Outage:
+    """The state of a cache; the distributors of one store share it.
+
+    Attributes:
+        has_answered: whether it ever answered, so that its setup is known to be right.
+    """
+
+    __slots__ = ("_again_at", "_clock", "_pause", "_since", "has_answered")
+
+    def __init__(self, clock: Clock, pause: float) -> None:
+        """Begin with a healthy cache.
+
+        Args:
+            clock: time.
+            pause: seconds for which it is not asked after a failure.
+        """
+        self.has_answered: bool = False
+        self._clock = clock
+        self._pause = pause
+        self._since: float | None = None
+        self._again_at = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the last call to the cache failed."""
+        return self._since is not None
+
+    def is_to_be_asked(self) -> bool:
+        """Return whether to ask the cache: there is no outage, or its pause is over.
+
+        In an outage only one caller after each pause may ask: a call to a cache that does not
+        answer takes the whole timeout.
+        """
+        if self._since is None:
+            return True
+        now = self._clock.monotonic()
+        if now < self._again_at:
+            return False
+        self._again_at = now + self._pause
+        return True
+
+    def begin(self) -> bool:
+        """Record a failure; return whether it is the first one in a row."""
+        now, is_new = self._clock.monotonic(), self._since is None
+        self._again_at = now + self._pause
+        if is_new:
+            self._since = now
+        return is_new
+
+    def end(self) -> float | None:
+        """Record an answer; return the seconds that the outage lasted, or None."""
+        self.has_answered = True
+        since, self._since = self._since, None
+        return None if since is None else self._clock.monotonic() - since

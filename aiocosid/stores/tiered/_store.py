@@ -12,8 +12,7 @@ from ...events import Instruments
 from .._over import StoreOverStores
 from ..redis import RedisStore
 from ..redis._span import Span
-from ._distributor import TieredIdSegmentDistributor
-from ._outage import Outage
+from ._distributor import Outage, TieredIdSegmentDistributor
 from ._root_name import name_of_root
 
 if TYPE_CHECKING:
