@@ -7,7 +7,7 @@ one turn may hand out are limited, and those who come too late stand in line.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import anyio
@@ -29,7 +29,8 @@ class TurnLine:
     __slots__ = ("_awake", "_is_new_round", "_line", "_width")
 
     def __init__(self) -> None:
-        self._line: deque[anyio.Event] | None = None  # made when it is needed: most never do
+        # Whoever leaves is found at once.  Made when it is needed: most never do.
+        self._line: OrderedDict[anyio.Event, None] | None = None
         self._awake = 0  # callers of this round that have not run yet
         self._is_new_round = False
         self._width = 1
@@ -60,7 +61,7 @@ class TurnLine:
             if place.is_set():
                 self._go_on(is_spent)
             elif self._line is not None:
-                self._line.remove(place)
+                self._line.pop(place, None)
             raise
         return self._go_on(is_spent)
 
@@ -71,11 +72,10 @@ class TurnLine:
     def _stand_in_line(self, *, again: bool) -> anyio.Event:
         place = anyio.Event()
         if self._line is None:
-            self._line = deque()
+            self._line = OrderedDict()
+        self._line[place] = None
         if again:
-            self._line.appendleft(place)
-        else:
-            self._line.append(place)
+            self._line.move_to_end(place, last=False)
         return place
 
     def _go_on(self, is_spent: Callable[[], bool]) -> bool:
@@ -92,4 +92,4 @@ class TurnLine:
             if self._line:
                 self._is_new_round = True
                 self._awake += 1
-                self._line.popleft().set()
+                self._line.popitem(last=False)[0].set()
