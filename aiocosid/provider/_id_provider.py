@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from ..generators import CounterId, Uuid7Id
     from ..machine import MachineIdLease
     from ..segment import GroupBy, GroupedSegmentId, LeafSegmentId, SegmentChainId, SegmentId
+    from ..segment._generator import SegmentGenerator
     from ..segment._open_groups import OpenGroups
-    from ..segment._supply import Supply
     from ..snowflake import (
         CachedSnowflakeId,
         CosIdGenerator,
@@ -595,7 +595,7 @@ class IdProvider(Hosting):
         part, resumes = self._part(name), self._specs[name].resumes
         del self._generators[name], self._specs[name]
         self._own.pop(name, None)
-        if resumes and (reached := cast("Supply | OpenGroups", part)._reached()):
+        if resumes and (reached := cast("SegmentGenerator | OpenGroups", part)._reached()):
             self._floors[resumes, name] = reached
 
     def _label(self) -> str:

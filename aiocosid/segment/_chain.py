@@ -7,12 +7,17 @@ and a process may keep a hundred thousand idle chains.
 
 from __future__ import annotations
 
+from operator import length_hint
 from typing import TYPE_CHECKING
 
+from .._life.atomic_step import EMPTY
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ._segment import IdSegment
 
-__all__ = ("ChainNode", "IdSegmentChain")
+__all__ = ("ChainNode", "IdSegmentChain", "IdsInHand")
 
 
 class ChainNode:
@@ -127,3 +132,92 @@ class IdSegmentChain:
             self.head = node.next
             if self.head is None:
                 self.tail = None
+
+
+class IdsInHand:
+    """The piece in use, an iterator that gives its ids, and the chain behind it.
+
+    Attributes:
+        chain: what no piece has been cut from yet.
+        piece: the ids that callers take; replaced, never refilled, so whoever holds an old one
+            finds it used up.
+        stop: the id behind the last one of the piece, one stride on.
+        stride: from one id of the piece to the next.
+    """
+
+    __slots__ = ("chain", "piece", "stop", "stride")
+
+    def __init__(self) -> None:
+        self.chain = IdSegmentChain()
+        self.piece: Iterator[int] = EMPTY
+        self.stop, self.stride = 0, 1
+
+    @property
+    def left(self) -> int:
+        """Ids of the piece that nobody has taken yet."""
+        return length_hint(self.piece)
+
+    @property
+    def ahead(self) -> int:
+        """Ids of the piece and the chain together."""
+        return length_hint(self.piece) + self.chain.remaining
+
+    @property
+    def head(self) -> IdSegment | None:
+        """The segment that the next id comes from, or the last one came from."""
+        node = self.chain.head
+        return self.chain.current if self.left or node is None else node.segment
+
+    @property
+    def before_next(self) -> int | None:
+        """The id before the next one; None if there is no next one."""
+        left, node = self.left, self.chain.head
+        if left:
+            return self.stop - (left + 1) * self.stride
+        return None if node is None else node.first - node.segment.stride
+
+    def cut(self, size: int) -> IdSegment | None:
+        """Make the next piece, of up to ``size`` ids; return its segment, or None if there is none.
+
+        The piece before has to be used up.
+        """
+        cut = self.chain.cut(size) if size > 0 else None
+        if cut is None:
+            return None
+        piece, segment = cut
+        self.stop, self.stride = piece.stop, piece.step
+        self.piece = iter(piece)
+        return segment
+
+    def take(self, n: int) -> list[range]:
+        """Take exactly ``n`` ids, those of the piece first; there have to be that many."""
+        left, stop, stride = self.left, self.stop, self.stride
+        self.piece = EMPTY
+        if left == 0:
+            return self.chain.take(n)
+        in_hand = range(stop - left * stride, stop, stride)
+        if left > n:
+            self.piece = iter(in_hand[n:])
+            return [in_hand[:n]] if n else []
+        return [in_hand, *self.chain.take(n - left)]
+
+    def drop_piece(self) -> int:
+        """Drop what is left of the piece; return how many ids that were."""
+        left = self.left
+        self.piece = EMPTY
+        return left
+
+    def clear(self) -> int:
+        """Drop everything; return how many ids that were."""
+        return self.drop_piece() + self.chain.clear()
+
+    def unused_below(self, max_id: int | None) -> range:
+        """Return the ids without a hole that end at ``max_id``, and keep them from callers.
+
+        Empty if the last id in hand is another one.  For segments without a stride.
+        """
+        # The very iterator is used up: whoever has a hand on it finds it empty.
+        in_hand = list(self.piece)
+        unused = self.chain.unbroken(in_hand)
+        self.piece = iter(in_hand)
+        return unused if unused and unused.stop - 1 == max_id else range(0)

@@ -8,7 +8,7 @@ decides how long the next one is.
 from __future__ import annotations
 
 from math import ceil
-from typing import Final
+from typing import Final, Self
 
 from ._pace import Pace
 
@@ -59,20 +59,23 @@ class DoubleBuffer(Pace):
         max_step: int = MAX_STEP,
     ) -> None:
         super().__init__(step=step, safe_distance=1)
-        self.least = step
+        self.least = self._last = step
         self._prefetch_at = prefetch_at
         self._duration = segment_duration
         self._max_step = max_step
-        self.rest()
-
-    def rest(self) -> None:
-        """Begin anew, at the row's step."""
-        super().rest()
-        self.step = self._last = self.least
         self._target = 1
         self._loads = 0
         self._loaded_at = 0.0
         self._is_cramped = False
+
+    def at_rest(self) -> Self:
+        """Return one with the same row's step that has loaded nothing yet."""
+        return type(self)(
+            step=self.least,
+            prefetch_at=self._prefetch_at,
+            segment_duration=self._duration,
+            max_step=self._max_step,
+        )
 
     @property
     def target(self) -> int:
@@ -115,9 +118,15 @@ class DoubleBuffer(Pace):
         self.least = least
         self.step = max(self.step, least)
 
-    def cramp(self) -> None:
-        """Keep to the row's step from here on: more does not fit below 2^63."""
+    def cramp(self) -> bool:
+        """Return whether the step was above the row's, and keep to the row's from here on.
+
+        More does not fit below 2^63; one of the row's step may.
+        """
+        if self.step <= self.least:
+            return False
         self._is_cramped = True
+        return True
 
     def loaded(self, count: int, now: float) -> None:
         """Take note of a segment that has landed, of ``count`` ids."""

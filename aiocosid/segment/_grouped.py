@@ -197,7 +197,7 @@ async def _labelled(ids: list[int], group: Group) -> list[GroupedId]:
             try:
                 await checkpoint()
             except BaseException:
-                group.generator._discard(len(ids), "cancelled")
+                group.generator._opening.discard(len(ids), "cancelled")
                 raise
         for each in ids[start : start + LABEL_STRETCH]:
             grouped_id = new_int(GroupedId, each)  # as in next_id

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..abc import MAX_ID
 from ..abc._ids import check_integer, check_seconds
-from ..errors import IdOverflowError, InvalidArgumentError
+from ..errors import InvalidArgumentError
 from ._double_buffer import MAX_STEP, PREFETCH_AT, SEGMENT_DURATION, DoubleBuffer
 from ._generator import SegmentGenerator
 from ._options import SegmentOptions
 
 if TYPE_CHECKING:
     from ..abc import Clock, IdSegmentDistributor
-    from ..errors import CosIdError
     from ..events import Instrument
-    from ._segment import IdSegment
-    from ._statistics import SegmentStatistics
 
 __all__ = ("LeafSegmentId", "RowStepped")
 
@@ -46,11 +42,7 @@ class LeafSegmentId(SegmentGenerator):
     For who comes from Leaf and wants its sizes; `SegmentChainId` waits less.
     """
 
-    __slots__ = ("_asked",)
-
-    _nowait_segments = 1
-
-    _pace: DoubleBuffer
+    __slots__ = ()
 
     def __init__(
         self,
@@ -107,54 +99,15 @@ class LeafSegmentId(SegmentGenerator):
             instrument=instrument,
             give_back=give_back,
         )
+        row_step = distributor.row_step if isinstance(distributor, RowStepped) else None
         pace = DoubleBuffer(
             # Of a row whatever it says when it is read, and never less than one.
-            step=1 if isinstance(distributor, RowStepped) else distributor.step,
+            step=distributor.step if row_step is None else 1,
             prefetch_at=prefetch_at,
             segment_duration=segment_duration,
             max_step=min(max_step, distributor.step_limit or max_step),
         )
-        self._asked = 0  # what the call under way has asked for, if not what was ordered
-        super().__init__(distributor, options, pace, clock)
-
-    def _reset(self) -> None:
-        self._asked = 0
-        super()._reset()
-
-    @property
-    def _detail(self) -> str:
-        return f"step {self._distributor.step}"
-
-    def _missing(self, at_least: int = 0) -> int:
-        self._pace.plan(self._clock.monotonic())
-        return super()._missing(at_least)
-
-    async def _answer(self, count: int) -> int:
-        """Ask for no less than the row's step, read just before."""
-        distributor = self._distributor
-        if isinstance(distributor, RowStepped):
-            self._pace.keep_to(await distributor.row_step())
-            self._asked = count = max(count, self._pace.step)
-        return await super()._answer(count)
-
-    def _land(self, max_id: int, count: int, sent_at: float) -> bool:
-        asked, self._asked = self._asked, 0
-        return super()._land(max_id, asked or count, sent_at)
-
-    def _fail(self, error: CosIdError, segments: int, sent_at: float) -> bool:
-        self._asked = 0
-        if isinstance(error, IdOverflowError) and self._pace.step > self._pace.least:
-            self._pace.cramp()
-            segments = 2  # one of the row's step may fit
-        return super()._fail(error, segments, sent_at)
-
-    def _link(self, segment: IdSegment | None, fetched: IdSegment) -> None:
-        self._pace.loaded(fetched.step, self._clock.monotonic())
-        super()._link(segment, fetched)
-
-    def statistics(self) -> SegmentStatistics:
-        """Return a frozen picture; its ``step`` is that of the next segment."""
-        return replace(super().statistics(), step=self._pace.step)
+        super().__init__(distributor, options, pace, clock, row_step)
 
 
 def _is_part(value: object) -> bool:

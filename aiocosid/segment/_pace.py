@@ -11,7 +11,7 @@ by quarters until a flight leaves two fifths of it.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
 
 __all__ = ("MAX_DISTANCE", "MAX_IDS_AHEAD", "QUIET_PERIOD", "Pace")
 
@@ -78,11 +78,14 @@ class Pace:
         self._under_way = 0  # segments used up while a flight is under way, by the last ones
         self._excused = False  # a starvation has been put down to a distance not stocked up yet
 
-    def rest(self) -> None:
-        """Begin anew, at the safe distance."""
-        self.distance = self.safe_distance
-        self._low_water = self._under_way = 0
-        self._excused = False
+    def at_rest(self) -> Self:
+        """Return a pace within the same limits that has seen nothing yet."""
+        return type(self)(
+            step=self.step,
+            safe_distance=self.safe_distance,
+            max_distance=self.limit,
+            max_ids_ahead=self.limit * self.step,
+        )
 
     @property
     def target(self) -> int:
@@ -90,9 +93,31 @@ class Pace:
         return self.distance * self.step
 
     @property
+    def keeps_none(self) -> bool:
+        """Whether an id is only for who asked before it was fetched, and none is kept in hand."""
+        return self.safe_distance == 0 and self.step == 1
+
+    @property
     def is_grown(self) -> bool:
         """Whether the distance is longer than at rest."""
         return self.distance > self.safe_distance
+
+    # For a pace whose step changes.
+
+    def plan(self, now: float) -> None:
+        """Choose the step of a segment that is loaded at ``now``, in seconds."""
+
+    def keep_to(self, least: int) -> None:
+        """Keep every step from here on at ``least`` ids or above."""
+
+    def loaded(self, count: int, now: float) -> None:
+        """Take note of a segment of ``count`` ids that has landed at ``now``."""
+
+    def cramp(self) -> bool:
+        """Return whether a shorter step may fit where this one does not, and keep to that."""
+        return False
+
+    # The distance.
 
     def missing(self, remaining: int, wanted: int) -> int:
         """Return how many segments to buy when ``remaining`` are ahead and ``wanted`` waited for.

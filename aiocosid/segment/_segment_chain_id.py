@@ -26,8 +26,6 @@ class SegmentChainId(SegmentGenerator):
 
     __slots__ = ()
 
-    _nowait_segments = 1
-
     def __init__(
         self,
         distributor: IdSegmentDistributor,

@@ -68,27 +68,3 @@ class SegmentId(SegmentGenerator):
             give_back=give_back,
         )
         super().__init__(distributor, options, Pace(step=distributor.step, safe_distance=0), clock)
-
-    @property
-    def _in_store_order(self) -> bool:  # type: ignore[override]  # depends on the step here
-        return self._pace.step == 1
-
-    @property
-    def _nowait_segments(self) -> int:  # type: ignore[override]  # as above
-        return 0 if self._in_store_order else 1
-
-    def _opens_with_ids(self) -> bool:
-        return not self._in_store_order
-
-    def _serve(self) -> None:
-        super()._serve()
-        if self._in_store_order and self._waiters and self._waiters.first.since >= self._sent:
-            # They asked after the fetch was sent for somebody who has left since.
-            self._discard(self._chain.clear(), "order")
-
-    def _install(self) -> None:
-        if self._in_store_order:
-            # What a caller that gave up leaves behind would be older than the next one's wish.
-            self._discard(self._chain.clear(), "order")
-        else:
-            super()._install()

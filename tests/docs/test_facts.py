@@ -12,7 +12,7 @@ import pytest
 
 import aiocosid
 from aiocosid import errors
-from aiocosid.segment import _generator, _options, _pace, _supply
+from aiocosid.segment import _opening, _options, _pace, _supply
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sqlite import SQLITE
@@ -175,8 +175,8 @@ def test_retryable_errors_are_marked() -> None:
 def test_the_numbers_of_the_chain_are_those_of_the_code() -> None:
     """docs/explanation/segment-chain.md states these; whoever changes one finds the page here."""
     stated = {
-        "short piece": (_generator.SHORT_PIECE, 1000),
-        "long piece": (_generator.LONG_PIECE, 10_000),
+        "short piece": (_opening.SHORT_PIECE, 1000),
+        "long piece": (_opening.LONG_PIECE, 10_000),
         "quiet period": (_pace.QUIET_PERIOD, 5.0),
         "calm": (_pace.CALM, 2 / 3),
         "tight": (_pace.TIGHT, 3 / 5),

@@ -117,8 +117,8 @@ def test_between_two_segments_it_is_the_next_one() -> None:
     store = MemoryStore().segment_distributor(namespace="shop", name="order", step=10)
     chain = aiocosid.SegmentChainId(store)
     for max_id in (10, 20):
-        chain._chain.link(IdSegment(max_id, 10))
-    chain._chain.cut(10)
+        chain._opening.hand.chain.link(IdSegment(max_id, 10))
+    chain._opening.hand.chain.cut(10)
     tree = chain.statistics().as_tree()
     assert (tree["offset"], tree["sequence"], tree["isAvailable"]) == (10, 10, True)
 

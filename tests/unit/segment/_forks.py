@@ -27,6 +27,7 @@ from aiocosid._life.fork import generation, watch
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import ClosedError, ForkedError
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
+from aiocosid.segment._opening import SegmentOpening
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, settle
 
@@ -349,14 +350,29 @@ class ForkingId(SegmentId):
     status: int | None = -1
     __slots__ = ("__dict__",)
 
-    def _serve(self) -> None:
-        super()._serve()
+    def _reset(self) -> None:
+        super()._reset()
+        self._opening = ForkingOpening(self)
+
+    def fork(self) -> None:
         if self.fork_at:
             reopen, self.fork_at = self.fork_at == "reopened", ""
             self.status = forked()
             self.is_child = self.status is None
             if self.is_child and reopen:
                 self._claim()  # what opening it anew does first
+
+
+class ForkingOpening(SegmentOpening):
+    """Has its generator fork."""
+
+    __slots__ = ()
+
+    generator: ForkingId
+
+    def _serve(self) -> None:
+        super()._serve()
+        self.generator.fork()
 
 
 def a_coroutine_suspended_across_the_fork(how: str, n: int) -> None:

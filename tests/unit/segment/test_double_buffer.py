@@ -105,5 +105,4 @@ def test_it_begins_anew() -> None:
     """With the row's step, and nothing known."""
     buffer = DoubleBuffer(step=10)
     steps(buffer, 0, 0, 0, 0)
-    buffer.rest()
-    assert steps(buffer, 0, 0, 0) == [10, 10, 20]
+    assert steps(buffer.at_rest(), 0, 0, 0) == [10, 10, 20]

@@ -77,7 +77,7 @@ def test_a_starvation_may_be_excused_from_the_start_and_again_after_a_rest() -> 
     pace = Pace(step=10, safe_distance=2)
     for _ in range(2):
         assert pace.landed(taken=0, demand=5, starved=True) is False
-        pace.rest()
+        pace = pace.at_rest()
     for _ in range(2):  # growth makes an end of it as well
         assert pace.landed(taken=0, demand=5, starved=True) is False
         assert pace.landed(taken=0, demand=5, starved=True) is True
@@ -289,7 +289,7 @@ def test_rest_forgets_everything() -> None:
     """A generator that is opened anew begins like a new one."""
     pace = grown()
     pace.landed(taken=50, demand=50, starved=False)
-    pace.rest()
+    pace = pace.at_rest()
     assert (pace.distance, pace.missing(0, 0)) == (2, 2)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from aiocosid.machine._renewer import LeaseRenewer
-from aiocosid.segment import LeafSegmentId
-from aiocosid.segment._leaf_segment_id import RowStepped
 from aiocosid.segment._supply import Supply
 from aiocosid.snowflake._ring import Ring
 from aiocosid.stores.http._errors import Answer
@@ -38,13 +36,12 @@ def keeps_its_ids(ring: Ring, machine_id: int, floor_tick: int) -> None:
 move_ring = Ring._move
 
 
-async def asks_for_less(leaf: LeafSegmentId, count: int) -> int:
+async def asks_for_less(supply: Supply, count: int) -> tuple[int, int]:
     """As shipped, but a segment is as long as its row says, whatever was asked for."""
-    distributor = leaf._distributor
-    if isinstance(distributor, RowStepped):
-        leaf._pace.keep_to(await distributor.row_step())
-        leaf._asked = max(count, leaf._pace.step)
-    return await Supply._answer(leaf, count)
+    pace, row_step = supply._opening.pace, supply._opening.generator._row_step
+    if row_step is not None:
+        pace.keep_to(await row_step())
+    return await supply._distributor.next_max_id(count), max(count, pace.step)
 
 
 async def believes(_: HttpMachineIdDistributor) -> bool:
@@ -70,7 +67,7 @@ BROKEN: dict[str, Broken] = {
         1,
     ),
     "a segment as long as its row says": Broken(
-        broken(SCENARIOS["leaf_segments"], (LeafSegmentId, "_answer", asks_for_less)),
+        broken(SCENARIOS["leaf_segments"], (Supply, "_ask", asks_for_less)),
         "handed out twice",
         1,
     ),

@@ -1,0 +1,634 @@
+"""One opening of a segment generator: what is in hand, who waits, and how far ahead to buy.
+
+Made when the generator is opened and thrown away when it is closed: a task or a caller that is left
+over from an earlier opening finds its own one, which is over.
+"""
+
+from __future__ import annotations
+
+import logging
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from .._life import fork
+from .._life.atomic_step import atomic_step
+from .._life.component import RESOLUTION
+from .._life.turns import TurnLine
+from .._life.waiting_line import Waiter, WaiterQueue
+from .._ranges import STRETCH
+from ..abc import MAX_ID
+from ..errors import (
+    ClosedError,
+    CosIdError,
+    ForkedError,
+    IdOverflowError,
+    StoreRolledBackError,
+    WouldBlock,
+)
+from ..events import (
+    DistanceChanged,
+    Event,
+    FetchFailed,
+    IdsDiscarded,
+    IdsGivenBack,
+    SegmentFetched,
+    Starved,
+    WaitTimedOut,
+)
+from ._chain import IdsInHand
+from ._segment import FOREVER
+from ._statistics import RateMeter, SegmentStatistics
+from ._supply import Supply
+
+if TYPE_CHECKING:
+    from ._generator import SegmentGenerator
+    from ._segment import IdSegment
+    from ._supply import Reply
+
+__all__ = ("SegmentOpening",)
+
+logger = logging.getLogger("aiocosid")
+
+SHORT_PIECE: Final = 1000  # ids between two turns for the loop while the chain is too short
+LONG_PIECE: Final = STRETCH  # ids between two turns at most, about a millisecond
+
+
+class SegmentOpening:
+    """Serves the callers of one opening from the ids in hand, and orders what is missing.
+
+    Attributes:
+        generator: whose opening it is.
+        clock: time.
+        options: the generator's.
+        distributor: asks the store.
+        pace: how far ahead to buy.
+        hand: the ids in hand.
+        line: callers that wait.
+        supply: the calls to the store.
+        busy: a step is under way; see `atomic_step`.
+        is_over: it is closed, or has ended by itself.
+        ahead_at_takeoff: ids in hand when the latest call to the store was sent.
+        waits: callers that had to wait.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_discarded",
+        "_dry_at",
+        "_expires_at",
+        "_expiry_watched",
+        "_fetched",
+        "_given_back",
+        "_gives_up_later",
+        "_hungry",
+        "_meter",
+        "_since_turn",
+        "_starvations",
+        "_starved",
+        "_turns",
+        "_unused",
+        "_watched",
+        "ahead_at_takeoff",
+        "busy",
+        "clock",
+        "distributor",
+        "generator",
+        "hand",
+        "is_over",
+        "line",
+        "options",
+        "pace",
+        "supply",
+        "waits",
+    )
+
+    def __init__(self, generator: SegmentGenerator) -> None:
+        self.generator = generator
+        self.clock = generator._clock
+        self.options = generator._options
+        self.distributor = generator._distributor
+        self.pace = generator._pace.at_rest()
+        self.hand = IdsInHand()
+        self.line = WaiterQueue()
+        self.supply = Supply(self)
+        self.busy = False
+        self.is_over = False
+        self.ahead_at_takeoff = 0
+        self.waits = 0
+        self._turns = TurnLine()
+        self._since_turn = 0  # ids put in hand since the loop last had a turn
+        self._expires_at = FOREVER
+        self._expiry_watched = False
+        self._meter = RateMeter(self.clock.monotonic())
+        self._hungry = False  # somebody found the chain dry, and nothing came since
+        self._dry_at = 0.0  # when that was
+        self._starved = False  # a starvation was counted, and nothing came since
+        self._starvations = 0
+        self._watched = False  # the quiet timer is running
+        self._fetched = 0
+        self._discarded = 0
+        self._given_back = 0
+        self._unused: range | None = None  # what is to be given back
+        self._gives_up_later = False  # closed in the middle of a step
+
+    @property
+    def handed_out(self) -> int:
+        """Ids that callers have got."""
+        return self._fetched - self._discarded - self._given_back - self.hand.ahead
+
+    def check(self) -> None:
+        """Raise unless a caller may go on."""
+        self.generator._check_usable()
+        if self.is_over:  # since the line above, or the generator was opened anew
+            self.generator._check_usable()
+            raise ClosedError(self.generator._label())
+
+    # The boundary of a piece.
+
+    async def cross(self) -> None:
+        """Give the loop a turn if one is due, and put the next piece in hand.
+
+        An ``await`` that does not suspend never lets the loop run.  A consumer in a tight loop
+        would keep the prefetcher from the reply that it waits for itself.
+        """
+        while self.busy:  # begun by an instrument, as an eager task
+            await checkpoint()
+        self.check()
+        if not self.hand.left:
+            self.pace.note(self.hand.chain.remaining)
+            if not self.supply.at_once:
+                self.order()  # before the turn, so that it is on its way meanwhile
+        again = False
+        while self._is_turn_spent():
+            if self.supply.at_once and self.pace.target < LONG_PIECE:
+                # The whole distance, several times over, before the loop had a turn: hunger,
+                # although a store in this process has hidden it.
+                self._starve(waiting=False)
+            if await self._turns.wait(self._is_turn_spent, again=again):
+                self._since_turn = self.hand.left  # put in hand meanwhile, and for this turn
+            self.check()
+            again = True
+        self._refill()
+
+    def _is_turn_spent(self) -> bool:
+        """Tell whether the next piece has to wait for a turn of the loop."""
+        if self.hand.left:
+            return False
+        if self.supply.at_once:
+            return self._since_turn >= LONG_PIECE
+        remaining = self.hand.chain.remaining
+        limit = SHORT_PIECE if remaining < self.pace.target else LONG_PIECE
+        # With none left the caller has to wait for the store, which is a turn and more.
+        return self._since_turn >= limit and remaining > 0
+
+    def cross_now(self) -> None:
+        """Put the next piece in hand, for a caller that cannot wait for a turn; order if it is dry.
+
+        Raises:
+            IdOverflowError: there are no more ids.
+            WouldBlock: in the middle of a step.
+        """
+        self.check()
+        if self.busy:
+            raise WouldBlock
+        if self._since_turn >= LONG_PIECE:
+            self._since_turn = 0
+        self._refill()
+        if self.hand.left:
+            return
+        if self.supply.used_up:
+            raise self.supply.overflow()
+        self._starve(waiting=False)
+        self.order(0 if self.pace.keeps_none else 1)
+
+    @atomic_step
+    def _refill(self) -> None:
+        """Put the next piece in hand if the last one is used up, and order what is missing."""
+        if self.options.ttl != FOREVER:
+            self._drop_expired()
+        if not self.hand.left:
+            self.order()
+            self._install()
+
+    def _install(self) -> None:
+        """Put the next piece in hand if there is none and nobody waits."""
+        chain = self.hand.chain
+        if self.pace.keeps_none:
+            # What a caller that gave up leaves behind would be older than the next one's wish.
+            self.discard(chain.clear(), "order")
+            return
+        if self.hand.left or self.line:
+            return
+        # What this turn has left; who finds it spent waits for the next one.
+        size = LONG_PIECE - self._since_turn
+        if self.pace.distance and not self.supply.at_once:
+            size = min(size, self.pace.piece(chain.remaining, SHORT_PIECE))
+        segment = self.hand.cut(size)
+        if segment is not None:
+            self._since_turn += self.hand.left
+            if segment.ttl != FOREVER:
+                self._watch_expiry(segment.expires_at)
+
+    # Taking several.
+
+    @atomic_step
+    def take_now(self, n: int) -> list[range] | None:
+        """Take ``n`` ids if there are so many and nobody waits for them."""
+        if self.line or self.hand.ahead < n:
+            return None
+        pieces = self._take(n)
+        self.order()
+        return pieces
+
+    def _take(self, n: int) -> list[range]:
+        """Take exactly ``n`` ids; there have to be that many.
+
+        Part of a step, as everything that counts ids and then takes them.
+        """
+        self._since_turn += max(0, n - self.hand.left)
+        return self.hand.take(n)
+
+    # Waiting.
+
+    async def wait(self, n: int) -> list[range]:
+        """Stand in line for ``n`` ids, for as long as ``wait_timeout``; 0 takes none."""
+        event, process = anyio.Event(), fork.generation
+        waiter = Waiter(n, event.set, self.supply.sent)
+        self._line_up(waiter)
+        if not waiter.is_done:
+            try:
+                with self.clock.move_on_after(self.options.wait_timeout):
+                    await event.wait()
+            except BaseException:
+                self._leave(waiter)
+                raise
+        elif n:
+            await self._let_others_run(waiter)
+        self.generator._check_process(process)
+        if waiter.pieces is not None:
+            return waiter.pieces
+        if waiter.error is not None:
+            raise waiter.error
+        self._leave(waiter)
+        self._emit(WaitTimedOut, waited=self.options.wait_timeout)
+        raise self.supply.unavailable(self.options.wait_timeout)
+
+    @atomic_step
+    def _line_up(self, waiter: Waiter) -> None:
+        self.check()  # a store in this process may have ended us a moment ago
+        in_hand = self.hand.ahead
+        if self.supply.used_up and in_hand < max(1, waiter.n):
+            raise self.supply.overflow()
+        self.waits += waiter.n > 0
+        self.line.add(waiter)
+        if in_hand == 0 and waiter.n:
+            self._starve(waiting=True)
+        elif in_hand >= max(1, waiter.n):
+            self._serve()  # a signal handler has had them brought a moment ago
+        self.order()
+
+    async def _let_others_run(self, waiter: Waiter) -> None:
+        """Served at once by a store in this process: give the loop its turn all the same."""
+        if self._since_turn >= LONG_PIECE:
+            self._since_turn = self.hand.left + waiter.n  # all of it is for the next turn
+            try:
+                await self._turns.wait(self._is_turn_spent)
+            except BaseException:
+                self._leave(waiter)
+                raise
+
+    def _leave(self, waiter: Waiter) -> None:
+        """Give up a place in the line, or the ids that were delivered in the same turn.
+
+        Those are never put back: ids above them may have been handed out.
+        """
+        if self.generator._opening is not self:
+            return  # opened anew since, by a forked child or on another loop
+        if waiter.pieces is not None:
+            self.discard(waiter.n, "cancelled")
+        elif waiter.error is None:
+            self._step_out(waiter)
+
+    @atomic_step
+    def _step_out(self, waiter: Waiter) -> None:
+        self.line.discard(waiter)
+        self._serve()  # there may be enough for whoever stood behind
+
+    def _serve(self) -> None:
+        """Serve whom the ids in hand can serve; what is left over goes in hand if nobody waits."""
+        line, supply = self.line, self.supply
+        if line:
+            if self.options.ttl != FOREVER:
+                self._drop_expired()  # what was fresh when they began to wait
+            sent = supply.sent if self.pace.keeps_none else None
+            line.serve(self.hand.ahead, self._take, sent)
+            if supply.used_up and line:
+                line.fail(supply.overflow)
+        if not line:
+            self._install()
+        elif self.pace.keeps_none and line.first.since >= supply.sent:
+            # They asked after the call was sent for somebody who has left since.
+            self.discard(self.hand.chain.clear(), "order")
+
+    # Ordering.
+
+    @atomic_step
+    def order(self, at_least: int = 0) -> None:
+        """See that a flight is under way if segments are missing.  Quick, and never waits.
+
+        Args:
+            at_least: segments to ask for if none is missing.
+        """
+        supply = self.supply
+        while not supply.is_under_way and (segments := self.missing(at_least)):
+            at_least = 0
+            self.ahead_at_takeoff = self.hand.ahead
+            reply = supply.ask_now(segments)
+            if reply is None:
+                supply.take_off(segments)
+                return
+            if not self.take_in(reply):
+                if self.line and isinstance(reply.answer, CosIdError):
+                    supply.take_off(segments)  # a flight goes on asking
+                return
+
+    def missing(self, at_least: int = 0) -> int:
+        """Count the segments to buy now."""
+        supply, pace, wanted = self.supply, self.pace, self.line.wanted
+        if self.is_over or supply.used_up:
+            return 0
+        pace.plan(self.clock.monotonic())
+        ahead = self.hand.ahead
+        if supply.at_once and ahead > wanted:
+            return 0  # it can be asked when the last id is gone: fewer, longer segments
+        segments = pace.missing(ahead, wanted) or at_least
+        if segments == 0 and self.line:
+            return 1  # somebody waits for anything at all
+        most = self.distributor.step_limit or MAX_ID
+        return min(segments, 1 if supply.one_by_one else max(1, most // pace.step))
+
+    @atomic_step
+    def take_in(self, reply: Reply) -> bool:
+        """Link what came, or take note of the failure; tell whether to go on without a pause."""
+        found = self.supply.judge(reply)
+        if isinstance(found, CosIdError):
+            return self._fail(found, reply)
+        self._link(found)
+        return True
+
+    def _link(self, fetched: IdSegment) -> None:
+        now, pace = self.clock.monotonic(), self.pace
+        starved, distance = self._starved, pace.distance
+        pace.loaded(fetched.step, now)
+        self._adapt(fetched.fetched_at, now)
+        self.supply.note_segment(fetched)
+        self._hungry = self._starved = False
+        self._fetched += fetched.step
+        segment = fetched.clipped(lowest=1, highest=self.options.max_id)
+        if segment is not None:
+            self.hand.chain.link(segment)
+        # Told from here on, when the state is whole.
+        if pace.distance > distance:
+            self._note_growth(distance)
+        if segment is not fetched:
+            self.discard(fetched.step - (segment.step if segment else 0), "limit")
+        if self.options.instrument is not None:
+            self._emit(
+                SegmentFetched,
+                max_id=fetched.max_id,
+                count=fetched.step,
+                took=now - fetched.fetched_at,
+                starved=starved,
+            )
+        self._meter.note(now, self.handed_out)
+        self._serve()
+
+    def _fail(self, error: CosIdError, reply: Reply) -> bool:
+        """Decide who has to know of a failure."""
+        supply = self.supply
+        if isinstance(error, IdOverflowError):
+            # Many segments do not fit below 2^63-1: one may, or a shorter one.
+            supply.note_overflow(2 if self.pace.cramp() else reply.segments)
+            self._serve()
+            return True
+        supply.note_failure(error)
+        took = self.clock.monotonic() - reply.sent_at
+        self._emit(FetchFailed, error=error, attempt=supply.attempt, took=took)
+        if isinstance(error, StoreRolledBackError):
+            self.generator._retire(error)
+        elif not error.retryable:
+            self.line.fail(supply.unavailable)
+        return False
+
+    # Hunger and quiet.
+
+    def _starve(self, *, waiting: bool) -> None:
+        """Somebody found the chain dry: keep more ahead from the next landing on."""
+        if not self.supply.fetches:
+            return  # a new group's: nothing has been there yet
+        if waiting and not self._starved:
+            self._starved = True
+            self._starvations += 1
+            self._emit(Starved)
+        if not self._hungry:
+            self._hungry = True
+            self._dry_at = self.clock.monotonic()
+
+    def _adapt(self, sent_at: float, now: float) -> None:
+        """Fit the distance to what was taken while the flight was under way."""
+        taken = self.ahead_at_takeoff - self.hand.ahead
+        demand: float = taken
+        if self._hungry:
+            if self.supply.attempt:
+                return  # the store was down: no distance would have been long enough
+            lasted = self._dry_at - sent_at
+            demand = taken * (now - sent_at) / lasted if taken and lasted > 0 else inf
+        self.pace.landed(taken=taken, demand=demand, starved=self._hungry)
+
+    def _note_growth(self, before: int) -> None:
+        """The distance has grown: say so, and watch for quiet."""
+        self._emit(DistanceChanged, before=before, after=self.pace.distance)
+        root = self.generator._root
+        if not self._watched and root is not None and root.is_alive:
+            self._watched = True
+            root.start_soon(self._watch_quiet, name=f"aiocosid quiet {self.generator._label()}")
+
+    async def _watch_quiet(self) -> None:
+        """Halve the distance after each quiet period; exists only while it is grown."""
+        pace = self.pace
+        try:
+            while pace.is_grown:
+                demand = self.handed_out + self.waits
+                await self.generator._sleep(self.options.quiet_period)
+                if self.is_over:
+                    break
+                idle = demand == self.handed_out + self.waits and not self.line
+                before = pace.distance
+                if pace.end_period(self.hand.ahead, idle=idle):
+                    self._emit(DistanceChanged, before=before, after=pace.distance)
+        finally:
+            self._watched = False
+
+    # Expiry.
+
+    def _drop_expired(self) -> None:
+        """Give up what is too old, in hand and in the chain."""
+        now = self.clock.monotonic()
+        if now > self._expires_at:
+            self._drop_piece()
+        self.discard(self.hand.chain.drop_expired(now), "expired")
+
+    @atomic_step
+    def _drop_piece(self) -> None:
+        self.discard(self.hand.drop_piece(), "expired")
+
+    def _watch_expiry(self, expires_at: float) -> None:
+        self._expires_at = expires_at
+        generator = self.generator
+        if not self._expiry_watched and generator._root is not None:
+            self._expiry_watched = True
+            name = f"aiocosid ttl {generator._label()}"
+            generator._root.start_soon(self._expire_in_time, name=name)
+
+    async def _expire_in_time(self) -> None:
+        """Take what is too old out of the hand; wakes once for a ttl, and fetches nothing."""
+        try:
+            while self.hand.left and not self.is_over:
+                now = self.clock.monotonic()
+                if now >= self._expires_at:
+                    self._drop_piece()
+                else:
+                    await self.generator._sleep(max(self._expires_at - now, RESOLUTION))
+        finally:
+            self._expiry_watched = False
+
+    # The end.
+
+    @property
+    def has_to_drain(self) -> bool:
+        """Whether its end has to be waited for."""
+        is_torn = self.busy or self._gives_up_later
+        return is_torn or self.supply.is_under_way or self._unused is not None
+
+    def stop(self, reason: CosIdError) -> None:
+        """End it: fail the callers, and give up what is in hand."""
+        self.is_over = True
+        if isinstance(reason, ClosedError) and self.busy:
+            # By a signal handler or an instrument, and the step counts on what it has counted.
+            # `drain` does it after that, and gives nothing back: the floor may be remembered.
+            self._gives_up_later = True
+        else:
+            self._give_up(reason, keeps=isinstance(reason, ClosedError))
+        if not isinstance(reason, ForkedError):
+            self._turns.release()
+
+    @atomic_step
+    def _give_up(self, reason: CosIdError, *, keeps: bool) -> None:
+        self._gives_up_later = False
+        kept = 0
+        if keeps and self.options.give_back and not self.supply.is_under_way:
+            kept = self._set_aside()
+        dropped = self.hand.clear()
+        if isinstance(reason, ForkedError):
+            return  # nobody in this process waits, and the parent's loop is not ours to touch
+        self.discard(dropped - kept, "closed")
+        self.line.fail(reason.again)
+        self.generator._wake()
+
+    def _set_aside(self) -> int:
+        """Keep the ids below the last max id, which nobody has and nobody gets, to be given back.
+
+        Return how many they are.
+
+        The floor is lowered at once, and stays so: whoever is opened next may come before or after.
+        """
+        unused = self.hand.unused_below(self.supply.last_max_id)
+        if unused:
+            self._unused, self.generator._floor = unused, unused.start - 1
+            self._given_back = len(unused)
+        return len(unused)
+
+    async def drain(self) -> None:
+        """Give back what was set aside, and wait for the flight."""
+        while self.busy:  # closed in the middle of a step, and run at once as an eager task
+            await checkpoint()
+        reason = self.generator._unusable
+        if reason is not None:
+            # What the step has left, or has brought after it was closed just before.
+            self._give_up(reason, keeps=False)
+        unused, self._unused = self._unused, None
+        if unused is not None:
+            back = await self.supply.give_back(unused)
+            self._given_back = back
+            self.discard(len(unused) - back, "closed")
+            if back:
+                self._emit(IdsGivenBack, count=back)
+        await self.supply.drain()
+
+    # Events and statistics.
+
+    def discard(self, count: int, reason: str) -> None:
+        """Take note of ids that nobody gets."""
+        if count:
+            self._discarded += count
+            self._emit(IdsDiscarded, count=count, reason=reason)
+
+    def _emit(self, kind: type[Event], **facts: object) -> None:
+        if self.options.instrument is None:
+            return
+        source = {"namespace": self.distributor.namespace, "name": self.distributor.name}
+        try:
+            self.options.instrument.on_event(kind(**source, **facts))  # type: ignore[arg-type]  # facts
+        except Exception:
+            logger.exception("%s: the instrument failed", self.generator._label())
+
+    @property
+    def ended(self) -> CosIdError | None:
+        """Why no id comes any more, if so."""
+        is_used_up = self.supply.used_up and not self.hand.ahead
+        return self.generator._unusable or (self.supply.overflow() if is_used_up else None)
+
+    @property
+    def head_sequence(self) -> int | None:
+        """The id before the next one; None before the first fetch."""
+        before = self.hand.before_next
+        return self.supply.last_max_id if before is None else before
+
+    def statistics(self, kind: str) -> SegmentStatistics:
+        """Return a frozen picture; cheap, and never waits."""
+        distributor, pace, supply, hand = self.distributor, self.pace, self.supply, self.hand
+        handed_out, now = self.handed_out, self.clock.monotonic()
+        wall = self.clock.now_ms() / 1000
+        rate, head = self._meter.rate(now, handed_out), hand.head
+        return SegmentStatistics(
+            kind=kind,
+            namespace=distributor.namespace,
+            name=distributor.name,
+            step=pace.step,
+            head_sequence=self.head_sequence,
+            head_offset=None if head is None else head.offset,
+            head_max_id=None if head is None else head.max_id,
+            fetch_time=None if head is None else int(wall - (now - head.fetched_at)),
+            is_expired=head is not None and head.is_expired(now),
+            max_id=supply.last_max_id,
+            remaining=hand.ahead,
+            safe_distance=pace.safe_distance,
+            prefetch_distance=pace.distance,
+            starvations=self._starvations,
+            waits=self.waits,
+            waiting=len(self.line),
+            fetches=supply.fetches,
+            failures=supply.failures,
+            ids_fetched=self._fetched,
+            ids_handed_out=handed_out,
+            ids_discarded=self._discarded,
+            ids_given_back=self._given_back,
+            rate=rate,
+            seconds_left=hand.ahead / rate if rate > 0 else None,
+            last_error=supply.last_error,
+            ended=self.ended,
+            distributor=distributor.statistics(),
+        )
