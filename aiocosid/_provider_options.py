@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .abc import InstanceId, MachineIdDistributor
     from .events import Instrument
     from .machine import MachineIdLease
-    from .segment._group import SegmentKind
+    from .segment._group_parts import SegmentKind
     from .snowflake import CosIdText, OnUnavailable, SnowflakeLayout
 
 __all__ = (

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ..machine import MachineIdLease
     from ..segment import GroupBy, GroupedSegmentId, LeafSegmentId, SegmentChainId, SegmentId
     from ..segment._generator import SegmentGenerator
-    from ..segment._open_groups import OpenGroups
     from ..snowflake import (
         CachedSnowflakeId,
         CosIdGenerator,
@@ -562,7 +561,7 @@ class IdProvider(Hosting):
             return await self._opened(name, spec)
         self._specs[name].check_agrees(name, spec)
         if spec.resumes == "groups":
-            cast("OpenGroups", self._part(name))._renew_fallen()
+            cast("GroupedSegmentId", self._part(name))._renew_fallen()
         return cast("_G", found)
 
     async def _opened(self, name: str, spec: GeneratorSpec[_G]) -> _G:
@@ -595,7 +594,7 @@ class IdProvider(Hosting):
         part, resumes = self._part(name), self._specs[name].resumes
         del self._generators[name], self._specs[name]
         self._own.pop(name, None)
-        if resumes and (reached := cast("SegmentGenerator | OpenGroups", part)._reached()):
+        if resumes and (reached := cast("SegmentGenerator | GroupedSegmentId", part)._reached()):
             self._floors[resumes, name] = reached
 
     def _label(self) -> str:

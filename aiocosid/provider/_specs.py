@@ -195,7 +195,7 @@ def _counted(kind: type[S], options: Mapping[str, Any]) -> GeneratorSpec[S]:
 def grouped(group_by: GroupBy, options: NamedGroups) -> GeneratorSpec[GroupedSegmentId]:
     """Return the spec of a `GroupedSegmentId`."""
     from ..segment import GroupedSegmentId
-    from ..segment._group import KINDS, Agreement
+    from ..segment._group_parts import KINDS, Agreement
 
     step, kind = options.get("step", DEFAULT_STEP), options.get("kind", "chain")
 

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from ._double_buffer import MAX_STEP as MAX_STEP
     from ._double_buffer import PREFETCH_AT as PREFETCH_AT
     from ._double_buffer import SEGMENT_DURATION as SEGMENT_DURATION
-    from ._group import GroupedStatistics as GroupedStatistics
-    from ._group import MakeDistributor as MakeDistributor
-    from ._grouped import GroupedSegmentId as GroupedSegmentId
-    from ._groups import GroupBy as GroupBy
+    from ._group_key import GroupBy as GroupBy
+    from ._group_parts import GroupedStatistics as GroupedStatistics
+    from ._group_parts import MakeDistributor as MakeDistributor
+    from ._grouped_id import GroupedSegmentId as GroupedSegmentId
     from ._leaf_segment_id import LeafSegmentId as LeafSegmentId
     from ._leaf_segment_id import RowStepped as RowStepped
     from ._pace import MAX_DISTANCE as MAX_DISTANCE
@@ -48,9 +48,9 @@ if not TYPE_CHECKING:  # else every name would be one of ours
         __name__,
         {
             "._double_buffer": "MAX_STEP PREFETCH_AT SEGMENT_DURATION",
-            "._group": "GroupedStatistics MakeDistributor",
-            "._grouped": "GroupedSegmentId",
-            "._groups": "GroupBy",
+            "._group_parts": "GroupedStatistics MakeDistributor",
+            "._grouped_id": "GroupedSegmentId",
+            "._group_key": "GroupBy",
             "._leaf_segment_id": "LeafSegmentId RowStepped",
             "._pace": "MAX_DISTANCE MAX_IDS_AHEAD",
             "._segment": "FOREVER IdSegment",

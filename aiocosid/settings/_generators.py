@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from ..abc import DEFAULT_STEP
 from ..abc._ids import MAX_ID
-from ..segment._grouped import MAX_GROUPS
+from ..segment._grouped_id import MAX_GROUPS
 from ..segment._pace import MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
 from ._texts import ConverterSettings, LayoutSettings
 from ._values import (

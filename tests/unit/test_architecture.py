@@ -31,7 +31,7 @@ NEIGHBOURS = {"compat"}
 PURE = (
     *("_checks.py", "_dates.py"),
     "segment/_segment.py",
-    "segment/_groups.py",
+    "segment/_group_key.py",
     "segment/_chain.py",
     "segment/_pace.py",
     *("compat/_stamps.py", "compat/_table.py", "compat/_url.py", "compat/tddl/_table.py"),

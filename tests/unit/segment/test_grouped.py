@@ -26,7 +26,7 @@ from aiocosid.errors import (
     WouldBlock,
 )
 from aiocosid.events import IdsDiscarded, SegmentFetched
-from aiocosid.segment import GroupBy, GroupedSegmentId, _open_groups
+from aiocosid.segment import GroupBy, GroupedSegmentId, _grouped_id
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
@@ -510,7 +510,7 @@ async def test_a_handler_between_any_two_steps_finds_groups_that_are_whole(
     clock: ManualClock,
 ) -> None:
     """While they are opened, used and dropped, it does the same."""
-    room: Any = SimpleNamespace(__path__=[_open_groups.__file__])
+    room: Any = SimpleNamespace(__path__=[_grouped_id.__file__])
     steps = Random(2)  # noqa: S311 - chooses steps
     ids: list[GroupedId] = []
     present, left = "a", 0

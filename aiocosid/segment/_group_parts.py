@@ -13,7 +13,7 @@ from ._segment_id import SegmentId
 if TYPE_CHECKING:
     from ..errors import CosIdError
     from ..events import Event, Instrument
-    from ._groups import GroupBy
+    from ._group_key import GroupBy
     from ._statistics import SegmentStatistics
 
 __all__ = (
