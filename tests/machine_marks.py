@@ -10,7 +10,7 @@ from urllib.parse import quote
 from aiocosid.machine.cells import Space
 from aiocosid.stores._mysql import IDENTITY as MYSQL_IDENTITY
 from aiocosid.stores._postgres import IDENTITY
-from aiocosid.stores.zookeeper._machine import Cells
+from aiocosid.stores.zookeeper._backend import Cells
 from tests import sql_cells
 from tests.servers import (
     EtcdServer,

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
-from weakref import ref
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar
+from weakref import WeakSet, ref
 
 import anyio
 
@@ -27,22 +27,22 @@ from ..errors import (
     WrongLoopError,
 )
 from ._connection import BorrowedConnection, OwnedConnection, running_loop
-from ._engine_line import Line
 from ._engine_url import dialect_of, engine_of, label_of
 from ._executor import CALL_TIMEOUT, PARAMETER, TEAR_TIMEOUT, Executor, drop_outcome
 from ._mysql import COMMIT, in_foreign_session
 from ._mysql import run as run_mysql
 from ._sql_errors import as_store_error, is_stale
 from ._sqlite import IDENTITY, alone, prepare, prepare_foreign, run
-from ._sqlite_door import ensure_own, in_use
+from ._sqlite_door import ensure_own, in_use, inherit
 
 try:
-    from sqlalchemy import text
+    from sqlalchemy import event, text
     from sqlalchemy.ext.asyncio import AsyncEngine
     from sqlalchemy.pool import NullPool, StaticPool
     from sqlalchemy.util import greenlet_spawn
 except ModuleNotFoundError as _exc:
     raise MissingExtraError("sqlalchemy", extra="sqlalchemy") from _exc
+
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,7 +54,13 @@ if TYPE_CHECKING:
     from ._connection import Connection
     from ._executor import Row, Value
 
-__all__ = ("DialectName", "EngineExecutor", "Outcome", "OwnEngineExecutor", "SqlExecutor")
+__all__ = (
+    "DialectName",
+    "EngineExecutor",
+    "Outcome",
+    "OwnEngineExecutor",
+    "SqlExecutor",
+)
 
 T = TypeVar("T")
 
@@ -80,6 +86,72 @@ class Outcome:
     rows: Sequence[Row]
     matched: int
     inserted_id: int | None
+
+
+class Line:
+    """An engine, its running calls and, for an engine of ours, its open connections.
+
+    Attributes:
+        engine: the user's, or one of ours.
+        calls: the tasks of the calls under way; no other code references them.
+        lent: the driver's connections on which a call is under way.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        self.calls: set[asyncio.Future[Any]] = set()
+        self.lent: set[Any] = set()
+        self._records: WeakSet[Any] = WeakSet()
+
+    def watch(self) -> Self:
+        """Record the connections that the engine, one of ours, opens."""
+        event.listen(self.engine.sync_engine, "connect", self._connected)
+        return self
+
+    def _connected(self, _: object, record: object) -> None:
+        self._records.add(record)
+
+    async def close(self) -> None:
+        """Wait for the calls under way, and close all connections."""
+        try:
+            with suppress(Exception):
+                if self.calls:
+                    await asyncio.wait(self.calls)
+                await self.engine.dispose()
+        finally:
+            self.terminate()
+
+    def terminate(self) -> None:
+        """Drop all connections without closing them properly; the event loop may be closed."""
+        for connection in self._opened():
+            # The transport complains that the loop is closed, but has aborted; or it cannot abort.
+            with suppress(RuntimeError, NotImplementedError):
+                if hasattr(connection, "terminate"):
+                    connection.terminate()
+                else:  # psycopg
+                    connection.driver_connection.pgconn.finish()
+        self.engine.sync_engine.dispose(close=False)
+
+    def _opened(self) -> list[Any]:
+        found = (record.dbapi_connection for record in tuple(self._records))
+        return [connection for connection in found if connection is not None]
+
+    def silence(self) -> None:
+        """Keep the parent's connections from sending anything in a forked child."""
+        drivers = {connection.driver_connection for connection in self._opened()}
+        fork.silence(map(_socket_of, drivers | self.lent))
+        if self.engine.url.get_backend_name() == "sqlite":
+            inherit(f"{self.engine.url.database}")
+
+
+def _socket_of(driver: Any) -> Any:  # noqa: ANN401 - of any driver
+    """Return the socket of a driver's connection, or None."""
+    transport = getattr(driver, "_transport", None)  # asyncpg
+    if transport is None:  # asyncmy, aiomysql
+        transport = getattr(getattr(driver, "_writer", None), "transport", None)
+    if transport is not None:
+        return transport.get_extra_info("socket")
+    return driver if hasattr(driver, "pgconn") and not driver.closed else None  # psycopg
 
 
 class SqlExecutor(Executor):

@@ -8,6 +8,6 @@ The highest value of each, to detect a store that lost writes; and whether a sto
 from __future__ import annotations
 
 from ._watermark import HighWater as HighWater
-from .striped._health import StoreHealth as StoreHealth
+from .striped._stripe import StoreHealth as StoreHealth
 
 __all__ = ("HighWater", "StoreHealth")

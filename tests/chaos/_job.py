@@ -139,7 +139,7 @@ class Job:
         from aiocosid.stores._url import read_url
         from aiocosid.stores._url_specs import REDIS
         from aiocosid.stores.redis import RedisStore
-        from aiocosid.stores.redis._client import make_clients
+        from aiocosid.stores.redis._link import make_clients
 
         if self.kind == "published":
             client, *others = make_clients(read_url(self.place.url, *REDIS))

@@ -26,7 +26,7 @@ from aiocosid.stores._engine_url import _OPTIONS
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.nats import BIAS
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
-from aiocosid.stores.zookeeper._machine import Cells
+from aiocosid.stores.zookeeper._backend import Cells
 from aiocosid.stores.zookeeper.tree import Node, Nodes
 from tests import sql_cells
 from tests.machine_marks import (

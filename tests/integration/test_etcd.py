@@ -276,7 +276,7 @@ class TestValues:
         """All of them, once each."""
         async with EtcdStore.from_url(f"{etcd.url}/{namespace}") as store:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("aiocosid.stores.etcd._member.PAGE", 3)
+                patch.setattr("aiocosid.stores.etcd._driver.PAGE", 3)
                 for number in range(8):
                     await store.set_floor(namespace="n", name=f"{number}", above=number)
                 found = await store.counters()

@@ -21,7 +21,7 @@ from aiocosid.machine.cells import Changes, Need, Note, Owner, Seat, Snapshot, S
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.etcd import EtcdStore
 from aiocosid.stores.etcd._backend import EtcdBackend
-from aiocosid.stores.etcd._member import Member
+from aiocosid.stores.etcd._driver import Member
 from tests.machine_marks import etcd_root
 from tests.servers import EtcdServer, FaultProxy
 

@@ -27,7 +27,7 @@ from aiocosid.machine._rules import RELEASE_STAMP_MARGIN
 from aiocosid.machine.cells import Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.etcd import EtcdStore
-from aiocosid.stores.etcd._member import Member
+from aiocosid.stores.etcd._driver import Member
 from tests.machine_marks import etcd_root
 from tests.servers import EtcdServer, FaultProxy, eventually
 

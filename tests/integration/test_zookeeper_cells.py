@@ -21,7 +21,7 @@ from aiocosid.machine._rules import Asker, Decision
 from aiocosid.machine.cells import Need, Snapshot
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.zookeeper import ZookeeperStore
-from aiocosid.stores.zookeeper._machine import Cells
+from aiocosid.stores.zookeeper._backend import Cells
 from aiocosid.stores.zookeeper._wire import Wire
 from aiocosid.stores.zookeeper.tree import Nodes
 from tests.servers import ZookeeperServer

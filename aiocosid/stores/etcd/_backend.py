@@ -5,29 +5,26 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING, Final
 
 from ...abc import MAX_ID, Counter
 from ...errors import CorruptCounterError
 from ...machine._rules import quarantine_ms
-from ...machine.cells import ENDLESS_MS, Seat
+from ...machine.cells import ENDLESS_MS, MAX_MS, Seat, Snapshot, Space
 from .._backend import MISSING, Backend, Granted, after_add, after_raise
-from .._own_cells import is_enough
-from ._cells import EtcdCommit, EtcdPlaces
-from ._driver import STORE
-from ._member import put, span, unchanged
+from .._own_cells import Places, is_enough
+from ._driver import STORE, put, remove, span, unchanged, unwritten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from ...machine.cells import Changes, Need, Snapshot
+    from ...machine.cells import Changes, Marker, Need
     from .._give_back import GrantNote
-    from ._driver import Message
+    from ._driver import Member, Message
     from ._link import EtcdLink
-    from ._member import Member
 
 __all__ = ("EtcdBackend",)
 
@@ -225,3 +222,261 @@ async def _tell_time(member: Member, snapshot: Snapshot) -> None:
         snapshot.now_ms = max(0, int(length_ms) - (seconds + 1) * 1000)
     elif lease is None or (lease and length_ms < inf):
         snapshot.now_ms = ENDLESS_MS  # it is over, at an unknown time
+
+
+ALIVE: Final = MAX_MS
+"""The time of an owner's last renewal: etcd shows only whether its lease has ended."""
+LONGEST_LEASE: Final = 9_000_000_000
+"""Seconds; etcd's own limit.  A longer lease is replaced by a key that never expires."""
+MOST_SEATS: Final = 40
+"""Seats that are compared one by one: etcd allows 128 comparisons or changes in one transaction."""
+
+
+class EtcdSnapshot(Snapshot):
+    """Identifies the cluster by its id and its raft term, which never falls on a sound one."""
+
+    __slots__ = ()
+
+    def knows(self, identity: str) -> bool:
+        """Return whether a stored identity is this cluster's, and it was not restored since."""
+        noted, cluster = identity.partition(" "), self.identity.partition(" ")
+        is_later = noted[2].isdecimal() and int(noted[2]) <= int(cluster[2])
+        return noted[0] == cluster[0] and is_later and not self.is_doubtful
+
+
+class EtcdPlaces(Places):
+    """The keys of one namespace, beneath ``<prefix>/machine/``.
+
+    The namespace is written without a dot, so no counter has such a key.
+
+    Attributes:
+        quarantine: a key that exists while a quarantine runs.
+        lives: the prefix of the keys on the owners' leases.
+        free: the prefix of the keys of machine ids that were given back.
+        counts: the prefix of the keys of machine ids that were added to the count.
+    """
+
+    kind = EtcdSnapshot
+    is_timed = False
+
+    def __init__(self, prefix: str, namespace: str) -> None:
+        super().__init__(STORE, f"{prefix}/machine/", namespace)
+        self.quarantine = f"{self.root}quarantine"
+        self.lives, self.free = f"{self.root}alive/", f"{self.root}free/"
+        self.counts = f"{self.count}/"
+
+    def alive(self, machine_id: int) -> str:
+        """Return the key on its owner's lease."""
+        return f"{self.lives}{machine_id:08d}"
+
+    def freed(self, machine_id: int) -> str:
+        """Return the key that marks it as given back."""
+        return f"{self.free}{machine_id:08d}"
+
+    def needed(self, need: Need) -> list[str]:
+        """Return the keys to read, in addition to all below `root` where those are needed."""
+        more = [] if need.is_complete else [self.quarantine]
+        more += [self.alive(need.machine_id)] if need.machine_id is not None else []
+        return [*super().needed(need), *more]
+
+    def counted(self, machine_id: int) -> str:
+        """Return the key that counts it."""
+        return f"{self.counts}{machine_id:08d}"
+
+    def read(
+        self, header: Message, found: Iterable[Message], need: Need, counted: int = 0
+    ) -> Snapshot:
+        """Return the snapshot, at time 0 of the store's clock.
+
+        Args:
+            header: the reply's header.
+            found: the keys that were found.
+            need: what had to be read.
+            counted: how many keys there are that begin with `counts`.
+
+        Raises:
+            CorruptMachineStateError: a cell is damaged.
+        """
+        raw = EtcdRaw(self, header.revision)
+        for each in found:
+            key = each.key.decode(errors="replace")
+            raw.cells[key], number = each.value, key.removeprefix(self.lives)
+            if key == self.quarantine:
+                raw.quarantine = each.lease
+            elif key.startswith(self.lives) and number.isdecimal():
+                raw.lives[int(number)] = each.lease
+        seen = {self.seat(number): ALIVE for number in raw.lives}
+        snapshot = self.snapshot(
+            f"{header.cluster_id:x} {header.raft_term}",
+            # An empty cell is damaged, not missing.
+            {key: text or b" " for key, text in raw.cells.items()},
+            {key: seen.get(key, -ALIVE) for key in raw.cells},
+            need,
+            raw=raw,
+        )
+        if snapshot.count is not None:
+            snapshot.count = replace(snapshot.count, ids=snapshot.count.ids + counted)
+        return snapshot
+
+
+@dataclass(slots=True)
+class EtcdRaw:
+    """What a commit compares.
+
+    Attributes:
+        places: the keys of the cells.
+        revision: the cluster's revision when they were last read or written.
+        cells: the values of the cells.
+        lives: by machine id the lease of an owner that has not expired, 0 for one without end.
+        quarantine: the lease of the quarantine's key, 0 for one without end; None if it is gone.
+    """
+
+    places: EtcdPlaces
+    revision: int
+    cells: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    lives: dict[int, int] = field(default_factory=dict[int, int])
+    quarantine: int | None = None
+
+
+class EtcdCommit:
+    """The changes of a snapshot.  They may be sent again to another member that answers."""
+
+    def __init__(self, snapshot: Snapshot, changes: Changes, spares: dict[int, int]) -> None:
+        """Prepare the transaction.
+
+        Args:
+            snapshot: the snapshot that the changes are based on.
+            changes: what to write.
+            spares: unused leases, by their length in milliseconds.
+        """
+        self._snapshot = snapshot
+        self._spares = spares
+        self._changes = changes
+        self._raw: EtcdRaw = snapshot.raw
+        self._places = self._raw.places
+        self._lives = dict(self._raw.lives)
+        self._is_renewal = _grant(snapshot, changes) == _grant(changes, changes)
+        if not self._is_renewal:
+            self._note_term()
+        self._bounds = self._bound_seats()
+        self._cells = self._places.texts(changes)
+        self._compared = {self._places.marker, self._places.space, *self._cells}
+        self._counting = self._count()
+
+    def _note_term(self) -> None:
+        """Store the cluster's raft term: a lower one later means that it was restored."""
+        snapshot, changes = self._snapshot, self._changes
+        for name in ("marker", "space"):
+            cell: Marker | Space | None = getattr(changes, name) or getattr(snapshot, name)
+            is_older = cell is not None and cell.identity != snapshot.identity
+            if cell is not None and is_older and snapshot.knows(cell.identity):
+                setattr(changes, name, replace(cell, identity=snapshot.identity))
+
+    def _bound_seats(self) -> list[Message]:
+        """Leave out machine ids that are written only to be compared, if there are too many.
+
+        A process that takes one meanwhile is detected all the same; a later one by the space.
+        """
+        before, seats = self._snapshot.seats, self._changes.seats
+        if len(seats) <= MOST_SEATS:
+            return []
+        self._changes.seats = {
+            number: seat
+            for number, seat in seats.items()
+            if number not in before or seat.owners != before[number].owners
+        }
+        return [unwritten(self._places.seats, self._raw.revision)]
+
+    def _count(self) -> list[Message]:
+        """Return the operations on the count: each further machine id has a key of its own."""
+        places, changes = self._places, self._changes
+        if changes.count is None:
+            return []
+        if changes.signed is None or not self._snapshot.counts_one_more(changes):
+            self._bounds.append(unwritten(places.counts, self._raw.revision))
+            return [remove(places.counts, is_prefix=True)]
+        del self._cells[places.count]
+        return [put(places.counted(changes.signed), b"")]
+
+    async def write(self, member: Member) -> bool:
+        """Send the transaction; if nothing has changed, bring the snapshot up to date."""
+        raw, before = self._raw, self._raw.cells
+        compares = [unchanged(key, before.get(key)) for key in self._compared] + self._bounds
+        ops = [put(key, text) if text else remove(key) for key, text in self._cells.items()]
+        ops += self._counting + self._mark_free()
+        ops += await self._quarantine(member)
+        reply = await self._sign(member, compares, ops)
+        header, cluster = reply.header, self._snapshot.identity.partition(" ")[0]
+        # Only values are compared: they may be the same on a cluster that was restored.
+        is_behind = f"{header.cluster_id:x}" != cluster or header.revision <= raw.revision
+        if not reply.succeeded or is_behind:
+            return False
+        self._snapshot.apply(self._changes)
+        after = before | self._cells
+        raw.cells = {key: after[key] for key in self._compared if after.get(key)}
+        raw.lives, raw.revision = self._lives, header.revision
+        return True
+
+    def _mark_free(self) -> list[Message]:
+        """Return the operations on the keys that mark ids as held or given back."""
+        ops: list[Message] = []
+        for number, seat in self._changes.seats.items():
+            before = self._snapshot.seats.get(number, Seat())
+            if not seat.is_held:
+                ops.append(put(self._places.freed(number), b""))
+                if self._lives.pop(number, None) is not None or number in self._raw.lives:
+                    ops.append(remove(self._places.alive(number)))
+            elif before.owners and not before.is_held:
+                ops.append(remove(self._places.freed(number)))
+        return ops
+
+    async def _quarantine(self, member: Member) -> list[Message]:
+        """Return the operations on the quarantine's key, if one begins or ends."""
+        key, space = self._places.quarantine, self._changes.space
+        before = self._snapshot.space or Space()
+        runs = before.quarantine, before.guard_ms
+        if space is None or (space.quarantine, space.guard_ms) == runs:
+            return []
+        if not space.quarantine:
+            return [] if self._raw.quarantine is None else [remove(key)]
+        left_ms = space.since_ms + quarantine_ms(space) - self._snapshot.now_ms
+        return [put(key, space.quarantine.encode(), await _grant_lease(member, left_ms))]
+
+    async def _sign(self, member: Member, compares: list[Message], ops: list[Message]) -> Message:
+        """Write; a renewal extends the owner's lease in the same round trip where possible."""
+        number, guard_ms = self._changes.signed, self._changes.guard_ms
+        if number is None:
+            return await member.write(compares, ops)
+        key, who = self._places.alive(number), self._changes.instance.encode()
+        lease = self._lives.get(number, 0) if self._is_renewal else self._spares.pop(guard_ms, 0)
+        if lease:
+            signed = [*ops, put(key, who, lease)]
+            reply, seconds = await member.write_and_keep(compares, signed, lease)
+            if reply is not None and (not reply.succeeded or seconds * 1000 >= guard_ms):
+                return self._settle(reply, number, lease)
+            if reply is not None:  # it has ended since, or was granted for less
+                seat = self._places.seat(number)
+                compares, ops = [unchanged(seat, self._cells[seat])], []
+        lease = await _grant_lease(member, guard_ms)
+        reply = await member.write(compares, [*ops, put(key, who, lease)])
+        return self._settle(reply, number, lease)
+
+    def _settle(self, reply: Message, number: int, lease: int) -> Message:
+        """Record whether a lease was used."""
+        if reply.succeeded:
+            self._lives[number] = lease
+        elif lease and not self._is_renewal:
+            self._spares[self._changes.guard_ms] = lease
+        return reply
+
+
+def _grant(of: Snapshot | Changes, changes: Changes) -> tuple[str, str] | None:
+    """Return the holder of the machine id that is renewed, and its token."""
+    seat = of.seats.get(-1 if changes.signed is None else changes.signed)
+    return (seat.note.instance, seat.note.token) if seat is not None and seat.note else None
+
+
+async def _grant_lease(member: Member, duration_ms: float) -> int:
+    """Return a new lease of at least that length, in whole seconds; 0 for one without end."""
+    is_endless = duration_ms > LONGEST_LEASE * 1000
+    return 0 if is_endless else await member.grant(ceil(duration_ms / 1000))

@@ -17,6 +17,8 @@ from .._connection import BorrowedConnection, Connection, OwnedConnection, fail_
 from .._url_specs import ETCD
 from ._driver import (
     STORE,
+    Member,
+    Stubs,
     as_store_error,
     channel_opener,
     close_channel,
@@ -26,7 +28,6 @@ from ._driver import (
     note_channel,
     rpc,
 )
-from ._member import Member, Stubs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

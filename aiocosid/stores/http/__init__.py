@@ -13,8 +13,7 @@ from .._connection import OwnedConnection
 from .._store import BackendStore
 from .._url import read_url
 from .._url_specs import HTTP
-from ._backend import HttpBackend, HttpCounter, HttpSession, UsersClient, base_of
-from ._errors import httpx
+from ._backend import HttpBackend, HttpCounter, HttpSession, UsersClient, base_of, httpx
 from ._machine import HttpMachineIdDistributor
 
 __all__ = ("HttpStore",)

@@ -11,12 +11,10 @@ from ...abc._ids import MAX_ID
 from ...abc._machine import check_machine_bits
 from ...errors import MachineIdLostError, MachineIdOverflowError, StoreError
 from ...machine.distributor import CellMachineIdDistributor
-from ._backend import path_of
-from ._errors import STORE, as_object
+from ._backend import STORE, as_object, path_of
 
 if TYPE_CHECKING:
-    from ._backend import HttpBackend
-    from ._errors import Answer
+    from ._backend import Answer, HttpBackend
 
 __all__ = ("HttpMachineIdDistributor", "iso_duration")
 

@@ -6,8 +6,8 @@ tickets.  So the stores need no connection to each other, and no two can hand ou
 
 from __future__ import annotations
 
-from ._statistics import StripedStatistics as StripedStatistics
-from ._statistics import StripeStatistics as StripeStatistics
 from ._store import StripedStore as StripedStore
+from ._stripe import StripedStatistics as StripedStatistics
+from ._stripe import StripeStatistics as StripeStatistics
 
 __all__ = ("StripeStatistics", "StripedStatistics", "StripedStore")

@@ -2,24 +2,245 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+import logging
+import random
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 from urllib.parse import parse_qsl
 
+import anyio
+
 from ..._life.clock import SYSTEM_CLOCK
+from ..._life.foreign_calls import call_bounded
 from ...abc import DEFAULT_NAMESPACE, Counter, Store
 from ...abc._ids import check_integer, check_seconds
-from ...errors import CounterMissingError, InvalidArgumentError, UnsupportedByStoreError
-from .._over import StoreOverStores
-from ._distributor import StripedIdSegmentDistributor
-from ._health import StoreHealth
-from ._residue_class import FEWEST_STORES, MOST_STORES, SUFFIX, ResidueClass, highest_id
+from ...errors import (
+    CosIdError,
+    CounterMissingError,
+    IdOverflowError,
+    InvalidArgumentError,
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+    UnsupportedByStoreError,
+)
+from .._backend import Granted
+from .._over import Closings, StoreOverStores
+from .._watermark import WatchedDistributor
+from ._stripe import (
+    FEWEST_STORES,
+    MOST_STORES,
+    SUFFIX,
+    UNIT,
+    MisplacedError,
+    ResidueClass,
+    StoreHealth,
+    Stripe,
+    StripedStatistics,
+    UnopenedError,
+    highest_id,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from ...abc import Clock
+    from .._give_back import GrantNote
 
-__all__ = ("StripedStore", "read_url")
+__all__ = ("StripedIdSegmentDistributor", "StripedStore", "read_url")
+
+T = TypeVar("T")
+
+_logger = logging.getLogger("aiocosid")
+
+
+class StripedIdSegmentDistributor(WatchedDistributor):
+    """A counter in several independent stores, of which any one is enough.
+
+    Of ``n`` stores the one at place ``i`` has the ids ``i + 1``, ``i + 1 + n``, ``i + 1 + 2n`` and
+    so on, above the offset, and counts them under ``{namespace}.{name}~striped``.  So its segments
+    have a `stride` of ``n``.
+
+    Each object has a home store, chosen at random, and asks it as long as it answers; so many
+    objects spread over the stores.  A store that fails, or does not answer in time, gets a
+    cooldown, longer each time, and the same call asks another store.  If a store is behind the ids
+    that this object has handed out, its counter is raised first: ids rise, whichever store they
+    come from.
+
+    A new counter grants nothing until one object has reached all stores: the first start needs them
+    all, and so does a store that replaces another one.  A `GroupedSegmentId` has a new counter for
+    each group.
+
+    An object stops asking a store whose counter went backwards; only an object that has seen the
+    higher value can detect that.  So each store has to be durable by itself.
+
+    A cancelled call, or one that has asked several stores, may have taken effect in each of them
+    and leave gaps.  It raises `IdOverflowError` if every store's counter would pass 2^63-1, at 92
+    million billion ids; `StoreUnavailableError` if no store answers, with the last store's error as
+    the cause; another `StoreError` if a retry cannot help, or a store is at another place than
+    before; `StoreRolledBackError` if the counters of all stores went backwards; and a store's
+    errors that do not come from its server.
+    """
+
+    __slots__ = ("_closings", "_home", "_order", "_store", "_stripes", "stride")
+
+    store = "striped"
+
+    def __init__(self, store: StripedStore, **described: Any) -> None:  # noqa: ANN401 - a contract's
+        """Describe a counter in several stores; nothing is sent yet.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or a store is striped itself.
+        """
+        super().__init__(**described)
+        check_integer("offset", self.offset, at_least=0, at_most=highest_id(len(store.residues)))
+        self._store, self._closings = store, Closings(store._closings)
+        self._stripes = tuple(
+            Stripe(each, self, residue, health)
+            for each, residue, health in zip(
+                store._stores, store.residues, store.health, strict=True
+            )
+        )
+        if any(each.counter.stride != 1 for each in self._stripes):
+            expected = "stores that grant contiguous ranges of any length"
+            raise InvalidArgumentError("stores", store._stores, expected=expected)
+        self.stride = len(self._stripes)
+        # Random for each object: the objects of a failed home spread over the others.
+        self._order = random.sample(self._stripes, len(self._stripes))
+        self._home = self._stripes.index(self._order[0])
+
+    @property
+    def step_limit(self) -> int | None:  # type: ignore[override]  # the stores'
+        """The maximum number of ids that every store grants in one call."""
+        limits = [each.counter.step_limit for each in self._stripes]
+        known = [limit // UNIT for limit in limits if limit is not None]
+        return min(known) if known else None
+
+    async def _grant(self, step: int, note: GrantNote | None) -> Granted:  # noqa: ARG002 - none is kept
+        """Take a segment from one of the stores."""
+        go_on = self._closings.watch(self.store)
+        await self._bind()
+        baseline = self._water.baseline() or 0
+        errors: list[CosIdError] = []
+        for stripe in self._turn():
+            go_on()
+            answer = await self._attempt(
+                stripe, partial(stripe.grant, step, above=baseline, go_on=go_on)
+            )
+            if not isinstance(answer, CosIdError):
+                return Granted(answer)
+            errors.append(answer)
+        raise self._nobody(errors)
+
+    async def _bind(self) -> None:
+        """Write its place to every store, before any of them grants an id.
+
+        A store that cannot be reached gets its place when it is next asked.  New counters are
+        opened once all stores have theirs.  This object's ids begin above all counters: one that
+        was lost, and looks new, is raised as well.
+        """
+        unbound = [each for each in self._due() if not each.is_bound]
+        await self._at_once({each: each.bind for each in unbound})
+        for stripe in unbound:
+            self._water.raise_to(stripe.last_id)
+        if all(each.is_bound for each in self._stripes):
+            above = max(self._water.baseline() or 0, *(each.last_id for each in self._stripes))
+            new = [each for each in self._due() if each.is_new]
+            await self._at_once({each: partial(each.open, above) for each in new})
+
+    async def _at_once(self, calls: Mapping[Stripe, Callable[[], Awaitable[None]]]) -> None:
+        wrong: list[CosIdError] = []
+
+        async def make(stripe: Stripe) -> None:
+            try:
+                await self._attempt(stripe, calls[stripe])
+            except CosIdError as error:
+                wrong.append(error)
+
+        if calls:
+            async with anyio.create_task_group() as group:
+                for stripe in calls:
+                    group.start_soon(make, stripe)
+        if wrong:
+            raise wrong[0]
+
+    def _due(self) -> list[Stripe]:
+        """Return the stores to bind before a grant: none in a cooldown, if another can grant."""
+        can_grant = any(each.is_bound and not each.is_new for each in self._stripes)
+        return [each for each in self._turn() if not (can_grant and each.health.is_resting)]
+
+    def _turn(self) -> list[Stripe]:
+        """Return the stores in the order to ask: home, the others, and last those in a cooldown."""
+        call_bounded = (stripe for stripe in self._order if stripe.ended is None)
+        return sorted(call_bounded, key=lambda stripe: stripe.health.rank)
+
+    async def _attempt(self, stripe: Stripe, call: Callable[[], Awaitable[T]]) -> T | CosIdError:
+        """Ask one store; return its result, or the error of its failure.
+
+        Raises:
+            CosIdError: an error that is no failure of the store.
+        """
+        store = self._store
+        answer = await call_bounded(
+            call, store=stripe.counter.store, clock=store.clock, within=store.store_timeout
+        )
+        self._water.ensure_own(repr(self))  # suspended across a fork: the range is the parent's
+        if isinstance(answer, CosIdError) and not isinstance(answer, UnopenedError):
+            self._lost(stripe, answer)
+        elif stripe.health.answered():
+            _logger.info("%r: %s answers again", self, stripe)
+        return answer
+
+    def _lost(self, stripe: Stripe, error: CosIdError) -> None:
+        """Record a failure; raise an error that is no failure of the store."""
+        if isinstance(error, MisplacedError) or not isinstance(error, StoreError | IdOverflowError):
+            raise error
+        if isinstance(error, StoreRolledBackError):
+            stripe.ended = error
+            _logger.error("%r: %s is no longer used: %s", self, stripe, error)
+        elif stripe.health.failed(error):
+            _logger.warning("%r: %s fails, other stores are asked: %s", self, stripe, error)
+
+    def _nobody(self, errors: list[CosIdError]) -> CosIdError:
+        """Return the error for a call that no store has answered."""
+        ended = [stripe.ended for stripe in self._stripes if stripe.ended is not None]
+        if len(ended) == len(self._stripes):
+            return ended[-1].again()
+        if all(isinstance(error, IdOverflowError) for error in errors):
+            return IdOverflowError(self.namespaced_name, limit=highest_id(self.stride))
+        reasons = "; ".join(str(error) for error in errors)
+        kind = StoreUnavailableError if any(error.retryable for error in errors) else StoreError
+        nobody = kind(self.store, f"no store answers: {reasons}")
+        nobody.__cause__ = errors[-1]
+        return nobody
+
+    def statistics(self) -> StripedStatistics:
+        """Return the statistics of this object so far."""
+        stores = tuple(stripe.statistics() for stripe in self._stripes)
+        return StripedStatistics(stores=stores, home=self._home)
+
+    async def aopen(self) -> None:
+        """Get ready in this process; in a forked child with new connections.
+
+        Raises:
+            ForkedError: a client was passed in, and is the parent's.
+        """
+        for stripe in self._stripes:
+            await stripe.counter.aopen()
+        await super().aopen()
+
+    async def aclose(self) -> None:
+        """Release what the stores' distributors have opened themselves; the stores stay open."""
+        self._closings.note()
+        async with AsyncExitStack() as stack:
+            for stripe in self._stripes:
+                stack.push_async_callback(stripe.counter.aclose)
+
+    def __repr__(self) -> str:
+        """Show the counter, the step and the number of stores."""
+        return f"<{type(self).__name__} {self.namespaced_name} step={self.step} x{self.stride}>"
+
 
 # Three of these are below the default 2 s timeout of a generator's call.
 STORE_TIMEOUT: Final = 0.6  # seconds

@@ -1,26 +1,35 @@
-"""One store's part of a counter."""
+"""One store's part of a counter: its ids, its health and its statistics.
+
+The counter of a store counts in hundreds; its last two digits are the store's place, and the number
+of stores.  1,200,013 is 12,000 for place 1 of 3; its last id is 12,000 * 3 - 1 = 35,999.  So each
+grant shows its place: if the stores' order or number has changed, the step that would have repeated
+an id detects it.
+
+A counter is new, and grants nothing, until one process has reached every store: until then the two
+digits are swapped, 1,031.  Otherwise an empty store that is added while the others cannot be
+reached would grant their ids.
+"""
 
 from __future__ import annotations
 
+import random
+from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
+from ...abc import MAX_ID
 from ...errors import (
     CorruptCounterError,
     StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
 )
-from ._residue_class import SUFFIX, UNIT, ResidueClass
-from ._statistics import StripeStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...abc import IdSegmentDistributor, Store
-    from ._health import StoreHealth
-
-__all__ = ("MisplacedError", "Stripe", "UnopenedError")
-
+    from ...abc import Clock, IdSegmentDistributor, Store
+    from ...errors import CosIdError
 
 MOST_OPENINGS: Final = 5
 
@@ -191,3 +200,164 @@ class Stripe:
             failures=self.health.failures,
             last_error=last_error,
         )
+
+
+SUFFIX: Final = "~striped"
+"""The suffix of the counter's name in each store: a generator on that store alone has another
+counter.
+"""
+
+UNIT: Final = 100
+"""The amount that a store's counter advances for each id."""
+
+FEWEST_STORES: Final = 2
+
+MOST_STORES: Final = 9
+"""The place and the number of stores have one digit each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResidueClass:
+    """A store's place among those that share a counter.
+
+    Attributes:
+        number: the place, from 0.
+        width: the number of stores, 2 to 9.
+    """
+
+    number: int
+    width: int
+
+    @property
+    def code(self) -> int:
+        """The last two digits of the counter."""
+        return self.number * 10 + self.width
+
+    def first(self, offset: int) -> int:
+        """Return the first value of a new counter: it grants no ids up to ``offset``."""
+        new_code = self.width * 10 + self.number
+        return self.floor(offset) - self.code + new_code
+
+    def floor(self, above: int) -> int:
+        """Return the lowest value after which all ids are above ``above``."""
+        return max(0, (above - self.number - 1) // self.width + 1) * UNIT + self.code
+
+    def ids(self, value: int, step: int) -> range:
+        """Return the ids of the grant of ``step`` ids that ended with a value."""
+        last = (value // UNIT - 1) * self.width + self.number + 1
+        return range(last - (step - 1) * self.width, last + 1, self.width)
+
+    def last_id(self, value: int) -> int:
+        """Return the last id that was granted when the counter has that value; 0 for none."""
+        return max(0, self.ids(value, 1)[0])
+
+    @classmethod
+    def noted_in(cls, value: int) -> tuple[ResidueClass | None, bool]:
+        """Return the place in a value, None if there is none; and whether the counter is new."""
+        digits = divmod(value % UNIT, 10)
+        number, width = sorted(digits)
+        is_named = value >= 0 and number < width >= FEWEST_STORES
+        return cls(number, width) if is_named else None, digits == (width, number)
+
+    def __str__(self) -> str:
+        return f"place {self.number} of {self.width}"
+
+
+def highest_id(width: int) -> int:
+    """Return the highest id that each of so many stores can count to."""
+    return (MAX_ID // UNIT - 3) * width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripeStatistics:
+    """One of the stores of a `StripedStore`'s distributor.
+
+    Attributes:
+        store: the kind of store.
+        place: its place in the list, from 0.
+        is_healthy: whether its last call succeeded.
+        has_ended: whether its counter went backwards; then it is not asked any more.
+        segments: segments that it granted.
+        raises: how often its counter was raised because it was behind the others.
+        failures: failed calls, including those of other counters of the `StripedStore`.
+        last_error: its last error; None after an answer.
+    """
+
+    store: str
+    place: int
+    is_healthy: bool
+    has_ended: bool
+    segments: int
+    raises: int
+    failures: int
+    last_error: CosIdError | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripedStatistics:
+    """The state of a `StripedStore`'s distributor at one moment; it counts its own calls.
+
+    Attributes:
+        stores: one entry for each store, in their order.
+        home: the place of the store that is asked first.
+    """
+
+    stores: tuple[StripeStatistics, ...]
+    home: int
+
+
+FIRST_PAUSE: Final = 0.5  # seconds after the first failure, doubled by each further one
+LAST_PAUSE: Final = 30.0  # seconds
+
+
+class StoreHealth:
+    """The health of one store; the distributors of one `StripedStore` share it.
+
+    Attributes:
+        failures: failed calls so far.
+        last_error: the error of the last failed call; None after an answer.
+    """
+
+    __slots__ = ("_again_at", "_clock", "_in_a_row", "failures", "last_error")
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin with a healthy store."""
+        self.failures: int = 0
+        self.last_error: CosIdError | None = None
+        self._clock = clock
+        self._again_at = -inf
+        self._in_a_row = 0
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether it is in a cooldown."""
+        return self._again_at > self._clock.monotonic()
+
+    @property
+    def rank(self) -> float:
+        """Stores with a lower rank are asked first; all without a cooldown have the same rank."""
+        return self._again_at if self.is_resting else -inf
+
+    def failed(self, error: CosIdError) -> bool:
+        """Begin a cooldown, longer than the one before; return whether it is the first in a row.
+
+        A running cooldown is not extended: several calls may have failed at once, or no other store
+        is left.
+        """
+        is_first = self.last_error is None
+        self.failures += 1
+        self.last_error = error
+        now = self._clock.monotonic()
+        if now >= self._again_at:
+            pause = min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(self._in_a_row, 10))
+            self._in_a_row += 1
+            # Random, to differ from other processes.
+            self._again_at = now + pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        return is_first
+
+    def answered(self) -> bool:
+        """End the cooldown; return whether there was one."""
+        was_away = self.last_error is not None
+        self.last_error = None
+        self._in_a_row, self._again_at = 0, -inf
+        return was_away

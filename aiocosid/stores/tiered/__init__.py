@@ -7,7 +7,7 @@ restarts; after a restart, a fail-over or a loss of data a new one is leased.
 
 from __future__ import annotations
 
-from ._distributor import TieredStatistics as TieredStatistics
+from ._store import TieredStatistics as TieredStatistics
 from ._store import TieredStore as TieredStore
 
 __all__ = ("TieredStatistics", "TieredStore")

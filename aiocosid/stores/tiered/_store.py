@@ -2,26 +2,402 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import logging
+import random
+from collections import Counter as Tally
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ..._checks import check_above, check_integer, check_seconds
 from ..._life.clock import SYSTEM_CLOCK
+from ..._life.foreign_calls import call_bounded
 from ...abc import DEFAULT_NAMESPACE, Store
-from ...errors import InvalidArgumentError
-from ...events import Instruments
-from .._over import StoreOverStores
+from ...errors import (
+    CosIdError,
+    IdOverflowError,
+    InvalidArgumentError,
+    StoreError,
+    StoreUnavailableError,
+)
+from ...events import CacheFound, CacheLost, Instruments, SpanLeased
+from .._backend import Granted
+from .._over import Closings, StoreOverStores
+from .._watermark import WatchedDistributor
 from ..redis import RedisStore
-from ..redis._span import Span
-from ._distributor import Outage, TieredIdSegmentDistributor
+from ..redis._errors import STORE
+from ..redis._span import UNNOTED, Claimed, Span, SpanTaken
 from ._root_name import name_of_root
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ...abc import Clock, Counter
-    from ...events import Instrument
+    from ...events import Event, Instrument
+    from .._give_back import GrantNote
 
-__all__ = ("TieredStore",)
+__all__ = ("SPANS", "Outage", "TieredIdSegmentDistributor", "TieredStatistics", "TieredStore")
+
+POLL: Final = (
+    0.002,
+    0.05,
+)  # seconds between two looks for another caller's span: the first, the longest
+RELEASE_TIMEOUT: Final = 0.25  # seconds that a cancelled call takes to give its claim back
+
+T = TypeVar("T")
+
+_logger = logging.getLogger("aiocosid")
+
+
+class Call(NamedTuple):
+    """One request for a segment, on its way through Redis and the root.
+
+    Attributes:
+        step: ids per segment.
+        baseline: the highest id that was known when it began.
+        nonce: the call's name in Redis.
+        go_on: raises if the store was closed since the call began.
+        note: the grant's note in Redis.
+    """
+
+    step: int
+    baseline: int | None
+    nonce: bytes
+    go_on: Callable[[], None]
+    note: GrantNote
+
+
+class TieredIdSegmentDistributor(WatchedDistributor):
+    """A counter in a durable store, handed out by Redis or Valkey span by span.
+
+    Runs on asyncio.  `TieredStore.segment_distributor` creates it.  The root's counter is CosId's
+    own, and other programs may use it at the same time: each span is one step of it.  The key in
+    Redis is ``aiocosid:{<namespace>.<name>}:span``; CosId's key there is not touched.  While Redis
+    does not answer, segments come from the root.
+
+    A cancelled call may have taken effect in both; then a segment, or a span, is a gap.  In
+    addition to the root's errors it raises `StoreIdentityHiddenError` if Redis hides its identity,
+    and `StoreAuthenticationError` if Redis rejects the login: both only before its first answer.
+    The root's errors are raised when Redis has no span left.
+
+    Ids of a segment that came directly from the root are not given back, nor ids of a span that
+    another server opened, or that this one opened before a restart.  No note is written to the
+    root.
+    """
+
+    __slots__ = ("_closings", "_root", "_span", "_store", "_tally")
+
+    store = "tiered"
+
+    def __init__(self, store: TieredStore, **described: Any) -> None:  # noqa: ANN401 - a contract's
+        """Describe a counter of both stores; nothing is sent yet.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, ``step`` is above the span, or
+                the root does not grant contiguous ranges.
+        """
+        root = store.root.segment_distributor(**described)
+        if store.span < root.step:
+            expected = f"at least the step, {root.step}: larger requests bypass Redis"
+            raise InvalidArgumentError("span", store.span, expected=expected)
+        if root.stride != 1 or root.step_limit is not None:
+            expected = "one that grants contiguous ranges of any length"
+            raise InvalidArgumentError("root", root, expected=expected)
+        super().__init__(
+            namespace=root.namespace, name=root.name, offset=root.offset, step=root.step
+        )
+        self._store, self._root, self._tally = store, root, TierTally()
+        self._closings = Closings(store._closings)
+        self._span = store._span_of(root.namespaced_name)
+
+    async def _grant(self, step: int, note: GrantNote | None) -> Granted:
+        go_on = self._closings.watch(self.store)
+        nonce = token_hex(16).encode()
+        call = Call(step, self._water.baseline(), nonce, go_on, note or UNNOTED)
+        if step <= self._store.span and self._store.outage.is_to_be_asked():
+            return await self._from_span(call)
+        return await self._from_root(call)
+
+    async def _from_root(self, call: Call) -> Granted:
+        call.go_on()
+        self._tally["root_trips"] += 1
+        max_id = await self._root.next_max_id(call.step)
+        self._tally["segments_from_root"] += 1
+        return Granted(max_id)  # the rest of the span is no longer the highest range
+
+    async def _from_span(self, call: Call) -> Granted:
+        try:
+            reply = await self._taken(call)
+            if isinstance(reply, SpanTaken):
+                return Granted(reply.max_id, reply.base)
+            if reply is not None:
+                last = await self._leased(call, reply.why)
+                return await self._opened(call, reply.claim, last)
+        except IdOverflowError:  # the counter has less than a span left
+            await self._released(call)
+        except GeneratorExit:  # the coroutine is being closed: it may not wait any more
+            raise
+        except BaseException:
+            await self._released(call)
+            raise
+        return await self._from_root(call)
+
+    async def _taken(self, call: Call) -> SpanTaken | Claimed | None:
+        """Return a segment, a claim to open a span, or None: ask the root."""
+        clock, pause = self._store.clock, POLL[0]
+        until = clock.monotonic() + self._store.cache_timeout
+        request = call.step, call.baseline or 0, call.nonce, call.note
+        while True:
+            reply = await self._asked(lambda: self._span.take(*request), call.go_on)
+            if isinstance(reply, SpanTaken):
+                self._tally["segments_from_cache"] += 1
+            if reply is None or isinstance(reply, SpanTaken | Claimed):
+                return reply
+            # At least half of it, so that the waiting calls come one after the other.
+            delay = min(reply.left, pause) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+            if clock.monotonic() + delay > until:
+                return None
+            await clock.sleep(delay)
+            pause = min(pause * 2, POLL[1])
+
+    async def _leased(self, call: Call, why: str) -> int:
+        """Return the last id of a new span, which only this call has until it is opened."""
+        call.go_on()
+        clock, span = self._store.clock, self._store.span
+        begin = clock.monotonic()
+        self._tally["root_trips"] += 1
+        last = await self._root.next_max_id(span)
+        self._tally.update(("spans", SPANS[why]))
+        took = clock.monotonic() - begin
+        self._tell(SpanLeased, max_id=last, count=span, reason=why, took=took)
+        return last
+
+    async def _opened(self, call: Call, claim: bytes, last: int) -> Granted:
+        """Take the first segment of a span, and have Redis hand out the rest.
+
+        The segment stays this call's, whatever the result: in Redis the span begins behind it.
+        """
+        # Before it is opened: a root that went backwards has leased ids that others have already.
+        base = last - self._store.span
+        max_id = self._water.check(self, base + call.step, step=call.step, baseline=call.baseline)
+        base = max(base, 1)  # the lowest cursor after a give-back: 0 means no cursor
+        reply = await self._asked(
+            lambda: self._span.open(claim, max_id, last, note=call.note, base=base), call.go_on
+        )
+        is_open, given_up = reply or (False, 0)
+        self._tally["ids_abandoned"] += given_up if is_open else last - max_id
+        return Granted(max_id, base if is_open else None)
+
+    async def _released(self, call: Call) -> None:
+        """Give an own claim back; otherwise other callers would wait for its end."""
+        if self._store.outage.is_on:
+            return
+        with (
+            suppress(CosIdError),
+            self._store.clock.move_on_after(RELEASE_TIMEOUT, shield=True),
+        ):
+            call.go_on()
+            await self._span.release(call.nonce)
+
+    async def _asked(
+        self, command: Callable[[], Awaitable[T]], go_on: Callable[[], None]
+    ) -> T | None:
+        """Return the cache's answer; None if there is none, which begins an outage."""
+        go_on()
+        store = self._store
+
+        async def call() -> T:
+            # One retry: an idle connection may have been closed.  If the first attempt took effect,
+            # its segment or span is a gap.
+            try:
+                return await command()
+            except StoreUnavailableError:
+                if store.outage.is_on:
+                    raise
+            go_on()
+            return await command()
+
+        answer = await call_bounded(
+            call, store=STORE, clock=store.clock, within=store.cache_timeout
+        )
+        if not isinstance(answer, CosIdError):
+            self._found()
+            return answer
+        go_on()
+        is_set_up = store.outage.has_answered or answer.retryable
+        if not (is_set_up and isinstance(answer, StoreError)):
+            raise answer
+        self._lost(answer)
+        return None
+
+    def _found(self) -> None:
+        lasted = self._store.outage.end()
+        if lasted is not None:
+            _logger.info("%r: the cache answers again, after %.1f s", self, lasted)
+            self._tell(CacheFound, lasted=lasted)
+
+    def _lost(self, error: StoreError) -> None:
+        self._tally["cache_failures"] += 1
+        if self._store.outage.begin():
+            _logger.warning("%r: the cache fails, so segments come from the root: %s", self, error)
+            self._tell(CacheLost, error=error)
+
+    def _tell(self, kind: Callable[..., Event], **facts: object) -> None:
+        self._store.instrument.on_event(kind(namespace=self.namespace, name=self.name, **facts))
+
+    def allow_give_back(self) -> bool:
+        """Note every segment of a span from now on, in the span's own key."""
+        self._run.is_noted = True
+        return True
+
+    async def _take_back(self, top: int, lower: int, nonce: str) -> bool:
+        """Move the span's cursor back."""
+        if self._store.outage.is_on:
+            return False
+        is_back = await self._asked(
+            lambda: self._span.give_back(top, lower, nonce.encode()),
+            self._closings.watch(self.store),
+        )
+        return bool(is_back)
+
+    def statistics(self) -> TieredStatistics:
+        """Return the statistics of this distributor so far."""
+        return self._tally.picture(is_cache_up=not self._store.outage.is_on)
+
+    async def aopen(self) -> None:
+        """Get ready in this process, and check that Redis shows its identity and allows a span.
+
+        If Redis cannot be reached, that is no error: the root serves until it can.
+
+        Raises:
+            StoreIdentityHiddenError: Redis hides its identity; the error says what to allow.
+            StoreError: Redis refuses, and has never answered before.
+            ForkedError: a client was passed in, and is the parent's.
+        """
+        await super().aopen()
+        await self._root.aopen()
+        await self._store.cache.aopen()
+        if self._store.outage.is_to_be_asked():
+            await self._asked(self._span.refresh, self._closings.watch(self.store))
+
+    async def aclose(self) -> None:
+        """Close what the root's distributor has opened itself; the cache stays open.
+
+        Calls under way end with `StoreUnavailableError`.
+        """
+        self._closings.note()
+        await self._root.aclose()
+
+
+SPANS: Final = {
+    "missing": "spans_missing",
+    "server": "spans_of_another_server",
+    "damaged": "spans_damaged",
+    "behind": "spans_behind",
+    "left": "spans_used_up",
+}
+"""Redis's reason for a new span, and the field that counts it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieredStatistics:
+    """The state of a `TieredStore`'s distributor at one moment; it counts its own calls.
+
+    Attributes:
+        is_cache_up: whether the last call to the cache succeeded.
+        cache_failures: calls to the cache that failed.
+        segments_from_cache: segments within a span.
+        segments_from_root: segments directly from the root.
+        root_trips: calls to the root, for spans and for segments.
+        spans: spans leased.
+        spans_missing: of these, because the cache held none.
+        spans_of_another_server: because the span in the cache was opened by another server, or
+            before its restart.
+        spans_damaged: because the cache's value was no span.
+        spans_behind: because the one in the cache was behind an id seen here.
+        spans_used_up: because too few ids were left.
+        ids_abandoned: ids of abandoned spans, as far as is known.
+    """
+
+    is_cache_up: bool
+    cache_failures: int
+    segments_from_cache: int
+    segments_from_root: int
+    root_trips: int
+    spans: int
+    spans_missing: int
+    spans_of_another_server: int
+    spans_damaged: int
+    spans_behind: int
+    spans_used_up: int
+    ids_abandoned: int
+
+
+class TierTally(Tally[str]):
+    """The counters of the statistics, by name."""
+
+    def picture(self, *, is_cache_up: bool) -> TieredStatistics:
+        """Return what was counted so far."""
+        names = [field.name for field in fields(TieredStatistics) if field.name != "is_cache_up"]
+        return TieredStatistics(is_cache_up=is_cache_up, **{name: self[name] for name in names})
+
+
+class Outage:
+    """The state of a cache; the distributors of one store share it.
+
+    Attributes:
+        has_answered: whether it ever answered, so that its setup is known to be right.
+    """
+
+    __slots__ = ("_again_at", "_clock", "_pause", "_since", "has_answered")
+
+    def __init__(self, clock: Clock, pause: float) -> None:
+        """Begin with a healthy cache.
+
+        Args:
+            clock: time.
+            pause: seconds for which it is not asked after a failure.
+        """
+        self.has_answered: bool = False
+        self._clock = clock
+        self._pause = pause
+        self._since: float | None = None
+        self._again_at = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the last call to the cache failed."""
+        return self._since is not None
+
+    def is_to_be_asked(self) -> bool:
+        """Return whether to ask the cache: there is no outage, or its pause is over.
+
+        In an outage only one caller after each pause may ask: a call to a cache that does not
+        answer takes the whole timeout.
+        """
+        if self._since is None:
+            return True
+        now = self._clock.monotonic()
+        if now < self._again_at:
+            return False
+        self._again_at = now + self._pause
+        return True
+
+    def begin(self) -> bool:
+        """Record a failure; return whether it is the first one in a row."""
+        now, is_new = self._clock.monotonic(), self._since is None
+        self._again_at = now + self._pause
+        if is_new:
+            self._since = now
+        return is_new
+
+    def end(self) -> float | None:
+        """Record an answer; return the seconds that the outage lasted, or None."""
+        self.has_answered = True
+        since, self._since = self._since, None
+        return None if since is None else self._clock.monotonic() - since
+
 
 SPAN: Final = 1_000_000  # ids
 MAX_SPAN: Final = 2**40  # ids; 8 million of them until the last id

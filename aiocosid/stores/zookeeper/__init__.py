@@ -7,6 +7,76 @@ machine ids.  aiocosid's own nodes are below ``/aiocosid``.
 
 from __future__ import annotations
 
-from ._store import ZookeeperStore as ZookeeperStore
+from typing import TYPE_CHECKING, Any, Self
+
+from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP
+from ...errors import InvalidArgumentError
+from .._store import BackendStore
+from ._backend import LOCKER, ZookeeperBackend
+from .tree import OwnedLink, as_link
+
+if TYPE_CHECKING:
+    from .._store import CounterDistributor
 
 __all__ = ("ZookeeperStore",)
+
+
+class ZookeeperStore(BackendStore[ZookeeperBackend]):
+    """Many counters, and machine ids, on one server or ensemble, below CosId's node ``/cosid``.
+
+    It needs no schema: a counter is created at its first use.  Before the first machine id is taken
+    the store has to be initialised once (``aiocosid init``).  Runs on asyncio.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - the driver has no types
+        """Use your own client; nothing is sent yet.
+
+        Args:
+            client: your own ``kazoo.client.KazooClient``, started.  It is never stopped here; its
+                chroot, credentials and default ACL apply.
+
+        Raises:
+            InvalidArgumentError: it is no client of kazoo's.
+        """
+        self._backend = ZookeeperBackend(as_link(client))
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Use a session of its own, begun on first use and again after `aclose`.
+
+        Args:
+            url: ``zookeeper://[user:password@]host[:port][,host[:port]...][/chroot]``, the user
+                and password for ZooKeeper's ``digest`` scheme.  A missing chroot is created.  After
+                a ``?``: ``session_timeout`` in seconds, by default 10; the server may choose
+                another one.  For TLS, SASL or your own ACLs pass your own client.
+
+        Raises:
+            InvalidArgumentError: the URL is malformed.
+        """
+        return cls(OwnedLink(url))
+
+    def segment_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> CounterDistributor:
+        """Return a distributor in this store's session; nothing is sent yet.
+
+        Args:
+            namespace: the counter's namespace.
+            name: the counter's name.  A slash begins a child node, as in CosId.
+            offset: where a new counter starts; the first id is ``offset + 1``.
+            step: ids per segment, at least 1.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or the name ends in ``-locker``.
+        """
+        if str(name).endswith(LOCKER):
+            expected = f"a text that does not end in {LOCKER!r}: Curator keeps a lock there"
+            raise InvalidArgumentError("name", name, expected=expected)
+        return super().segment_distributor(namespace=namespace, name=name, offset=offset, step=step)

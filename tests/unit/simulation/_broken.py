@@ -18,7 +18,7 @@ from aiocosid.machine._renewer import LeaseRenewer
 from aiocosid.snowflake._stamper import Stamper
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
 from aiocosid.stores.redis._link import Script
-from aiocosid.stores.striped._residue_class import UNIT, ResidueClass
+from aiocosid.stores.striped._stripe import UNIT, ResidueClass
 from aiocosid.stores.tiered import TieredStore
 from tests.simulation import (
     SCENARIOS,

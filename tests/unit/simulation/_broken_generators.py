@@ -7,7 +7,7 @@ from typing import Any
 from aiocosid.machine._renewer import LeaseRenewer
 from aiocosid.segment._supply import Supply
 from aiocosid.snowflake._ring import Ring
-from aiocosid.stores.http._errors import Answer
+from aiocosid.stores.http._backend import Answer
 from aiocosid.stores.http._machine import LOST, HttpMachineIdDistributor
 from tests.simulation import (
     SCENARIOS,

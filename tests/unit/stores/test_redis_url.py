@@ -12,7 +12,7 @@ from redis.asyncio import SSLConnection
 from aiocosid.stores._url import StoreUrl, read_url
 from aiocosid.stores._url_specs import REDIS
 from aiocosid.stores.redis import RedisStore
-from aiocosid.stores.redis._client import make_clients
+from aiocosid.stores.redis._link import make_clients
 
 SECRET = "s3cr3t"  # noqa: S105 - to be looked for
 

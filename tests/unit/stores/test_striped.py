@@ -31,9 +31,8 @@ from aiocosid.errors import (
 )
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.striped import StripedStore
-from aiocosid.stores.striped._distributor import StripedIdSegmentDistributor
-from aiocosid.stores.striped._residue_class import ResidueClass, highest_id
-from aiocosid.stores.striped._store import read_url
+from aiocosid.stores.striped._store import StripedIdSegmentDistributor, read_url
+from aiocosid.stores.striped._stripe import ResidueClass, highest_id
 from aiocosid.testing import ManualClock, settle
 
 from ._flaky import AWAY, Flaky

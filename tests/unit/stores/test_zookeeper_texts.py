@@ -9,7 +9,7 @@ from aiocosid.machine.cells import Note, Space
 from aiocosid.stores._url import read_url
 from aiocosid.stores._url_specs import ZOOKEEPER
 from aiocosid.stores.zookeeper import ZookeeperStore
-from aiocosid.stores.zookeeper._machine import Cells
+from aiocosid.stores.zookeeper._backend import Cells
 from aiocosid.stores.zookeeper._paths import (
     STORES_OWN,
     name_of,
