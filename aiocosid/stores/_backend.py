@@ -11,21 +11,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .._life.not_copyable import NotCopyable
-from ..abc import MAX_ID
-from ..errors import CounterMissingError, IdOverflowError, UnsupportedByStoreError, WouldBlock
+from ..abc import MAX_ID, Counter
+from ..errors import (
+    CounterMissingError,
+    IdOverflowError,
+    NameTooLongError,
+    UnsupportedByStoreError,
+    WouldBlock,
+)
 from ..errors._general import REOPEN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from ..abc import Counter
+    from ..abc import IdSegmentDistributor
     from ..machine.cells import Changes, Need, Snapshot
     from ._give_back import GrantNote
 
-__all__ = ("MISSING", "Backend", "Granted", "after_add", "after_raise")
+__all__ = ("MISSING", "Backend", "Granted", "after_add", "after_raise", "counters_of")
 
 MISSING: Final = -1
 """Instead of a counter's value: the counter is missing, and was not created."""
@@ -64,6 +70,15 @@ def after_raise(found: int | None, above: int, *, create: bool) -> int:
     return MISSING if found is None and not create else max(found or 0, above)
 
 
+def counters_of(found: Iterable[tuple[str, int | None]], prefix: str) -> list[Counter]:
+    """Return the counters whose names have a prefix, without damaged ones, whose value is None."""
+    return [
+        Counter(namespaced_name=name, last_max_id=max_id)
+        for name, max_id in found
+        if max_id is not None and name.startswith(prefix)
+    ]
+
+
 class Backend(NotCopyable, ABC):
     """One server, file or cluster, on a user's client or on connections of its own.
 
@@ -73,6 +88,8 @@ class Backend(NotCopyable, ABC):
 
     Attributes:
         label: names the server or file in messages, without credentials.
+        link: the connections, which have an ``aopen`` and an ``aclose``; None if there are none.
+        name: names the servers where a store is shown, without credentials.
         name_width: the maximum length of a counter's ``{namespace}.{name}`` in characters; None for
             no limit.
         takes_back: whether `give_back` is supported.
@@ -82,7 +99,9 @@ class Backend(NotCopyable, ABC):
             them.
     """
 
-    __slots__ = ("__weakref__", "label")
+    __slots__ = ("__weakref__", "label", "link", "name")
+
+    link: Any
 
     name_width: int | None = None
     takes_back: bool = False
@@ -90,22 +109,24 @@ class Backend(NotCopyable, ABC):
     is_local: bool = False
     has_marker: bool = True
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, link: object = None, *, name: str = "") -> None:
         self.label: str = label
+        self.link = link
+        self.name: str = name or label
 
     # Lifecycle.
 
-    @abstractmethod
     async def aopen(self) -> None:
         """Get ready in this process and on this loop; connects on first use.
 
         Raises:
             ForkedError: it lives on a client of the parent process.
         """
+        await self.link.aopen()
 
-    @abstractmethod
     async def aclose(self) -> None:
         """Close the connections that it opened; never a user's client.  It may be used again."""
+        await self.link.aclose()
 
     # Schema.
 
@@ -122,6 +143,16 @@ class Backend(NotCopyable, ABC):
         return False
 
     # Counters, by their full name ``{namespace}.{name}``.
+
+    def _check_counter(self, counter: IdSegmentDistributor) -> None:
+        """Raise unless the store can hold a counter of that name.
+
+        Raises:
+            InvalidArgumentError: the name is refused.
+            NameTooLongError: it is longer than the store can hold.
+        """
+        if self.name_width is not None and len(counter.namespaced_name) > self.name_width:
+            raise NameTooLongError(counter.namespaced_name, limit=self.name_width)
 
     @abstractmethod
     async def add(

@@ -1,4 +1,4 @@
-"""The lifecycle of a connection: its owner, and the process and event loop that may use it.
+"""Connections: their owners, the process and event loop that may use them, and calls on them.
 
 A backend has one, on the user's client or on one that it creates from a URL, and asks it for the
 client at each call.
@@ -9,31 +9,100 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
 
 from .._life import fork
 from .._life.loop import is_dead
 from .._life.not_copyable import NotCopyable
-from ..errors import UnsupportedRuntimeError, WrongLoopError
+from ..errors import (
+    CosIdError,
+    StoreError,
+    StoreUnavailableError,
+    UnsupportedRuntimeError,
+    WrongLoopError,
+)
 from ..errors._general import REOPEN
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 
-__all__ = (
-    "CLOSE_TIMEOUT",
-    "BorrowedConnection",
-    "Connection",
-    "OwnedConnection",
-    "fail_if_forked",
-    "running_loop",
-)
-
+CALL_TIMEOUT: Final = 30.0  # seconds; for callers that set no deadline of their own
 CLOSE_TIMEOUT: Final = 2.0  # seconds that a silent server may delay closing
 
 C = TypeVar("C")
+T = TypeVar("T")
+
+
+# The errors of calls.
+
+
+def closed(store: str) -> StoreUnavailableError:
+    """Return the error of a call during which its connection was closed."""
+    return StoreUnavailableError(store, "closed while the call was under way")
+
+
+def untrusted(
+    store: str, text: str, remedy: str = "give its authority's certificate as ssl_ca_certs"
+) -> StoreError:
+    """Return the error for a server whose certificate no trusted authority has signed."""
+    return StoreError(store, f"the server's certificate is not trusted ({text}); {remedy}")
+
+
+@contextmanager
+def translate_errors(
+    meaning: Callable[[Any], CosIdError | None], *, kind: type[BaseException] = Exception
+) -> Generator[None]:
+    """Raise an error of ours for each of a driver, which becomes its cause; let all others pass.
+
+    Args:
+        meaning: returns our error for one of the driver's; None for any other error.
+        kind: the class of the errors that may be the driver's.
+    """
+    try:
+        yield
+    except CosIdError:
+        raise
+    except kind as exc:
+        if (error := meaning(exc)) is None:
+            raise
+        raise error from exc
+
+
+def causes_of(exc: BaseException) -> Iterator[BaseException]:
+    """Yield an error and its causes, each once: they may form a cycle."""
+    seen: set[int] = set()
+    cause: BaseException | None = exc
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+class CallTasks(set[asyncio.Future[Any]]):
+    """The calls under way on a client, each in a task of its own.
+
+    A driver may lose a connection whose call is cancelled at the wrong await.  So a cancelled
+    caller leaves its call to the client's owner, who cancels it as the driver needs.
+    """
+
+    def start(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start a call; its error is retrieved even if no caller awaits it any more."""
+        task = asyncio.create_task(call)
+        self.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self.discard(task)
+        drop_outcome(task)
+
+
+def drop_outcome(call: asyncio.Future[Any]) -> None:
+    """Retrieve and ignore the error of a call that no task awaits any more."""
+    if not call.cancelled():
+        call.exception()
 
 
 @contextmanager
@@ -105,7 +174,7 @@ class Connection(NotCopyable, ABC, Generic[C]):
     def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
         """Get ready for another loop; the former one is closed, or there was none."""
 
-    def aopen(self) -> None:
+    async def aopen(self) -> None:
         """Get ready in this process, or raise as `ready` does."""
         self.ensure_usable()
 
@@ -228,7 +297,7 @@ class OwnedConnection(Connection[C]):
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
             await self._disconnect(client)
 
-    def aopen(self) -> None:
+    async def aopen(self) -> None:
         """Get ready in this process; it connects on first use."""
         running_loop(self.what)
         self._born = fork.generation

@@ -73,10 +73,7 @@ class DurabilityCheck:
         """
         if weaknesses and self._demand == "refuse":
             raise StoreError(label, f"{'; '.join(weaknesses)}. Refused, as durability='refuse'")
-        is_first, self._is_due = (
-            self.is_due,
-            False,
-        )  # else a concurrent call has logged it
+        is_first, self._is_due = self.is_due, False  # else a concurrent call has logged it
         if self._demand == "warn":
             _looked_at[self._borrowed()] = None
         for weakness in weaknesses if is_first else ():

@@ -11,7 +11,7 @@ import asyncio
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar
 from weakref import WeakSet, ref
@@ -19,16 +19,17 @@ from weakref import WeakSet, ref
 import anyio
 
 from .._life import fork
-from ..errors import (
-    CosIdError,
-    InvalidArgumentError,
-    MissingExtraError,
-    StoreUnavailableError,
-    WrongLoopError,
+from ..errors import InvalidArgumentError, MissingExtraError, StoreUnavailableError, WrongLoopError
+from ._connection import (
+    CALL_TIMEOUT,
+    BorrowedConnection,
+    CallTasks,
+    OwnedConnection,
+    running_loop,
+    translate_errors,
 )
-from ._connection import BorrowedConnection, OwnedConnection, running_loop
 from ._engine_url import dialect_of, engine_of, label_of
-from ._executor import CALL_TIMEOUT, PARAMETER, TEAR_TIMEOUT, Executor, drop_outcome
+from ._executor import PARAMETER, TEAR_TIMEOUT, Executor
 from ._mysql import COMMIT, in_foreign_session
 from ._mysql import run as run_mysql
 from ._sql_errors import as_store_error, is_stale
@@ -54,13 +55,7 @@ if TYPE_CHECKING:
     from ._connection import Connection
     from ._executor import Row, Value
 
-__all__ = (
-    "DialectName",
-    "EngineExecutor",
-    "Outcome",
-    "OwnEngineExecutor",
-    "SqlExecutor",
-)
+__all__ = ("DialectName", "EngineExecutor", "Outcome", "OwnEngineExecutor", "SqlExecutor")
 
 T = TypeVar("T")
 
@@ -99,7 +94,7 @@ class Line:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
-        self.calls: set[asyncio.Future[Any]] = set()
+        self.calls = CallTasks()
         self.lent: set[Any] = set()
         self._records: WeakSet[Any] = WeakSet()
 
@@ -224,14 +219,11 @@ class SqlExecutor(Executor):
         line: Line = await self._connection.ready()
         if self.dialect_name == "sqlite":
             ensure_own(f"{line.engine.url.database}")
-        call = asyncio.ensure_future(_in_greenlet(self.label, line, function, *args))
-        line.calls.add(call)
-        call.add_done_callback(line.calls.discard)
+        call = line.calls.start(_in_greenlet(self.label, line, function, *args))
         try:
             await asyncio.wait((call,))
         except BaseException:
             call.cancel()
-            call.add_done_callback(drop_outcome)
             with anyio.move_on_after(TEAR_TIMEOUT, shield=True):
                 await asyncio.wait((call,))
             raise
@@ -245,11 +237,9 @@ class SqlExecutor(Executor):
         def step(database: sqlite3.Connection) -> Outcome:
             with in_use(), alone(database, self.label) as cursor:
                 rows = cursor.execute(statement.replace("\\:", ":"), values).fetchall()
-                # After any other statement it is that of an earlier INSERT.
-                inserted_id = (
-                    cursor.lastrowid if statement.lstrip()[:6].lower() == "insert" else None
-                )
-                return Outcome(rows, cursor.rowcount, inserted_id)
+                is_insert = statement.lstrip()[:6].lower() == "insert"
+                # After any other statement ``lastrowid`` is that of an earlier INSERT.
+                return Outcome(rows, cursor.rowcount, cursor.lastrowid if is_insert else None)
 
         return _in_worker(connection, step)
 
@@ -317,7 +307,7 @@ class _UsersEngine(BorrowedConnection[Line]):
         elif self._loop is not loop and not isinstance(pool, NullPool):
             raise WrongLoopError("the engine")
 
-    def aopen(self) -> None:
+    async def aopen(self) -> None:
         """Raise `ForkedError` in a child; the first call checks the loop."""
         self._ensure_own()
 
@@ -369,13 +359,9 @@ class OwnEngineExecutor(SqlExecutor):
 
 
 async def _in_greenlet(label: str, line: Line, function: Callable[..., T], *args: object) -> T:
-    try:
+    with translate_errors(partial(as_store_error, label)):
         async with asyncio.timeout(CALL_TIMEOUT):
             return await greenlet_spawn(_called, label, line, function, *args)
-    except CosIdError:
-        raise
-    except Exception as exc:
-        raise as_store_error(label, exc) from exc
 
 
 def _called(label: str, line: Line, function: Callable[..., T], *args: object) -> T:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import (
-    InvalidArgumentError,
-    MissingExtraError,
-    UnsupportedRuntimeError,
-)
-from ._executor import CALL_TIMEOUT, CONNECT_TIMEOUT, MAX_CONNECTIONS
+from ..errors import InvalidArgumentError, MissingExtraError, UnsupportedRuntimeError
+from ._connection import CALL_TIMEOUT
+from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS
 from ._mysql import SESSION
 from ._sqlite import BUSY_TIMEOUT
 

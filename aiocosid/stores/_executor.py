@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from .._life import fork
 from .._life.not_copyable import NotCopyable
-from ..errors import CosIdError, StoreError, WrongLoopError
+from ..errors import StoreError, WrongLoopError
+from ._connection import CALL_TIMEOUT, translate_errors
 from ._sql_errors import as_store_error
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from ._connection import Connection
 
 __all__ = (
-    "CALL_TIMEOUT",
     "CONNECT_TIMEOUT",
     "MAX_CONNECTIONS",
     "PARAMETER",
@@ -29,10 +30,8 @@ __all__ = (
     "PoolExecutor",
     "Row",
     "Value",
-    "drop_outcome",
 )
 
-CALL_TIMEOUT: Final = 30.0  # seconds; for callers that set no deadline of their own
 CONNECT_TIMEOUT: Final = 1.5  # seconds, for all hosts: below the 2 s of a generator's call
 TEAR_TIMEOUT: Final = 0.5  # seconds that a driver may delay a cancelled caller
 MAX_CONNECTIONS: Final = 4  # of a pool of ours; further calls wait
@@ -48,12 +47,6 @@ _Session = Any
 
 Value = str | int
 """The value of a parameter."""
-
-
-def drop_outcome(call: asyncio.Future[Any]) -> None:
-    """Retrieve and ignore the error of a call that no task awaits any more."""
-    if not call.cancelled():
-        call.exception()
 
 
 class Executor(NotCopyable, ABC):
@@ -99,7 +92,7 @@ class Executor(NotCopyable, ABC):
         Raises:
             ForkedError: the connection is the user's, and was created in the parent process.
         """
-        self._connection.aopen()
+        await self._connection.aopen()
 
     async def aclose(self) -> None:
         """Close the connections that this executor has opened; the next statement opens a new one.
@@ -121,13 +114,9 @@ class PoolExecutor(Executor):
             raise WrongLoopError("the pool")
         if pool._closing or pool._closed:
             raise StoreError(self.label, "the pool is closed")
-        try:
-            with anyio.fail_after(CALL_TIMEOUT):
-                return await self._fetch(pool, statement, values)
-        except CosIdError:
-            raise
-        except Exception as exc:
-            raise as_store_error(self.label, exc) from exc
+        meaning = partial(as_store_error, self.label)
+        with translate_errors(meaning), anyio.fail_after(CALL_TIMEOUT):
+            return await self._fetch(pool, statement, values)
 
     async def _fetch(self, pool: _Pool, statement: str, values: Mapping[str, Value]) -> list[Row]:
         generation = fork.generation

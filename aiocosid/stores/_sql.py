@@ -213,7 +213,9 @@ class Dialect:
 class SqlBackend(Backend):
     """A database with CosId's tables, and aiocosid's own beside them."""
 
-    __slots__ = ("_dialect", "_durability", "_executor")
+    __slots__ = ("_dialect", "_durability")
+
+    link: Executor
 
     name_width = NAME_WIDTH
     takes_back = True
@@ -228,18 +230,9 @@ class SqlBackend(Backend):
             dialect: the statements.
             durability: what to do about settings that may lose grants; None for our own sessions.
         """
-        super().__init__(executor.label)
-        self._executor = executor
+        super().__init__(executor.label, executor)
         self._dialect = dialect
         self._durability = durability or DurabilityCheck("ignore")
-
-    # Lifecycle.
-
-    async def aopen(self) -> None:
-        await self._executor.aopen()
-
-    async def aclose(self) -> None:
-        await self._executor.aclose()
 
     async def create_schema(self) -> bool:
         """Create what is missing; new tables for machine ids get the store's marker."""
@@ -251,17 +244,17 @@ class SqlBackend(Backend):
     async def _run(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run a statement after a check of the settings; repeat it if the server rolled it back."""
         if self._durability.is_due:
-            rows = await self._executor.fetch_rows(self._dialect.settings)
+            rows = await self.link.fetch_rows(self._dialect.settings)
             weaknesses = self._dialect.weaknesses
             found = [f"{name} is {value}: {weaknesses[name]}" for name, value in rows]
             self._durability.judge(self.label, found)
         for _ in range(ATTEMPTS - 1):
             try:
-                return await self._executor.fetch_rows(statement, **values)
+                return await self.link.fetch_rows(statement, **values)
             except StoreUnavailableError as error:
                 if code_of(error.__cause__) not in self._dialect.undone:
                     raise
-        return await self._executor.fetch_rows(statement, **values)
+        return await self.link.fetch_rows(statement, **values)
 
     async def _row(self, statement: str, **values: Value) -> Row | None:
         return next(iter(await self._run(statement, **values)), None)
@@ -329,7 +322,7 @@ class SqlBackend(Backend):
         return row
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
-        await self._executor.ensure_there()
+        await self.link.ensure_there()
         rows = await self._run(self._dialect.counters, prefix=prefix)
         return [
             Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=integer(fetch_time))

@@ -11,12 +11,7 @@ import sqlite3
 import ssl
 from typing import Any, Final
 
-from ..errors import (
-    SchemaMissingError,
-    StoreAuthenticationError,
-    StoreError,
-    StoreUnavailableError,
-)
+from ..errors import SchemaMissingError, StoreAuthenticationError, StoreError, StoreUnavailableError
 from ._sql_cells import TABLE
 
 __all__ = ("REPLACED", "OutOfRangeError", "as_store_error", "code_of", "is_stale")

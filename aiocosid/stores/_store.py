@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
 from .._checks import check_above, check_integer, check_machine_bits, check_text
 from .._life.not_copyable import NotCopyable
@@ -17,11 +17,7 @@ from ..abc import (
     Store,
 )
 from ..abc._machine import NAME_WIDTH, check_safe_guard
-from ..errors import (
-    CounterMissingError,
-    NameTooLongError,
-    UnsupportedByStoreError,
-)
+from ..errors import CounterMissingError, UnsupportedByStoreError
 from ..machine import _rules
 from ..machine._rules import Asker, Decision
 from ..machine.cells import Need
@@ -71,9 +67,7 @@ class CounterDistributor(WatchedDistributor):
             NameTooLongError: ``{namespace}.{name}`` is longer than the store can hold.
         """
         super().__init__(**described)
-        limit = backend.name_width
-        if limit is not None and len(self.namespaced_name) > limit:
-            raise NameTooLongError(self.namespaced_name, limit=limit)
+        backend._check_counter(self)
         self.store: str = backend.label
         self.fork_remedy: str = backend.fork_remedy
         self._backend = backend
@@ -141,9 +135,16 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     _counter: ClassVar[type[CounterDistributor]] = CounterDistributor
     _machine: ClassVar[type[CellMachineIdDistributor]] = CellMachineIdDistributor
 
+    @classmethod
+    def _on(cls, backend: B) -> Self:
+        """Return the store on a backend."""
+        store = cls.__new__(cls)
+        store._backend = backend
+        return store
+
     def __repr__(self) -> str:
-        """Name the server, without credentials."""
-        return f"<{type(self).__name__} {self._backend.label}>"
+        """Name the servers, without credentials."""
+        return f"<{type(self).__name__} {self._backend.name}>"
 
     # Counters.
 
@@ -201,12 +202,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         return sorted(found, key=lambda each: each.namespaced_name)
 
     async def set_floor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        above: int,
-        create: bool = True,
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True
     ) -> Counter:
         """Raise a counter to ``above`` if it is lower; see `aiocosid.abc.Store.set_floor`.
 
@@ -283,9 +279,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             seat = snapshot.seats.get(machine_id)
             found = (seat.holders, seat.note and seat.note.token) if seat is not None else None
             if owner and found != owner[0]:
-                return (
-                    Decision()
-                )  # it was applied already; an instance that took the id since keeps it
+                return Decision()  # applied already; an instance that took the id since keeps it
             owner[:] = [found]
             return _rules.take_away(snapshot, machine_id)
 

@@ -1,8 +1,12 @@
-"""Reads the URL of a store by its scheme's declaration; errors show no part that may be secret."""
+"""Reads the URL of a store by its scheme's declaration; errors show no part that may be secret.
+
+Also the files that it names, for TLS.
+"""
 
 from __future__ import annotations
 
 import re
+import ssl
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -14,7 +18,9 @@ from ..errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ("Host", "Option", "StoreUrl", "UrlSpec", "read_url")
+__all__ = ("Host", "Option", "StoreUrl", "UrlSpec", "client_context", "read_url")
+
+TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 _HOST: Final = re.compile(r"(\[[^\[\]@\s]+\]|[^:\[\]@#\s]*)(?::([0-9]{1,5}))?")
 _UNESCAPED: Final = re.compile(r"[\[\]#\s]")
@@ -257,3 +263,27 @@ def read_url(url: str, *specs: UrlSpec) -> StoreUrl:
     shown = f"{scheme}:..." if found and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) else "..."
     expected = f"one that begins with {known}, with {_ESCAPE}"
     raise InvalidArgumentError("url", shown, expected=expected)
+
+
+def client_context(
+    spec: UrlSpec, url: StoreUrl, names: tuple[str, str, str] = TLS_FILES
+) -> ssl.SSLContext:
+    """Read the files of a URL; without any, the system's authorities are trusted.
+
+    Args:
+        spec: the URL's specification.
+        url: the URL with the files.
+        names: the options for the authority's certificate, the client's certificate, and its key.
+
+    Raises:
+        InvalidArgumentError: a file holds something else.
+    """
+    authority, certificate, key = (url.options[name] for name in names)
+    try:
+        context = ssl.create_default_context(cafile=authority)
+        if certificate:
+            context.load_cert_chain(certificate, key)
+    except OSError as exc:  # OpenSSL's errors, too, are OSErrors
+        expected = f"with files of certificates and a key for {', '.join(names)} ({exc})"
+        raise spec.refused(url.scheme, expected) from None
+    return context

@@ -85,11 +85,7 @@ class HighWater:
 
 def _went_back(counter: IdSegmentDistributor, seen: int, expected: int) -> StoreRolledBackError:
     return StoreRolledBackError(
-        counter.store,
-        namespace=counter.namespace,
-        name=counter.name,
-        seen=seen,
-        expected=expected,
+        counter.store, namespace=counter.namespace, name=counter.name, seen=seen, expected=expected
     )
 
 

@@ -21,13 +21,9 @@ from ..abc import (
     SequenceDistributor,
     SequenceGrant,
 )
-from ..errors import (
-    ClockSkewError,
-    InvalidArgumentError,
-    WouldBlock,
-)
+from ..errors import ClockSkewError, InvalidArgumentError, WouldBlock
 from ..machine.cells import Marker, Need, Seat, Snapshot, Space
-from ._backend import Backend, Granted, after_add
+from ._backend import Backend, Granted, after_add, counters_of
 from ._store import BackendStore
 
 if TYPE_CHECKING:
@@ -205,11 +201,7 @@ class MemoryBackend(Backend):
         return Counter(namespaced_name=name, last_max_id=max_id)
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
-        return [
-            Counter(namespaced_name=name, last_max_id=max_id)
-            for name, max_id in self._counters.copy().items()  # copied in one step of Python
-            if name.startswith(prefix)
-        ]
+        return counters_of(self._counters.copy().items(), prefix)  # copied in one step of Python
 
     async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
         with suppress(WouldBlock), self._changing():

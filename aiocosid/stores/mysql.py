@@ -18,8 +18,7 @@ from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PoolExecutor
 from ._mysql import MYSQL, SESSION, in_foreign_session, run
 from ._sql import SqlBackend
 from ._store import BackendStore
-from ._tls import client_context
-from ._url import read_url
+from ._url import client_context, read_url
 from ._url_specs import MYSQL as SPEC
 
 try:
@@ -101,10 +100,8 @@ class MysqlStore(BackendStore[SqlBackend]):
             salvage=_salvage,
             silence=_silence,
         )
-        store = cls.__new__(cls)
-        check = DurabilityCheck(durability)
-        store._backend = SqlBackend(_PoolExecutor("mysql", connection), MYSQL, check)
-        return store
+        executor = _PoolExecutor("mysql", connection)
+        return cls._on(SqlBackend(executor, MYSQL, DurabilityCheck(durability)))
 
 
 def _options_of(url: str) -> tuple[dict[str, Any], Durability]:

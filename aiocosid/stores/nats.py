@@ -48,11 +48,11 @@ from ._connection import (
     Connection,
     OwnedConnection,
     fail_if_forked,
+    untrusted,
 )
 from ._own_cells import ShardedPlaces, is_enough, leave_out_compared, quoted
 from ._store import BackendStore
-from ._tls import client_context, untrusted
-from ._url import read_url
+from ._url import client_context, read_url
 from ._url_specs import NATS
 
 try:
@@ -185,7 +185,9 @@ class NatsBackend(Backend):
     majority of the replicas has it.
     """
 
-    __slots__ = ("_cells", "_connection", "_counters", "_far", "_options", "_prefix")
+    __slots__ = ("_cells", "_counters", "_far", "_options", "_prefix")
+
+    link: Connection[Client]
 
     # Fits a protocol line of 4,096 bytes, at three characters for each byte of UTF-8.
     name_width: int | None = 256
@@ -193,17 +195,11 @@ class NatsBackend(Backend):
     def __init__(
         self, label: str, connection: Connection[Client], options: Mapping[str, Any]
     ) -> None:
-        super().__init__(label)
-        self._connection, self._options = connection, options
+        super().__init__(label, connection)
+        self._options = options
         self._prefix: str = options["prefix"]
         self._counters, self._cells = f"{self._prefix}_counters", f"{self._prefix}_cells"
         self._far: set[str] = set()  # counters that may be near their limit
-
-    async def aopen(self) -> None:
-        self._connection.aopen()
-
-    async def aclose(self) -> None:
-        await self._connection.aclose()
 
     # Calls, with our own deadline: the driver's would swallow a cancellation that arrives together
     # with the reply.
@@ -215,7 +211,7 @@ class NatsBackend(Backend):
         earlier: Exception | None = None
         try:
             with fail_if_forked(), anyio.fail_after(seconds):
-                client = await self._connection.ready()
+                client = await self.link.ready()
                 self._ensure_usable(client)
                 earlier = client.last_error
                 while True:
@@ -363,9 +359,7 @@ class NatsBackend(Backend):
             reason = f"stream {self._cells!r} was not created by 'aiocosid init'; delete it"
             raise StoreError(self.label, reason)
         found = {key: await _last(client, self._cells, key) for key in places.needed(need)}
-        if (
-            need.is_complete
-        ):  # the counts are read first, so they are never above the ids that are read
+        if need.is_complete:  # counts are read first, so they are never above the ids
             for below in (f"{places.count}.*", f"{places.root}>"):
                 found |= await _scan(client, self._cells, below)
         texts = {key: each.data for key, each in found.items()}
@@ -430,9 +424,8 @@ class NatsBackend(Backend):
         if (reply := await _ask(client, subject, data, end, but=CONFLICT)) is None:
             return None
         if (reply.get("batch"), reply.get("count")) != (batch, size):
-            raise UnsupportedByStoreError(
-                self.label, "the stream's leader does not support batches"
-            )
+            reason = "the stream's leader does not support batches"
+            raise UnsupportedByStoreError(self.label, reason)
         return int(reply["seq"])
 
 
@@ -560,6 +553,4 @@ class NatsStore(BackendStore[NatsBackend]):
             is_lost=lambda client: client.is_closed,
             silence=_silence,
         )
-        store = cls.__new__(cls)
-        store._backend = NatsBackend(f"nats {found}", connection, found.options)
-        return store
+        return cls._on(NatsBackend(f"nats {found}", connection, found.options))

@@ -11,16 +11,9 @@ import anyio
 
 from .._life import fork
 from ..errors import InvalidArgumentError, MissingExtraError
-from ._connection import BorrowedConnection, OwnedConnection
+from ._connection import BorrowedConnection, OwnedConnection, drop_outcome
 from ._durability import DurabilityCheck
-from ._executor import (
-    CONNECT_TIMEOUT,
-    MAX_CONNECTIONS,
-    PARAMETER,
-    TEAR_TIMEOUT,
-    PoolExecutor,
-    drop_outcome,
-)
+from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PARAMETER, TEAR_TIMEOUT, PoolExecutor
 from ._postgres import POSTGRES, dsn_of
 from ._sql import SqlBackend
 from ._sql_errors import is_stale
@@ -99,7 +92,6 @@ class PostgresStore(BackendStore[SqlBackend]):
         Raises:
             InvalidArgumentError: the URL is malformed.
         """
-        store = cls.__new__(cls)
         dsn, hosts, durability = dsn_of(url)
 
         async def connect() -> _Pool:
@@ -121,8 +113,7 @@ class PostgresStore(BackendStore[SqlBackend]):
             silence=_silence,
         )
         executor = _PoolExecutor("postgres", connection)
-        store._backend = SqlBackend(executor, POSTGRES, DurabilityCheck(durability))
-        return store
+        return cls._on(SqlBackend(executor, POSTGRES, DurabilityCheck(durability)))
 
 
 # Refused, no answer, unknown host, reset; starting up; a standby where none is wanted.

@@ -53,7 +53,7 @@ class SqlAlchemyStore(BackendStore[SqlBackend]):
                 words; an engine whose transactions all share one connection, as on ``:memory:``, is
                 refused.
         """
-        self._work_on(EngineExecutor(engine), DurabilityCheck(durability, engine))
+        self._backend = _backend_on(EngineExecutor(engine), DurabilityCheck(durability, engine))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -70,11 +70,10 @@ class SqlAlchemyStore(BackendStore[SqlBackend]):
             UnsupportedRuntimeError: the driver is not installed, and no extra of aiocosid has it.
         """
         plain, durability = without_durability(text_of(url))
-        store = cls.__new__(cls)
-        store._work_on(OwnEngineExecutor(plain), DurabilityCheck(durability))
-        return store
+        return cls._on(_backend_on(OwnEngineExecutor(plain), DurabilityCheck(durability)))
 
-    def _work_on(self, sql: SqlExecutor, check: DurabilityCheck) -> None:
-        if sql.dialect_name == "sqlite":
-            check_version()
-        self._backend = SqlBackend(sql, _DIALECTS[sql.dialect_name], check)
+
+def _backend_on(sql: SqlExecutor, check: DurabilityCheck) -> SqlBackend:
+    if sql.dialect_name == "sqlite":
+        check_version()
+    return SqlBackend(sql, _DIALECTS[sql.dialect_name], check)

@@ -84,9 +84,7 @@ class SqliteStore(BackendStore[SqlBackend]):
         Raises:
             InvalidArgumentError: the URL is malformed, or names no file.
         """
-        store = cls.__new__(cls)
-        store._backend = SqlBackend(_Own(path_of(url)), SQLITE)
-        return store
+        return cls._on(SqlBackend(_Own(path_of(url)), SQLITE))
 
 
 class _Borrowed(Executor):
@@ -153,9 +151,8 @@ class _Own(Executor):
             # Other processes count in the file that is there now.
             if self._own.holds(line):
                 await self.aclose()
-            raise StoreUnavailableError(
-                self.label, "the file was replaced; the next call opens the new one"
-            )
+            reason = "the file was replaced; the next call opens the new one"
+            raise StoreUnavailableError(self.label, reason)
         return rows
 
     async def ensure_there(self) -> None:

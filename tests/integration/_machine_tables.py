@@ -250,7 +250,7 @@ class Tapped(Executor):
         """Put one between a distributor and its executor; others of its store are not tapped."""
         backend = distributor._backend
         assert isinstance(backend, SqlBackend)
-        tapped = cls(backend._executor, before=before, after=after)
+        tapped = cls(backend.link, before=before, after=after)
         distributor._backend = SqlBackend(tapped, backend._dialect)
         return tapped
 

@@ -90,7 +90,7 @@ def store_on(pool: Any) -> Any:
 
 async def fetch(store: Any, statement: str) -> Any:
     """Run a statement on a connection of a store's; the first value of the first row."""
-    return (await store._backend._executor.fetch_rows(statement))[0][0]
+    return (await store._backend.link.fetch_rows(statement))[0][0]
 
 
 async def session_of(store: Any, url: str) -> Any:

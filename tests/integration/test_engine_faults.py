@@ -196,7 +196,7 @@ async def test_closed_during_a_call(
         sent = proxy.next_request()
         call = asyncio.ensure_future(counter.next_max_id(1))
         await sent
-        line: Any = store._backend._executor._connection._client  # type: ignore[attr-defined]
+        line: Any = store._backend.link._connection._client  # type: ignore[attr-defined]
         await asyncio.wait_for(store.aclose(), 5)
         with pytest.raises(StoreUnavailableError):
             await within(5, call)
@@ -212,7 +212,7 @@ async def test_a_transaction_that_failed_half_way(mariadb_database: str) -> None
     url = mariadb_database.replace(":", "+asyncmy:", 1) + "?durability=ignore"
     async with SqlAlchemyStore.from_url(url) as store, SqlAlchemyStore.from_url(url) as other:
         await store.create_schema()
-        await store._backend._executor.run("drop table aiocosid_grant")  # type: ignore[attr-defined]
+        await store._backend.link.run("drop table aiocosid_grant")  # type: ignore[attr-defined]
         noted = store.segment_distributor(name="order")
         noted.allow_give_back()
         with pytest.raises(SchemaMissingError):

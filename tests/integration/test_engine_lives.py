@@ -52,7 +52,7 @@ async def main():
     store = SqlAlchemyStore(engine, durability="ignore")
     await store.create_schema()
     counter = store.segment_distributor(namespace=sys.argv[2], name="order")
-    sql = store._backend._executor
+    sql = store._backend.link
     granted = [await counter.next_max_id(10)]
     before = (await sql.run(SESSION)).rows[0][0]
     call = asyncio.ensure_future(sql.run(SLOW))

@@ -247,7 +247,7 @@ async def test_a_floor_takes_away_the_note_of_a_table_that_was_just_made() -> No
         one = other.segment_distributor(name="order")
         one.allow_give_back()
         backend: Any = store._backend
-        backend._executor = _Between(backend._executor, lambda: one.next_max_id(10))
+        backend.link = _Between(backend.link, lambda: one.next_max_id(10))
         assert (await store.set_floor(name="order", above=7)).last_max_id == 10
         assert await one.give_back(10, 9) == 0
 

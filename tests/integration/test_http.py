@@ -283,7 +283,7 @@ class TestFailures:
                 await call
             way.cut()
             backend: Any = counter._backend
-            session = await backend.connection.ready()
+            session = await backend.link.ready()
             await asyncio.wait(session._calls)
             way.heal()
             assert await counter.next_max_id(10) == 30

@@ -267,7 +267,7 @@ async def test_tls(mariadb_factory: Callable[..., MariadbServer]) -> None:
     for options, refusal in asked.items():
         async with MysqlStore.from_url(f"{server.url}?{options}") as store:
             if refusal is None:
-                executor = store._backend._executor
+                executor = store._backend.link
                 ((_, cipher),) = await executor.fetch_rows("SHOW STATUS LIKE 'Ssl_cipher'")
                 assert bool(cipher) is bool(options)
             else:

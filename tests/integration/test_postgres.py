@@ -61,9 +61,9 @@ class TestCounter:
         """Closing one of them leaves the others theirs; the store closes them."""
         one, other = (store.segment_distributor(name=name) for name in ("one", "other"))
         assert [await each.next_max_id(1) for each in (one, other)] == [1, 1]
-        before = await store._backend._executor.fetch_rows("SELECT pg_backend_pid()")
+        before = await store._backend.link.fetch_rows("SELECT pg_backend_pid()")
         await one.aclose()
-        assert await store._backend._executor.fetch_rows("SELECT pg_backend_pid()") == before
+        assert await store._backend.link.fetch_rows("SELECT pg_backend_pid()") == before
         assert [await each.next_max_id(1) for each in (one, other)] == [2, 2]
 
     async def test_a_numeric_column(self, store: PostgresStore, raw: Connection) -> None:

@@ -72,7 +72,7 @@ class TestTornCalls:
             assert await counter.next_max_id(10) == 10
 
             async def waiting() -> int:
-                return int((await store._backend._executor.fetch_rows(WAITING))[0][0])
+                return int((await store._backend.link.fetch_rows(WAITING))[0][0])
 
             async def waits() -> bool:
                 return await waiting() == 1

@@ -28,6 +28,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine.cells import Need, Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.stores._connection import CALL_TIMEOUT
 from aiocosid.stores.redis import RedisStore, _link
 from tests.machine_marks import mark_machines
 from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, free_port
@@ -787,7 +788,7 @@ class TestClients:
         self, server: ValkeyServer, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Going through all keys has no time limit; each call after that has."""
-        limit = _link.CALL_TIMEOUT
+        limit = CALL_TIMEOUT
 
         class Large(Redis):
             async def scan_iter(  # type: ignore[override]  # whatever it is given

@@ -559,7 +559,7 @@ class TestSqlite:
         os.rename(path, moved)  # noqa: PTH104
         async with SqliteStore.from_url(f"sqlite:///{moved}") as store:
             assert await take(of(store, 1)) == 1
-            await store._backend._executor.fetch_rows("VACUUM")
+            await store._backend.link.fetch_rows("VACUUM")
             assert await take(of(store, 2)) == 2
 
     async def test_one_is_put_in_its_place(

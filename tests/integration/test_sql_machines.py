@@ -573,14 +573,14 @@ class TestWidth:
         """Nobody held an id when it looked, and somebody does when it writes."""
         await fleet.take_and_return(1)
         backend: Any = store._backend
-        executor = backend._executor
+        executor = backend.link
 
         async def take(statement: str) -> None:
             if is_read(statement):
-                backend._executor = executor
+                backend.link = executor
                 await fleet.take(1)
 
-        backend._executor = Tapped(executor, after=take)
+        backend.link = Tapped(executor, after=take)
         with pytest.raises(MachineIdInUseError):
             await store.set_machine_bits(namespace="dev", bits=3)
         assert await store.machine_bits(namespace="dev") == 2

@@ -98,7 +98,7 @@ class TestCounter:
         own = SqliteStore.from_url(url)
         counter = own.segment_distributor(name="order")
         assert await counter.next_max_id(10) == 10
-        executor: Any = own._backend._executor
+        executor: Any = own._backend.link
         assert await executor.fetch_rows("PRAGMA journal_mode") == [("wal",)]
         assert await executor.fetch_rows("PRAGMA synchronous") == [(3,)]
         assert await executor.fetch_rows("PRAGMA busy_timeout") == [(1500,)]
@@ -306,10 +306,10 @@ async def test_a_fork_while_the_statement_ran(
             raise StoreUnavailableError("sqlite", "it was busy")
 
     backend: Any = own._backend
-    inner, backend._executor = backend._executor, Tapped(backend._executor, after=forked)
+    inner, backend.link = backend.link, Tapped(backend.link, after=forked)
     with monkeypatch.context() as patch, pytest.raises(ForkedError):
         await counter.next_max_id(10)
-    backend._executor = inner
+    backend.link = inner
     assert await counter.next_max_id(10) == 20
     await own.aclose()
 

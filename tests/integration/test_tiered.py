@@ -586,7 +586,7 @@ async def test_closed_under_a_call(proxy: FaultProxy, bench: Bench, tmp_path: Pa
             await flight
         assert counter.statistics().root_trips == 1
         assert counter.statistics().cache_failures == 0
-        assert root._backend._executor._connection._client is None  # type: ignore[attr-defined]  # of its own one
+        assert root._backend.link._connection._client is None  # type: ignore[attr-defined]  # of its own one
         proxy.heal()
         assert await counter.next_max_id(10) > before
         await closed.aclose()

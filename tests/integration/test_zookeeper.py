@@ -201,7 +201,7 @@ class TestFaults:
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait((task,))
-            queued = list(store._backend._link._wire.client._queue)  # type: ignore[union-attr]  # it is open
+            queued = list(store._backend.link._wire.client._queue)  # type: ignore[union-attr]  # it is open
             assert queued == []
             await proxy.accept()
             assert await eventually(lambda: counter.next_max_id(10), StoreUnavailableError) == 20
@@ -249,7 +249,7 @@ class TestFaults:
 
 
 async def is_suspended(store: ZookeeperStore) -> bool:
-    return not store._backend._link._wire.client.connected  # type: ignore[union-attr]  # it is open
+    return not store._backend.link._wire.client.connected  # type: ignore[union-attr]  # it is open
 
 
 class TestSessions:
@@ -263,7 +263,7 @@ class TestSessions:
         assert repr(one) == f"<ZookeeperStore {zookeeper.hosts}>"
         second = ZookeeperStore(client)
         other = second.segment_distributor(namespace=namespace, name="order")
-        assert one._backend._link._wire is second._backend._link._wire
+        assert one._backend.link._wire is second._backend.link._wire
         client.start()
         try:
             async with one:

@@ -37,7 +37,7 @@ class EtcdStore(BackendStore[EtcdBackend]):
     everything before, or spawn.
     """
 
-    __slots__ = ("_name",)
+    __slots__ = ()
 
     def __init__(self, client: EtcdClient, *, prefix: str = ETCD.default_path) -> None:
         """Use your own client, which is never closed here; nothing is sent yet.
@@ -55,7 +55,6 @@ class EtcdStore(BackendStore[EtcdBackend]):
         check_text("prefix", prefix)
         if not (shorter := prefix.rstrip("/")):
             raise InvalidArgumentError("prefix", prefix, expected="more than '/'")
-        self._name = "on a client"
         self._backend = EtcdBackend(EtcdLink.by_client(client), shorter)
 
     @classmethod
@@ -73,11 +72,4 @@ class EtcdStore(BackendStore[EtcdBackend]):
             InvalidArgumentError: the URL is malformed.
         """
         found = read_url(url, ETCD)
-        store = cls.__new__(cls)
-        store._name = str(found)
-        store._backend = EtcdBackend(EtcdLink.by_url(found), found.path)
-        return store
-
-    def __repr__(self) -> str:
-        """Show the members, without credentials."""
-        return f"<{type(self).__name__} {self._name}>"
+        return cls._on(EtcdBackend(EtcdLink.by_url(found), found.path))

@@ -14,7 +14,7 @@ from ...abc import MAX_ID, Counter
 from ...errors import CorruptCounterError
 from ...machine._rules import quarantine_ms
 from ...machine.cells import ENDLESS_MS, MAX_MS, Seat, Snapshot, Space
-from .._backend import MISSING, Backend, Granted, after_add, after_raise
+from .._backend import MISSING, Backend, Granted, after_add, after_raise, counters_of
 from .._own_cells import Places, is_enough
 from ._driver import STORE, put, remove, span, unchanged, unwritten
 
@@ -45,22 +45,17 @@ class EtcdBackend(Backend):
     the highest revision that it has seen.
     """
 
-    __slots__ = ("_known", "_link", "_reached", "_root", "_spares")
+    __slots__ = ("_known", "_reached", "_root", "_spares")
+
+    link: EtcdLink
 
     def __init__(self, link: EtcdLink, prefix: str) -> None:
-        super().__init__(STORE)
-        self._link = link
+        super().__init__(STORE, link, name=link.name)
         self._root = prefix
         self._known: dict[str, bytes] = {}  # counters as this object wrote them last
         # By namespace: cluster, epoch, revision.
         self._reached: dict[str, tuple[str, str, int]] = {}
         self._spares: dict[int, int] = {}  # unused leases, by their length in milliseconds
-
-    async def aopen(self) -> None:
-        self._link.aopen()
-
-    async def aclose(self) -> None:
-        await self._link.aclose()
 
     # Counters.
 
@@ -99,17 +94,14 @@ class EtcdBackend(Backend):
                 value = _value(reply.responses[0].response_range.kvs)
                 await member.pause()
 
-        return await self._link.call(change, key=key)
+        return await self.link.call(change, key=key)
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
         root = self._key("")
-        _, found = await self._link.call(lambda member: member.read(prefix=root + prefix))
-        values = {_text(each.key).removeprefix(root): _integer(each.value) for each in found}
-        return [
-            Counter(namespaced_name=name, last_max_id=value)
-            for name, value in values.items()
-            if "." in name and value is not None  # no other key of aiocosid has a dot
-        ]
+        _, found = await self.link.call(lambda member: member.read(prefix=root + prefix))
+        values = ((_text(each.key).removeprefix(root), _integer(each.value)) for each in found)
+        # No other key of aiocosid has a dot.
+        return counters_of((each for each in values if "." in each[0]), prefix)
 
     def _key(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -118,12 +110,12 @@ class EtcdBackend(Backend):
 
     async def namespaces(self) -> Sequence[str]:
         root = self._key("machine/ns/")
-        _, found = await self._link.call(lambda member: member.read(prefix=root, keys_only=True))
+        _, found = await self.link.call(lambda member: member.read(prefix=root, keys_only=True))
         start = self._key("machine/")
         return [*{EtcdPlaces.namespace_of(_text(each.key), start) for each in found}]
 
     async def read(self, namespace: str, need: Need) -> Snapshot:
-        return await self._link.call(lambda member: self._read(member, namespace, need))
+        return await self.link.call(lambda member: self._read(member, namespace, need))
 
     async def _read(self, member: Member, namespace: str, need: Need) -> Snapshot:
         before = self._reached.get(namespace)
@@ -161,7 +153,7 @@ class EtcdBackend(Backend):
             self._reached[snapshot.namespace] = reached
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        is_written = await self._link.call(EtcdCommit(snapshot, changes, self._spares).write)
+        is_written = await self.link.call(EtcdCommit(snapshot, changes, self._spares).write)
         if is_written:
             self._reached[snapshot.namespace] = _reached(snapshot)
         return is_written

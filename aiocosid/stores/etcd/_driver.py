@@ -6,7 +6,6 @@ Its message classes are created at import, so they have no types.
 from __future__ import annotations
 
 import random
-from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -17,14 +16,13 @@ from ..._life import fork
 from ..._life.clock import SYSTEM_CLOCK
 from ..._life.loop import is_stray_cancellation
 from ...errors import (
-    CosIdError,
     ForkedError,
     MissingExtraError,
     StoreAuthenticationError,
     StoreError,
     StoreUnavailableError,
 )
-from .._tls import untrusted
+from .._connection import closed, translate_errors, untrusted
 
 try:
     grpc: Any = import_module("grpc")
@@ -34,7 +32,8 @@ except ModuleNotFoundError as _exc:
     raise MissingExtraError("etcd", extra="etcd") from _exc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from .._url import StoreUrl
 
@@ -130,18 +129,9 @@ async def close_channel(channel: Message) -> None:
         _channels.open.discard(channel)
 
 
-@contextmanager
-def as_store_error() -> Generator[None]:
+def as_store_error() -> AbstractContextManager[None]:
     """Translate the driver's errors; let all others pass."""
-    try:
-        yield
-    except CosIdError:
-        raise
-    except BaseException as exc:
-        error = _meaning(exc)
-        if error is None:
-            raise
-        raise error from exc
+    return translate_errors(_meaning, kind=BaseException)
 
 
 def _meaning(exc: BaseException) -> StoreError | None:
@@ -150,7 +140,7 @@ def _meaning(exc: BaseException) -> StoreError | None:
     if isinstance(call, grpc.aio.AioRpcError):
         return _of_call(call)
     if isinstance(exc, grpc.aio.UsageError) or is_stray_cancellation(exc):
-        return StoreUnavailableError(STORE, "closed while the call was under way")
+        return closed(STORE)
     if is_clients:
         return StoreUnavailableError(STORE, str(exc) or type(exc).__name__)
     if isinstance(exc, TimeoutError):

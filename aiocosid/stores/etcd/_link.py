@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from ..._life.clock import SYSTEM_CLOCK
 from ..._life.not_copyable import NotCopyable
 from ...errors import InvalidArgumentError, StoreUnavailableError, WrongLoopError
-from .._connection import BorrowedConnection, Connection, OwnedConnection, fail_if_forked
+from .._connection import BorrowedConnection, Connection, OwnedConnection, closed, fail_if_forked
 from .._url_specs import ETCD
 from ._driver import (
     STORE,
@@ -79,7 +79,7 @@ class _Session:
         for left in range(len(self._url.hosts), 0, -1):
             place, now = self._next, SYSTEM_CLOCK.monotonic()
             if self._is_closed:
-                raise StoreUnavailableError(STORE, "closed while the call was under way")
+                raise closed(STORE)
             if place not in self._stubs:
                 channel = self._open_channel(place)
                 self._stubs[place] = Stubs(channel, rpc.KVStub(channel), rpc.LeaseStub(channel))
@@ -148,12 +148,16 @@ async def _heard(call: Awaitable[T]) -> T:
 
 
 class EtcdLink(NotCopyable):
-    """Connections to a cluster, on a user's client or on channels created from a URL."""
+    """Connections to a cluster, on a user's client or on channels created from a URL.
 
-    __slots__ = ("__weakref__", "_connection", "_lines")
+    Attributes:
+        name: the members, without credentials.
+    """
 
-    def __init__(self, connection: Connection[_Session] | Connection[_Client]) -> None:
-        self._connection = connection
+    __slots__ = ("__weakref__", "_connection", "_lines", "name")
+
+    def __init__(self, name: str, connection: Connection[_Session] | Connection[_Client]) -> None:
+        self.name, self._connection = name, connection
         self._lines: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
 
     @classmethod
@@ -165,7 +169,7 @@ class EtcdLink(NotCopyable):
         """
         if not (callable(getattr(client, "connect", None)) and hasattr(client, "leasestub")):
             raise InvalidArgumentError("client", type(client), expected="an aetcd.Client")  # pyright: ignore[reportUnknownArgumentType]
-        return cls(BorrowedConnection("the etcd client", _Client(client)))
+        return cls("on a client", BorrowedConnection("the etcd client", _Client(client)))
 
     @classmethod
     def by_url(cls, url: StoreUrl) -> EtcdLink:
@@ -178,7 +182,7 @@ class EtcdLink(NotCopyable):
         connection = OwnedConnection[_Session](
             "the etcd connection", connect=connect, disconnect=_Session.aclose
         )
-        return cls(connection)
+        return cls(str(url), connection)
 
     async def call(self, ask: Callable[[Member], Awaitable[T]], *, key: str = "") -> T:
         """Ask a member, and another one if it cannot be reached.
@@ -211,9 +215,9 @@ class EtcdLink(NotCopyable):
         self._connection.ensure_usable()
         ensure_unforked()  # neither own channels nor a client of the child work then
 
-    def aopen(self) -> None:
+    async def aopen(self) -> None:
         """Get ready in this process and on this loop, or raise as `call` does."""
-        self._connection.aopen()
+        await self._connection.aopen()
         ensure_unforked()
 
     async def aclose(self) -> None:

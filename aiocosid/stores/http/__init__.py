@@ -29,7 +29,7 @@ class HttpStore(BackendStore[HttpBackend]):
     does; it changes nothing if the counter exists.
     """
 
-    __slots__ = ("_name",)
+    __slots__ = ()
 
     _counter = HttpCounter
     _machine = HttpMachineIdDistributor
@@ -51,8 +51,8 @@ class HttpStore(BackendStore[HttpBackend]):
             expected = "an httpx.AsyncClient with a base_url, such as http://host:8688"
             raise InvalidArgumentError("client", client, expected=expected)
         address = client.base_url.copy_with(userinfo=b"", query=None, fragment=None)
-        self._name = str(address).rstrip("/")
-        self._backend = HttpBackend(UsersClient("the httpx client", HttpSession(client)))
+        connection = UsersClient("the httpx client", HttpSession(client))
+        self._backend = HttpBackend(connection, str(address).rstrip("/"))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -68,17 +68,11 @@ class HttpStore(BackendStore[HttpBackend]):
         Raises:
             InvalidArgumentError: the URL is malformed.
         """
-        found, store = read_url(url, HTTP), cls.__new__(cls)
-        store._name = base_of(found)
+        found = read_url(url, HTTP)
         connection = OwnedConnection(
             "the connection to the CosId proxy",
             connect=partial(HttpSession.of_url, found),
             disconnect=HttpSession.aclose,
             silence=HttpSession.silence,
         )
-        store._backend = HttpBackend(connection)
-        return store
-
-    def __repr__(self) -> str:
-        """Name the proxy, without credentials."""
-        return f"<{type(self).__name__} {self._name}>"
+        return cls._on(HttpBackend(connection, base_of(found)))

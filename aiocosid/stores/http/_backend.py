@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
@@ -18,7 +18,6 @@ from ..._life import fork
 from ...abc import MAX_ID
 from ...errors import (
     CorruptCounterError,
-    CosIdError,
     IdOverflowError,
     MissingExtraError,
     StoreAuthenticationError,
@@ -28,23 +27,32 @@ from ...errors import (
 )
 from ...errors._general import MOST_SHOWN
 from .._backend import Backend, Granted
-from .._connection import CLOSE_TIMEOUT, BorrowedConnection, Connection, fail_if_forked
+from .._connection import (
+    CALL_TIMEOUT,
+    CLOSE_TIMEOUT,
+    BorrowedConnection,
+    CallTasks,
+    Connection,
+    causes_of,
+    closed,
+    fail_if_forked,
+    translate_errors,
+    untrusted,
+)
 from .._store import CounterDistributor
-from .._tls import untrusted
 
 try:
-    import httpx
+    import httpx as httpx  # noqa: PLC0414 - re-exported
 except ModuleNotFoundError as _exc:
     raise MissingExtraError("httpx", extra="http") from _exc
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ...abc import Counter
     from .._give_back import GrantNote
     from .._url import StoreUrl
 
-CALL_TIMEOUT: Final = 30.0  # seconds; for callers that set no deadline of their own
 # Below the default 2 s timeout of a generator's call, so that the generator gets the reason.
 CONNECT_TIMEOUT: Final = 1.0  # seconds
 REPLY_TIMEOUT: Final = 1.5  # seconds
@@ -62,7 +70,7 @@ class HttpSession:
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
         self._turns = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
-        self._calls: set[asyncio.Task[Answer]] = set()
+        self._calls = CallTasks()
         self._is_closed = False
 
     @classmethod
@@ -92,21 +100,14 @@ class HttpSession:
             await self._turns.acquire()
         if self._is_closed:  # closed while this waited; the client may still be open
             self._turns.release()
-            raise StoreUnavailableError(STORE, CLOSED)
-        task = asyncio.create_task(_exchange(self.client, method, path, query))
-        self._calls.add(task)
-        task.add_done_callback(self._ended)
+            raise closed(STORE)
+        task = self._calls.start(_exchange(self.client, method, path, query))
+        task.add_done_callback(lambda _: self._turns.release())
         with fail_if_forked():
             await asyncio.wait((task,))
         if task.cancelled():
-            raise StoreUnavailableError(STORE, CLOSED)
+            raise closed(STORE)
         return task.result()
-
-    def _ended(self, task: asyncio.Task[Answer]) -> None:
-        self._calls.discard(task)
-        self._turns.release()
-        if not task.cancelled():
-            task.exception()  # retrieved here: the caller may have gone
 
     async def aclose(self) -> None:
         """End calls that are under way or waiting, and close the client."""
@@ -175,17 +176,12 @@ class UsersClient(BorrowedConnection[HttpSession]):
 class HttpBackend(Backend):
     """One proxy; inspecting or changing its data needs the store behind it."""
 
-    __slots__ = ("connection",)
+    __slots__ = ()
 
-    def __init__(self, connection: Connection[HttpSession]) -> None:
-        super().__init__(STORE)
-        self.connection = connection
+    link: Connection[HttpSession]
 
-    async def aopen(self) -> None:
-        self.connection.aopen()
-
-    async def aclose(self) -> None:
-        await self.connection.aclose()
+    def __init__(self, connection: Connection[HttpSession], name: str = "") -> None:
+        super().__init__(STORE, connection, name=name)
 
     async def ask(
         self, method: str, path: str, query: Mapping[str, str], *, codes: Sequence[str] = ()
@@ -208,8 +204,8 @@ class HttpBackend(Backend):
             ForkedError: the connections are the parent's.
             UnsupportedRuntimeError: the loop is not asyncio's.
         """
-        with as_store_error():
-            answer = await (await self.connection.ready()).ask(method, path, query)
+        with translate_errors(_meaning):
+            answer = await (await self.link.ready()).ask(method, path, query)
         if answer.status not in OK and answer.code not in codes:
             raise answer.refusal()
         return answer
@@ -369,25 +365,15 @@ def as_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - what JSON holds
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-@contextmanager
-def as_store_error() -> Generator[None]:
-    """Translate the driver's errors; let all others pass."""
-    try:
-        yield
-    except CosIdError:
-        raise
-    except _DRIVER as exc:
-        raise _meaning(exc) from exc
-    except RuntimeError as exc:
+def _meaning(exc: Exception) -> StoreError | None:
+    """Return our error for one of the driver's; None for any other."""
+    if isinstance(exc, RuntimeError) and not isinstance(exc, _DRIVER):
         found = next((text for said, text in _OF_RUNTIME.items() if said in str(exc)), None)
-        if found is None:
-            raise
-        raise StoreUnavailableError(STORE, found) from exc
-
-
-def _meaning(exc: Exception) -> StoreError:
+        return None if found is None else StoreUnavailableError(STORE, found)
+    if not isinstance(exc, _DRIVER):
+        return None
     text = str(exc) or type(exc).__name__
-    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(exc)):
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes_of(exc)):
         remedy = "pass an httpx.AsyncClient with its authority in verify="
         return untrusted(STORE, text, remedy)
     if isinstance(exc, httpx.HTTPStatusError):  # raised by a hook of the user's client
@@ -395,12 +381,3 @@ def _meaning(exc: Exception) -> StoreError:
     if isinstance(exc, _BAD_REQUESTS):
         return StoreError(STORE, text)
     return StoreUnavailableError(STORE, text)
-
-
-def _causes(exc: BaseException) -> Generator[BaseException]:
-    seen: set[int] = set()
-    cause: BaseException | None = exc
-    while cause is not None and id(cause) not in seen:  # the causes may form a cycle
-        seen.add(id(cause))
-        yield cause
-        cause = cause.__cause__ or cause.__context__

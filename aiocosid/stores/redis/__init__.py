@@ -90,14 +90,9 @@ class RedisStore(BackendStore[RedisBackend]):
         Raises:
             InvalidArgumentError: the URL is malformed.
         """
-        read, store = read_url(url, *REDIS), cls.__new__(cls)
+        read = read_url(url, *REDIS)
         demands = Demands(**{name: read.options[name] for name in DEMANDS})
-        store._backend = RedisBackend(RedisLink(read, demands))
-        return store
-
-    def __repr__(self) -> str:
-        """Show the servers, without credentials."""
-        return f"<{type(self).__name__} {self._backend.link}>"
+        return cls._on(RedisBackend(RedisLink(read, demands)))
 
     def sequence_distributor(
         self,

@@ -25,11 +25,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from ...abc import MAX_ID, Counter
-from ...errors import (
-    CorruptMachineStateError,
-    CounterMissingError,
-    StoreAuthenticationError,
-)
+from ...errors import CorruptMachineStateError, CounterMissingError, StoreAuthenticationError
 from ...machine.cells import (
     MAX_MS,
     Changes,
@@ -42,7 +38,7 @@ from ...machine.cells import (
     Space,
     read_note,
 )
-from .._backend import Backend, Granted
+from .._backend import Backend, Granted, counters_of
 from ._demands import weaknesses_of
 from ._errors import STORE
 from ._link import UNDECODED, Grants, Script, script_of, text_of
@@ -146,28 +142,19 @@ HIDDEN: Final = (
 
 
 class RedisBackend(Backend):
-    """One server, cluster or group under sentinels, on a link that the store closes.
+    """One server, cluster or group under sentinels, on a link that the store closes."""
 
-    Attributes:
-        link: the connections.
-    """
+    __slots__ = ("_grants", "_has_warned", "has_marker")
 
-    __slots__ = ("_grants", "_has_warned", "has_marker", "link")
+    link: RedisLink
 
     takes_back = True
 
     def __init__(self, link: RedisLink) -> None:
-        super().__init__(STORE)
-        self.link = link
+        super().__init__(STORE, link, name=link.name)
         self.has_marker = not link.is_cluster
         self._has_warned = False
         self._grants = Grants(link.durability, weaknesses_of)
-
-    async def aopen(self) -> None:
-        self.link.aopen()
-
-    async def aclose(self) -> None:
-        await self.link.aclose()
 
     # Counters.
 
@@ -196,11 +183,7 @@ class RedisBackend(Backend):
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
         found = await self.link.call(_counters, may_last=True)
-        return [
-            Counter(namespaced_name=name, last_max_id=max_id)
-            for name, max_id in found.items()
-            if name.startswith(prefix)
-        ]
+        return counters_of(found.items(), prefix)
 
     def can_take_back(self, name: str) -> bool:
         """Return whether both keys of a counter are in one slot; not if ``{}`` is no hash tag."""

@@ -8,7 +8,7 @@ own.
 from __future__ import annotations
 
 import ssl
-from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ...abc import MAX_ID
@@ -20,17 +20,17 @@ from ...errors import (
     StoreError,
     StoreUnavailableError,
 )
-from .._tls import untrusted
+from .._connection import causes_of, translate_errors, untrusted
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from contextlib import AbstractContextManager
 
 __all__ = ("STORE", "as_store_error")
 
 STORE: Final = "redis"
 
 _DRIVER: Final = {
-    *("RedisError", "RedisClusterException", "ValkeyError", "ValkeyClusterException", "OSError"),
+    *("RedisError", "RedisClusterException", "ValkeyError", "ValkeyClusterException", "OSError")
 }
 _AUTHENTICATION: Final = {
     *("AuthenticationError", "AuthorizationError", "AuthenticationWrongNumberOfArgsError"),
@@ -52,21 +52,12 @@ _OUTAGES: Final = (
 )
 
 
-@contextmanager
-def as_store_error(namespaced_name: str = "", key: str = "") -> Generator[None]:
+def as_store_error(namespaced_name: str = "", key: str = "") -> AbstractContextManager[None]:
     """Translate the driver's errors; let all others pass."""
-    try:
-        yield
-    except CosIdError:
-        raise
-    except Exception as exc:
-        error = _meaning(exc, namespaced_name, key)
-        if error is None:
-            raise
-        raise error from exc
+    return translate_errors(partial(_meaning, namespaced_name, key))
 
 
-def _meaning(exc: Exception, namespaced_name: str, key: str) -> CosIdError | None:
+def _meaning(namespaced_name: str, key: str, exc: Exception) -> CosIdError | None:
     text = _sentence(exc)
     if not _names(exc) & _DRIVER:
         return _slip(exc, text)
@@ -93,7 +84,7 @@ def _slip(exc: Exception, text: str) -> StoreError | None:
 
 def _refusal(exc: Exception) -> StoreError | None:
     """Find a refusal that no retry will fix, also among the error's causes."""
-    for cause in _causes(exc):
+    for cause in causes_of(exc):
         text = _sentence(cause)
         if _names(cause) & _AUTHENTICATION or any(word in text for word in _REFUSALS):
             return StoreAuthenticationError(STORE, text)
@@ -105,15 +96,6 @@ def _refusal(exc: Exception) -> StoreError | None:
     if "Cluster mode is not enabled" in str(exc):
         return StoreError(STORE, "the server is no part of a cluster; use redis://")
     return None
-
-
-def _causes(exc: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = exc
-    for _ in range(10):  # the causes may form a cycle
-        if cause is None:
-            return
-        yield cause
-        cause = cause.__cause__ or cause.__context__
 
 
 def _names(exc: BaseException) -> set[str]:

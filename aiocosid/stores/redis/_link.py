@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha1
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
@@ -19,7 +20,14 @@ import anyio
 from ..._life import fork
 from ..._life.not_copyable import NotCopyable
 from ...errors import InvalidArgumentError, MissingExtraError, StoreUnavailableError
-from .._connection import BorrowedConnection, Connection, OwnedConnection
+from .._connection import (
+    CALL_TIMEOUT,
+    BorrowedConnection,
+    CallTasks,
+    Connection,
+    OwnedConnection,
+    closed,
+)
 from .._durability import DurabilityCheck
 from .._url import StoreUrl
 from ._demands import Confirmed
@@ -41,7 +49,6 @@ if TYPE_CHECKING:
 
     from ._demands import Demands
 
-CALL_TIMEOUT: Final = 30.0  # seconds; for callers that set no deadline of their own
 CALLS_AT_ONCE: Final = 32  # on one client; further calls wait here, not for a connection
 CANCEL_ATTEMPTS: Final = 4  # how often a call is cancelled before it is abandoned
 CANCEL_PAUSE: Final = 0.25  # seconds between them
@@ -122,7 +129,13 @@ class RedisSession:
     def __init__(self, *clients: Any, turns: anyio.Semaphore) -> None:  # noqa: ANN401
         self.clients = clients
         self._turns = turns
-        self._calls: set[asyncio.Task[Any]] = set()
+        self._calls = CallTasks()
+
+    @classmethod
+    async def of_url(cls, url: StoreUrl) -> RedisSession:
+        """Return one on clients of its own."""
+        at_once = url.options["max_connections"] or CALLS_AT_ONCE
+        return cls(*make_clients(url), turns=anyio.Semaphore(at_once, fast_acquire=True))
 
     async def call(self, command: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         """Run a command in a task of its own; when the caller is cancelled, abort it.
@@ -145,9 +158,7 @@ class RedisSession:
             if not self.clients:
                 raise StoreUnavailableError(STORE, "closed while the call waited")
             fork.ensure_own(generation, "the call")
-            task = asyncio.create_task(run(self.clients[0]))
-            self._calls.add(task)
-            task.add_done_callback(self._ended)
+            task = self._calls.start(run(self.clients[0]))
             try:
                 await asyncio.wait((task,))
             except BaseException:
@@ -156,13 +167,8 @@ class RedisSession:
                 raise
         fork.ensure_own(generation, "the call")  # the reply belongs to the parent
         if task.cancelled():
-            raise StoreUnavailableError(STORE, "closed while the call was under way")
+            raise closed(STORE)
         return task.result()
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._calls.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved here: the caller of an aborted call may have gone
 
     async def aclose(self) -> None:
         """Abort calls under way, and close the connections."""
@@ -200,7 +206,7 @@ async def _close(client: Any) -> None:  # noqa: ANN401 - one of the driver's
         await nodes.aclose("startup_nodes")
 
 
-async def _abort(*calls: asyncio.Task[Any]) -> None:
+async def _abort(*calls: asyncio.Future[Any]) -> None:
     """Make the driver drop the connection: it does on a cancellation, if a reply is pending.
 
     Several cancellations, because the driver may swallow one.
@@ -221,31 +227,27 @@ class RedisLink(NotCopyable):
     On the user's client, or on clients created from a URL; see `aiocosid.stores._connection`.
 
     Attributes:
+        name: the servers, without credentials.
         demands: the demands on the server.
         durability: the check of the server's settings.
         is_cluster: whether keys are in slots.
     """
 
-    __slots__ = ("_connection", "_name", "demands", "durability", "is_cluster")
+    __slots__ = ("_connection", "demands", "durability", "is_cluster", "name")
 
     def __init__(self, client: RedisClient | StoreUrl, demands: Demands) -> None:
         self.demands: Demands = demands
-        self._name, pool = "on your client", None
+        self.name, pool = "on your client", None
         self._connection: Connection[RedisSession]
         self.is_cluster: bool
         if isinstance(client, StoreUrl):
-            self._name = f"{client.scheme} {client}"
+            self.name = f"{client.scheme} {client}"
             self.is_cluster = is_cluster(client)
             socket_timeout = client.options["socket_timeout"]
 
-            async def connect() -> RedisSession:
-                at_once = client.options["max_connections"] or CALLS_AT_ONCE
-                turns = anyio.Semaphore(at_once, fast_acquire=True)
-                return RedisSession(*make_clients(client), turns=turns)
-
             self._connection = OwnedConnection(
                 "the Redis connection",
-                connect=connect,
+                connect=partial(RedisSession.of_url, client),
                 disconnect=RedisSession.aclose,
                 silence=RedisSession.silence,
             )
@@ -265,10 +267,6 @@ class RedisLink(NotCopyable):
         if demands.replicas and socket_timeout and wait >= socket_timeout:
             expected = f"less than socket_timeout, {socket_timeout:g} s"  # which would end it early
             raise InvalidArgumentError("replica_timeout", wait, expected=expected)
-
-    def __str__(self) -> str:
-        """Name the servers, without credentials."""
-        return self._name
 
     async def run(
         self,
@@ -337,9 +335,9 @@ class RedisLink(NotCopyable):
                 raise
         raise StoreUnavailableError(STORE, f"no answer within {CALL_TIMEOUT:g} s")
 
-    def aopen(self) -> None:
+    async def aopen(self) -> None:
         """Get ready in this process and on this loop, or raise as `call` does."""
-        self._connection.aopen()
+        await self._connection.aopen()
 
     async def aclose(self) -> None:
         """Close connections created from a URL; the next call opens new ones."""

@@ -19,13 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...abc import (
-    SecondFenced,
-    SecondSpent,
-    SequenceDistributor,
-    SequenceGrant,
-    SequenceReply,
-)
+from ...abc import SecondFenced, SecondSpent, SequenceDistributor, SequenceGrant, SequenceReply
 from ...abc._ids import check_integer, check_text
 from ...errors import ClockSkewError, InvalidArgumentError, StoreIdentityHiddenError
 from .._durability import DurabilityCheck
@@ -135,7 +129,7 @@ class RedisSequenceDistributor(SequenceDistributor):
         Raises:
             ForkedError: the client was passed in, and is the parent's.
         """
-        self._link.aopen()
+        await self._link.aopen()
 
 
 def _parts(key: object, namespaced_name: str) -> tuple[str, str]:

@@ -341,12 +341,7 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         return [Counter(namespaced_name=name, last_max_id=found[name]) for name in sorted(found)]
 
     async def set_floor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        above: int,
-        create: bool = True,
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True
     ) -> Counter:
         """Raise a counter in each store where it is lower or missing; costs an id in each.
 

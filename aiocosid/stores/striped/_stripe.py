@@ -18,12 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ...abc import MAX_ID
-from ...errors import (
-    CorruptCounterError,
-    StoreError,
-    StoreRolledBackError,
-    StoreUnavailableError,
-)
+from ...errors import CorruptCounterError, StoreError, StoreRolledBackError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,10 +111,8 @@ class Stripe:
         """
         ids = await self._advance(step)
         if self.is_new:
-            reason = (
-                f"{self._residue} is new, and grants nothing before every store was reached once"
-            )
-            raise UnopenedError(self.counter.store, reason)
+            reason = "is new, and grants nothing before every store was reached once"
+            raise UnopenedError(self.counter.store, f"{self._residue} {reason}")
         if ids[0] <= above:
             go_on()
             self._raises += 1

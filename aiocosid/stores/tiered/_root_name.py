@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 __all__ = ("name_of_root", "name_of_url")
 
 LOCAL: Final = ("localhost", "127.", "0.", "[::", "%2f", ":")  # a socket's path is percent-encoded
-SECRET: Final = (
-    "password",
-    "timeout",
-    "durability",
-)  # parts of option names that do not identify a database
+# Parts of the names of options that do not identify a database.
+SECRET: Final = ("password", "timeout", "durability")
 # PostgreSQL's driver takes parts that the URL lacks from these environment variables.
 VARIABLES: Final = (
     *("PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGOPTIONS", "PGSERVICE", "PGSERVICEFILE"),

@@ -39,10 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ("SPANS", "Outage", "TieredIdSegmentDistributor", "TieredStatistics", "TieredStore")
 
-POLL: Final = (
-    0.002,
-    0.05,
-)  # seconds between two looks for another caller's span: the first, the longest
+# Seconds between two requests while another caller opens a span: the first, the longest.
+POLL: Final = (0.002, 0.05)
 RELEASE_TIMEOUT: Final = 0.25  # seconds that a cancelled call takes to give its claim back
 
 T = TypeVar("T")
@@ -193,10 +191,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         """Give an own claim back; otherwise other callers would wait for its end."""
         if self._store.outage.is_on:
             return
-        with (
-            suppress(CosIdError),
-            self._store.clock.move_on_after(RELEASE_TIMEOUT, shield=True),
-        ):
+        with suppress(CosIdError), self._store.clock.move_on_after(RELEASE_TIMEOUT, shield=True):
             call.go_on()
             await self._span.release(call.nonce)
 
@@ -501,12 +496,7 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
         return await self.root.counters(namespace=namespace)
 
     async def set_floor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        above: int,
-        create: bool = True,
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True
     ) -> Counter:
         """Raise the root's counter to ``above`` if it is lower or missing, and end the span.
 

@@ -7,16 +7,11 @@ machine ids.  aiocosid's own nodes are below ``/aiocosid``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from ...abc import DEFAULT_NAMESPACE, DEFAULT_STEP
-from ...errors import InvalidArgumentError
 from .._store import BackendStore
-from ._backend import LOCKER, ZookeeperBackend
+from ._backend import ZookeeperBackend
 from .tree import OwnedLink, as_link
-
-if TYPE_CHECKING:
-    from .._store import CounterDistributor
 
 __all__ = ("ZookeeperStore",)
 
@@ -24,8 +19,10 @@ __all__ = ("ZookeeperStore",)
 class ZookeeperStore(BackendStore[ZookeeperBackend]):
     """Many counters, and machine ids, on one server or ensemble, below CosId's node ``/cosid``.
 
-    It needs no schema: a counter is created at its first use.  Before the first machine id is taken
-    the store has to be initialised once (``aiocosid init``).  Runs on asyncio.
+    It needs no schema: a counter is created at its first use.  A slash in its name begins a child
+    node, as in CosId; the name must not end in ``-locker``, because Curator keeps a lock there.
+    Before the first machine id is taken the store has to be initialised once (``aiocosid init``).
+    Runs on asyncio.
     """
 
     __slots__ = ()
@@ -56,27 +53,3 @@ class ZookeeperStore(BackendStore[ZookeeperBackend]):
             InvalidArgumentError: the URL is malformed.
         """
         return cls(OwnedLink(url))
-
-    def segment_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-    ) -> CounterDistributor:
-        """Return a distributor in this store's session; nothing is sent yet.
-
-        Args:
-            namespace: the counter's namespace.
-            name: the counter's name.  A slash begins a child node, as in CosId.
-            offset: where a new counter starts; the first id is ``offset + 1``.
-            step: ids per segment, at least 1.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range, or the name ends in ``-locker``.
-        """
-        if str(name).endswith(LOCKER):
-            expected = f"a text that does not end in {LOCKER!r}: Curator keeps a lock there"
-            raise InvalidArgumentError("name", name, expected=expected)
-        return super().segment_distributor(namespace=namespace, name=name, offset=offset, step=step)

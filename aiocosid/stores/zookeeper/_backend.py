@@ -11,25 +11,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ...abc import Counter
-from ...errors import (
-    CorruptCounterError,
-    CorruptMachineStateError,
-)
+from ...errors import CorruptCounterError, CorruptMachineStateError, InvalidArgumentError
 from ...machine._rules import RELEASE_STAMP_MARGIN
 from ...machine.cells import MAX_MS, Count, Damage, Marker, Note, Owner, Seat, Snapshot, Space
 from ...machine.distributor import MAX_MACHINE_ID
-from .._backend import MISSING, Backend, Granted, after_add, after_raise
+from .._backend import MISSING, Backend, Granted, after_add, after_raise, counters_of
 from ._paths import COSID, OURS, STORES_OWN, name_of, node_of, own_node_of, path_of, text_of
 from .tree import ANY, Node, ZookeeperLink, create, delete, expect, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ...abc import IdSegmentDistributor
     from ...machine.cells import Changes, Need
     from .._give_back import GrantNote
     from .tree import Change, Nodes
 
-__all__ = ("LOCKER", "Cells", "ZookeeperBackend")
+__all__ = ("Cells", "ZookeeperBackend")
 
 WIDTH: Final = 8  # bytes, of a Java ``long``, the highest first
 LOCKER: Final = "-locker"  # what Curator appends for its mutex
@@ -52,25 +50,26 @@ class ZookeeperBackend(Backend):
     last confirmed write is missing.
     """
 
-    __slots__ = ("_link", "_written")
+    __slots__ = ("_written",)
+
+    link: ZookeeperLink
 
     def __init__(self, link: ZookeeperLink) -> None:
-        super().__init__(link.label)
-        self._link = link
+        super().__init__(link.label, link)
         self._written: dict[tuple[str, int], int] = {}  # transactions, by namespace and id
 
     @property
     def session(self) -> int:
         """The number of the session; it changes at the moment of each interruption."""
-        return self._link.session
-
-    async def aopen(self) -> None:
-        await self._link.aopen()
-
-    async def aclose(self) -> None:
-        await self._link.aclose()
+        return self.link.session
 
     # Counters.
+
+    def _check_counter(self, counter: IdSegmentDistributor) -> None:
+        """Refuse a name that ends in ``-locker``."""
+        if counter.name.endswith(LOCKER):
+            expected = f"a text that does not end in {LOCKER!r}: Curator keeps a lock there"
+            raise InvalidArgumentError("name", counter.name, expected=expected)
 
     async def add(
         self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
@@ -97,12 +96,15 @@ class ZookeeperBackend(Backend):
             is_done = await nodes.commit(write(path, after.to_bytes(WIDTH, "big"), node))
             return None if is_done is None else after
 
-        return await self._link.until_done(attempt)
+        return await self.link.until_done(attempt)
 
     def _value(self, path: str, data: bytes) -> int:
-        value = int.from_bytes(data, "big", signed=True)
-        if len(data) != WIDTH or value < 0:
-            found = f"{len(data)} bytes" if len(data) != WIDTH else str(value)
+        if (value := _integer(data)) is None:
+            found = (
+                f"{len(data)} bytes"
+                if len(data) != WIDTH
+                else f"{int.from_bytes(data, 'big', signed=True)}"
+            )
             raise CorruptCounterError(self.label, counter=path, found=found)
         return value
 
@@ -110,20 +112,16 @@ class ZookeeperBackend(Backend):
         def is_no_counter(name: str) -> bool:
             return name.startswith("__") or name.endswith(LOCKER)
 
-        found = await self._link.call(lambda nodes: nodes.walk(COSID, skip=is_no_counter))
-        counters: list[Counter] = []
-        for path, node in found.items():
-            name = text_of(path.removeprefix(f"{COSID}/"))
-            value = int.from_bytes(node.data, "big", signed=True)
-            if len(node.data) == WIDTH and value >= 0 and name.startswith(prefix):
-                counters.append(Counter(namespaced_name=name, last_max_id=value))
-        return counters
+        found = await self.link.call(lambda nodes: nodes.walk(COSID, skip=is_no_counter))
+        names = (text_of(path.removeprefix(f"{COSID}/")) for path in found)
+        values = (_integer(node.data) for node in found.values())
+        return counters_of(zip(names, values, strict=True), prefix)
 
     # Cells.
 
     async def read(self, namespace: str, need: Need) -> Snapshot:
         cells = Cells(self.label, namespace)
-        found = await self._link.call(lambda nodes: cells.read(nodes, need))
+        found = await self.link.call(lambda nodes: cells.read(nodes, need))
         for (of, number), written in self._written.items():
             if of == namespace and (found.is_complete or number in found.seats):
                 # A confirmed write is missing: the server was restored to an older state.
@@ -132,7 +130,7 @@ class ZookeeperBackend(Backend):
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
         cells, namespace, is_doubtful = snapshot.raw, snapshot.namespace, snapshot.is_doubtful
-        if not await self._link.call(lambda nodes: cells.commit(nodes, snapshot, changes)):
+        if not await self.link.call(lambda nodes: cells.commit(nodes, snapshot, changes)):
             return False
         for of, number in tuple(self._written):
             if of == namespace and (is_doubtful or number in changes.seats):
@@ -154,7 +152,7 @@ class ZookeeperBackend(Backend):
                 *(name_of(name, own_node_of) for name in ours),
             }
 
-        return list(await self._link.call(find))
+        return list(await self.link.call(find))
 
 
 CLOCK: Final = f"{OURS}/clock"  # written to get the server's time
@@ -170,6 +168,12 @@ _STATE: Final = re.compile(rb"([0-9]{1,10})\|([0-9]{1,16})")
 _NUMBER: Final = re.compile("0|[1-9][0-9]{0,9}|0[0-9]{7}")
 
 C = TypeVar("C", Marker, Space, Count, Note)
+
+
+def _integer(data: bytes) -> int | None:
+    """Return a counter's value; None if it is damaged."""
+    value = int.from_bytes(data, "big", signed=True)
+    return value if len(data) == WIDTH and value >= 0 else None
 
 
 class Cells:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from ...errors import MissingExtraError, StoreAuthenticationError, StoreError, StoreUnavailableError
-from .._connection import fail_if_forked
+from .._connection import closed, fail_if_forked, translate_errors
 
 try:
     from kazoo import client as _client  # type: ignore[import-untyped]
@@ -20,7 +20,7 @@ except ModuleNotFoundError as _exc:
     raise MissingExtraError("kazoo", extra="zookeeper") from _exc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
 __all__ = ("REPLY_TIMEOUT", "STORE", "KazooClient", "Wire", "as_store_error", "wire_of")
 
@@ -47,17 +47,17 @@ CONNECTED: Final = "CONNECTED"  # a KazooState
 _sessions = count(1)
 
 
-@contextlib.contextmanager
-def as_store_error() -> Generator[None]:
+def as_store_error() -> contextlib.AbstractContextManager[None]:
     """Translate the driver's errors; let all others pass."""
-    try:
-        yield
-    except _exceptions.KazooException as exc:
-        name = type(exc).__name__
-        text = f"{name}: {exc}" if str(exc) else name
-        if name in _REFUSALS:
-            raise StoreAuthenticationError(STORE, f"the user may not do this ({text})") from exc
-        raise (StoreUnavailableError if name in _OUTAGES else StoreError)(STORE, text) from exc
+    return translate_errors(_meaning, kind=_exceptions.KazooException)
+
+
+def _meaning(exc: Exception) -> StoreError:
+    name = type(exc).__name__
+    text = f"{name}: {exc}" if str(exc) else name
+    if name in _REFUSALS:
+        return StoreAuthenticationError(STORE, f"the user may not do this ({text})")
+    return (StoreUnavailableError if name in _OUTAGES else StoreError)(STORE, text)
 
 
 class Wire:
@@ -171,7 +171,7 @@ class Wire:
     async def aclose(self) -> None:
         """End the session and the driver's threads; after a cancellation they end by themselves."""
         for answer in tuple(self._pending):
-            _tell(answer, StoreUnavailableError(STORE, "closed while the call was under way"))
+            _tell(answer, closed(STORE))
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         # Not in the loop's thread pool: a loop that ends waits for those threads.
         self.client.handler.spawn(self._stop, done)

@@ -18,6 +18,7 @@ import anyio
 from ..._life.clock import SYSTEM_CLOCK
 from ..._life.not_copyable import NotCopyable
 from ...errors import InvalidArgumentError, StoreError, StoreUnavailableError
+from .._connection import CALL_TIMEOUT as _CALL_TIMEOUT
 from .._connection import BorrowedConnection, Connection, OwnedConnection
 from .._url import read_url
 from .._url_specs import ZOOKEEPER
@@ -53,15 +54,12 @@ __all__ = (
 ANY: Final = -1  # the version that every node has
 
 _BATCH: Final = 500  # requests under way at once
-_CALL_TIMEOUT: Final = 30.0  # seconds; for callers that set no deadline of their own
 _FIRST_PAUSE: Final = 0.02  # seconds at most, after the first conflict; doubled by each further one
 _LAST_PAUSE: Final = 0.5  # seconds at most
 
 _CONFLICTS: Final = {"BadVersionError", "NoNodeError", "NodeExistsError", "NotEmptyError"}
-_FOLLOWERS: Final = {
-    "RolledBackError",
-    "RuntimeInconsistency",
-}  # they follow from another change's failure
+# They follow from the failure of another change.
+_FOLLOWERS: Final = {"RolledBackError", "RuntimeInconsistency"}
 
 _T = TypeVar("_T")
 
@@ -210,9 +208,8 @@ class Nodes:
         (results,) = await self._ask(lambda _: transaction.commit_async())
         done = zip(changes, results, strict=True)
         created = [(path, result) for (what, path, _), result in done if what == "create"]
-        if any(
-            isinstance(result, NoNodeError) for _, result in created
-        ):  # removed by hand, for example
+        # A parent is missing: it was removed by hand, for example.
+        if any(isinstance(result, NoNodeError) for _, result in created):
             await self.ensure(*(path.rpartition("/")[0] for path, _ in created))
             return await self.commit(*changes)
         failed = {type(each).__name__: each for each in results if isinstance(each, Exception)}
@@ -338,7 +335,7 @@ class ZookeeperLink(NotCopyable):
 
     async def aopen(self) -> None:
         """Get ready in this process and on this loop, or raise as `call` does."""
-        self._connection.aopen()
+        await self._connection.aopen()
 
     async def aclose(self) -> None:
         """End the session, if it was begun here; the next call begins a new one."""

@@ -76,7 +76,7 @@ class Session:
 
 async def main():
     session = Session()
-    link = EtcdLink(BorrowedConnection("the session", session))
+    link = EtcdLink("a cluster", BorrowedConnection("the session", session))
     calls = [asyncio.create_task(link.call(each, key="key")) for each in ("first", "second")]
     while not session.asked:
         await asyncio.sleep(0)
