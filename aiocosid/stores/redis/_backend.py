@@ -94,7 +94,7 @@ ADD_NOTED: Final = Script(
     + _ADD
     + b"""\
 local base, noted = before or ARGV[5], redis.pcall('HMGET', KEYS[2], 'nonce', 'top', 'base')
-redis.call('DEL', KEYS[2])  -- whatever somebody has put there
+redis.call('DEL', KEYS[2])  -- of whatever type it is
 if not here then return {max_id, ''} end
 if noted[1] == ARGV[4] .. here and noted[2] == base then base = noted[3] end
 redis.call('HSET', KEYS[2], 'nonce', ARGV[3] .. here, 'top', max_id, 'base', base)

@@ -64,21 +64,21 @@ class Confirmed:
         Raises:
             StoreUnavailableError: too few replicas have confirmed it in time; the write stays.
         """
-        reply, heard = await self._send(command, options)
+        reply, confirmed = await self._send(command, options)
         if self._is_cluster and _is_a(reply, "MovedError"):  # nothing was written
             await self._client.nodes_manager.initialize()
-            reply, heard = await self._send(command, options)
+            reply, confirmed = await self._send(command, options)
         if self._is_cluster and _is_a(reply, "AskError"):  # the key has moved already
             node = self._client.get_node(host=reply.host, port=reply.port)
-            reply, heard = await self._send(command, options, asked=node)
+            reply, confirmed = await self._send(command, options, asked=node)
         if self._is_cluster and _is_a(reply, "MovedError", "AskError"):
             raise StoreUnavailableError(STORE, f"the slots of the cluster are moving: {reply}")
-        for each in (reply, heard):
+        for each in (reply, confirmed):
             if isinstance(each, Exception):
                 raise each
         asked, seconds = self._demands.replicas, self._demands.replica_timeout
-        if heard < asked:
-            few = f"{heard} of {asked} replicas confirmed a grant within {seconds:g} s"
+        if confirmed < asked:
+            few = f"{confirmed} of {asked} replicas confirmed a grant within {seconds:g} s"
             raise StoreUnavailableError(STORE, f"{few}; its range is a gap")
         return reply
 
@@ -99,8 +99,8 @@ class Confirmed:
             pipeline.execute_command("ASKING", **where)
         pipeline.execute_command(*command, **where, **options)
         pipeline.execute_command(*wait, **where)
-        *_, reply, heard = await pipeline.execute(**how)
-        return reply, heard
+        *_, reply, confirmed = await pipeline.execute(**how)
+        return reply, confirmed
 
 
 def _is_a(reply: object, *names: str) -> bool:

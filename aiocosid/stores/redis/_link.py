@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
     from ._demands import Demands
 
+__all__ = ("UNDECODED", "Grants", "RedisClient", "RedisLink", "Script", "script_of", "text_of")
+
 CALLS_AT_ONCE: Final = 32  # on one client; further calls wait here, not for a connection
 CANCEL_ATTEMPTS: Final = 4  # how often a call is cancelled before it is abandoned
 CANCEL_PAUSE: Final = 0.25  # seconds between them

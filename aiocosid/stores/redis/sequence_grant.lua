@@ -14,16 +14,16 @@ end
 if hidden then return {-1, hidden} end
 if demoted then return demoted end
 
--- What was granted in another database that is swapped for this one is not known here: who has
--- ever swapped databases is another server after each time.
+-- SWAPDB may replace this database by one whose grants are not known here: after each swap the
+-- server counts as another one.
 local commands = redis.pcall('INFO', 'commandstats')
 local swaps = type(commands) == 'string' and fact(commands, 'cmdstat_swapdb')
 here = here .. (swaps and ' ' .. swaps:match('calls=(%d+)') or '')
 
 -- A server that was restarted or promoted is another one, and one without the hash was emptied; one
--- that counts less of the second than ours were granted has lost counters.  A clock that has been a
--- minute ahead may have let counters expire that are needed again.  What was granted reaches up to
--- the highest TIME ever shown: that is not forgotten.
+-- whose counter of a second is below what was granted to aiocosid has lost some.  A clock that
+-- has been a minute ahead may have let counters expire that are needed again.  Grants reach up to
+-- the highest TIME ever shown, which is therefore kept.
 local now, granted = tonumber(time[1]), 'granted:' .. ARGV[1]
 local kept = redis.call('HMGET', fence, 'server', 'opens', 'seen', 'reach', granted)
 local opens, seen, reach = tonumber(kept[2]), tonumber(kept[3]), tonumber(kept[4])
@@ -38,7 +38,7 @@ seen = math.max(seen or 0, now)
 if is_other then
   opens = math.max(opens or 0, seen + widest + 1)
 else
-  opens = opens + widest - reach  -- had it been known, the fence would lie higher
+  opens = opens + widest - reach  -- a larger reach would have put the fence higher
 end
 if not is_known then
   redis.call('HSET', fence, 'server', here, 'opens', text(opens))

@@ -1,6 +1,6 @@
--- Who the server is, and of whose history: `here` is another one when it was started anew, or was
--- promoted; nil where it does not tell, and then `hidden` says why.
--- TIME and INFO make what is written after them unpredictable: old servers have to be told.
+-- `here` is the identity of the server and of its replication history: one that was restarted
+-- or promoted has another one.  If the server hides it, `here` is nil, and `hidden` says why.
+-- Old servers refuse writes after TIME and INFO, which are unpredictable, without this call.
 pcall(redis.replicate_commands)
 
 -- By plain search: a pattern would be tried at every letter.

@@ -1,4 +1,4 @@
--- What every script about a span begins with; see the module `_span`.
+-- The beginning of every script about a span; see the module `_span`.
 local span, root = KEYS[1], '@' .. ARGV[1]
 local SERVER, CURSOR, LAST = 'server' .. root, 'cursor' .. root, 'last' .. root
 local CLAIM, BY, UNTIL, CLAIMS = 'claim' .. root, 'by' .. root, 'until' .. root, 'claims' .. root

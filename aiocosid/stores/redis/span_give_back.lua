@@ -1,4 +1,4 @@
--- Take back the last ids that were handed out, of one who noted that and has not used them.
+-- Take back the last ids that were handed out, if their caller noted them and has not used them.
 local kept = redis.call('HMGET', span, SERVER, CURSOR, NOTE, TOP, BASE)
 local server, cursor, note, top, base = unpack(kept)
 if server ~= here or cursor ~= ARGV[2] or note ~= ARGV[4] or top ~= ARGV[2] then return {'kept'} end

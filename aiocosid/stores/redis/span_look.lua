@@ -1,4 +1,4 @@
--- Look whether the server tells who it is, and allows what the other scripts do; nothing stays.
+-- Check that the server shows its identity, and allows what the other scripts do; leave nothing.
 local LOOK = 'look' .. root
 redis.call('HGET', span, LOOK)
 redis.call('HMGET', span, LOOK)

@@ -131,7 +131,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             if not isinstance(answer, CosIdError):
                 return Granted(answer)
             errors.append(answer)
-        raise self._nobody(errors)
+        raise self._no_answer(errors)
 
     async def _bind(self) -> None:
         """Write its place to every store, before any of them grants an id.
@@ -172,8 +172,8 @@ class StripedIdSegmentDistributor(WatchedDistributor):
 
     def _turn(self) -> list[Stripe]:
         """Return the stores in the order to ask: home, the others, and last those in a cooldown."""
-        call_bounded = (stripe for stripe in self._order if stripe.ended is None)
-        return sorted(call_bounded, key=lambda stripe: stripe.health.rank)
+        usable = (stripe for stripe in self._order if stripe.ended is None)
+        return sorted(usable, key=lambda stripe: stripe.health.rank)
 
     async def _attempt(self, stripe: Stripe, call: Callable[[], Awaitable[T]]) -> T | CosIdError:
         """Ask one store; return its result, or the error of its failure.
@@ -202,7 +202,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         elif stripe.health.failed(error):
             _logger.warning("%r: %s fails, other stores are asked: %s", self, stripe, error)
 
-    def _nobody(self, errors: list[CosIdError]) -> CosIdError:
+    def _no_answer(self, errors: list[CosIdError]) -> CosIdError:
         """Return the error for a call that no store has answered."""
         ended = [stripe.ended for stripe in self._stripes if stripe.ended is not None]
         if len(ended) == len(self._stripes):
@@ -211,9 +211,9 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             return IdOverflowError(self.namespaced_name, limit=highest_id(self.stride))
         reasons = "; ".join(str(error) for error in errors)
         kind = StoreUnavailableError if any(error.retryable for error in errors) else StoreError
-        nobody = kind(self.store, f"no store answers: {reasons}")
-        nobody.__cause__ = errors[-1]
-        return nobody
+        error = kind(self.store, f"no store answers: {reasons}")
+        error.__cause__ = errors[-1]
+        return error
 
     def statistics(self) -> StripedStatistics:
         """Return the statistics of this object so far."""
