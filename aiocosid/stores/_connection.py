@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
@@ -67,7 +68,10 @@ def translate_errors(
     except kind as exc:
         if (error := meaning(exc)) is None:
             raise
-        raise error from exc
+        try:
+            raise error from exc
+        finally:
+            del error  # this frame is in its traceback: a cycle would keep all its frames alive
 
 
 def causes_of(exc: BaseException) -> Iterator[BaseException]:
@@ -87,15 +91,23 @@ class CallTasks(set[asyncio.Future[Any]]):
     caller leaves its call to the client's owner, who cancels it as the driver needs.
     """
 
-    def start(self, call: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start a call; its error is retrieved even if no caller awaits it any more."""
+    def start(
+        self, call: Coroutine[Any, Any, T], on_end: Callable[[], object] = lambda: None
+    ) -> asyncio.Task[T]:
+        """Start a call; its error is retrieved even if no caller awaits it any more.
+
+        Args:
+            call: the call.
+            on_end: called when it has ended.
+        """
         task = asyncio.create_task(call)
         self.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, on_end))
         return task
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _ended(self, on_end: Callable[[], object], task: asyncio.Task[Any]) -> None:
         self.discard(task)
+        on_end()
         drop_outcome(task)
 
 

@@ -101,8 +101,8 @@ class HttpSession:
         if self._is_closed:  # closed while this waited; the client may still be open
             self._turns.release()
             raise closed(STORE)
-        task = self._calls.start(_exchange(self.client, method, path, query))
-        task.add_done_callback(lambda _: self._turns.release())
+        call = _exchange(self.client, method, path, query)
+        task = self._calls.start(call, on_end=self._turns.release)
         with fail_if_forked():
             await asyncio.wait((task,))
         if task.cancelled():
