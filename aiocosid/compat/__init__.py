@@ -7,7 +7,7 @@ repeats, and old nodes may run at the same time.  Importing a module without its
 
 from __future__ import annotations
 
-from ._examine import Examinable as Examinable
-from ._examine import Examined as Examined
+from ._table import Examinable as Examinable
+from ._table import Examined as Examined
 
 __all__ = ("Examinable", "Examined")

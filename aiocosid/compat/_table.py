@@ -1,4 +1,7 @@
-"""Another system's table with one counter per row: statements and meaning of numbers.  Pure."""
+"""Another system's table with one counter per row.  Pure.
+
+Its statements, the meaning of its numbers, and what ``aiocosid migrate check`` tells of it.
+"""
 
 # ruff: noqa: S608 - put together from names that are written in this room alone, or were checked
 
@@ -8,17 +11,27 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from math import gcd
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from .._checks import check_text
 from ..abc import MAX_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ..stores.sql import DialectName
 
-__all__ = ("ALL", "Class", "CounterTable", "TableRow", "as_integer", "create_table", "share_ids")
+__all__ = (
+    "ALL",
+    "Class",
+    "CounterTable",
+    "Examinable",
+    "Examined",
+    "TableRow",
+    "as_integer",
+    "create_table",
+    "share_ids",
+)
 
 # A delta, and the remainder of each id modulo that delta.
 Class: TypeAlias = "tuple[int, int]"
@@ -285,6 +298,38 @@ class CounterTable:
         """Return whether a further step would pass 2^63-1."""
         stored = as_integer(row.stored)
         return stored is not None and max(stored, self.least(0)) + step > self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """One counter of another system, and the meaning of its number.
+
+    Attributes:
+        name: the counter's name in that system.
+        stored: the number in the table; None if it is no integer.
+        meaning: the meaning of the number in that system, as a sentence.
+        next_id: the first id of the next range, ours or another node's; None if there is none.
+        problems: the problems of the row, each as a sentence; empty if it can be used.
+    """
+
+    name: str
+    stored: int | None
+    meaning: str
+    next_id: int | None
+    problems: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Examinable(Protocol):
+    """A store that can check another system's tables."""
+
+    async def examine(self) -> Sequence[Examined]:
+        """Read all counters, ordered by name; nothing is written.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached, or the table is missing.
+        """
+        raise NotImplementedError
 
 
 def share_ids(one: Class, other: Class) -> bool:

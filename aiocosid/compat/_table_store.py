@@ -9,8 +9,7 @@ from .._life.not_copyable import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, Store
 from ..errors import InvalidArgumentError, UnsupportedByStoreError
 from ..stores.sql import OutOfRangeError, executor_of, executor_on
-from ._examine import Examined
-from ._table import TableRow, as_integer
+from ._table import Examined, TableRow, as_integer
 from ._table_distributor import TableDistributor
 from ._url import split_options
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from .._life.clock import SYSTEM_CLOCK
 from .._life.not_copyable import NotCopyable
 from ..abc import DEFAULT_NAMESPACE
-from ._group_store import STORE_TIMEOUT, GroupStore
+from ._group import STORE_TIMEOUT, GroupStore
 from ._table import CounterTable, create_table
 from ._table_store import TableStore
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aiocosid.compat.uid_generator import epoch_of, parse
-from aiocosid.compat.uid_generator._worker_node import endpoint_of
+from aiocosid.compat.uid_generator import UidGeneratorStore, epoch_of, parse
 from aiocosid.errors import InvalidArgumentError, InvalidIdError
 from aiocosid.snowflake import UID_GENERATOR, UID_GENERATOR_2016_09, UID_GENERATOR_SPRING
 
@@ -61,27 +64,47 @@ def test_an_epoch_has_a_zone() -> None:
     assert len(said) == 1
 
 
-def test_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def start(
+    path: Path, host: str | None = None, port: Any = None, *, container: bool | None = None
+) -> tuple[str, str, int]:
+    """Take a worker id, and return HOST_NAME, PORT and TYPE of its row."""
+
+    async def take() -> None:
+        async with UidGeneratorStore.from_url(f"uid-generator+sqlite:///{path}") as store:
+            await store.create_schema()
+            described = {"host": host, "port": port, "container": container}
+            distributor = store.machine_id_distributor(**described)
+            await distributor.distribute(22, now_ms=1, latest_ms=-1)
+
+    asyncio.run(take())
+    with closing(sqlite3.connect(path)) as database:
+        newest = "SELECT HOST_NAME, PORT, TYPE FROM WORKER_NODE ORDER BY ID DESC"
+        row: tuple[str, str, int] = database.execute(newest).fetchone()
+    return row
+
+
+def test_where_it_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What is given, else a container's variables, both or none of them; else this host."""
+    path = tmp_path / "uid.db"
     for name in ("JPAAS_HOST", "JPAAS_HTTP_PORT", "JPAAS_HOST_PORT_8080"):
         monkeypatch.delenv(name, raising=False)
-    assert endpoint_of("a", 8080, container=None) == ("a", "8080", 2)
-    assert endpoint_of("a", "x", container=True) == ("a", "x", 1)
-    host, port, kind = endpoint_of(None, None, container=None)
-    assert (bool(host), port, kind) == (True, None, 2)
+    assert start(path, "a", 8080) == ("a", "8080", 2)
+    assert start(path, "a", "x", container=True) == ("a", "x", 1)
+    host, port, kind = start(path)
+    assert (bool(host), port[:2], kind) == (True, "1-", 2), "a time and a random number were due"
     monkeypatch.setenv("JPAAS_HOST", "10.0.0.1")
     with pytest.raises(InvalidArgumentError, match="JPAAS"):
-        endpoint_of(None, None, container=None)
-    assert endpoint_of(None, None, container=False) == (host, None, 2)
+        start(path)
+    assert start(path, container=False)[::2] == (host, 2)
     monkeypatch.setenv("JPAAS_HOST_PORT_8080", "32768")
-    assert endpoint_of(None, None, container=None) == ("10.0.0.1", "32768", 1)
+    assert start(path) == ("10.0.0.1", "32768", 1)
     monkeypatch.setenv("JPAAS_HTTP_PORT", "32769")
-    assert endpoint_of(None, None, container=None) == ("10.0.0.1", "32769", 1)
-    assert endpoint_of("a", None, container=None) == ("a", None, 2)
+    assert start(path) == ("10.0.0.1", "32769", 1)
+    assert start(path, "a")[::2] == ("a", 2)
     monkeypatch.delenv("JPAAS_HOST")
     with pytest.raises(InvalidArgumentError, match="JPAAS"):
-        endpoint_of(None, None, container=None)
+        start(path)
     bad: list[tuple[str, Any]] = [("a" * 65, None), ("a", 1.5), ("", 1)]
     for where, number in bad:
         with pytest.raises(InvalidArgumentError):
-            endpoint_of(where, number, container=None)
+            start(path, where, number)

@@ -7,8 +7,8 @@ Here is its mode ``local``; `zookeeper` has ``zk_normal`` and ``zk_recycle``, `m
 
 from __future__ import annotations
 
-from ._decode import decode as decode
 from ._local import LeafLocalStore as LeafLocalStore
+from ._settings import decode as decode
 from ._settings import settings_from_leaf as settings_from_leaf
 
 __all__ = ("LeafLocalStore", "decode", "settings_from_leaf")

@@ -1,4 +1,4 @@
-"""Leaf's keys, as settings of ours.  Pure."""
+"""Leaf's keys as settings of ours, and its server's description of an id.  Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
+from ..._dates import resolve_zone
 from ...errors import InvalidArgumentError
 from ._address import LeafAddress, check_leaf_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import tzinfo
 
-__all__ = ("settings_from_leaf",)
+    from ...snowflake import SnowflakeLayout
+
+__all__ = ("decode", "settings_from_leaf")
 
 _JDBC: Final = re.compile(r"jdbc:(mysql|mariadb)://([^/?@]+)/([^/?]+)(?:\?.*)?", re.DOTALL)
 _HOSTS: Final = re.compile(r"[^\s/?#@,]+(?:,[^\s/?#@,]+)*(?:/[^\s?#@]*)?")
@@ -112,3 +116,27 @@ def _registry(options: Mapping[str, str], ip: str | None, directory: str) -> str
     path = "" if "/" in hosts else "/"
     scheme = f"leaf-{mode.replace('_', '-')}+zookeeper"
     return f"{scheme}://{hosts}{path}?{urlencode(query, quote_via=quote)}"
+
+
+def decode(snowflake_id: int, layout: SnowflakeLayout, *, zone: tzinfo | str) -> dict[str, str]:
+    """Return the answer of ``/decodeSnowflakeId``: all as text, the time in ms and local.
+
+    Leaf reckons with its default epoch there even if ids were made with another ``twepoch``; here
+    it is the layout's.
+
+    Args:
+        snowflake_id: an id.
+        layout: its layout: `aiocosid.snowflake.LEAF`, or one with another epoch.
+        zone: the zone of the time; Leaf uses its server's.
+
+    Raises:
+        InvalidIdError: it is no id of the layout.
+        InvalidArgumentError: the zone is unknown.
+    """
+    parts = layout.parse(snowflake_id, resolve_zone(zone))
+    local = parts.timestamp.strftime("%Y-%m-%d %H:%M:%S")
+    return {
+        "timestamp": f"{parts.timestamp_ms}({local}.{parts.timestamp_ms % 1000:03})",
+        "workerId": str(parts.machine_id),
+        "sequenceId": str(parts.sequence),
+    }

@@ -1,4 +1,10 @@
-"""Leaf's tags, which may be added and removed: a generator for each requested one."""
+"""Leaf's table ``leaf_alloc``.
+
+Leaf (Meituan) keeps one row for each ``biz_tag``.  ``max_id`` is the *first id of the next
+segment*: a grant adds the step, and owns ``[old, new)``.  Old Leaf nodes may run at the same time.
+"""
+
+# ruff: noqa: PLC0414 - re-exported
 
 from __future__ import annotations
 
@@ -8,36 +14,120 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import anyio
 
-from ..._checks import check_seconds
-from ..._life.component import Component
-from ...abc import DEFAULT_NAMESPACE, IdGenerator
-from ...errors import (
+from .._checks import check_above, check_integer, check_seconds, check_text
+from .._life.component import Component
+from ..abc import DEFAULT_NAMESPACE, MAX_ID, IdGenerator
+from ..errors import (
     ClosedError,
     CosIdError,
     ForkedError,
+    IdOverflowError,
     InvalidArgumentError,
     StoreRolledBackError,
     StoreUnavailableError,
 )
+from ._table import CounterTable, create_table
+from ._table_distributor import TableDistributor as TableDistributor
+from ._table_store import TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...abc import Clock
-    from .._table import TableRow
-    from .._table_distributor import TableDistributor
-    from ._segments import LeafStore
+    from ..abc import Clock
+    from ._table import TableRow
 
-__all__ = ("REFRESH_INTERVAL", "LeafTags")
+__all__ = ("REFRESH_INTERVAL", "LeafStore", "LeafTags", "TableDistributor")
 
-logger = logging.getLogger("aiocosid")
+_MAX_ROW_STEP: Final = 2**31 - 1  # what the column step holds, an int(11)
+
+_COLUMNS: Final = """
+  biz_tag varchar(128) NOT NULL DEFAULT '' PRIMARY KEY,
+  max_id bigint NOT NULL DEFAULT 1,
+  step int NOT NULL,
+  description varchar(256) DEFAULT NULL,
+  update_time timestamp{zone} NOT NULL DEFAULT CURRENT_TIMESTAMP{itself}
+"""
+
+_INSERT: Final = """
+INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES (:name, :start, :step, :about)
+"""
+
+# Leaf's [old, new) is ours (new - 1 - step, new - 1]: the answer is max_id - 1.  A row with a
+# max_id of 0, from which Leaf would hand out 0, begins at 1.
+_LEAF_ALLOC: Final = CounterTable(
+    table="leaf_alloc",
+    key="biz_tag",
+    value="max_id",
+    ahead=1,
+    width=128,
+    step="step",
+    touched="update_time",
+    touches_itself=("mysql",),
+    create=create_table("leaf_alloc", _COLUMNS),
+    remedy="create it with 'await LeafStore.create_tag(...)' or an INSERT, or correct the name",
+)
+
+
+class LeafStore(TableStore):
+    """The tags of one Leaf, in the table ``leaf_alloc``, on any SQLAlchemy engine."""
+
+    scheme = "leaf"
+    table = _LEAF_ALLOC
+
+    async def tag(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> TableDistributor:
+        """Return a distributor with the current step of the tag's row.
+
+        Args:
+            name: the ``biz_tag``.
+            namespace: the counter's namespace in messages and statistics only.
+
+        Raises:
+            CounterMissingError: there is no such tag.
+            CorruptCounterError: the row's step or ``max_id`` cannot be used.
+            StoreError: the store refuses or cannot be reached.
+        """
+        asking = self.segment_distributor(namespace=namespace, name=name)
+        return self._of_row(await asking.row(), namespace)
+
+    async def create_tag(
+        self, name: str, *, step: int, above: int = 0, description: str | None = None
+    ) -> None:
+        """Add a tag, like an INSERT by hand; an existing one is not changed.
+
+        One atomic step, safe to repeat.  Old Leaf nodes read it within a minute.
+
+        Args:
+            name: the ``biz_tag``, at most 128 characters.
+            step: ids per segment of nodes that follow the row, 1 to 2^31-1.
+            above: the first id is above this.
+            description: for people, at most 256 characters.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            IdOverflowError: ``above`` leaves no room for a step.
+            StoreError: the store refuses or cannot be reached.
+        """
+        asking = self.segment_distributor(name=name)
+        check_integer("step", step, at_least=1, at_most=_MAX_ROW_STEP)
+        check_above(above)
+        start = _LEAF_ALLOC.least(above)
+        if start + step > MAX_ID:
+            raise IdOverflowError(asking.namespaced_name, limit=MAX_ID - _LEAF_ALLOC.ahead)
+        if description is not None:
+            check_text("description", description, at_most=256)
+        unless = _LEAF_ALLOC._unless_there(self._executor.dialect_name, "(biz_tag)")
+        values = {"name": name, "start": start, "step": step, "about": description}
+        await self._executor.run(_INSERT + unless, **values)
+
+
+_logger = logging.getLogger("aiocosid")
 
 REFRESH_INTERVAL: Final = 60.0
 """Seconds between two readings of the tags; Leaf's own."""
 
-ROW_TIMEOUT: Final = 5.0  # seconds for reading a tag's row when it is opened
+_ROW_TIMEOUT: Final = 5.0  # seconds for reading a tag's row when it is opened
 
-G = TypeVar("G", bound=IdGenerator)
+_G = TypeVar("_G", bound=IdGenerator)
 
 
 @dataclass(slots=True)
@@ -54,7 +144,7 @@ class _Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tag(Generic[G]):
+class _Tag(Generic[_G]):
     """A tag with an open generator.
 
     Attributes:
@@ -65,7 +155,7 @@ class _Tag(Generic[G]):
 
     name: str
     distributor: TableDistributor
-    generator: G
+    generator: _G
 
     @property
     def has_ended(self) -> bool:
@@ -85,7 +175,7 @@ class _Tag(Generic[G]):
         return row is not None and (last is None or reached is None or last >= reached)
 
 
-class LeafTags(Component, Generic[G]):
+class LeafTags(Component, Generic[_G]):
     """The tags of one Leaf, and a generator for each requested one.
 
     Open it with ``async with``, or with ``await task_group.start(tags.run)``.  A tag can be used as
@@ -97,7 +187,7 @@ class LeafTags(Component, Generic[G]):
     def __init__(
         self,
         store: LeafStore,
-        make: Callable[[TableDistributor], G],
+        make: Callable[[TableDistributor], _G],
         *,
         namespace: str = DEFAULT_NAMESPACE,
         interval: float = REFRESH_INTERVAL,
@@ -134,9 +224,9 @@ class LeafTags(Component, Generic[G]):
 
     def _reset(self) -> None:
         self._names: frozenset[str] = frozenset()
-        self._tags: dict[str, _Tag[G]] = {}
+        self._tags: dict[str, _Tag[_G]] = {}
         self._opening: dict[str, _Opening] = {}
-        self._ending: set[G] = set()
+        self._ending: set[_G] = set()
         self._is_failing = False  # the last reading of the table failed
 
     @property
@@ -155,7 +245,7 @@ class LeafTags(Component, Generic[G]):
         return self._names
 
     @property
-    def generators(self) -> Mapping[str, G]:
+    def generators(self) -> Mapping[str, _G]:
         """The open generators, by the requested names."""
         return {name: tag.generator for name, tag in self._tags.items()}
 
@@ -167,7 +257,7 @@ class LeafTags(Component, Generic[G]):
         """
         return await (await self.get(tag)).next_id()
 
-    async def get(self, tag: str) -> G:
+    async def get(self, tag: str) -> _G:
         """Return the open generator of a tag; the first call opens it.
 
         A call while another task opens the tag waits for that task, and fails with it.  Reading the
@@ -199,7 +289,7 @@ class LeafTags(Component, Generic[G]):
             return found.generator
         return await self._opened(tag)
 
-    async def _opened(self, tag: str) -> G:
+    async def _opened(self, tag: str) -> _G:
         self._end_tag(tag)
         opening, tags = self._opening, self._tags
         this = opening[tag] = _Opening(anyio.Event())
@@ -218,7 +308,7 @@ class LeafTags(Component, Generic[G]):
             del opening[tag]
             this.is_over.set()
 
-    async def _described(self, tag: str) -> _Tag[G]:
+    async def _described(self, tag: str) -> _Tag[_G]:
         asking = self._store.segment_distributor(namespace=self._namespace, name=tag)
         row = await self._row(asking)
         distributor = self._store._of_row(row, self._namespace)
@@ -232,9 +322,9 @@ class LeafTags(Component, Generic[G]):
         return _Tag(row.name, distributor, self._make(distributor))
 
     async def _row(self, asking: TableDistributor) -> TableRow:
-        with self._clock.move_on_after(ROW_TIMEOUT):
+        with self._clock.move_on_after(_ROW_TIMEOUT):
             return await asking.row()
-        raise StoreUnavailableError(asking.store, f"no answer within {ROW_TIMEOUT:g} s")
+        raise StoreUnavailableError(asking.store, f"no answer within {_ROW_TIMEOUT:g} s")
 
     # Looking at the table.
 
@@ -259,7 +349,7 @@ class LeafTags(Component, Generic[G]):
             rows = {row.name: row for row in await self._store._rows()}
         except CosIdError as error:
             if not self._is_failing:
-                logger.warning("%s: cannot read the tags: %s", self._label(), error)
+                _logger.warning("%s: cannot read the tags: %s", self._label(), error)
             self._is_failing = True
             return
         self._is_failing = False
@@ -278,18 +368,18 @@ class LeafTags(Component, Generic[G]):
             self._ending.add(tag.generator)
             root.start_soon(self._close, tag.generator, name=f"aiocosid drop {name}")
 
-    def _drop(self, name: str) -> _Tag[G] | None:
+    def _drop(self, name: str) -> _Tag[_G] | None:
         """Drop a generator, and keep its last max id."""
         tag = self._tags.pop(name, None)
         if tag is not None and (reached := tag.distributor._water.baseline()) is not None:
             self._floors[tag.name] = reached
         return tag
 
-    async def _close(self, generator: G) -> None:
+    async def _close(self, generator: _G) -> None:
         try:
             await generator.aclose()
         except Exception:  # a user's own class; the others go on
-            logger.exception("%s: cannot close %r", self._label(), generator)
+            _logger.exception("%s: cannot close %r", self._label(), generator)
         finally:
             self._ending.discard(generator)
 

@@ -1,41 +1,99 @@
-"""uid-generator's table of starts: the worker id of each start is its row's number, for ever."""
+"""uid-generator: worker ids from its table ``WORKER_NODE``, its epochs and its output.
+
+Its layouts are in `aiocosid.snowflake`: ``UID_GENERATOR`` and its kin.  Its DefaultUidGenerator is
+a `SnowflakeId` with one of them and ``sequence_reset_threshold=None``, its CachedUidGenerator a
+`CachedSnowflakeId`.  Needs the ``sqlalchemy`` extra.
+"""
 
 from __future__ import annotations
 
 import os
 import random
+import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..._checks import check_text
-from ..._instance_id import as_instance_id, this_host
-from ...abc import DEFAULT_NAMESPACE
-from ...errors import InvalidArgumentError, StoreError, WorkerIdsUsedUpError
-from ...stores.sql import executor_of, executor_on
-from .._examine import Examined
-from .._table import as_integer, create_table
-from .._worker_ids import Entry, Registry, WorkerIdDistributor, WorkerIdStore
+from .._checks import check_text
+from .._dates import resolve_zone
+from .._instance_id import as_instance_id, this_host
+from ..abc import DEFAULT_NAMESPACE
+from ..errors import InvalidArgumentError, StoreError, WorkerIdsUsedUpError
+from ..stores.sql import executor_of, executor_on
+from ._table import Examined, as_integer, create_table
+from ._worker_ids import Entry, Registry, WorkerIdDistributor, WorkerIdStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import tzinfo
 
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-    from ...abc import InstanceId, MachineIdDistributor
-    from ...stores.sql import SqlExecutor
+    from ..abc import InstanceId, MachineIdDistributor
+    from ..snowflake import SnowflakeLayout
+    from ..stores.sql import SqlExecutor
 
-__all__ = ("WORKER_NODE", "UidGeneratorStore", "endpoint_of")
+__all__ = ("WORKER_NODE", "UidGeneratorStore", "epoch_of", "parse")
 
-Endpoint: TypeAlias = "tuple[str, str | None, int]"  # HOST_NAME, PORT and TYPE
+_EPOCH: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 
-WIDTH: Final = 64  # characters of HOST_NAME and PORT
-CONTAINER, MACHINE = 1, 2  # TYPE; uid-generator's WorkerNodeType CONTAINER and ACTUAL
-DEFAULT_BITS: Final = 22  # of a worker id in uid-generator's default layout
-EXAMINE: Final = "SELECT COUNT(*), MIN(ID), MAX(ID) FROM WORKER_NODE"
-INTERVAL: Final = 60.0  # seconds; nothing is sent, so the value does not matter
 
-HOST_VARIABLE: Final = "JPAAS_HOST"
-PORT_VARIABLES: Final = ("JPAAS_HTTP_PORT", "JPAAS_HOST_PORT_8080")
+def epoch_of(epoch_str: str, *, zone: tzinfo | str) -> datetime:
+    """Return the epoch of an ``epochStr``, for a `SnowflakeLayout`.
+
+    uid-generator reads it in the zone of its JVM: the same setting gives ids that are eight hours
+    apart on hosts in China and on hosts in UTC.
+
+    Args:
+        epoch_str: ``yyyy-MM-dd``, such as ``2016-05-20``.
+        zone: the zone of the JVM that made the ids: a tzinfo, or a name as "Asia/Shanghai" or
+            "+08:00".
+
+    Raises:
+        InvalidArgumentError: it is no date, or the zone is unknown.
+    """
+    found = _EPOCH.fullmatch(epoch_str)
+    where = resolve_zone(zone)
+    try:
+        year, month, day = map(int, found.groups() if found else ())
+        return datetime(year, month, day, tzinfo=where).astimezone(UTC)
+    except (ValueError, OverflowError):  # the latter: before year 1 in UTC
+        expected = "a date as 2016-05-20"
+        raise InvalidArgumentError("epoch_str", epoch_str, expected=expected) from None
+
+
+def parse(uid: int, layout: SnowflakeLayout, *, zone: tzinfo | str) -> dict[str, str]:
+    """Return the fields of uid-generator's ``parseUID``: all as text, with the local time.
+
+    Args:
+        uid: an id.
+        layout: its layout.
+        zone: the zone of the time; uid-generator uses its JVM's.
+
+    Raises:
+        InvalidIdError: it is no id of the layout.  A negative one is from uid-generator's cached
+            generator, after its layout had ended.
+        InvalidArgumentError: the zone is unknown.
+    """
+    parts = layout.parse(uid, resolve_zone(zone))
+    return {
+        "UID": str(uid),
+        "timestamp": parts.timestamp.strftime("%Y-%m-%d %H:%M:%S"),
+        "workerId": str(parts.machine_id),
+        "sequence": str(parts.sequence),
+    }
+
+
+_Endpoint: TypeAlias = "tuple[str, str | None, int]"  # HOST_NAME, PORT and TYPE
+
+_WIDTH: Final = 64  # characters of HOST_NAME and PORT
+_CONTAINER, _MACHINE = 1, 2  # TYPE; uid-generator's WorkerNodeType _CONTAINER and ACTUAL
+_DEFAULT_BITS: Final = 22  # of a worker id in uid-generator's default layout
+_EXAMINE: Final = "SELECT COUNT(*), MIN(ID), MAX(ID) FROM WORKER_NODE"
+_INTERVAL: Final = 60.0  # seconds; nothing is sent, so the value does not matter
+
+_HOST_VARIABLE: Final = "JPAAS_HOST"
+_PORT_VARIABLES: Final = ("JPAAS_HTTP_PORT", "JPAAS_HOST_PORT_8080")
 
 _COLUMNS: Final = """
   ID {number},
@@ -48,7 +106,7 @@ _COLUMNS: Final = """
 WORKER_NODE: Final = create_table("WORKER_NODE", _COLUMNS)
 """By database: creates the table with uid-generator's columns, if it is missing."""
 
-INSERT: Final = """INSERT INTO WORKER_NODE (HOST_NAME, PORT, TYPE, LAUNCH_DATE, MODIFIED, CREATED)
+_INSERT: Final = """INSERT INTO WORKER_NODE (HOST_NAME, PORT, TYPE, LAUNCH_DATE, MODIFIED, CREATED)
 VALUES (:host, :port, :type, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)"""
 
 
@@ -63,9 +121,9 @@ class _Starts(Registry["SqlExecutor"]):
     by_address = False
 
     def __init__(
-        self, executor: SqlExecutor, where: str, who: InstanceId, endpoint: Endpoint
+        self, executor: SqlExecutor, where: str, who: InstanceId, endpoint: _Endpoint
     ) -> None:
-        super().__init__(executor, where, who, interval=INTERVAL)
+        super().__init__(executor, where, who, interval=_INTERVAL)
         self._endpoint = endpoint
         self.adopt()
 
@@ -85,7 +143,7 @@ class _Starts(Registry["SqlExecutor"]):
         if port is None:
             port = f"{now_ms}-{random.randrange(100_000)}"  # noqa: S311 - for people, as in Java
         returning = " RETURNING ID" if at.dialect_name == "postgresql" else ""
-        done = await at.run(INSERT + returning, host=host, port=port, type=kind)
+        done = await at.run(_INSERT + returning, host=host, port=port, type=kind)
         inserted_id = as_integer(done.rows[0][0]) if done.rows else done.inserted_id
         if inserted_id is None or inserted_id < 1:
             # Without generated keys every process would get id 0.
@@ -166,7 +224,7 @@ class UidGeneratorStore(WorkerIdStore):
             InvalidArgumentError: an argument is outside its range, or the environment is read and
                 has a host without a port, or a port without a host.
         """
-        endpoint = endpoint_of(host, port, container=container)
+        endpoint = _endpoint_of(host, port, container=container)
         who = as_instance_id(instance_id)
         return WorkerIdDistributor(_Starts(self._door, namespace, who, endpoint))
 
@@ -187,13 +245,13 @@ class UidGeneratorStore(WorkerIdStore):
         Raises:
             StoreError: the store refuses or cannot be reached, or the table is missing.
         """
-        (row,) = (await self._door.run(EXAMINE)).rows
+        (row,) = (await self._door.run(_EXAMINE)).rows
         count, lowest, highest = map(as_integer, row)
-        most, problems = (1 << DEFAULT_BITS) - 1, list[str]()
+        most, problems = (1 << _DEFAULT_BITS) - 1, list[str]()
         if lowest is not None and lowest < 1:
             problems.append(f"a row has ID {lowest}; worker ids are above 0")
         if (highest or 0) > most:
-            default = f"uid-generator's default of {DEFAULT_BITS} bits"
+            default = f"uid-generator's default of {_DEFAULT_BITS} bits"
             problems.append(f"worker ids above {most} do not fit {default}")
         last = f"the worker id of the last of {count} starts, which is never reused"
         meaning = "no start yet" if highest is None else last
@@ -201,7 +259,7 @@ class UidGeneratorStore(WorkerIdStore):
         return [Examined(**facts, next_id=(highest or 0) + 1, problems=tuple(problems))]
 
 
-def endpoint_of(host: str | None, port: str | int | None, *, container: bool | None) -> Endpoint:
+def _endpoint_of(host: str | None, port: str | int | None, *, container: bool | None) -> _Endpoint:
     """Return HOST_NAME, PORT (None to generate one) and TYPE."""
     if port is not None and type(port) not in {int, str}:
         raise InvalidArgumentError("port", port, expected="a number or a text")
@@ -210,17 +268,17 @@ def endpoint_of(host: str | None, port: str | int | None, *, container: bool | N
         host, text = _container(os.environ)
         container = container or host is not None
     host = this_host() if host is None else host
-    check_text("host", host, at_most=WIDTH)
+    check_text("host", host, at_most=_WIDTH)
     if text is not None:
-        check_text("port", text, at_most=WIDTH)
-    return host, text, CONTAINER if container else MACHINE
+        check_text("port", text, at_most=_WIDTH)
+    return host, text, _CONTAINER if container else _MACHINE
 
 
 def _container(environ: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Return a JPAAS container's host and port, as uid-generator's DockerUtils does."""
-    host = environ.get(HOST_VARIABLE) or None
-    port = next((environ[name] for name in PORT_VARIABLES if environ.get(name)), None)
+    host = environ.get(_HOST_VARIABLE) or None
+    port = next((environ[name] for name in _PORT_VARIABLES if environ.get(name)), None)
     if (host is None) != (port is None):
-        expected = f"set with {' or '.join(PORT_VARIABLES)}, or both unset"
-        raise InvalidArgumentError(HOST_VARIABLE, host, expected=expected)
+        expected = f"set with {' or '.join(_PORT_VARIABLES)}, or both unset"
+        raise InvalidArgumentError(_HOST_VARIABLE, host, expected=expected)
     return host, port
