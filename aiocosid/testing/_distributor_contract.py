@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import unittest
-import uuid
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import Any, Final, Protocol
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from ..abc import MAX_ID, IdSegmentDistributor
@@ -19,16 +18,30 @@ from ..errors import (
 )
 from ..segment import SegmentChainId, SegmentId
 from ._give_back_contract import GiveBackContract
-from ._workers import assert_rising, assert_unique, storm, take_at_once
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+from ._workers import (
+    assert_refusals,
+    assert_rising,
+    assert_unique,
+    at_once,
+    fresh_namespace,
+    refused,
+    storm,
+    take_at_once,
+)
 
 __all__ = ("DistributorFactory", "IdSegmentDistributorContract")
 
 FAR_AWAY = 10**12  # where the second of two counters starts: no answer fits both
 
 ODD_NAMES = ("a-b", "a:b", "a/b", "{a}", "a b", "a.b", "ä€", "a'b", 'a"b', "a%s", "a\\b", "A-B")
+
+
+BAD: Final[dict[str, dict[str, object]]] = {
+    "empty": {"name": ""},
+    "NUL": {"name": "a\0b"},
+    "offset": {"offset": -1},
+    "step": {"step": 0},
+}
 
 
 class DistributorFactory(Protocol):
@@ -50,7 +63,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         @pytest.mark.asyncio
         class TestMyDistributor(IdSegmentDistributorContract):
             @pytest.fixture
-            def make_distributor(self) -> MakeDistributor:
+            def make_distributor(self) -> DistributorFactory:
                 return functools.partial(MyDistributor, client)
 
     Each test uses its own names, so the store need not be emptied.  What the distributors open,
@@ -74,7 +87,7 @@ class IdSegmentDistributorContract(GiveBackContract):
 
     async def test_it_describes_its_counter(self, make_distributor: DistributorFactory) -> None:
         """Namespace, name, offset and step are what was asked for."""
-        namespace = _namespace()
+        namespace = fresh_namespace()
         distributor = make_distributor(namespace=namespace, name="order", offset=7, step=100)
         described = (distributor.namespace, distributor.name, distributor.namespaced_name)
         assert described == (namespace, "order", f"{namespace}.order"), "it is named otherwise"
@@ -84,7 +97,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         self, make_distributor: DistributorFactory
     ) -> None:
         """The first call creates the counter; it and the next return the end of a range each."""
-        distributor = make_distributor(namespace=_namespace(), name="order", step=100)
+        distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         first = await distributor.next_max_id(100)
         assert first == 100, f"a new counter answered {first} to its first step of 100"
         assert type(first) is int, f"the answer is a {type(first).__name__}, not an int"
@@ -93,7 +106,7 @@ class IdSegmentDistributorContract(GiveBackContract):
 
     async def test_each_call_has_its_own_step(self, make_distributor: DistributorFactory) -> None:
         """The step is the call's own, from 1 up to far more than 32 bits hold."""
-        distributor = make_distributor(namespace=_namespace(), name="order", step=100)
+        distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         due = 0
         for step in (50, 1, 2**31, 2**53 + 1, 7):
             due += step
@@ -104,7 +117,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         self, make_distributor: DistributorFactory
     ) -> None:
         """The first id is ``offset + 1``; an existing counter takes no notice of the offset."""
-        namespace = _namespace()
+        namespace = fresh_namespace()
         distributor = make_distributor(namespace=namespace, name="order", offset=1000, step=10)
         answer = await distributor.next_max_id(10)
         assert answer == 1010, f"offset 1000 and step 10 were answered {answer}"
@@ -116,7 +129,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         self, make_distributor: DistributorFactory
     ) -> None:
         """Two distributors, as in two processes, take turns on one counter."""
-        namespace = _namespace()
+        namespace = fresh_namespace()
         one, other = (make_distributor(namespace=namespace, name="order") for _ in range(2))
         answers = [await each.next_max_id(10) for each in (one, other, other, one)]
         assert answers == [10, 20, 30, 40], f"they do not share the counter: {answers}"
@@ -125,7 +138,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         self, make_distributor: DistributorFactory
     ) -> None:
         """Another name, or the same name in another namespace, is another counter."""
-        namespaces = _namespace(), _namespace()
+        namespaces = fresh_namespace(), fresh_namespace()
         names = [(space, name) for space in namespaces for name in ("order", "orders", "Order")]
         for space, name in names:
             answer = await make_distributor(namespace=space, name=name).next_max_id(10)
@@ -135,7 +148,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         self, make_distributor: DistributorFactory
     ) -> None:
         """Names with quotes, braces, blanks or letters of any script are names like others."""
-        namespace = _namespace()
+        namespace = fresh_namespace()
         for due in (10, 20):
             for name in ODD_NAMES:
                 answer = await make_distributor(namespace=namespace, name=name).next_max_id(10)
@@ -143,39 +156,27 @@ class IdSegmentDistributorContract(GiveBackContract):
 
     async def test_a_bad_description_is_refused(self, make_distributor: DistributorFactory) -> None:
         """An empty name, a step below 1 or an offset below 0 is refused on creation."""
-        bad = {
-            "empty": ("", 0, 1),
-            "NUL": ("a\0b", 0, 1),
-            "offset": ("a", -1, 1),
-            "step": ("a", 0, 0),
-        }
-        for what, (name, offset, step) in bad.items():
-            try:
-                make_distributor(namespace="ns", name=name, offset=offset, step=step)
-            except InvalidArgumentError:
-                continue
-            raise AssertionError(f"a bad description was accepted: {what}")
+        assert_refusals(partial(make_distributor, namespace="ns", name="a"), BAD)
 
     # Its ends.
 
     async def test_a_step_below_1_is_refused(self, make_distributor: DistributorFactory) -> None:
         """So is one that is no integer.  Nothing is written: the next call gets what was due."""
-        distributor = make_distributor(namespace=_namespace(), name="order", step=10)
+        distributor = make_distributor(namespace=fresh_namespace(), name="order", step=10)
         await distributor.next_max_id(10)
         steps: tuple[Any, ...] = (0, -1, -(2**63), 1.5, True, "a")
         for step in steps:
-            try:
-                answer = await distributor.next_max_id(step)
-            except InvalidArgumentError:
-                continue
-            raise AssertionError(f"a step of {step!r} was answered {answer}")
+            told = f"a step of {step!r} was answered"
+            await refused(InvalidArgumentError, told, distributor.next_max_id, step)
         answer = await distributor.next_max_id(10)
         assert answer == 20, f"a refused step has moved the counter to {answer}"
 
     async def test_int64_is_the_end(self, make_distributor: DistributorFactory) -> None:
         """No counter passes 2^63-1: what does not fit is refused whole, what fits still comes."""
         start = MAX_ID - 10
-        distributor = make_distributor(namespace=_namespace(), name="order", offset=start, step=5)
+        distributor = make_distributor(
+            namespace=fresh_namespace(), name="order", offset=start, step=5
+        )
         answers = [await distributor.next_max_id(5)]
         await _refused_as_overflow(distributor, 6)
         answers.append(await distributor.next_max_id(5))
@@ -189,22 +190,20 @@ class IdSegmentDistributorContract(GiveBackContract):
         self, make_distributor: DistributorFactory
     ) -> None:
         """Twenty concurrent steps of 1 on a new counter return exactly 1 to 20."""
-        distributor = make_distributor(namespace=_namespace(), name="order")
+        distributor = make_distributor(namespace=fresh_namespace(), name="order")
         answers: list[int] = []
 
         async def call() -> None:
             answers.append(await distributor.next_max_id(1))
 
-        async with anyio.create_task_group() as group:
-            for _ in range(20):
-                group.start_soon(call)
+        await at_once([call] * 20)
         assert sorted(answers) == list(range(1, 21)), f"twenty steps of 1 gave {sorted(answers)}"
 
     async def test_concurrent_ranges_are_disjoint(
         self, make_distributor: DistributorFactory
     ) -> None:
         """Twenty callers through two distributors, each with a step of its own: the ranges tile."""
-        namespace = _namespace()
+        namespace = fresh_namespace()
         both = [make_distributor(namespace=namespace, name="order") for _ in range(2)]
         ranges: list[tuple[int, int]] = []
 
@@ -212,9 +211,7 @@ class IdSegmentDistributorContract(GiveBackContract):
             max_id = await both[number % 2].next_max_id(number)
             ranges.append((max_id - number, max_id))
 
-        async with anyio.create_task_group() as group:
-            for number in range(1, 21):
-                group.start_soon(call, number)
+        await at_once(partial(call, number) for number in range(1, 21))
         ends = [0, *(end for _, end in sorted(ranges))]
         starts = [start for start, _ in sorted(ranges)]
         assert starts == ends[:-1], f"the ranges overlap or leave gaps: {sorted(ranges)}"
@@ -228,22 +225,19 @@ class IdSegmentDistributorContract(GiveBackContract):
         Two counters far apart share the connections: a late reply that was read by the next caller
         would be another counter's number, or one that another caller has already.
         """
-        namespace = _namespace()
+        namespace = fresh_namespace()
         near = make_distributor(namespace=namespace, name="near")
         far = make_distributor(namespace=namespace, name="far", offset=FAR_AWAY)
         answers: dict[str, list[int]] = {"near": [], "far": []}
 
-        def caller(distributor: IdSegmentDistributor) -> Callable[[], Awaitable[None]]:
-            async def call() -> None:
-                max_id = await distributor.next_max_id(10)
-                answers[distributor.name].append(max_id)
-
-            return call
+        async def call(distributor: IdSegmentDistributor) -> None:
+            max_id = await distributor.next_max_id(10)
+            answers[distributor.name].append(max_id)
 
         for seed in range(5):
-            await storm([caller(each) for each in (near, far) * 20], seed)
+            await storm(call, (near, far) * 20, seed)
         for each in (near, far):
-            answers[each.name].append(await each.next_max_id(10))
+            await call(each)
         assert_unique(answers["near"] + answers["far"], "ranges")
         assert max(answers["near"]) < FAR_AWAY < min(answers["far"]), (
             "a counter got another's reply"
@@ -255,7 +249,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         self, make_distributor: DistributorFactory
     ) -> None:
         """`next_max_id_nowait` takes the next range of the same counter, or raises WouldBlock."""
-        distributor = make_distributor(namespace=_namespace(), name="order")
+        distributor = make_distributor(namespace=fresh_namespace(), name="order")
         await distributor.next_max_id(10)
         try:
             answer = distributor.next_max_id_nowait(10)
@@ -269,7 +263,7 @@ class IdSegmentDistributorContract(GiveBackContract):
 
     async def test_it_goes_on_after_closing(self, make_distributor: DistributorFactory) -> None:
         """Opening and closing twice is allowed; a closed distributor connects again when used."""
-        distributor = make_distributor(namespace=_namespace(), name="order")
+        distributor = make_distributor(namespace=fresh_namespace(), name="order")
         await distributor.aopen()
         await distributor.aopen()
         answers = [await distributor.next_max_id(10)]
@@ -284,39 +278,39 @@ class IdSegmentDistributorContract(GiveBackContract):
         self, make_distributor: DistributorFactory
     ) -> None:
         """When a store lost writes its generator ends with StoreRolledBackError; no id repeats."""
-        distributor = make_distributor(namespace=_namespace(), name="order", step=10)
+        distributor = make_distributor(namespace=fresh_namespace(), name="order", step=10)
         async with SegmentId(distributor, wait_timeout=10) as generator:
             ids = await generator.next_ids(95)
             await self.set_back(distributor, 0)
-            error: StoreRolledBackError | None = None
-            try:
+
+            async def go_on() -> None:
                 for _ in range(100):
                     ids.append(await generator.next_id())
                     await checkpoint()
-            except StoreRolledBackError as caught:
-                error = caught
-        assert error is not None, "the generator did not notice that the counter went back"
+
+            told = "the generator did not notice that the counter went back:"
+            await refused(StoreRolledBackError, told, go_on)
         assert_rising(ids, "ids around the loss")
 
     # Generators on it.
 
     async def test_four_workers_on_a_segment_id(self, make_distributor: DistributorFactory) -> None:
         """Four tasks on one `SegmentId` take exactly the ids from 1 on, each rising."""
-        distributor = make_distributor(namespace=_namespace(), name="order", step=100)
+        distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         async with SegmentId(distributor) as generator:
             ids = await take_at_once([generator], workers=4, ids=self.ids_per_worker)
         _assert_contiguous(ids)
 
     async def test_four_workers_on_a_chain(self, make_distributor: DistributorFactory) -> None:
         """Four tasks on one `SegmentChainId` take exactly the ids from 1 on, each rising."""
-        distributor = make_distributor(namespace=_namespace(), name="order", step=100)
+        distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         async with SegmentChainId(distributor) as generator:
             ids = await take_at_once([generator], workers=4, ids=self.ids_per_worker)
         _assert_contiguous(ids)
 
     async def test_two_generators_take_turns(self, make_distributor: DistributorFactory) -> None:
         """Two `SegmentId` on two distributors of one counter leave no gap and repeat nothing."""
-        namespace = _namespace()
+        namespace = fresh_namespace()
         async with AsyncExitStack() as stack:
             generators = [
                 await stack.enter_async_context(
@@ -331,10 +325,6 @@ class IdSegmentDistributorContract(GiveBackContract):
         _assert_contiguous(ids)
 
 
-def _namespace() -> str:
-    return f"kit{uuid.uuid4().hex[:12]}"
-
-
 def _assert_contiguous(ids: list[int]) -> None:
     due = set(range(1, len(ids) + 1))
     missing, foreign = sorted(due - set(ids)), sorted(set(ids) - due)
@@ -343,8 +333,5 @@ def _assert_contiguous(ids: list[int]) -> None:
 
 
 async def _refused_as_overflow(distributor: IdSegmentDistributor, step: int) -> None:
-    try:
-        answer = await distributor.next_max_id(step)
-    except IdOverflowError:
-        return
-    raise AssertionError(f"a step of {step} that passes 2^63-1 was answered {answer}")
+    told = f"a step of {step} that passes 2^63-1 was answered"
+    await refused(IdOverflowError, told, distributor.next_max_id, step)

@@ -13,7 +13,13 @@ from anyio.lowlevel import checkpoint
 from ..errors import BusyError, ClosedError, InvalidArgumentError, NotOpenError, WouldBlock
 from ..segment import SegmentStatistics
 from ._own_tests import OwnTests
-from ._workers import assert_rising, assert_unique, storm, take_at_once
+from ._workers import (
+    assert_rising,
+    assert_unique,
+    refused,
+    storm,
+    take_at_once,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -133,17 +139,14 @@ class IdGeneratorContract(OwnTests):
         """Callers cancelled at any moment spoil nothing: all ids are unique, and more come."""
         taken: list[list[int]] = []
 
-        def caller(generator: IdGenerator, n: int) -> Callable[[], Awaitable[None]]:
-            async def call() -> None:
-                ids = await (generator.next_ids(n) if n else _as_list(generator.next_id()))
-                taken.append(ids)
-
-            return call
-
         async with make_generator() as generator:
+
+            async def call(n: int) -> None:
+                taken.append(await generator.next_ids(n) if n else [await generator.next_id()])
+
             for seed in range(10):
                 sizes = [(number * 7 + seed) % (2 * self.step + 2) for number in range(60)]
-                await storm([caller(generator, n) for n in sizes], seed)
+                await storm(call, sizes, seed)
                 highest = max((ids[-1] for ids in taken), default=0)
                 taken.append(await generator.next_ids(3 * self.step + 1))
                 assert taken[-1][0] > highest, "an id after the storm is below one from it"
@@ -309,29 +312,15 @@ class _Watch:
                     suspended = steps.send(answer)
 
 
-async def _as_list(call: Awaitable[int]) -> list[int]:
-    return [await call]
-
-
-async def _raises(
-    kind: type[CosIdError], function: Callable[..., Awaitable[object]], *args: object
-) -> None:
-    try:
-        result = await function(*args)
-    except kind:
-        return
-    what = f"{getattr(function, '__name__', function)}{args}"
-    raise AssertionError(f"{what} returned {result!r}; {kind.__name__} was due")
+async def _raises(kind: type[CosIdError], function: Callable[..., object], *args: object) -> None:
+    what = f"{getattr(function, '__name__', function)}{args} returned"
+    await refused(kind, what, function, *args)
 
 
 async def _raises_everywhere(kind: type[CosIdError], generator: IdGenerator) -> None:
     await _raises(kind, generator.next_id)
     await _raises(kind, generator.next_ids, 1)
-    try:
-        new_id = generator.next_id_nowait()
-    except kind:
-        return
-    raise AssertionError(f"next_id_nowait() returned {new_id}; {kind.__name__} was due")
+    await _raises(kind, generator.next_id_nowait)
 
 
 def _handed_out(generator: IdGenerator) -> int:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 import unittest
-import uuid
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
 from ..segment import SegmentChainId
 from ._own_tests import OwnTests
-from ._workers import assert_unique
+from ._workers import (
+    assert_unique,
+    at_once,
+    fresh_namespace,
+)
 
 if TYPE_CHECKING:
     from ..abc import IdSegmentDistributor
@@ -84,7 +88,7 @@ class GiveBackContract(OwnTests):
         self, make_distributor: DistributorFactory
     ) -> None:
         """Several lives on one counter, one after the other, leave no gap between their ids."""
-        namespace = f"kit{uuid.uuid4().hex[:12]}"
+        namespace = fresh_namespace()
         ids = list[int]()
         for taken in (1, 150, 7):
             distributor = make_distributor(namespace=namespace, name="order", step=50)
@@ -96,7 +100,7 @@ class GiveBackContract(OwnTests):
 
     async def test_many_at_once_share_nothing(self, make_distributor: DistributorFactory) -> None:
         """Whatever is granted and given back at once, also by a call that is cancelled."""
-        namespace = f"kit{uuid.uuid4().hex[:12]}"
+        namespace = fresh_namespace()
         used = list[int]()
         chance = random.Random(3)  # noqa: S311 - the same every time
 
@@ -113,16 +117,14 @@ class GiveBackContract(OwnTests):
         plain, *givers = (make_distributor(namespace=namespace, name="order") for _ in range(4))
         for giver in givers:
             _ask(giver)
-        async with anyio.create_task_group() as group:
-            for distributor in (plain, *givers):  # one of them is as CosId is
-                group.start_soon(work, distributor)
+        await at_once(partial(work, each) for each in (plain, *givers))  # one is as CosId is
         assert_unique(used, "ids of which some were given back")
 
 
 def _pair(
     make_distributor: DistributorFactory,
 ) -> tuple[IdSegmentDistributor, IdSegmentDistributor]:
-    namespace = f"kit{uuid.uuid4().hex[:12]}"
+    namespace = fresh_namespace()
     one, other = (make_distributor(namespace=namespace, name="order") for _ in range(2))
     _ask(one)
     _ask(other)

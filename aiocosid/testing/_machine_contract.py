@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..abc import InstanceId
@@ -13,17 +14,21 @@ from ._machine_kit import (
     SAFE_GUARD,
     MachineKit,
     assert_different,
-    fresh_namespace,
     refused_as_full,
     refused_as_lost,
     refused_for_its_width,
 )
 from ._machine_quarantine import MachineQuarantines
 from ._machine_times import MachineTimes
+from ._workers import (
+    assert_refusals,
+    fresh_namespace,
+    refused,
+)
 
 if TYPE_CHECKING:
     from ..abc import MachineIdDistributor
-    from ._machine_kit import MakeMachineIdDistributor
+    from ._machine_kit import MakeMachineIdDistributor as Make
 
 __all__ = ("MachineIdDistributorContract",)
 
@@ -67,7 +72,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
 
     # The instance that asks.
 
-    async def test_it_describes_itself(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_it_describes_itself(self, make_machines: Make) -> None:
         """Namespace, instance, safe guard and interval are what was asked for."""
         namespace, who = fresh_namespace(), InstanceId("10.0.0.1:8080", stable=True)
         distributor = make_machines(
@@ -81,33 +86,20 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         )
         assert described == (namespace, who, 400, 50), f"it is described as {described}"
 
-    async def test_a_bad_description_is_refused(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_bad_description_is_refused(self, make_machines: Make) -> None:
         """Texts that no store could hold and times that do not fit are refused on creation."""
-        for what, bad in BAD.items():
-            arguments: dict[str, object] = {"namespace": "ns", "instance_id": "i", **bad}
-            try:
-                make_machines(**arguments)  # type: ignore[arg-type]  # that is the point
-            except InvalidArgumentError:
-                continue
-            raise AssertionError(f"a bad description was accepted: {what}")
+        assert_refusals(partial(make_machines, namespace="ns", instance_id="i"), BAD)
 
-    async def test_a_width_outside_1_to_31_is_refused(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_width_outside_1_to_31_is_refused(self, make_machines: Make) -> None:
         """Nothing is taken then; 31 bits are as good as others."""
         kit = MachineKit(make_machines)
         for bits in (0, -1, 32, True):
-            try:
-                grant = await kit.take("a", bits=bits)
-            except InvalidArgumentError:
-                continue
-            raise AssertionError(f"{bits!r} bits were answered {grant}")
+            told = f"{bits!r} bits were answered"
+            await refused(InvalidArgumentError, told, kit.take, "a", bits=bits)
         grant = await kit.take("b", bits=31)
         assert grant.machine_id == 0, f"after refusals the first id is {grant.machine_id}"
 
-    async def test_a_namespace_has_one_width(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_a_namespace_has_one_width(self, make_machines: Make) -> None:
         """Another one is refused, and leaves nothing behind; other namespaces may differ."""
         kit = MachineKit(make_machines)
         for number, text in enumerate("ab"):
@@ -124,12 +116,10 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert sorted(ids) == [0, 1], f"0 and 1 were given back; {ids} were handed out"
         assert (await MachineKit(make_machines).take("c", bits=2)).machine_id == 0
 
-    async def test_texts_may_hold_anything_but_nul(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_texts_may_hold_anything_but_nul(self, make_machines: Make) -> None:
         """Instances and namespaces of any characters are apart, and found again as they are."""
         kit = MachineKit(make_machines)
-        ids = {text: (await kit.take(text, bits=6)).machine_id for text in ODD_TEXTS}
+        ids = await kit.take_all(ODD_TEXTS, bits=6)
         assert_different(ids)
         for text, due in ids.items():
             found = (await kit.take(text, bits=6)).machine_id
@@ -143,7 +133,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
 
     # Which id.
 
-    async def test_ids_begin_with_0(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_ids_begin_with_0(self, make_machines: Make) -> None:
         """New ids are handed out in order; no instance had them before."""
         kit = MachineKit(make_machines)
         grants = [await kit.take(text) for text in "abc"]
@@ -153,20 +143,20 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         floors = [grant.floor_ms for grant in grants]
         assert floors == [-1, -1, -1], f"new ids have a floor: {floors}"
 
-    async def test_an_instance_finds_its_own(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_an_instance_finds_its_own(self, make_machines: Make) -> None:
         """Asked again, also by another object, also when all are held, it answers the same."""
         kit = MachineKit(make_machines)
-        ids = {text: (await kit.take(text)).machine_id for text in "abcd"}
+        ids = await kit.take_all("abcd")
         assert_different(ids)
         await refused_as_full(kit, "e")
         for text, due in ids.items():
             found = (await kit.anew(text).distribute(2, **kit.times())).machine_id
             assert found == due, f"instance {text} had {due} and is given {found}"
 
-    async def test_a_full_pool_says_so(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_a_full_pool_says_so(self, make_machines: Make) -> None:
         """The error tells how many there are and who holds them; no id is given twice instead."""
         kit = MachineKit(make_machines)
-        ids = {text: (await kit.take(text)).machine_id for text in ("a:1", "b:2", "c:3", "d:4")}
+        ids = await kit.take_all(("a:1", "b:2", "c:3", "d:4"))
         assert sorted(ids.values()) == [0, 1, 2, 3], f"four instances got {ids}"
         for _ in range(3):
             error = await refused_as_full(kit, "e:5")
@@ -177,9 +167,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         found = (await kit.take("e:5")).machine_id
         assert found == ids["c:3"], f"{ids['c:3']} was given back, and {found} handed out"
 
-    async def test_returned_ids_come_before_new_ones(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_returned_ids_come_before_new_ones(self, make_machines: Make) -> None:
         """First the own, then one given back, then a new one."""
         kit = MachineKit(make_machines)
         first, second = [(await kit.take(text)).machine_id for text in "ab"]
@@ -188,9 +176,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         ids = [(await kit.take(text)).machine_id for text in "cd"]
         assert ids == [first, 2], f"{first} was given back; c and d got {ids}"
 
-    async def test_new_ids_come_before_expired_ones(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_new_ids_come_before_expired_ones(self, make_machines: Make) -> None:
         """An expired owner keeps the id until there is no other."""
         kit = MachineKit(make_machines)
         ids = [(await kit.take(text)).machine_id for text in "ab"]
@@ -200,14 +186,11 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert sorted(ids[4:]) == [0, 1], f"the expired ids 0 and 1 were due: {ids}"
         await refused_as_full(kit, "g")
 
-    async def test_other_namespaces_are_apart(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_other_namespaces_are_apart(self, make_machines: Make) -> None:
         """An instance may hold one id in each, and gives one back alone."""
         one, other = MachineKit(make_machines), MachineKit(make_machines)
         for kit in (one, other):
-            for text in "ab":
-                await kit.take(text)
+            await kit.take_all("ab")
         await one.guard("a", 0)
         await one.of("a").revert(0, last_ms=-1)
         await other.guard("a", 0)
@@ -215,25 +198,22 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
 
     # For how long.
 
-    async def test_a_silent_one_is_recycled(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_a_silent_one_is_recycled(self, make_machines: Make) -> None:
         """After the safe guard duration others get the ids, and the former owners get an error."""
         kit = MachineKit(make_machines)
-        for text in "abcd":
-            await kit.take(text)
+        await kit.take_all("abcd")
         await refused_as_full(kit, "e")
         await self.age(kit.namespace, SAFE_GUARD + 10)
-        ids = {text: (await kit.take(text)).machine_id for text in "efgh"}
+        ids = await kit.take_all("efgh")
         assert sorted(ids.values()) == [0, 1, 2, 3], f"four expired ids were due: {ids}"
         for number in range(4):
             await refused_as_lost(kit, "abcd"[number], number)
         await refused_as_full(kit, "i")
 
-    async def test_a_live_one_is_not(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_a_live_one_is_not(self, make_machines: Make) -> None:
         """A renewal in time keeps the id, as does a pause shorter than the safe guard."""
         kit = MachineKit(make_machines)
-        for number, text in enumerate("abcd"):
-            await kit.take(text)
-            await kit.guard(text, number)
+        await kit.hold("abcd")
         await self.age(kit.namespace, SAFE_GUARD - 60)
         await refused_as_full(kit, "e")
         for number, text in enumerate("abc"):
@@ -243,21 +223,17 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert found == 3, f"only 3 was silent too long; {found} was handed out"
         await refused_as_full(kit, "f")
 
-    async def test_a_safe_guard_without_end(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_a_safe_guard_without_end(self, make_machines: Make) -> None:
         """With a safe guard of ``inf`` no id ever expires."""
         kit = MachineKit(make_machines, safe_guard=float("inf"))
-        for text in "abcd":
-            await kit.take(text)
+        await kit.take_all("abcd")
         await self.age(kit.namespace, 1000 * SAFE_GUARD)
         await refused_as_full(kit, "e")
 
-    async def test_an_expired_one_is_still_ones_own(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_an_expired_one_is_still_ones_own(self, make_machines: Make) -> None:
         """If no other instance took the id, a late renewal keeps it, and asking finds it."""
         kit = MachineKit(make_machines)
-        for text in "abcd":
-            await kit.take(text)
+        await kit.take_all("abcd")
         await self.age(kit.namespace, SAFE_GUARD + 10)
         await kit.guard("c", 2)
         found = (await kit.take("d")).machine_id
@@ -266,12 +242,10 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert ids == [0, 1], f"0 and 1 were silent; {ids} were handed out"
         await refused_as_full(kit, "g")
 
-    async def test_a_stable_one_keeps_its_id(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_a_stable_one_keeps_its_id(self, make_machines: Make) -> None:
         """Given back or expired, it goes to no other instance, stable or not."""
         kit = MachineKit(make_machines, stable=True)
-        for number, text in enumerate("abcd"):
-            await kit.take(text)
-            await kit.guard(text, number)
+        await kit.hold("abcd")
         await kit.of("a").revert(0, last_ms=kit.now_ms())
         await self.age(kit.namespace, 1000 * SAFE_GUARD)
         await refused_as_full(kit, "e")
@@ -281,12 +255,10 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
 
     # Which calls are allowed.
 
-    async def test_only_the_owner_guards(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_only_the_owner_guards(self, make_machines: Make) -> None:
         """Instance and machine id have to be right; otherwise nothing is written."""
         kit = MachineKit(make_machines)
-        for number, text in enumerate("ab"):
-            await kit.take(text)
-            await kit.guard(text, number)
+        await kit.hold("ab")
         for text, machine_id in (("a", 1), ("b", 0), ("a", 2), ("a", 3), ("c", 0), ("c", 2)):
             error = await refused_as_lost(kit, text, machine_id, mark_ms=FAR_MS)
             facts = (error.namespace, error.machine_id)
@@ -294,9 +266,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         floors = [(await kit.take(text)).floor_ms for text in "abc"]
         assert max(floors) < FAR_MS, f"a refused sign of life left its mark: {floors}"
 
-    async def test_who_gave_back_is_not_the_owner(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_who_gave_back_is_not_the_owner(self, make_machines: Make) -> None:
         """A renewal after that is refused, and does not take the id again."""
         kit = MachineKit(make_machines)
         await kit.take("a")
@@ -306,7 +276,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert found == 0, f"0 was given back; {found} was handed out"
         await refused_as_lost(kit, "a", 0)
 
-    async def test_giving_back_twice(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_giving_back_twice(self, make_machines: Make) -> None:
         """The second time does nothing, even if another has the id; nor does a foreign call."""
         kit = MachineKit(make_machines)
         a = kit.of("a")
@@ -323,14 +293,13 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         grant = await kit.take("b")
         assert grant.machine_id == 0, f"b had 0 and is given {grant.machine_id}"
         assert grant.floor_ms >= mark, f"a stranger lowered b's mark {mark} to {grant.floor_ms}"
-        ids = {text: (await kit.take(text)).machine_id for text in "bcde"}
+        ids = await kit.take_all("bcde")
         assert_different(ids)
 
-    async def test_giving_back_another_id(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_giving_back_another_id(self, make_machines: Make) -> None:
         """A number that is not the instance's does nothing, and the instance keeps its own."""
         kit = MachineKit(make_machines)
-        for text in "ab":
-            await kit.take(text)
+        await kit.take_all("ab")
         for machine_id in (1, 2):
             await kit.of("a").revert(machine_id, last_ms=-1)
         await kit.guard("a", 0)
@@ -340,7 +309,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
 
     # Its life.
 
-    async def test_it_goes_on_after_closing(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_it_goes_on_after_closing(self, make_machines: Make) -> None:
         """Opening and closing may come twice; closing gives nothing back."""
         kit = MachineKit(make_machines)
         a: MachineIdDistributor = kit.of("a")

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from ..errors import MachineBitsMismatchError
 from ._machine_kit import MachineKit, assert_different, refused_as_full
 from ._own_tests import OwnTests
-from ._workers import storm
+from ._workers import (
+    at_once,
+    storm,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from ._machine_kit import MakeMachineIdDistributor
+    from ._machine_kit import MakeMachineIdDistributor as Make
 
 __all__ = ("MachineCrowds",)
 
@@ -24,9 +25,7 @@ __all__ = ("MachineCrowds",)
 class MachineCrowds(OwnTests):
     """Concurrency and cancellation.  `MachineIdDistributorContract` inherits it."""
 
-    async def test_concurrent_instances_share_nothing(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_concurrent_instances_share_nothing(self, make_machines: Make) -> None:
         """Thirty-two that ask an empty namespace at once get exactly 0 to 31."""
         kit = MachineKit(make_machines)
         ids: dict[str, int] = {}
@@ -34,13 +33,11 @@ class MachineCrowds(OwnTests):
         async def ask(text: str) -> None:
             ids[text] = (await kit.take(text, bits=5)).machine_id
 
-        async with anyio.create_task_group() as group:
-            for number in range(32):
-                group.start_soon(ask, f"10.0.0.1:{number}")
+        await at_once(partial(ask, f"10.0.0.1:{number}") for number in range(32))
         assert sorted(ids.values()) == list(range(32)), f"32 instances got {sorted(ids.values())}"
         await refused_as_full(kit, "one more", bits=5)
 
-    async def test_one_of_two_widths_wins(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_one_of_two_widths_wins(self, make_machines: Make) -> None:
         """Of those who ask an empty namespace at once only those of one width are served."""
         kit = MachineKit(make_machines)
         served: dict[int, list[str]] = {}
@@ -50,14 +47,10 @@ class MachineCrowds(OwnTests):
                 await kit.take(text, bits=bits)
                 served.setdefault(bits, []).append(text)
 
-        async with anyio.create_task_group() as group:
-            for number in range(8):
-                group.start_soon(ask, f"10.0.0.1:{number}", 3 + number % 2)
+        await at_once(partial(ask, f"10.0.0.1:{n}", 3 + n % 2) for n in range(8))
         assert [len(texts) for texts in served.values()] == [4], f"served, by width: {served}"
 
-    async def test_concurrent_calls_of_one_instance(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_concurrent_calls_of_one_instance(self, make_machines: Make) -> None:
         """However often it asks at once, it has one id, and no other is lost."""
         kit = MachineKit(make_machines)
         ids: list[int] = []
@@ -66,15 +59,11 @@ class MachineCrowds(OwnTests):
             grant = await kit.anew("a").distribute(2, **kit.times())
             ids.append(grant.machine_id)
 
-        async with anyio.create_task_group() as group:
-            for _ in range(10):
-                group.start_soon(ask)
+        await at_once([ask] * 10)
         assert set(ids) == {0}, f"one instance got {sorted(set(ids))}"
-        assert_different({text: (await kit.take(text)).machine_id for text in "abcd"})
+        assert_different(await kit.take_all("abcd"))
 
-    async def test_two_hundred_lives_on_four_ids(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_two_hundred_lives_on_four_ids(self, make_machines: Make) -> None:
         """Taking and giving back loses no id, and hands none out twice at a time."""
         kit = MachineKit(make_machines)
         held: dict[int, str] = {}
@@ -92,51 +81,38 @@ class MachineCrowds(OwnTests):
                 await kit.of(text).revert(found, last_ms=kit.now_ms())
                 await kit.of(text).aclose()
 
-        async with anyio.create_task_group() as group:
-            for worker in "abcd":
-                group.start_soon(live, worker)
-        assert_different({text: (await kit.take(text)).machine_id for text in "wxyz"})
+        await at_once(partial(live, worker) for worker in "abcd")
+        assert_different(await kit.take_all("wxyz"))
 
-    async def test_a_cancelled_call_loses_nothing(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_cancelled_call_loses_nothing(self, make_machines: Make) -> None:
         """Whenever a call is cancelled, its instance finds the id again; no other one has it."""
         kit = MachineKit(make_machines)
         texts = [f"i{number}" for number in range(32)]
         seen: dict[str, set[int]] = {text: set() for text in texts}
 
-        def caller(text: str) -> Callable[[], Awaitable[None]]:
-            async def call() -> None:
-                seen[text].add((await kit.take(text, bits=5)).machine_id)
-
-            return call
+        async def call(text: str) -> None:
+            seen[text].add((await kit.take(text, bits=5)).machine_id)
 
         for seed in range(3):
-            await storm([caller(text) for text in texts], seed)
+            await storm(call, texts, seed)
         for text in texts:
-            await caller(text)()
+            await call(text)
         assert [text for text in texts if len(seen[text]) != 1] == [], f"ids changed: {seen}"
         assert_different({text: min(ids) for text, ids in seen.items()})
         await refused_as_full(kit, "one more", bits=5)
 
-    async def test_a_storm_of_cancelled_lives(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_storm_of_cancelled_lives(self, make_machines: Make) -> None:
         """Whatever is cancelled on the way, once all have given back every id is there again."""
         kit = MachineKit(make_machines)
         texts = [f"i{number}" for number in range(8)]
 
-        def life(text: str) -> Callable[[], Awaitable[None]]:
-            async def call() -> None:
-                found = (await kit.take(text, bits=3)).machine_id
-                await kit.guard(text, found)
-                await kit.of(text).revert(found, last_ms=kit.now_ms())
-
-            return call
+        async def live(text: str) -> None:
+            found = (await kit.take(text, bits=3)).machine_id
+            await kit.guard(text, found)
+            await kit.of(text).revert(found, last_ms=kit.now_ms())
 
         for seed in range(3):
-            await storm([life(text) for text in texts], seed)
+            await storm(live, texts, seed)
         for text in texts:
-            await life(text)()
-        others = {text: await kit.take(text, bits=3) for text in "stuvwxyz"}
-        assert_different({text: grant.machine_id for text, grant in others.items()})
+            await live(text)
+        assert_different(await kit.take_all("stuvwxyz", bits=3))

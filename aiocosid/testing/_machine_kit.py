@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import InstanceId
 from ..errors import MachineBitsMismatchError, MachineIdLostError, MachineIdOverflowError
+from ._workers import (
+    fresh_namespace,
+    refused,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ..abc import MachineGrant, MachineIdDistributor
 
@@ -20,7 +23,6 @@ __all__ = (
     "MachineKit",
     "MakeMachineIdDistributor",
     "assert_different",
-    "fresh_namespace",
     "refused_as_full",
     "refused_as_lost",
     "refused_for_its_width",
@@ -102,6 +104,16 @@ class MachineKit:
         """Have an instance ask for a machine id."""
         return await self.of(text).distribute(bits, **self.times(latest_ms=latest_ms))
 
+    async def take_all(self, texts: Iterable[str], *, bits: int = 2) -> dict[str, int]:
+        """Have instances ask, one after the other; return their machine ids."""
+        return {text: (await self.take(text, bits=bits)).machine_id for text in texts}
+
+    async def hold(self, texts: str, *, mark_ms: int = -1) -> None:
+        """Have instances of one letter each take the machine ids from 0 on, and renew them."""
+        for number, text in enumerate(texts):
+            await self.take(text)
+            await self.guard(text, number, mark_ms=mark_ms)
+
     async def guard(self, text: str, machine_id: int, *, mark_ms: int = -1) -> None:
         """Renew an instance's id, now."""
         await self.of(text).guard(machine_id, now_ms=self.now_ms(), mark_ms=mark_ms)
@@ -109,11 +121,6 @@ class MachineKit:
     async def reassert(self, text: str, machine_id: int, *, mark_ms: int = -1) -> None:
         """Renew an instance's id, now, whose lease has not ended."""
         await self.of(text).reassert(machine_id, now_ms=self.now_ms(), mark_ms=mark_ms)
-
-
-def fresh_namespace() -> str:
-    """Return an unused namespace."""
-    return f"kit{uuid.uuid4().hex[:12]}"
 
 
 def assert_different(ids: Mapping[str, int]) -> None:
@@ -127,11 +134,8 @@ def assert_different(ids: Mapping[str, int]) -> None:
 
 async def refused_as_full(kit: MachineKit, text: str, *, bits: int = 2) -> MachineIdOverflowError:
     """Have an instance ask a pool that is full; return the error."""
-    try:
-        grant = await kit.take(text, bits=bits)
-    except MachineIdOverflowError as error:
-        return error
-    raise AssertionError(f"all are held, and {text} is given {grant}")
+    told = f"all are held, and {text} is given"
+    return await refused(MachineIdOverflowError, told, kit.take, text, bits=bits)
 
 
 async def refused_as_lost(
@@ -145,19 +149,14 @@ async def refused_as_lost(
     """Renew an id that the instance does not hold; return the error."""
     distributor = kit.of(who) if isinstance(who, str) else who
     call = distributor.reassert if reassert else distributor.guard
-    try:
-        await call(machine_id, now_ms=kit.now_ms(), mark_ms=mark_ms)
-    except MachineIdLostError as error:
-        return error
-    raise AssertionError(f"{distributor} could guard {machine_id}, which it does not hold")
+    told = f"{distributor} could guard {machine_id}, which it does not hold:"
+    times = {"now_ms": kit.now_ms(), "mark_ms": mark_ms}
+    return await refused(MachineIdLostError, told, call, machine_id, **times)
 
 
 async def refused_for_its_width(kit: MachineKit, text: str, *, bits: int, found: int) -> None:
     """Have an instance ask for another width than the one that the namespace has."""
-    try:
-        grant = await kit.take(text, bits=bits)
-    except MachineBitsMismatchError as error:
-        facts = (error.namespace, error.bits, error.found)
-        assert facts == (kit.namespace, bits, found), f"the error tells of {facts}"
-    else:
-        raise AssertionError(f"the width is {found} bits, and with {bits} {text} is given {grant}")
+    told = f"the width is {found} bits, and with {bits} {text} is given"
+    error = await refused(MachineBitsMismatchError, told, kit.take, text, bits=bits)
+    facts = (error.namespace, error.bits, error.found)
+    assert facts == (kit.namespace, bits, found), f"the error tells of {facts}"

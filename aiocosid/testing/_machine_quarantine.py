@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
-
-import anyio
 
 from ..abc._machine import QUARANTINE_MARGIN
 from ..errors import MachineIdQuarantineError
@@ -18,9 +17,13 @@ from ._machine_kit import (
     refused_for_its_width,
 )
 from ._own_tests import OwnTests
+from ._workers import (
+    at_once,
+    refused,
+)
 
 if TYPE_CHECKING:
-    from ._machine_kit import MakeMachineIdDistributor
+    from ._machine_kit import MakeMachineIdDistributor as Make
 
 __all__ = ("MachineQuarantines",)
 
@@ -40,15 +43,11 @@ class MachineQuarantines(OwnTests):
         """Have the store forget; see `MachineIdDistributorContract`."""
         raise NotImplementedError
 
-    async def test_nobody_is_handed_one_in_a_quarantine(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_nobody_is_handed_one_in_a_quarantine(self, make_machines: Make) -> None:
         """Not the own, nor one given back, nor a new one, until the longest lease has ended."""
         for everything in (True, False):
             kit = MachineKit(make_machines)
-            for number, text in enumerate("abc"):
-                await kit.take(text)
-                await kit.guard(text, number)
+            await kit.hold("abc")
             await kit.of("c").revert(2, last_ms=-1)
             await self.forget(kit.namespace, everything=everything)
             began_ms = kit.now_ms()
@@ -63,10 +62,10 @@ class MachineQuarantines(OwnTests):
                 left = (await refused_by_quarantine(kit, "d", ahead=ahead)).seconds_left
                 assert 0 < left <= 60 + QUARANTINE_MARGIN, f"most is over, and {left} s are left"
             await self.age(kit.namespace, OVER - SAFE_GUARD + 60)
-            assert_different({text: (await kit.take(text)).machine_id for text in "defg"})
+            assert_different(await kit.take_all("defg"))
             await refused_as_full(kit, "h")
 
-    async def test_owners_assert_their_ids(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_owners_assert_their_ids(self, make_machines: Make) -> None:
         """An instance that asserts its id keeps it, with stamp, mark and width; others do not."""
         for everything, is_late in ((True, False), (True, True), (False, False)):
             kit = MachineKit(make_machines)
@@ -95,9 +94,7 @@ class MachineQuarantines(OwnTests):
                 found = (grant.machine_id, grant.floor_ms)
                 assert found == due, f"{due} was asserted, and {found} is found"
 
-    async def test_an_asserted_one_is_not_new(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_an_asserted_one_is_not_new(self, make_machines: Make) -> None:
         """However far above the first number; the numbers below it are handed out as well."""
         kit = MachineKit(make_machines)
         for text in "abcdefgh":
@@ -108,13 +105,11 @@ class MachineQuarantines(OwnTests):
         await self.age(kit.namespace, OVER)
         for text, number in (("g", 6), ("d", 3)):
             await kit.guard(text, number)
-        ids = {text: (await kit.take(text, bits=3)).machine_id for text in "stuvwx"}
+        ids = await kit.take_all("stuvwx", bits=3)
         assert_different({**ids, "g": 6, "d": 3})
         await refused_as_full(kit, "y", bits=3)
 
-    async def test_a_lease_that_ended_asserts_nothing(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_lease_that_ended_asserts_nothing(self, make_machines: Make) -> None:
         """A plain renewal is refused: another instance may have had the id."""
         for everything in (True, False):
             kit = MachineKit(make_machines)
@@ -123,13 +118,10 @@ class MachineQuarantines(OwnTests):
             for _ in range(2):
                 await refused_by_quarantine(kit, "a", machine_id=0)
             await self.age(kit.namespace, OVER)
-            for text in "bcde":
-                await kit.take(text)
+            await kit.take_all("bcde")
             await refused_as_lost(kit, "a", 0)
 
-    async def test_what_was_not_handed_out_is_not_asserted(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_what_was_not_handed_out_is_not_asserted(self, make_machines: Make) -> None:
         """Only the number that this object got, and still has, can be asserted."""
         for everything in (True, False):
             kit = MachineKit(make_machines)
@@ -143,9 +135,7 @@ class MachineQuarantines(OwnTests):
             for number, text in enumerate("ab"):
                 await kit.reassert(text, number)
 
-    async def test_nothing_is_asserted_on_a_sound_store(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_nothing_is_asserted_on_a_sound_store(self, make_machines: Make) -> None:
         """An id that was given back, or went to another instance, stays lost."""
         kit = MachineKit(make_machines)
         await kit.take("a")
@@ -156,9 +146,7 @@ class MachineQuarantines(OwnTests):
         await refused_as_lost(kit, "a", 0, reassert=True)
         await kit.reassert("b", 0)
 
-    async def test_of_two_owners_the_earlier_keeps_it(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_of_two_owners_the_earlier_keeps_it(self, make_machines: Make) -> None:
         """The earlier hand-out wins, then the lower text, in any order of calls."""
         for first, second, later in (("a", "b", 5), ("b", "a", 5), ("a", "b", 0)):
             for order in ((first, second), (second, first)):
@@ -188,9 +176,7 @@ class MachineQuarantines(OwnTests):
         assert grant.machine_id == 0, f"the store had forgotten 0, and {grant} is handed out"
         await self.forget(kit.namespace, everything=True)
 
-    async def test_of_two_lives_the_later_keeps_it(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_of_two_lives_the_later_keeps_it(self, make_machines: Make) -> None:
         """One that comes under the same text, and was handed it from the other one."""
         orders: list[list[str]] = [["old", "new"], ["new", "old"]]
         for order in orders:
@@ -208,9 +194,7 @@ class MachineQuarantines(OwnTests):
             await refused_as_lost(kit, lives["old"], 0, reassert=True)
             await lives["new"].reassert(0, now_ms=now_ms, mark_ms=-1)
 
-    async def test_a_stable_one_is_stable_again(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_stable_one_is_stable_again(self, make_machines: Make) -> None:
         """An asserted id stays with its owner, even without renewals after that."""
         kit = MachineKit(make_machines, stable=True)
         await kit.take("a")
@@ -222,15 +206,11 @@ class MachineQuarantines(OwnTests):
         assert sorted(ids) == [1, 2, 3], f"0 is a's, who is stable; the others got {ids}"
         await refused_as_full(others, "e")
 
-    async def test_giving_back_in_a_quarantine(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_giving_back_in_a_quarantine(self, make_machines: Make) -> None:
         """It is given back, and handed out afterwards, above what was issued."""
         kit = MachineKit(make_machines)
         last = kit.now_ms() + 2 * SECOND
-        for number, text in enumerate("ab"):
-            await kit.take(text)
-            await kit.guard(text, number)
+        await kit.hold("ab")
         await self.forget(kit.namespace, everything=True)
         await kit.reassert("b", 1, mark_ms=last + 60 * SECOND)
         for number, text in enumerate("ab"):
@@ -241,7 +221,7 @@ class MachineQuarantines(OwnTests):
         assert set(floors) == {0, 1, 2, 3}, f"all were free, and {sorted(floors)} are handed out"
         assert last <= floors[1] < last + 60 * SECOND, f"{last} was the last: {floors[1]}"
 
-    async def test_the_longest_lease_counts(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_the_longest_lease_counts(self, make_machines: Make) -> None:
         """Of all who call in a quarantine; without end, if one has no end."""
         kit = MachineKit(make_machines)
         kit.of("a")
@@ -264,9 +244,7 @@ class MachineQuarantines(OwnTests):
         left = (await refused_by_quarantine(endless, "a")).seconds_left
         assert left == inf, f"it has no end, and {left} s are left"
 
-    async def test_a_longer_lease_of_before_counts(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_longer_lease_of_before_counts(self, make_machines: Make) -> None:
         """Whichever instance asks first: the owner may run, and may not have renewed yet."""
         for asserted in (False, True):
             short = MachineKit(make_machines)
@@ -290,11 +268,10 @@ class MachineQuarantines(OwnTests):
             found = (await short.take("d")).machine_id
             assert found != 0, f"a has asserted 0, and d is given {found}"
 
-    async def test_it_begins_anew(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_it_begins_anew(self, make_machines: Make) -> None:
         """When the store forgets in the middle of it: what was asserted has to be once more."""
         kit = MachineKit(make_machines)
-        for text in "ab":
-            await kit.take(text)
+        await kit.take_all("ab")
         for _ in range(2):
             await self.forget(kit.namespace, everything=True)
             for number, text in enumerate("ab"):
@@ -305,26 +282,19 @@ class MachineQuarantines(OwnTests):
         await self.age(kit.namespace, OVER - SAFE_GUARD + 60)
         await kit.take("c")
 
-    async def test_many_at_once_in_a_quarantine(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_many_at_once_in_a_quarantine(self, make_machines: Make) -> None:
         """Owners assert and others ask, all at once: no id is lost, and none is handed out."""
         kit = MachineKit(make_machines)
-        ids = {f"i{number}": (await kit.take(f"i{number}", bits=4)).machine_id for number in (0, 1)}
-        ids |= {text: (await kit.take(text, bits=4)).machine_id for text in "abcdef"}
+        ids = await kit.take_all(("i0", "i1", *"abcdef"), bits=4)
         await self.forget(kit.namespace, everything=True)
 
-        async def ask(text: str) -> None:
-            await refused_by_quarantine(kit, text, bits=4)
-
-        async with anyio.create_task_group() as group:
-            for text, number in ids.items():
-                group.start_soon(ask, f"new {text}")
-                group.start_soon(kit.reassert, text, number)
+        asks = [partial(refused_by_quarantine, kit, f"new {text}", bits=4) for text in ids]
+        asserts = [partial(kit.reassert, text, number) for text, number in ids.items()]
+        await at_once([call for both in zip(asks, asserts, strict=True) for call in both])
         await self.age(kit.namespace, OVER)
         for text, number in ids.items():
             await kit.guard(text, number)
-        ids |= {text: (await kit.take(text, bits=4)).machine_id for text in "stuvwxyz"}
+        ids |= await kit.take_all("stuvwxyz", bits=4)
         assert_different(ids)
         await refused_as_full(kit, "one more", bits=4)
 
@@ -339,14 +309,9 @@ async def refused_by_quarantine(
     reassert: bool = False,
 ) -> MachineIdQuarantineError:
     """Have an instance ask for an id, or guard one, in a quarantine; return the error."""
-    now_ms = kit.now_ms() + ahead
-    try:
-        if machine_id is None:
-            call = kit.of(text).distribute(bits, now_ms=now_ms, latest_ms=2**53)
-            answer = str(await call)
-        else:
-            await (kit.reassert if reassert else kit.guard)(text, machine_id)
-            answer = f"{machine_id} is its own"
-    except MachineIdQuarantineError as error:
-        return error
-    raise AssertionError(f"the store may have forgotten who holds what; {text} is told {answer}")
+    told = f"the store may have forgotten who holds what; {text} is told"
+    if machine_id is not None:
+        call = kit.reassert if reassert else kit.guard
+        return await refused(MachineIdQuarantineError, told, call, text, machine_id)
+    ask = partial(kit.of(text).distribute, bits, now_ms=kit.now_ms() + ahead, latest_ms=2**53)
+    return await refused(MachineIdQuarantineError, told, ask)

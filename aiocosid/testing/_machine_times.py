@@ -9,7 +9,7 @@ from ._machine_kit import SAFE_GUARD, MachineKit, refused_as_full, refused_as_lo
 from ._own_tests import OwnTests
 
 if TYPE_CHECKING:
-    from ._machine_kit import MakeMachineIdDistributor
+    from ._machine_kit import MakeMachineIdDistributor as Make
 
 __all__ = ("MachineTimes",)
 
@@ -23,14 +23,11 @@ class MachineTimes(OwnTests):
         """Make all ids of a namespace silent for longer; see `MachineIdDistributorContract`."""
         raise NotImplementedError
 
-    async def test_the_next_owner_begins_above_the_mark(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_the_next_owner_begins_above_the_mark(self, make_machines: Make) -> None:
         """After any owner, and any change: given back, expired, or found again."""
         kit = MachineKit(make_machines)
         mark = kit.now_ms() + 63 * SECOND
-        await kit.take("a")
-        await kit.guard("a", 0, mark_ms=mark)
+        await kit.hold("a", mark_ms=mark)
         again = kit.anew("a")
         floor = (await again.distribute(2, **kit.times())).floor_ms
         assert floor >= mark, f"found again after a crash: floor {floor}, mark {mark}"
@@ -41,9 +38,7 @@ class MachineTimes(OwnTests):
         floor = (await kit.take("c")).floor_ms
         assert floor >= mark, f"given back twice unused: floor {floor}, mark {mark}"
 
-    async def test_the_mark_of_an_expired_one(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_the_mark_of_an_expired_one(self, make_machines: Make) -> None:
         """A recycled id's next owner begins above the mark as well, and so does the one after."""
         kit = MachineKit(make_machines)
         mark = kit.now_ms() + 63 * SECOND
@@ -57,18 +52,15 @@ class MachineTimes(OwnTests):
                 due = mark + grant.machine_id
                 assert grant.floor_ms >= due, f"taker {number}: {grant}, mark {due}"
 
-    async def test_a_mark_of_any_size(self, make_machines: MakeMachineIdDistributor) -> None:
+    async def test_a_mark_of_any_size(self, make_machines: Make) -> None:
         """Up to 2^53-1 it is kept to the millisecond: Lua and JSON know no larger integers."""
         kit = MachineKit(make_machines)
         for mark in (99_999_999_999_999, 123_456_789_012_345, 2**53 - 1):
-            await kit.take("a")
-            await kit.guard("a", 0, mark_ms=mark)
+            await kit.hold("a", mark_ms=mark)
             floor = (await kit.take("a")).floor_ms
             assert floor == mark, f"the mark {mark} came back as {floor}"
 
-    async def test_a_sign_of_life_lowers_nothing(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_sign_of_life_lowers_nothing(self, make_machines: Make) -> None:
         """Neither the stamp nor the mark goes back when the owner's clock does."""
         kit = MachineKit(make_machines)
         now = kit.now_ms()
@@ -83,9 +75,7 @@ class MachineTimes(OwnTests):
         assert grant.floor_ms >= stamp, f"the stamp {stamp} was lowered: {grant.floor_ms}"
         assert grant.machine_id == 0, f"0 was given back; {grant.machine_id} was handed out"
 
-    async def test_the_last_sign_of_life_counts(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_the_last_sign_of_life_counts(self, make_machines: Make) -> None:
         """A peer that keeps no mark issues ids up to about its stamp: the floor covers that too."""
         kit = MachineKit(make_machines)
         ahead = kit.now_ms() + 40 * SECOND
@@ -99,31 +89,24 @@ class MachineTimes(OwnTests):
         floor = (await kit.take("b")).floor_ms
         assert floor >= ahead, f"the stamp was {ahead}; given back, the floor is {floor}"
 
-    async def test_giving_back_lowers_the_mark(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_giving_back_lowers_the_mark(self, make_machines: Make) -> None:
         """To the last time that was used, so that the next owner need not wait for the rest."""
-        kit = MachineKit(make_machines)
         for stable, taker in ((False, "b"), (True, "a")):
             kit = MachineKit(make_machines, stable=stable)
             now = kit.now_ms()
             last, mark = now + 2 * SECOND, now + 63 * SECOND
-            await kit.take("a")
-            await kit.guard("a", 0, mark_ms=mark)
+            await kit.hold("a", mark_ms=mark)
             await kit.of("a").revert(0, last_ms=last)
             floor = (await kit.take(taker)).floor_ms
             assert last <= floor < mark, f"last id {last}, mark {mark}: the floor is {floor}"
 
-    async def test_a_return_that_comes_too_late(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_return_that_comes_too_late(self, make_machines: Make) -> None:
         """It is of a former life of the instance: it takes nothing away, and lowers no mark."""
         for stable, lead in ((False, 63), (False, 5), (True, 63), (True, 5)):
             kit = MachineKit(make_machines, stable=stable)
             now = kit.now_ms()
             mark = now + 63 * SECOND
-            await kit.take("a")
-            await kit.guard("a", 0, mark_ms=mark)
+            await kit.hold("a", mark_ms=mark)
             heir = kit.anew("a")
             await heir.distribute(2, **kit.times())
             await heir.guard(0, now_ms=now, mark_ms=now + lead * SECOND)
@@ -135,15 +118,12 @@ class MachineTimes(OwnTests):
             floor = (await heir.distribute(2, **kit.times())).floor_ms
             assert floor >= mark, f"it lowered the mark {mark} to {floor}"
 
-    async def test_a_late_id_is_left_for_another(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_late_id_is_left_for_another(self, make_machines: Make) -> None:
         """One that has to wait for its floor is taken only if there is no other."""
         kit = MachineKit(make_machines)
         now = kit.now_ms()
         latest, mark = now + 2 * SECOND, now + 63 * SECOND
-        await kit.take("a")
-        await kit.guard("a", 0, mark_ms=mark)
+        await kit.hold("a", mark_ms=mark)
         await kit.of("a").revert(0, last_ms=-1)
         ids = [(await kit.take(text, latest_ms=latest)).machine_id for text in "bcd"]
         assert ids == [1, 2, 3], f"0 has to wait, and 1 to 3 were free: {ids}"
@@ -151,15 +131,12 @@ class MachineTimes(OwnTests):
         assert grant.machine_id == 0, f"only 0 was left; {grant} was handed out"
         assert grant.floor_ms >= mark, f"the mark was {mark}; the floor is {grant.floor_ms}"
 
-    async def test_a_late_own_id_is_given_back(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_late_own_id_is_given_back(self, make_machines: Make) -> None:
         """After a crash and a step back the instance takes another; its own goes to the pool."""
         kit = MachineKit(make_machines)
         now = kit.now_ms()
         latest, mark = now + 2 * SECOND, now + 63 * SECOND
-        await kit.take("a")
-        await kit.guard("a", 0, mark_ms=mark)
+        await kit.hold("a", mark_ms=mark)
         found = (await kit.take("a", latest_ms=latest)).machine_id
         assert found == 1, f"its own has to wait, and 1 was free; a is given {found}"
         await refused_as_lost(kit, "a", 0)
@@ -168,19 +145,14 @@ class MachineTimes(OwnTests):
         assert grant.machine_id == 0, f"0 was given back; {grant.machine_id} was handed out"
         assert grant.floor_ms >= mark, f"the mark was {mark}; the floor is {grant.floor_ms}"
 
-    async def test_a_late_own_id_is_kept_where_there_is_no_other(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_late_own_id_is_kept_where_there_is_no_other(self, make_machines: Make) -> None:
         """With all ids held, or a stable instance: it gets the floor, and has to wait."""
         full = MachineKit(make_machines)
         now = full.now_ms()
         latest, mark = now + 2 * SECOND, now + 63 * SECOND
-        for number, text in enumerate("abcd"):
-            await full.take(text)
-            await full.guard(text, number, mark_ms=mark)
+        await full.hold("abcd", mark_ms=mark)
         stable = MachineKit(make_machines, stable=True)
-        await stable.take("a")
-        await stable.guard("a", 0, mark_ms=mark)
+        await stable.hold("a", mark_ms=mark)
         for kit in (full, stable):
             grant = await kit.take("a", latest_ms=latest)
             assert grant.machine_id == 0, f"a had 0 and is given {grant.machine_id}"
@@ -188,9 +160,7 @@ class MachineTimes(OwnTests):
             await kit.guard("a", 0)
         await refused_as_full(full, "e")
 
-    async def test_a_late_expired_id_is_left_for_another(
-        self, make_machines: MakeMachineIdDistributor
-    ) -> None:
+    async def test_a_late_expired_id_is_left_for_another(self, make_machines: Make) -> None:
         """Of several that were silent too long the one that need not wait is taken."""
         kit = MachineKit(make_machines)
         now = kit.now_ms()

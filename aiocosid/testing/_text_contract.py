@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import anyio
 
+from .._life.delegating import DelegatingLifecycle
 from ..abc import IdGenerator
 from ._generator_contract import IdGeneratorContract
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from anyio.abc import TaskStatus
 
@@ -58,53 +58,44 @@ class TextIdGeneratorContract(IdGeneratorContract):
         return lambda: _Numbered(make(), self.number)
 
 
-class _Numbered(IdGenerator):
+class _Numbered(DelegatingLifecycle, IdGenerator):
     """A generator of texts, seen as one of numbers."""
 
+    _inner: TextIdGenerator
+
     def __init__(self, generator: TextIdGenerator, number: Callable[[str], int]) -> None:
-        self._generator = generator
+        self._inner = generator
         self._number = number
 
     @property
     def described_as(self) -> str:
         """The kind that its statistics name."""
-        return type(self._generator).__name__
+        return type(self._inner).__name__
 
     async def next_id(self) -> int:
-        return self._read(await self._generator.next_id())
+        return self._read(await self._inner.next_id())
 
     async def next_ids(self, n: int) -> list[int]:
-        texts = await self._generator.next_ids(n)
+        texts = await self._inner.next_ids(n)
         assert type(texts) is list, f"next_ids({n}) returned a {type(texts).__name__}"
         return [self._read(text) for text in texts]
 
     def next_id_nowait(self) -> int:
-        return self._read(self._generator.next_id_nowait())
+        return self._read(self._inner.next_id_nowait())
 
     def statistics(self) -> Statistics:
-        return self._generator.statistics()
+        return self._inner.statistics()
 
     async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
-        await self._generator.run(task_status=_Told(task_status, self))
-
-    async def aclose(self) -> None:
-        await self._generator.aclose()
+        await self._inner.run(task_status=_Told(task_status, self))
 
     async def __aenter__(self) -> Self:
-        opened = await self._generator.__aenter__()
-        assert opened is self._generator, f"__aenter__ returned {opened!r}, not the generator"
+        opened = await self._inner.__aenter__()
+        assert opened is self._inner, f"__aenter__ returned {opened!r}, not the generator"
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._generator.__aexit__(exc_type, exc_value, traceback)
-
     def __repr__(self) -> str:
-        return repr(self._generator)
+        return repr(self._inner)
 
     def _read(self, text: str) -> int:
         assert type(text) is str, f"an id is a {type(text).__name__}"
@@ -119,6 +110,6 @@ class _Told:
         self._numbered = numbered
 
     def started(self, value: object = None) -> None:
-        due = self._numbered._generator
+        due = self._numbered._inner
         assert value is due, f"start(run) returned {value!r}, not the generator"
         self._status.started(self._numbered)

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import random
+import uuid
 from collections import Counter
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from functools import partial
+from inspect import isawaitable
+from itertools import pairwise, repeat
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from ..abc import GroupedId
+from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from ..abc import IdGenerator
 
-__all__ = ("assert_rising", "assert_unique", "storm", "take_at_once")
+__all__ = (
+    "assert_refusals",
+    "assert_rising",
+    "assert_unique",
+    "at_once",
+    "fresh_namespace",
+    "refused",
+    "storm",
+    "take_at_once",
+)
+
+E = TypeVar("E", bound=BaseException)
+T = TypeVar("T")
 
 
 def assert_rising(ids: Sequence[int], of: str) -> None:
@@ -36,6 +52,49 @@ def assert_unique(ids: Iterable[int], of: str) -> None:
     )
 
 
+async def refused(
+    kind: type[E], told: str, call: Callable[..., object], *args: object, **options: object
+) -> E:
+    """Make a call that has to raise an error of this kind; return the error.
+
+    Args:
+        kind: the kind.
+        told: what a failure says in front of the answer that came instead.
+        call: a function, which may be asynchronous.
+        *args: for the call.
+        **options: for the call.
+    """
+    try:
+        answer = call(*args, **options)
+        if isawaitable(answer):
+            answer = await answer
+    except kind as error:
+        return error
+    raise AssertionError(f"{told} {answer!r}; {kind.__name__} was due")
+
+
+def assert_refusals(make: Callable[..., object], bad: Mapping[str, Mapping[str, object]]) -> None:
+    """Each of these descriptions, by what is wrong with it, is refused on creation."""
+    for what, described in bad.items():
+        try:
+            make(**described)
+        except InvalidArgumentError:
+            continue
+        raise AssertionError(f"a bad description was accepted: {what}")
+
+
+def fresh_namespace() -> str:
+    """Return an unused namespace."""
+    return f"kit{uuid.uuid4().hex[:12]}"
+
+
+async def at_once(calls: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:
+    """Make all calls at once; return when all have ended."""
+    async with anyio.create_task_group() as group:
+        for call in calls:
+            group.start_soon(call)
+
+
 async def take_at_once(generators: Sequence[IdGenerator], *, workers: int, ids: int) -> list[int]:
     """Have ``workers`` tasks take ``ids`` ids each, round robin over the generators; return all."""
     taken: list[list[int]] = [[] for _ in range(workers)]
@@ -44,9 +103,8 @@ async def take_at_once(generators: Sequence[IdGenerator], *, workers: int, ids: 
         for _ in range(ids):
             mine.append(await generator.next_id())  # noqa: PERF401 - kept if it fails later
 
-    async with anyio.create_task_group() as group:
-        for number, mine in enumerate(taken):
-            group.start_soon(work, mine, generators[number % len(generators)])
+    each = enumerate(taken)
+    await at_once(partial(work, mine, generators[n % len(generators)]) for n, mine in each)
     for number, mine in enumerate(taken):
         assert_rising(mine, f"worker {number}")
     every = [each for mine in taken for each in mine]
@@ -54,16 +112,19 @@ async def take_at_once(generators: Sequence[IdGenerator], *, workers: int, ids: 
     return every
 
 
-async def storm(calls: Iterable[Callable[[], Awaitable[object]]], seed: int) -> None:
-    """Start all calls, and cancel about half of them after a few turns of the loop each."""
+async def storm(call: Callable[[T], Awaitable[object]], arguments: Sequence[T], seed: int) -> None:
+    """Make a call for each argument at once, and cancel about half after a few turns of the loop.
+
+    Which are cancelled, and when, depends on the seed alone.
+    """
     chance = random.Random(seed)  # noqa: S311 - the same storm every time
 
-    async def call(function: Callable[[], Awaitable[object]], turns: int | None) -> None:
+    async def struck(argument: T, turns: int | None) -> None:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
                 if turns is not None:
                     group.start_soon(cancel, scope, turns)
-                await function()
+                await call(argument)
                 group.cancel_scope.cancel()
 
     async def cancel(scope: anyio.CancelScope, turns: int) -> None:
@@ -71,6 +132,5 @@ async def storm(calls: Iterable[Callable[[], Awaitable[object]]], seed: int) -> 
             await checkpoint()
         scope.cancel()
 
-    async with anyio.create_task_group() as group:
-        for function in calls:
-            group.start_soon(call, function, chance.choice((None, chance.randrange(30))))
+    turns = [chance.choice((None, chance.randrange(30))) for _ in arguments]
+    await at_once(map(partial, repeat(struck), arguments, turns))
