@@ -160,9 +160,8 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         self._born = fork.generation
         self._worker_id = self._floor_ms = self._life = -1
         self._latest_ms = MAX_MS - LIVES * self._registry.by_address
-        self._stamps: set[int] = (
-            set()
-        )  # own stamps, one of which is stored as long as the id is held
+        # Own stamps, one of which is stored as long as the id is held.
+        self._stamps = set[int]()
 
     @property
     def session(self) -> int:

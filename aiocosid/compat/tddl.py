@@ -126,9 +126,8 @@ def _sequence_table(
     columns, scope = _COLUMNS, {} if schema_name is None else {"schema_name": schema_name}
     if schema_name is not None:
         check_text("schema_name", schema_name, at_most=64)
-        columns = f"schema_name varchar(64) NOT NULL,{columns}".replace(
-            "(name)", "(schema_name, name)"
-        )
+        keyed = columns.replace("(name)", "(schema_name, name)")
+        columns = f"schema_name varchar(64) NOT NULL,{keyed}"
     options: dict[str, Any] = {"table": table, "key": "name", "value": "value", "width": 64}
     options |= {"touched": "gmt_modified", "scope": scope, "create": create_table(table, columns)}
     if holds == "last":

@@ -161,10 +161,9 @@ class _Servers(ZookeeperRegistry):
             return MachineIdInUseError(what, holder=other)
         if holders[0] != self.instance_id.text:
             return MachineIdInUseError(what, holder=holders[0])
-        end = (
-            f"if that was this process's former session, it ends within {self._session_timeout:g} s"
-        )
-        reason = f"{what} is held by another session of {holders[0]}; {end}"
+        end = f"it ends within {self._session_timeout:g} s"
+        held_by = f"is held by another session of {holders[0]}"
+        reason = f"{what} {held_by}; if that was this process's former session, {end}"
         return StoreUnavailableError(STORE, reason)
 
     async def read(self, at: Nodes, worker_id: int) -> _Worker:

@@ -153,9 +153,8 @@ class ManualClock(Clock):
 
     def __repr__(self) -> str:
         """Show the time and the number of sleepers."""
-        return (
-            f"<ManualClock {self.monotonic():g} s, wall {self.now_ms()} ms, pending {self.pending}>"
-        )
+        wall = f"wall {self.now_ms()} ms"
+        return f"<ManualClock {self.monotonic():g} s, {wall}, pending {self.pending}>"
 
     def _set(self, seconds: float, wake: Callable[[], object]) -> _Timer:
         if seconds <= 0:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import unittest
-from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from anyio.lowlevel import checkpoint
 
@@ -54,6 +53,9 @@ class DistributorFactory(Protocol):
         raise NotImplementedError
 
 
+Make: TypeAlias = DistributorFactory
+
+
 class IdSegmentDistributorContract(GiveBackContract):
     """Checks a distributor.  Inherit, provide the fixture ``make_distributor``, and run pytest.
 
@@ -85,7 +87,7 @@ class IdSegmentDistributorContract(GiveBackContract):
 
     # The counter.
 
-    async def test_it_describes_its_counter(self, make_distributor: DistributorFactory) -> None:
+    async def test_it_describes_its_counter(self, make_distributor: Make) -> None:
         """Namespace, name, offset and step are what was asked for."""
         namespace = fresh_namespace()
         distributor = make_distributor(namespace=namespace, name="order", offset=7, step=100)
@@ -93,9 +95,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         assert described == (namespace, "order", f"{namespace}.order"), "it is named otherwise"
         assert (distributor.offset, distributor.step) == (7, 100), "offset or step are others"
 
-    async def test_a_counter_begins_with_its_first_step(
-        self, make_distributor: DistributorFactory
-    ) -> None:
+    async def test_a_counter_begins_with_its_first_step(self, make_distributor: Make) -> None:
         """The first call creates the counter; it and the next return the end of a range each."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         first = await distributor.next_max_id(100)
@@ -104,7 +104,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         second = await distributor.next_max_id(100)
         assert second == 200, f"the second step of 100 was answered {second}"
 
-    async def test_each_call_has_its_own_step(self, make_distributor: DistributorFactory) -> None:
+    async def test_each_call_has_its_own_step(self, make_distributor: Make) -> None:
         """The step is the call's own, from 1 up to far more than 32 bits hold."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         due = 0
@@ -113,9 +113,7 @@ class IdSegmentDistributorContract(GiveBackContract):
             answer = await distributor.next_max_id(step)
             assert answer == due, f"a step of {step} was answered {answer}; {due} was due"
 
-    async def test_a_new_counter_starts_at_the_offset(
-        self, make_distributor: DistributorFactory
-    ) -> None:
+    async def test_a_new_counter_starts_at_the_offset(self, make_distributor: Make) -> None:
         """The first id is ``offset + 1``; an existing counter takes no notice of the offset."""
         namespace = fresh_namespace()
         distributor = make_distributor(namespace=namespace, name="order", offset=1000, step=10)
@@ -125,18 +123,14 @@ class IdSegmentDistributorContract(GiveBackContract):
         answer = await late.next_max_id(10)
         assert answer == 1020, f"an existing counter was moved by an offset, to {answer}"
 
-    async def test_distributors_of_one_name_share_the_counter(
-        self, make_distributor: DistributorFactory
-    ) -> None:
+    async def test_distributors_of_one_name_share_the_counter(self, make_distributor: Make) -> None:
         """Two distributors, as in two processes, take turns on one counter."""
         namespace = fresh_namespace()
         one, other = (make_distributor(namespace=namespace, name="order") for _ in range(2))
         answers = [await each.next_max_id(10) for each in (one, other, other, one)]
         assert answers == [10, 20, 30, 40], f"they do not share the counter: {answers}"
 
-    async def test_counters_of_other_names_are_apart(
-        self, make_distributor: DistributorFactory
-    ) -> None:
+    async def test_counters_of_other_names_are_apart(self, make_distributor: Make) -> None:
         """Another name, or the same name in another namespace, is another counter."""
         namespaces = fresh_namespace(), fresh_namespace()
         names = [(space, name) for space in namespaces for name in ("order", "orders", "Order")]
@@ -144,9 +138,7 @@ class IdSegmentDistributorContract(GiveBackContract):
             answer = await make_distributor(namespace=space, name=name).next_max_id(10)
             assert answer == 10, f"{space}.{name} shares a counter: it began with {answer}"
 
-    async def test_names_may_hold_anything_but_nul(
-        self, make_distributor: DistributorFactory
-    ) -> None:
+    async def test_names_may_hold_anything_but_nul(self, make_distributor: Make) -> None:
         """Names with quotes, braces, blanks or letters of any script are names like others."""
         namespace = fresh_namespace()
         for due in (10, 20):
@@ -154,13 +146,13 @@ class IdSegmentDistributorContract(GiveBackContract):
                 answer = await make_distributor(namespace=namespace, name=name).next_max_id(10)
                 assert answer == due, f"the counter {name!r} answered {answer}; {due} was due"
 
-    async def test_a_bad_description_is_refused(self, make_distributor: DistributorFactory) -> None:
+    async def test_a_bad_description_is_refused(self, make_distributor: Make) -> None:
         """An empty name, a step below 1 or an offset below 0 is refused on creation."""
         assert_refusals(partial(make_distributor, namespace="ns", name="a"), BAD)
 
     # Its ends.
 
-    async def test_a_step_below_1_is_refused(self, make_distributor: DistributorFactory) -> None:
+    async def test_a_step_below_1_is_refused(self, make_distributor: Make) -> None:
         """So is one that is no integer.  Nothing is written: the next call gets what was due."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=10)
         await distributor.next_max_id(10)
@@ -171,12 +163,10 @@ class IdSegmentDistributorContract(GiveBackContract):
         answer = await distributor.next_max_id(10)
         assert answer == 20, f"a refused step has moved the counter to {answer}"
 
-    async def test_int64_is_the_end(self, make_distributor: DistributorFactory) -> None:
+    async def test_int64_is_the_end(self, make_distributor: Make) -> None:
         """No counter passes 2^63-1: what does not fit is refused whole, what fits still comes."""
-        start = MAX_ID - 10
-        distributor = make_distributor(
-            namespace=fresh_namespace(), name="order", offset=start, step=5
-        )
+        make = partial(make_distributor, namespace=fresh_namespace(), name="order")
+        distributor = make(offset=MAX_ID - 10, step=5)
         answers = [await distributor.next_max_id(5)]
         await _refused_as_overflow(distributor, 6)
         answers.append(await distributor.next_max_id(5))
@@ -186,9 +176,7 @@ class IdSegmentDistributorContract(GiveBackContract):
 
     # Many at once.
 
-    async def test_concurrent_callers_share_nothing(
-        self, make_distributor: DistributorFactory
-    ) -> None:
+    async def test_concurrent_callers_share_nothing(self, make_distributor: Make) -> None:
         """Twenty concurrent steps of 1 on a new counter return exactly 1 to 20."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order")
         answers: list[int] = []
@@ -199,9 +187,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         await at_once([call] * 20)
         assert sorted(answers) == list(range(1, 21)), f"twenty steps of 1 gave {sorted(answers)}"
 
-    async def test_concurrent_ranges_are_disjoint(
-        self, make_distributor: DistributorFactory
-    ) -> None:
+    async def test_concurrent_ranges_are_disjoint(self, make_distributor: Make) -> None:
         """Twenty callers through two distributors, each with a step of its own: the ranges tile."""
         namespace = fresh_namespace()
         both = [make_distributor(namespace=namespace, name="order") for _ in range(2)]
@@ -217,9 +203,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         assert starts == ends[:-1], f"the ranges overlap or leave gaps: {sorted(ranges)}"
         assert ends[-1] == sum(range(1, 21)), f"the counter ended at {ends[-1]}"
 
-    async def test_a_cancelled_call_shares_no_range(
-        self, make_distributor: DistributorFactory
-    ) -> None:
+    async def test_a_cancelled_call_shares_no_range(self, make_distributor: Make) -> None:
         """Whenever a call is cancelled, its range may be lost, but no other call's reply is.
 
         Two counters far apart share the connections: a late reply that was read by the next caller
@@ -239,15 +223,12 @@ class IdSegmentDistributorContract(GiveBackContract):
         for each in (near, far):
             await call(each)
         assert_unique(answers["near"] + answers["far"], "ranges")
-        assert max(answers["near"]) < FAR_AWAY < min(answers["far"]), (
-            "a counter got another's reply"
-        )
-        assert max(answers["near"]) == answers["near"][-1], "the last range is not the highest"
-        assert max(answers["far"]) == answers["far"][-1], "the last range is not the highest"
+        is_apart = max(answers["near"]) < FAR_AWAY < min(answers["far"])
+        assert is_apart, "a counter got another's reply"
+        for ends in answers.values():
+            assert max(ends) == ends[-1], "the last range is not the highest"
 
-    async def test_nowait_is_the_same_or_nothing(
-        self, make_distributor: DistributorFactory
-    ) -> None:
+    async def test_nowait_is_the_same_or_nothing(self, make_distributor: Make) -> None:
         """`next_max_id_nowait` takes the next range of the same counter, or raises WouldBlock."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order")
         await distributor.next_max_id(10)
@@ -261,7 +242,7 @@ class IdSegmentDistributorContract(GiveBackContract):
 
     # Its life.
 
-    async def test_it_goes_on_after_closing(self, make_distributor: DistributorFactory) -> None:
+    async def test_it_goes_on_after_closing(self, make_distributor: Make) -> None:
         """Opening and closing twice is allowed; a closed distributor connects again when used."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order")
         await distributor.aopen()
@@ -274,9 +255,7 @@ class IdSegmentDistributorContract(GiveBackContract):
         await distributor.aclose()
         assert answers == [10, 20], f"around closing and opening it answered {answers}"
 
-    async def test_a_counter_that_went_back_is_noticed(
-        self, make_distributor: DistributorFactory
-    ) -> None:
+    async def test_a_counter_that_went_back_is_noticed(self, make_distributor: Make) -> None:
         """When a store lost writes its generator ends with StoreRolledBackError; no id repeats."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=10)
         async with SegmentId(distributor, wait_timeout=10) as generator:
@@ -294,34 +273,27 @@ class IdSegmentDistributorContract(GiveBackContract):
 
     # Generators on it.
 
-    async def test_four_workers_on_a_segment_id(self, make_distributor: DistributorFactory) -> None:
+    async def test_four_workers_on_a_segment_id(self, make_distributor: Make) -> None:
         """Four tasks on one `SegmentId` take exactly the ids from 1 on, each rising."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         async with SegmentId(distributor) as generator:
             ids = await take_at_once([generator], workers=4, ids=self.ids_per_worker)
         _assert_contiguous(ids)
 
-    async def test_four_workers_on_a_chain(self, make_distributor: DistributorFactory) -> None:
+    async def test_four_workers_on_a_chain(self, make_distributor: Make) -> None:
         """Four tasks on one `SegmentChainId` take exactly the ids from 1 on, each rising."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         async with SegmentChainId(distributor) as generator:
             ids = await take_at_once([generator], workers=4, ids=self.ids_per_worker)
         _assert_contiguous(ids)
 
-    async def test_two_generators_take_turns(self, make_distributor: DistributorFactory) -> None:
+    async def test_two_generators_take_turns(self, make_distributor: Make) -> None:
         """Two `SegmentId` on two distributors of one counter leave no gap and repeat nothing."""
-        namespace = fresh_namespace()
-        async with AsyncExitStack() as stack:
-            generators = [
-                await stack.enter_async_context(
-                    SegmentId(make_distributor(namespace=namespace, name="order", step=100))
-                )
-                for _ in range(2)
-            ]
-            # A whole number of segments for each: what is left over would be a gap.
-            ids = await take_at_once(
-                generators, workers=4, ids=max(100, self.ids_per_worker // 100 * 100)
-            )
+        make = partial(make_distributor, namespace=fresh_namespace(), name="order", step=100)
+        # A whole number of segments for each: what is left over would be a gap.
+        each = max(100, self.ids_per_worker // 100 * 100)
+        async with SegmentId(make()) as one, SegmentId(make()) as other:
+            ids = await take_at_once([one, other], workers=4, ids=each)
         _assert_contiguous(ids)
 
 

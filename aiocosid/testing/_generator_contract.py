@@ -114,9 +114,8 @@ class IdGeneratorContract(OwnTests):
             for size in (1, self.step + 1):
                 end = watch.turns + TURNS
                 for _ in range(3 * TURN_AFTER // size + 1):
-                    await watch.wait_for(
-                        generator.next_ids(size) if size > 1 else generator.next_id()
-                    )
+                    call = generator.next_ids(size) if size > 1 else generator.next_id()
+                    await watch.wait_for(call)
                     stretches[watch.turns] += size
                     if watch.turns >= end:
                         break
@@ -170,9 +169,8 @@ class IdGeneratorContract(OwnTests):
         for each in (before, opened, generator.statistics()):
             assert each.kind == kind, f"its kind is {each.kind!r}"
             assert each.name, "it has no name"
-            assert (each.namespace, each.name) == (before.namespace, before.name), (
-                "its name changed"
-            )
+            names = (each.namespace, each.name)
+            assert names == (before.namespace, before.name), "its name changed"
         assert opened.name in described, f"the repr {described} does not name it"
 
     async def test_statistics_add_up(self, make_generator: MakeGenerator) -> None:

@@ -19,7 +19,7 @@ from ._workers import (
 
 if TYPE_CHECKING:
     from ..abc import IdSegmentDistributor
-    from ._distributor_contract import DistributorFactory
+    from ._distributor_contract import DistributorFactory as Make
 
 __all__ = ("GiveBackContract",)
 
@@ -29,7 +29,7 @@ CHANGES = 15  # of a counter, by each of several distributors
 class GiveBackContract(OwnTests):
     """Cases for distributors whose ``allow_give_back()`` is true; skipped for others."""
 
-    async def test_unused_ids_go_back(self, make_distributor: DistributorFactory) -> None:
+    async def test_unused_ids_go_back(self, make_distributor: Make) -> None:
         """The counter is lowered; who was there before, and the giver itself, go on from there."""
         giver, other = _pair(make_distributor)
         assert await other.next_max_id(10) == 10
@@ -38,7 +38,7 @@ class GiveBackContract(OwnTests):
         assert await other.next_max_id(10) == 50, "the next range does not begin below them"
         assert await giver.next_max_id(10) == 60, "the giver does not go on from there"
 
-    async def test_ids_go_back_once(self, make_distributor: DistributorFactory) -> None:
+    async def test_ids_go_back_once(self, make_distributor: Make) -> None:
         """A second call, for the same ids or what is left, gives nothing back."""
         giver, other = _pair(make_distributor)
         await giver.next_max_id(100)
@@ -47,9 +47,7 @@ class GiveBackContract(OwnTests):
             assert await giver.give_back(max_id, unused) == 0, "it gave back more, and unasked"
         assert await other.next_max_id(10) == 70
 
-    async def test_nothing_goes_back_after_others(
-        self, make_distributor: DistributorFactory
-    ) -> None:
+    async def test_nothing_goes_back_after_others(self, make_distributor: Make) -> None:
         """Not after another object's range, even if the counter has its former value by then."""
         giver, other = _pair(make_distributor)
         plain = make_distributor(namespace=giver.namespace, name=giver.name)
@@ -62,7 +60,7 @@ class GiveBackContract(OwnTests):
         assert await giver.give_back(210, 100) == 0, "somebody had a range above in between"
         assert await plain.next_max_id(10) == 220
 
-    async def test_a_run_of_ranges_goes_back(self, make_distributor: DistributorFactory) -> None:
+    async def test_a_run_of_ranges_goes_back(self, make_distributor: Make) -> None:
         """Ranges that were granted one after the other go back together; others end the run."""
         giver, other = _pair(make_distributor)
         await other.next_max_id(10)
@@ -84,9 +82,7 @@ class GiveBackContract(OwnTests):
             assert await each.next_max_id(10) == due
         assert await giver.give_back(120, 30) == 10, "it gave back what another may give back"
 
-    async def test_generators_that_come_and_go_repeat_nothing(
-        self, make_distributor: DistributorFactory
-    ) -> None:
+    async def test_generators_that_come_and_go_repeat_nothing(self, make_distributor: Make) -> None:
         """Several lives on one counter, one after the other, leave no gap between their ids."""
         namespace = fresh_namespace()
         ids = list[int]()
@@ -98,7 +94,7 @@ class GiveBackContract(OwnTests):
             assert generator.statistics().ids_discarded == 0, "ids were wasted"
         assert ids == list(range(1, 159)), f"the lives took {ids}"
 
-    async def test_many_at_once_share_nothing(self, make_distributor: DistributorFactory) -> None:
+    async def test_many_at_once_share_nothing(self, make_distributor: Make) -> None:
         """Whatever is granted and given back at once, also by a call that is cancelled."""
         namespace = fresh_namespace()
         used = list[int]()
@@ -121,9 +117,7 @@ class GiveBackContract(OwnTests):
         assert_unique(used, "ids of which some were given back")
 
 
-def _pair(
-    make_distributor: DistributorFactory,
-) -> tuple[IdSegmentDistributor, IdSegmentDistributor]:
+def _pair(make_distributor: Make) -> tuple[IdSegmentDistributor, IdSegmentDistributor]:
     namespace = fresh_namespace()
     one, other = (make_distributor(namespace=namespace, name="order") for _ in range(2))
     _ask(one)

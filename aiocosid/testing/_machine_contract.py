@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..abc import InstanceId
 from ..errors import InvalidArgumentError
@@ -74,17 +74,12 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
 
     async def test_it_describes_itself(self, make_machines: Make) -> None:
         """Namespace, instance, safe guard and interval are what was asked for."""
-        namespace, who = fresh_namespace(), InstanceId("10.0.0.1:8080", stable=True)
-        distributor = make_machines(
-            namespace=namespace, instance_id=who, safe_guard=400, interval=50
-        )
-        described = (
-            distributor.namespace,
-            distributor.instance_id,
-            distributor.safe_guard,
-            distributor.interval,
-        )
-        assert described == (namespace, who, 400, 50), f"it is described as {described}"
+        who = InstanceId("10.0.0.1:8080", stable=True)
+        due: dict[str, Any] = {"safe_guard": 400, "interval": 50}
+        due |= {"namespace": fresh_namespace(), "instance_id": who}
+        distributor = make_machines(**due)
+        described = {name: getattr(distributor, name) for name in due}
+        assert described == due, f"it is described as {described}"
 
     async def test_a_bad_description_is_refused(self, make_machines: Make) -> None:
         """Texts that no store could hold and times that do not fit are refused on creation."""

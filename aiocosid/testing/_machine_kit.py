@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = (
     "ODD_TEXTS",
     "SAFE_GUARD",
+    "SECOND",
     "MachineKit",
     "MakeMachineIdDistributor",
     "assert_different",
@@ -28,6 +29,7 @@ __all__ = (
     "refused_for_its_width",
 )
 
+SECOND: Final = 1000  # milliseconds
 SAFE_GUARD: Final = 300.0  # seconds
 
 ODD_TEXTS: Final = (
@@ -83,6 +85,11 @@ class MachineKit:
     def now_ms(self) -> int:
         """Return the wall clock: a store may compare it with its own clock."""
         return SYSTEM_CLOCK.now_ms()
+
+    def ahead(self, *seconds: int) -> list[int]:
+        """Return the times that are so many seconds from now, in milliseconds since 1970."""
+        now_ms = self.now_ms()
+        return [now_ms + each * SECOND for each in seconds]
 
     def times(self, *, latest_ms: int | None = None) -> Times:
         """Return the arguments of `distribute` now; by default any floor is allowed."""

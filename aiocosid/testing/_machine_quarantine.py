@@ -10,6 +10,7 @@ from ..abc._machine import QUARANTINE_MARGIN
 from ..errors import MachineIdQuarantineError
 from ._machine_kit import (
     SAFE_GUARD,
+    SECOND,
     MachineKit,
     assert_different,
     refused_as_full,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ("MachineQuarantines",)
 
-SECOND: Final = 1000  # milliseconds
 FULL: Final = SAFE_GUARD + QUARANTINE_MARGIN
 OVER: Final = FULL + 10  # seconds after which it is over, whatever the calls took
 

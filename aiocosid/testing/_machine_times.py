@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import MachineIdLostError
-from ._machine_kit import SAFE_GUARD, MachineKit, refused_as_full, refused_as_lost
+from ._machine_kit import SAFE_GUARD, SECOND, MachineKit, refused_as_full, refused_as_lost
 from ._own_tests import OwnTests
 
 if TYPE_CHECKING:
     from ._machine_kit import MakeMachineIdDistributor as Make
 
 __all__ = ("MachineTimes",)
-
-SECOND = 1000  # milliseconds
 
 
 class MachineTimes(OwnTests):
@@ -63,11 +61,10 @@ class MachineTimes(OwnTests):
     async def test_a_sign_of_life_lowers_nothing(self, make_machines: Make) -> None:
         """Neither the stamp nor the mark goes back when the owner's clock does."""
         kit = MachineKit(make_machines)
-        now = kit.now_ms()
-        mark, stamp = now + 63 * SECOND, now + 5 * SECOND
+        past, now, stamp, mark = kit.ahead(-3600, 0, 5, 63)
         await kit.take("a")
         await kit.of("a").guard(0, now_ms=stamp, mark_ms=mark)
-        await kit.of("a").guard(0, now_ms=now - 3600 * SECOND, mark_ms=now - 3600 * SECOND)
+        await kit.of("a").guard(0, now_ms=past, mark_ms=past)
         floor = (await kit.take("a")).floor_ms
         assert floor >= mark, f"the mark {mark} was lowered to {floor}"
         await kit.of("a").revert(0, last_ms=now)
@@ -93,8 +90,7 @@ class MachineTimes(OwnTests):
         """To the last time that was used, so that the next owner need not wait for the rest."""
         for stable, taker in ((False, "b"), (True, "a")):
             kit = MachineKit(make_machines, stable=stable)
-            now = kit.now_ms()
-            last, mark = now + 2 * SECOND, now + 63 * SECOND
+            last, mark = kit.ahead(2, 63)
             await kit.hold("a", mark_ms=mark)
             await kit.of("a").revert(0, last_ms=last)
             floor = (await kit.take(taker)).floor_ms
@@ -104,13 +100,12 @@ class MachineTimes(OwnTests):
         """It is of a former life of the instance: it takes nothing away, and lowers no mark."""
         for stable, lead in ((False, 63), (False, 5), (True, 63), (True, 5)):
             kit = MachineKit(make_machines, stable=stable)
-            now = kit.now_ms()
-            mark = now + 63 * SECOND
+            now, used, leading, mark = kit.ahead(0, 1, lead, 63)
             await kit.hold("a", mark_ms=mark)
             heir = kit.anew("a")
             await heir.distribute(2, **kit.times())
-            await heir.guard(0, now_ms=now, mark_ms=now + lead * SECOND)
-            await kit.of("a").revert(0, last_ms=now + SECOND)
+            await heir.guard(0, now_ms=now, mark_ms=leading)
+            await kit.of("a").revert(0, last_ms=used)
             try:
                 await heir.guard(0, now_ms=now, mark_ms=-1)
             except MachineIdLostError as error:
@@ -121,8 +116,7 @@ class MachineTimes(OwnTests):
     async def test_a_late_id_is_left_for_another(self, make_machines: Make) -> None:
         """One that has to wait for its floor is taken only if there is no other."""
         kit = MachineKit(make_machines)
-        now = kit.now_ms()
-        latest, mark = now + 2 * SECOND, now + 63 * SECOND
+        latest, mark = kit.ahead(2, 63)
         await kit.hold("a", mark_ms=mark)
         await kit.of("a").revert(0, last_ms=-1)
         ids = [(await kit.take(text, latest_ms=latest)).machine_id for text in "bcd"]
@@ -134,8 +128,7 @@ class MachineTimes(OwnTests):
     async def test_a_late_own_id_is_given_back(self, make_machines: Make) -> None:
         """After a crash and a step back the instance takes another; its own goes to the pool."""
         kit = MachineKit(make_machines)
-        now = kit.now_ms()
-        latest, mark = now + 2 * SECOND, now + 63 * SECOND
+        latest, mark = kit.ahead(2, 63)
         await kit.hold("a", mark_ms=mark)
         found = (await kit.take("a", latest_ms=latest)).machine_id
         assert found == 1, f"its own has to wait, and 1 was free; a is given {found}"
@@ -148,8 +141,7 @@ class MachineTimes(OwnTests):
     async def test_a_late_own_id_is_kept_where_there_is_no_other(self, make_machines: Make) -> None:
         """With all ids held, or a stable instance: it gets the floor, and has to wait."""
         full = MachineKit(make_machines)
-        now = full.now_ms()
-        latest, mark = now + 2 * SECOND, now + 63 * SECOND
+        latest, mark = full.ahead(2, 63)
         await full.hold("abcd", mark_ms=mark)
         stable = MachineKit(make_machines, stable=True)
         await stable.hold("a", mark_ms=mark)
@@ -163,8 +155,7 @@ class MachineTimes(OwnTests):
     async def test_a_late_expired_id_is_left_for_another(self, make_machines: Make) -> None:
         """Of several that were silent too long the one that need not wait is taken."""
         kit = MachineKit(make_machines)
-        now = kit.now_ms()
-        latest, mark = now + 2 * SECOND, now + 63 * SECOND
+        latest, mark = kit.ahead(2, 63)
         for number, text in enumerate("abcd"):
             await kit.take(text)
             await kit.guard(text, number, mark_ms=-1 if number == 2 else mark)

@@ -47,9 +47,8 @@ def assert_rising(ids: Sequence[int], of: str) -> None:
 def assert_unique(ids: Iterable[int], of: str) -> None:
     """No id is there twice."""
     twice = [each for each, times in Counter(ids).items() if times > 1]
-    assert not twice, (
-        f"{of}: handed out more than once: {sorted(twice)[:5]} and {len(twice)} in all"
-    )
+    found = f"{sorted(twice)[:5]} and {len(twice)} in all"
+    assert not twice, f"{of}: handed out more than once: {found}"
 
 
 async def refused(

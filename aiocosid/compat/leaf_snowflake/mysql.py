@@ -76,9 +76,8 @@ class _Rows(Registry["SqlExecutor"]):
         rows = (await at.run(_OLDEST)).rows
         if rows and int(rows[0][1]) + 1 >> bits:
             raise await self._used_up(at, bits, -1)
-        await at.run(
-            _INSERT, ip=self._address.ip, port=self._address.port, address=str(self._address)
-        )
+        who = self._address
+        await at.run(_INSERT, ip=who.ip, port=who.port, address=str(who))
 
     async def _used_up(self, at: SqlExecutor, bits: int, worker_id: int) -> Exception:
         rows = (await at.run(_OLDEST)).rows

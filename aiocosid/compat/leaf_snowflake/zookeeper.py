@@ -199,9 +199,8 @@ def _numbered(children: list[str]) -> list[tuple[int, str]]:
 _POOL_SIZE: Final = 1024
 _MAX_UPLOAD_FAIL: Final = 3600.0  # seconds; the fork stops to make ids then
 _MARGIN: Final = 240.0  # seconds; the fork means 4 minutes, and takes 4 milliseconds
-_RESUMABLE: Final = (
-    _MAX_UPLOAD_FAIL - _MARGIN
-)  # seconds; after that a fork may be about to reclaim it
+# Seconds; after that a fork node may be about to reclaim it.
+_RESUMABLE: Final = _MAX_UPLOAD_FAIL - _MARGIN
 _MS: Final = 1000
 
 _POOL_NODE: Final = re.compile(r"workId:(0|[1-9][0-9]{0,9})")
