@@ -15,9 +15,9 @@ import typer
 from .. import connect
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CounterMissingError
-from . import _init, _settings
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
 from ._exit import PROGRAM, ExitCode, printable
+from ._init import init
 from ._machines import machines, tell_quarantines
 from ._migrate import migrate
 from ._options import (
@@ -41,7 +41,8 @@ from ._output import (
     write_table,
 )
 from ._session import StoreSession
-from ._snowflakes import register
+from ._settings import check_config
+from ._snowflakes import parse, snowflake
 
 __all__ = ("app", "run")
 
@@ -227,6 +228,5 @@ def _write_measurement(found: Measurement) -> None:
 
 app.add_typer(machines, name="machines")
 app.add_typer(migrate, name="migrate")
-register(app)
-_init.register(app)
-_settings.register(app)
+for _command in (parse, snowflake, init, check_config):
+    app.command()(_command)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, inf
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -18,15 +18,15 @@ from ..errors import (
 )
 from ._exit import ExitCode, printable, redacted
 from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, StoreUrl, Timeout
-from ._output import progress_bar, write
+from ._output import confirmed, has_terminal, progress_bar, write
 from ._session import StoreSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..abc import MachineMarker, Store
 
-__all__ = ("register",)
+__all__ = ("init",)
 
 MARGIN: Final = 5.0  # seconds that a quarantine is longer than the longest safe guard
 
@@ -34,13 +34,8 @@ QUESTION: Final = (
     "{} has no marker for machine ids: it is new, or it was emptied, restored or failed over.\n"
     "A process that was started before and still runs may hold a machine id in it; the next "
     "process would get the same one.\n"
-    "Are you sure that no such process runs? [y/N] "
+    "Are you sure that no such process runs?"
 )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command()(init)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,61 +118,51 @@ def _initialize(session: StoreSession, where: str, request: _Request) -> None:
     except UnsupportedByStoreError:  # it has counters only
         write(f"{printable(where)} is ready\n")
         return
-    suffix = ""
-    if not _is_ready(session, markers, request):
-        if request.waits and not request.is_sure:
+    is_ready = _is_ready(session, markers, request)
+    suffix = ", initialised for machine ids"
+    if not is_ready and not request.is_sure:
+        if request.waits:
             _wait(session, markers, where, request)
-        elif not request.is_sure:
-            _confirm(where)
-        if request.namespace is None:
-            session.call(session.store.initialize)
-            suffix = ", initialised for machine ids"
         else:
-            session.call(
-                session.store.mark_machines,
-                namespace=request.namespace,
-                is_new=True,
-                safe_guard=request.safe_guard,
-            )
-            suffix = f", marked for the machine ids of namespace {request.namespace}"
-    elif request.namespace is not None:  # only the safe guard is stored
-        session.call(
-            session.store.mark_machines, namespace=request.namespace, safe_guard=request.safe_guard
-        )
-    write(f"{printable(where + ' is ready' + suffix)}\n")
+            _confirm(where)
+    if request.namespace is not None:  # of one that is ready only the safe guard is stored
+        mark = partial(session.store.mark_machines, namespace=request.namespace)
+        session.call(mark, is_new=not is_ready, safe_guard=request.safe_guard)
+        suffix = f", marked for the machine ids of namespace {request.namespace}"
+    elif not is_ready:
+        session.call(session.store.initialize)
+    ready = f"{where} is ready{'' if is_ready else suffix}"
+    write(f"{printable(ready)}\n")
 
 
-def _is_ready(session: StoreSession, markers: object, request: _Request) -> bool:
-    found: list[MachineMarker] = list(markers)  # type: ignore[call-overload]  # a sequence
+def _is_ready(session: StoreSession, markers: Sequence[MachineMarker], request: _Request) -> bool:
     if request.namespace is not None:
-        return bool(found) and not any(each.is_quarantined for each in found)
+        return bool(markers) and not any(each.is_quarantined for each in markers)
     return session.call(session.store.is_initialized)
 
 
 def _confirm(where: str) -> None:
     """Ask for confirmation that no process holds a machine id; else end the command."""
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not has_terminal():
         expected = (
             "given if there is no terminal to ask on, and no process that was started before holds "
             "a machine id in the store; or --wait"
         )
         raise InvalidArgumentError("--yes", False, expected=expected)
-    # Not typer.confirm: it writes a part of its question to standard output.
-    typer.echo(QUESTION.format(printable(where)), err=True, nl=False)
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+    if not confirmed(QUESTION.format(printable(where))):
         write(f"{printable(where)} was not changed\n")
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _wait(session: StoreSession, markers: object, where: str, request: _Request) -> None:
+def _wait(
+    session: StoreSession, markers: Sequence[MachineMarker], where: str, request: _Request
+) -> None:
     """Wait until every process that may hold a machine id has renewed it, or has lost it."""
-    found: list[MachineMarker] = list(markers)  # type: ignore[call-overload]  # a sequence
     longest = (request.safe_guard or DEFAULT_SAFE_GUARD) + MARGIN
-    left = max((each.seconds_left for each in found), default=0.0)
+    left = max((each.seconds_left for each in markers), default=0.0)
     seconds = max(left, longest if request.safe_guard or not left else 0.0)
     if seconds == inf:
-        raise MachineIdQuarantineError(
-            where, namespace=request.namespace or "", seconds_left=seconds
-        )
+        namespace = request.namespace or ""
+        raise MachineIdQuarantineError(where, namespace=namespace, seconds_left=seconds)
     with progress_bar(f"waiting {ceil(seconds)} s for older processes") as show:
         session.pause(seconds, on_progress=show)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from math import ceil, isinf
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +24,7 @@ from ._options import (
     StoreUrl,
     Timeout,
 )
-from ._output import TableFormat, time_text, write, write_json, write_table
+from ._output import TableFormat, confirmed, has_terminal, time_text, write, write_json, write_table
 from ._session import StoreSession
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def revert(
     next owner.  It is needed for a stable owner that has died; ids of other owners expire after the
     safe guard.
     """
-    if not yes and not _is_terminal():
+    if not yes and not has_terminal():
         expected = "given if there is no terminal to ask on; the owner must not run any more"
         raise InvalidArgumentError("--yes", yes, expected=expected)
     with StoreSession(store, timeout=timeout) as session:
@@ -166,19 +165,11 @@ def _owner(session: StoreSession, namespace: str, machine_id: int) -> Machine:
     raise InvalidArgumentError("machine_id", machine_id, expected=expected)
 
 
-def _is_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
 def _is_wanted(who: str, owner: Machine) -> bool:
     stable = ", which is stable" if owner.stable else ""
-    # Not typer.confirm: a part of its question goes to standard output.
-    typer.echo(
+    return confirmed(
         f"{who} is held by {one_line(owner.instance_id)}{stable}; its last renewal was at "
         f"{time_text(owner.last_timestamp_ms)} UTC.\n"
         "It must not run any more: otherwise the next owner may issue the same ids.\n"
-        "Take the machine id from it? [y/N] ",
-        err=True,
-        nl=False,
+        "Take the machine id from it?"
     )
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}

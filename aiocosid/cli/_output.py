@@ -11,6 +11,7 @@ from enum import StrEnum
 from io import StringIO
 from typing import TYPE_CHECKING, Final
 
+import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 __all__ = (
     "TableFormat",
     "TextFormat",
+    "confirmed",
+    "has_terminal",
     "progress_bar",
     "time_text",
     "write",
     "write_counters",
     "write_ids",
     "write_json",
-    "write_list",
     "write_table",
 )
 
@@ -71,7 +73,7 @@ def write(text: str) -> None:
         raise OutputError(error) from error
 
 
-def write_ids(segments: Iterable[range], layout: TextFormat) -> None:
+def write_ids(segments: Iterable[Sequence[int]], layout: TextFormat) -> None:
     """Write ids: as text at once, one per line; as a JSON array when all of them are there.
 
     Raises:
@@ -88,19 +90,6 @@ def write_ids(segments: Iterable[range], layout: TextFormat) -> None:
             write(separator + ", ".join(map(str, chunk)))
             separator = ", "
     write("]\n")
-
-
-def write_list(ids: Sequence[int], layout: TextFormat) -> None:
-    """Write a list of ids: one per line, or as a JSON array.
-
-    Raises:
-        OutputError: standard output cannot be written.
-    """
-    if layout is TextFormat.JSON:
-        write_json(ids)
-        return
-    for chunk in _chunks(ids):
-        write("\n".join(map(str, chunk)) + "\n")
 
 
 def _chunks(segment: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -138,6 +127,18 @@ def _time(seconds: int | None) -> str:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, OSError, ValueError):  # the column may hold any number
         return str(seconds)
+
+
+def has_terminal() -> bool:
+    """Return whether there is somebody to ask."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def confirmed(question: str) -> bool:
+    """Ask on standard error; return whether the answer is yes."""
+    # Not typer.confirm: it writes a part of its question to standard output.
+    typer.echo(f"{question} [y/N] ", err=True, nl=False)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def write_json(value: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidArgumentError, InvalidIdError
 from ..snowflake import (
@@ -18,9 +18,9 @@ from ..snowflake import (
 from ._layouts import AS_NAMED, OwnLayout, layout_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from ..snowflake import SnowflakeLayout
+    from ..snowflake import CosIdState, SnowflakeLayout, SnowflakeParts
 
 __all__ = ("Parsed", "parsed")
 
@@ -32,8 +32,6 @@ FRIENDLY_ZONE: Final = "UTC"
 """The default zone of friendly text: the same on every host."""
 
 UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +55,14 @@ class Parsed:
     """
 
     layout: str
-    id: int | None
-    text: str | None
+    id: int | None = None
+    text: str | None = None
     timestamp_ms: int
     utc: str
     local: str
     machine_id: int
-    region: int | None
-    worker: int | None
+    region: int | None = None
+    worker: int | None = None
     sequence: int
     friendly: str | None
     zone: str
@@ -118,40 +116,39 @@ def _number(text: str, layout: SnowflakeLayout, zone: str | None) -> Parsed:
         expected = f"digits, or friendly text; CosIdGenerator's need --layout {' or '.join(TEXTS)}"
         raise InvalidIdError("id", text, expected=expected)
     parts = layout.parse(number)
-    return Parsed(
-        layout=_described(layout),
-        id=number,
-        text=None,
-        timestamp_ms=parts.timestamp_ms,
-        utc=_iso(parts.timestamp),
-        local=_iso(parts.timestamp.astimezone(friendly.zone if zone else None)),
-        machine_id=parts.machine_id,
-        region=parts.region,
-        worker=parts.worker,
-        sequence=parts.sequence,
-        friendly=_or_none(friendly.as_text, number),
-        zone=zone or FRIENDLY_ZONE,
-    )
+    own: dict[str, Any] = {"layout": _described(layout), "id": number}
+    own |= {"region": parts.region, "worker": parts.worker}
+    return _parsed(parts, friendly, number, zone, **own)
 
 
 def _text(text: str, layout: str, zone: str | None) -> Parsed:
     radix = TEXTS[layout]
     friendly = CosIdFriendlyText(zone=zone or FRIENDLY_ZONE)
     state = friendly.as_state(text) if "-" in text else radix.as_state(text)
-    moment = UNIX_EPOCH + timedelta(milliseconds=state.timestamp_ms)
+    return _parsed(state, friendly, state, zone, layout=layout, text=radix.as_text(state))
+
+
+def _parsed(
+    parts: SnowflakeParts | CosIdState,
+    friendly: FriendlyText | CosIdFriendlyText,
+    what: Any,  # noqa: ANN401 - that of the friendly text
+    zone: str | None,
+    **own: Any,  # noqa: ANN401 - the other fields
+) -> Parsed:
+    moment = UNIX_EPOCH + timedelta(milliseconds=parts.timestamp_ms)
+    try:
+        shown = friendly.as_text(what)
+    except InvalidIdError:  # its local time occurs twice
+        shown = None
     return Parsed(
-        layout=layout,
-        id=None,
-        text=radix.as_text(state),
-        timestamp_ms=state.timestamp_ms,
+        timestamp_ms=parts.timestamp_ms,
         utc=_iso(moment),
         local=_iso(moment.astimezone(friendly.zone if zone else None)),
-        machine_id=state.machine_id,
-        region=None,
-        worker=None,
-        sequence=state.sequence,
-        friendly=_or_none(friendly.as_text, state),
+        machine_id=parts.machine_id,
+        sequence=parts.sequence,
+        friendly=shown,
         zone=zone or FRIENDLY_ZONE,
+        **own,
     )
 
 
@@ -164,10 +161,3 @@ def _described(layout: SnowflakeLayout) -> str:
 
 def _iso(moment: datetime) -> str:
     return moment.isoformat(sep=" ", timespec="milliseconds")
-
-
-def _or_none(write: Callable[[_T], str], what: _T) -> str | None:
-    try:
-        return write(what)
-    except InvalidIdError:  # its local time occurs twice
-        return None

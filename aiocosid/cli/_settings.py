@@ -14,12 +14,7 @@ from ._output import TableFormat, write, write_json, write_table
 if TYPE_CHECKING:
     from ..settings import SettingsReport
 
-__all__ = ("register",)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command()(check_config)
+__all__ = ("check_config",)
 
 
 def check_config(

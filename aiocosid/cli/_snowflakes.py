@@ -23,7 +23,7 @@ from ._options import (
     Unit,
     Zone,
 )
-from ._output import TableFormat, TextFormat, write_json, write_list, write_table
+from ._output import TableFormat, TextFormat, write_ids, write_json, write_table
 from ._parts import parsed
 from ._session import StoreSession
 
@@ -31,13 +31,7 @@ if TYPE_CHECKING:
     from ..abc import Store
     from ..snowflake import SnowflakeLayout
 
-__all__ = ("register",)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to the program."""
-    app.command()(parse)
-    app.command()(snowflake)
+__all__ = ("parse", "snowflake")
 
 
 def parse(
@@ -83,7 +77,7 @@ def snowflake(
     chosen = layout_of(layout, OwnLayout(bits=bits, unit=unit, epoch=epoch))
     with StoreSession(store, timeout=timeout) as session:
         ids = session.run(_taken, session.store, namespace, chosen, count, timeout)
-    write_list(ids, form)
+    write_ids([ids], form)
 
 
 async def _taken(
