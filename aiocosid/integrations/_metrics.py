@@ -6,6 +6,8 @@ One list for Prometheus and for OpenTelemetry; docs/reference/metrics.md shows i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from operator import add
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from ..events import (
@@ -53,6 +55,7 @@ BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 """Seconds.  A store answers in a millisecond, or within the 2 s of a generator's call."""
 
 _NAMED: Final = ("aiocosid.namespace", "aiocosid.name")
+_REASONED: Final = (*_NAMED, "aiocosid.reason")
 # No instance id: it is another one in each process, and a metrics server knows which it asked.
 _MACHINE: Final = ("aiocosid.namespace",)
 
@@ -65,19 +68,19 @@ class Metric:
     """One metric, named as OpenTelemetry does.
 
     Attributes:
-        name: with dots.
         kind: what it is.
+        name: with dots.
         unit: as UCUM writes it: seconds, or a thing in braces.
-        attributes: whose values tell its series apart.
         description: its meaning.
+        attributes: whose values tell its series apart.
         merge: makes one value of those of two generators with the same attributes.
     """
 
-    name: str
     kind: Literal["counter", "gauge", "histogram"]
+    name: str
     unit: str
-    attributes: tuple[str, ...]
     description: str
+    attributes: tuple[str, ...] = _NAMED
     merge: Callable[[float, float], float] = max
 
     @property
@@ -93,94 +96,62 @@ class Metric:
         return tuple(name.replace(".", "_") for name in self.attributes)
 
 
-def _sum(one: float, other: float) -> float:
-    return one + other
+_counter = partial(Metric, "counter")
+_gauge = partial(Metric, "gauge")
+_histogram = partial(Metric, "histogram")
 
 
-FETCH_DURATION: Final = Metric(
-    "aiocosid.fetch.duration", "histogram", "s", _NAMED, "How long the store took for a segment."
+FETCH_DURATION: Final = _histogram(
+    "aiocosid.fetch.duration", "s", "How long the store took for a segment."
 )
-FETCH_FAILURES: Final = Metric(
-    "aiocosid.fetch.failures",
-    "counter",
-    "{failure}",
-    (*_NAMED, "error.type"),
-    "Fetches that failed.",
+FETCH_FAILURES: Final = _counter(
+    "aiocosid.fetch.failures", "{failure}", "Fetches that failed.", (*_NAMED, "error.type")
 )
-IDS_FETCHED: Final = Metric(
-    "aiocosid.ids.fetched", "counter", "{id}", _NAMED, "Ids reserved in the store."
+IDS_FETCHED: Final = _counter("aiocosid.ids.fetched", "{id}", "Ids reserved in the store.")
+IDS_DISCARDED: Final = _counter(
+    "aiocosid.ids.discarded", "{id}", "Ids reserved and never handed out: the waste.", _REASONED
 )
-IDS_DISCARDED: Final = Metric(
-    "aiocosid.ids.discarded",
-    "counter",
-    "{id}",
-    (*_NAMED, "aiocosid.reason"),
-    "Ids reserved and never handed out: the waste.",
+IDS_GIVEN_BACK: Final = _counter(
+    "aiocosid.ids.given_back", "{id}", "Ids that went back to the store unused."
 )
-IDS_GIVEN_BACK: Final = Metric(
-    "aiocosid.ids.given_back", "counter", "{id}", _NAMED, "Ids that went back to the store unused."
+STARVATIONS: Final = _counter(
+    "aiocosid.starvations", "{starvation}", "How often the chain was dry and somebody had to wait."
 )
-STARVATIONS: Final = Metric(
-    "aiocosid.starvations",
-    "counter",
-    "{starvation}",
-    _NAMED,
-    "How often the chain was dry and somebody had to wait.",
+WAIT_TIMEOUTS: Final = _counter(
+    "aiocosid.wait.timeouts", "{call}", "Calls that ended without an id."
 )
-WAIT_TIMEOUTS: Final = Metric(
-    "aiocosid.wait.timeouts", "counter", "{call}", _NAMED, "Calls that ended without an id."
-)
-SPANS_LEASED: Final = Metric(
+SPANS_LEASED: Final = _counter(
     "aiocosid.spans.leased",
-    "counter",
     "{span}",
-    (*_NAMED, "aiocosid.reason"),
     "Spans that a tiered store's root has leased to its cache.",
+    _REASONED,
 )
-CACHE_LOSSES: Final = Metric(
-    "aiocosid.cache.losses",
-    "counter",
-    "{outage}",
-    _NAMED,
-    "How often a tiered store's cache ceased to answer.",
+CACHE_LOSSES: Final = _counter(
+    "aiocosid.cache.losses", "{outage}", "How often a tiered store's cache ceased to answer."
 )
-CLOCK_BACKWARDS: Final = Metric(
-    "aiocosid.clock.backwards",
-    "histogram",
-    "s",
-    _NAMED,
-    "How far the clock was behind when a call had to wait for it.",
+CLOCK_BACKWARDS: Final = _histogram(
+    "aiocosid.clock.backwards", "s", "How far the clock was behind when a call had to wait for it."
 )
-GUARD_DURATION: Final = Metric(
-    "aiocosid.machine.guard.duration",
-    "histogram",
-    "s",
-    _MACHINE,
-    "How long the store took for a sign of life.",
+GUARD_DURATION: Final = _histogram(
+    "aiocosid.machine.guard.duration", "s", "How long the store took for a sign of life.", _MACHINE
 )
-GUARD_FAILURES: Final = Metric(
+GUARD_FAILURES: Final = _counter(
     "aiocosid.machine.guard.failures",
-    "counter",
     "{failure}",
-    (*_MACHINE, "error.type"),
     "Signs of life that the store did not take, and machine ids that it did not give.",
+    (*_MACHINE, "error.type"),
 )
-DISTRIBUTIONS: Final = Metric(
-    "aiocosid.machine.distributions", "counter", "{machine_id}", _MACHINE, "Machine ids taken."
+DISTRIBUTIONS: Final = _counter(
+    "aiocosid.machine.distributions", "{machine_id}", "Machine ids taken.", _MACHINE
 )
-LOSSES: Final = Metric(
-    "aiocosid.machine.losses",
-    "counter",
-    "{machine_id}",
-    _MACHINE,
-    "Machine ids lost to somebody else.",
+LOSSES: Final = _counter(
+    "aiocosid.machine.losses", "{machine_id}", "Machine ids lost to somebody else.", _MACHINE
 )
-QUARANTINES: Final = Metric(
+QUARANTINES: Final = _counter(
     "aiocosid.machine.quarantines",
-    "counter",
     "{quarantine}",
-    _MACHINE,
     "How often no machine id was given because the store may have forgotten who holds which.",
+    _MACHINE,
 )
 
 MEASURED: Final = (
@@ -202,50 +173,32 @@ MEASURED: Final = (
 )
 """Made of events."""
 
-IDS_HANDED_OUT: Final = Metric(
-    "aiocosid.ids.handed_out", "counter", "{id}", _NAMED, "Ids given to callers.", _sum
+IDS_HANDED_OUT: Final = _counter(
+    "aiocosid.ids.handed_out", "{id}", "Ids given to callers.", merge=add
 )
-IDS_REMAINING: Final = Metric(
-    "aiocosid.ids.remaining", "gauge", "{id}", _NAMED, "Ids in hand.", _sum
+IDS_REMAINING: Final = _gauge("aiocosid.ids.remaining", "{id}", "Ids in hand.", merge=add)
+IDS_TIME_LEFT: Final = _gauge(
+    "aiocosid.ids.time_left", "s", "How long the ids in hand last at the present rate.", merge=min
 )
-IDS_TIME_LEFT: Final = Metric(
-    "aiocosid.ids.time_left",
-    "gauge",
-    "s",
-    _NAMED,
-    "How long the ids in hand last at the present rate.",
-    min,
+PREFETCH_DISTANCE: Final = _gauge("aiocosid.prefetch.distance", "{segment}", "Segments kept ahead.")
+CALLERS_WAITING: Final = _gauge(
+    "aiocosid.callers.waiting", "{call}", "Calls that wait now.", merge=add
 )
-PREFETCH_DISTANCE: Final = Metric(
-    "aiocosid.prefetch.distance", "gauge", "{segment}", _NAMED, "Segments kept ahead."
+WAITS: Final = _counter(
+    "aiocosid.waits", "{call}", "Calls that had to wait.", (*_NAMED, "aiocosid.cause"), merge=add
 )
-CALLERS_WAITING: Final = Metric(
-    "aiocosid.callers.waiting", "gauge", "{call}", _NAMED, "Calls that wait now.", _sum
-)
-WAITS: Final = Metric(
-    "aiocosid.waits",
-    "counter",
-    "{call}",
-    (*_NAMED, "aiocosid.cause"),
-    "Calls that had to wait.",
-    _sum,
-)
-MACHINE_ID: Final = Metric("aiocosid.machine.id", "gauge", "", _NAMED, "The machine id in use.")
-LEASE_LEFT: Final = Metric(
+MACHINE_ID: Final = _gauge("aiocosid.machine.id", "", "The machine id in use.")
+LEASE_LEFT: Final = _gauge(
     "aiocosid.machine.lease.left",
-    "gauge",
     "s",
-    _NAMED,
     "How long the machine id is ours without a further sign of life.",
-    min,
+    merge=min,
 )
-MARK: Final = Metric(
+MARK: Final = _gauge(
     "aiocosid.machine.mark.timestamp",
-    "gauge",
     "s",
-    _NAMED,
     "No id is issued with a later time, unix time.",
-    min,
+    merge=min,
 )
 
 READ: Final = (
