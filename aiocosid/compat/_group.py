@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
+from math import gcd
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar, Unpack, cast
 
@@ -28,7 +29,6 @@ from ..errors import (
 )
 from ..stores.counters import HighWater, StoreHealth
 from ..stores.sql import executor_of
-from ._table import share_ids
 from ._url import split_group
 
 if TYPE_CHECKING:
@@ -94,13 +94,11 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
             counters: one for each database, all of one name and step.
             group: the store of the group.
         """
-        first = counters[0]
-        super().__init__(
-            namespace=first.namespace, name=first.name, offset=first.offset, step=first.step
-        )
-        self.store: str = f"{first.store} x{len(counters)}"
-        self.stride: int = first.stride
-        self.step_limit: int | None = first.step_limit
+        one = counters[0]
+        super().__init__(namespace=one.namespace, name=one.name, offset=one.offset, step=one.step)
+        self.store: str = f"{one.store} x{len(counters)}"
+        self.stride: int = one.stride
+        self.step_limit: int | None = one.step_limit
         self._members = tuple(map(_Member, counters, group.healths))
         self._order = random.sample(self._members, len(self._members))
         self._group, self._water = group, HighWater()
@@ -197,7 +195,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         for (index, one), (_, other) in combinations(enumerate(known), 2):
             if not (one.stride and other.stride):
                 continue  # it could not be reached since this object was created
-            if share_ids((one.stride, one.remainder), (other.stride, other.remainder)):
+            if _share_ids((one.stride, one.remainder), (other.stride, other.remainder)):
                 ids = f"the ids that are {other.remainder} modulo {other.stride}"
                 raise other._corrupt(f"{ids}, and database {index} has some of them, too")
 
@@ -375,7 +373,7 @@ class GroupStore(NotCopyable, Store):
                 shared = tuple(
                     f"database {other} has ids of {theirs[1]} modulo {theirs[0]}: some are the same"
                     for name, other, theirs in classes
-                    if own and name == row.name and share_ids(own, theirs)
+                    if own and name == row.name and _share_ids(own, theirs)
                 )
                 classes += [(row.name, index, own)] if own else []
                 problems, name = examined.problems + shared, f"{row.name}@{index}"
@@ -401,3 +399,8 @@ class GroupStore(NotCopyable, Store):
         async with AsyncExitStack() as stack:
             for store in self._stores.values():
                 stack.push_async_callback(store.aclose)
+
+
+def _share_ids(one: Class, other: Class) -> bool:
+    """Return whether two classes share ids."""
+    return (other[1] - one[1]) % gcd(one[0], other[0]) == 0

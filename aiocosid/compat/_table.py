@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from math import gcd
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from .._checks import check_text
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from ..stores.sql import DialectName
 
 __all__ = (
-    "ALL",
     "Class",
     "CounterTable",
     "Examinable",
@@ -30,12 +28,11 @@ __all__ = (
     "TableRow",
     "as_integer",
     "create_table",
-    "share_ids",
 )
 
 # A delta, and the remainder of each id modulo that delta.
 Class: TypeAlias = "tuple[int, int]"
-ALL: Final[Class] = (1, 0)
+_ALL: Final[Class] = (1, 0)
 
 _SHOWN: Final = 40  # characters of a damaged value that an error shows
 
@@ -267,7 +264,7 @@ class CounterTable:
 
     def meaning(self, row: TableRow) -> str:
         """Return the meaning of a row's number in this system."""
-        found = self.class_of(row) or ALL
+        found = self.class_of(row) or _ALL
         if self.last_id(row) is None:
             return "no counter"
         if found[0] > 1:
@@ -330,11 +327,6 @@ class Examinable(Protocol):
             StoreError: the store refuses or cannot be reached, or the table is missing.
         """
         raise NotImplementedError
-
-
-def share_ids(one: Class, other: Class) -> bool:
-    """Return whether two classes share ids."""
-    return (other[1] - one[1]) % gcd(one[0], other[0]) == 0
 
 
 def as_integer(value: object) -> int | None:

@@ -15,7 +15,7 @@ from ..errors import (
 )
 from ..stores.counters import HighWater
 from ..stores.sql import EngineExecutor, OutOfRangeError
-from ._table import ALL, CounterTable, TableRow, as_integer
+from ._table import CounterTable, TableRow, as_integer
 
 if TYPE_CHECKING:
     from ..stores.sql import SqlExecutor
@@ -78,7 +78,7 @@ class TableDistributor(IdSegmentDistributor):
         self.step: int = min(self.step, at.step_limit or self.step)
         self.stride: int
         self.remainder: int
-        self.stride, self.remainder = (0, 0) if at.classes else ALL
+        self.stride, self.remainder = (0, 0) if at.classes else (1, 0)
         self._executor, self._table = executor, at
         self._may_be_cut: bool | None = None  # not known
         self._water = HighWater()

@@ -80,8 +80,7 @@ class Registry(ABC, Generic[At]):
     @property
     def store(self) -> str:
         """The server, without credentials."""
-        label: str = self.door.label
-        return label
+        return str(self.door.label)
 
     @property
     def session(self) -> int:

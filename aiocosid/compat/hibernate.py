@@ -41,9 +41,8 @@ Source = Literal["table", "sequence"]
 INCREMENT: Final = 50
 """Hibernate's own ``allocationSize``."""
 
-_CREATE: Final = create_table(
-    "hibernate_sequences", "sequence_name varchar(255) NOT NULL PRIMARY KEY, next_val bigint"
-)
+_COLUMNS: Final = "sequence_name varchar(255) NOT NULL PRIMARY KEY, next_val bigint"
+_CREATE: Final = create_table("hibernate_sequences", _COLUMNS)
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
 _USED_UP: Final = ("2200H", 4084)  # PostgreSQL's SQLSTATE, MariaDB's number

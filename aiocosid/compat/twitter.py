@@ -84,12 +84,10 @@ class _Servers(ZookeeperRegistry):
     is_leased = True
     by_address = False
 
-    def __init__(
-        self, link: ZookeeperLink, path: str, name: InstanceId, wanted: Sequence[int]
-    ) -> None:
+    def __init__(self, link: ZookeeperLink, path: str, who: InstanceId, ids: Sequence[int]) -> None:
         seconds = self._session_timeout = link.session_timeout
-        super().__init__(link, path, name, safe_guard=seconds, interval=seconds / _SIGNS)
-        self._wanted, self._notes = wanted, f"{OURS}/twitter/{node_of(path)}"
+        super().__init__(link, path, who, safe_guard=seconds, interval=seconds / _SIGNS)
+        self._wanted, self._notes = ids, f"{OURS}/twitter/{node_of(path)}"
         self.adopt()
 
     def adopt(self) -> None:

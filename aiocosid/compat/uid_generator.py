@@ -120,10 +120,8 @@ class _Starts(Registry["SqlExecutor"]):
 
     by_address = False
 
-    def __init__(
-        self, executor: SqlExecutor, where: str, who: InstanceId, endpoint: _Endpoint
-    ) -> None:
-        super().__init__(executor, where, who, interval=_INTERVAL)
+    def __init__(self, on: SqlExecutor, where: str, who: InstanceId, endpoint: _Endpoint) -> None:
+        super().__init__(on, where, who, interval=_INTERVAL)
         self._endpoint = endpoint
         self.adopt()
 

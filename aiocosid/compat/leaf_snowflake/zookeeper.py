@@ -212,12 +212,10 @@ class _Pools(_LeafNodes):
 
     is_leased = True
 
-    def __init__(
-        self, link: ZookeeperLink, name: str, address: LeafAddress, pool_size: int
-    ) -> None:
-        check_integer("pool_size", pool_size, at_least=1, at_most=_POOL_SIZE)
+    def __init__(self, link: ZookeeperLink, name: str, address: LeafAddress, size: int) -> None:
+        check_integer("pool_size", size, at_least=1, at_most=_POOL_SIZE)
         super().__init__(link, name, address, "recycle", safe_guard=_MAX_UPLOAD_FAIL)
-        self._pool_size = pool_size
+        self._pool_size = size
 
     async def find(self, at: Nodes, bits: int, now_ms: int, latest_ms: int) -> Entry | None:
         pools = [await at.children(f"{self.folder}/{pool}") for pool in ("inuse", "notuse")]
