@@ -148,6 +148,9 @@ class _DatabaseSequence(TableDistributor):
         return number
 
 
+_TEXTS: Final = dict.fromkeys(("optimizer", "source"), str)
+
+
 def _truth(text: str) -> bool:
     check_one_of("store_last_used", text, ("true", "false"))
     return text == "true"
@@ -157,12 +160,7 @@ class HibernateStore(TableStore):
     """The sequences of one application: rows of ``hibernate_sequences``, or the database's own."""
 
     scheme = "hibernate"
-    options: ClassVar[Options] = {
-        "optimizer": str,
-        "increment": int,
-        "store_last_used": _truth,
-        "source": str,
-    }
+    options: ClassVar[Options] = {"increment": int, "store_last_used": _truth, **_TEXTS}
     _table: _Sequences
 
     def __init__(

@@ -56,6 +56,8 @@ _SIZE: Final = 1 << _WORKER_BITS
 _CUT: Final = 0.002  # seconds; the driver truncates a session's timeout to whole milliseconds
 _SIGNS: Final = 5  # renewals per session timeout
 
+_NUMBERS: Final = dict.fromkeys(("worker_id", "datacenter_id", "port"), int)
+
 _NODE: Final = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff]+)+")
 _NOTE: Final = re.compile(rb"(-1|[0-9]{1,16})\|([0-9a-f]{16})")
 
@@ -204,13 +206,7 @@ class TwitterStore(WorkerIdStore):
     """
 
     scheme = "twitter"
-    options: ClassVar[Options] = {
-        "worker_id": int,
-        "datacenter_id": int,
-        "host": str,
-        "port": int,
-        "path": str,
-    }
+    options: ClassVar[Options] = {**_NUMBERS, "host": str, "path": str}
     needs_all = False
     _connect = OwnedLink
 
