@@ -20,9 +20,8 @@ __all__ = ("BATCH", "BENCH_NAME", "BENCH_NAMESPACE", "Measurement", "measure")
 BENCH_NAMESPACE: Final = "aiocosid-bench"  # for the benchmark's counter only
 BENCH_NAME: Final = "bench"
 
-CALLS: Final = (
-    20_000  # about a millisecond; long enough for the timer, short enough for the progress bar
-)
+# About a millisecond: long enough for the timer, short enough for the progress bar.
+CALLS: Final = 20_000
 BATCH: Final = 1000  # ids of one next_ids() call
 BATCHES: Final = 100
 

@@ -28,8 +28,6 @@ from ._output import TableFormat, confirmed, has_terminal, time_text, write, wri
 from ._session import StoreSession
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..abc import Machine
 
 __all__ = ("machines", "tell_quarantines")
@@ -51,8 +49,8 @@ def list_(
         tell_quarantines(session, namespace)
     if layout is TableFormat.JSON:
         write_json([{**asdict(each), "free": not each.instance_id} for each in found])
-    elif found:
-        write_table(_COLUMNS, map(_row, found), left=(0, 2))
+    elif rows := [_row(each) for each in found]:
+        write_table([*rows[0]], [[*row.values()] for row in rows], left=(0, 2))
     else:
         write("no machine ids\n")
 
@@ -77,27 +75,17 @@ def tell_quarantines(session: StoreSession, namespace: str | None) -> None:
             typer.echo(f"{subject} are in quarantine: {left}", err=True)
 
 
-_COLUMNS = (
-    "namespace",
-    "machine id",
-    "instance",
-    "last sign of life (UTC)",
-    "mark (UTC)",
-    "stable",
-    "free",
-)
-
-
-def _row(each: Machine) -> Sequence[str]:
-    return (
-        printable(each.namespace),
-        str(each.machine_id),
-        printable(each.instance_id) or "-",
-        time_text(each.last_timestamp_ms),
-        time_text(each.mark_ms),
-        "yes" if each.stable else "no",
-        "no" if each.instance_id else "yes",
-    )
+def _row(each: Machine) -> dict[str, str]:
+    """Return the cells of a machine id by their headings."""
+    return {
+        "namespace": printable(each.namespace),
+        "machine id": str(each.machine_id),
+        "instance": printable(each.instance_id) or "-",
+        "last sign of life (UTC)": time_text(each.last_timestamp_ms),
+        "mark (UTC)": time_text(each.mark_ms),
+        "stable": "yes" if each.stable else "no",
+        "free": "no" if each.instance_id else "yes",
+    }
 
 
 @machines.command()
