@@ -14,7 +14,7 @@ from kazoo.security import READ_ACL_UNSAFE  # type: ignore[import-untyped]
 
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import MachineIdDistributor
-from aiocosid.compat.leaf_snowflake import _zk_recycle
+from aiocosid.compat.leaf_snowflake import zookeeper
 from aiocosid.compat.leaf_snowflake.zookeeper import LeafZkRecycleStore
 from aiocosid.errors import (
     CorruptMachineStateError,
@@ -161,7 +161,7 @@ async def test_forks_beside_us(pools: Pools) -> None:
 
 async def test_what_was_silent_for_an_hour(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its own time and by the server's clock, with a margin that is one: I4, I6, I7."""
-    assert (_zk_recycle.MAX_UPLOAD_FAIL, _zk_recycle.MARGIN) == (3600, 240)
+    assert (zookeeper._MAX_UPLOAD_FAIL, zookeeper._MARGIN) == (3600, 240)
     node, late = pools.node("10.0.0.9"), pools.make("10.0.0.2")
     node.size = 0
     number = node.start(pools.now_ms)  # of which nothing is known yet
@@ -170,8 +170,8 @@ async def test_what_was_silent_for_an_hour(pools: Pools, monkeypatch: pytest.Mon
     node.report(pools.now_ms - HOUR - 241_000)  # as a stale copy of the fork's looks
     with pytest.raises(MachineIdOverflowError):
         await pools.take(late)
-    monkeypatch.setattr(_zk_recycle, "MAX_UPLOAD_FAIL", 0.0)
-    monkeypatch.setattr(_zk_recycle, "MARGIN", 0.3)
+    monkeypatch.setattr(zookeeper, "_MAX_UPLOAD_FAIL", 0.0)
+    monkeypatch.setattr(zookeeper, "_MARGIN", 0.3)
     node.report(pools.now_ms)
     with pytest.raises(MachineIdOverflowError):
         await pools.take(late)

@@ -72,7 +72,7 @@ def start(
     async def take() -> None:
         async with UidGeneratorStore.from_url(f"uid-generator+sqlite:///{path}") as store:
             await store.create_schema()
-            described = {"host": host, "port": port, "container": container}
+            described: dict[str, Any] = {"host": host, "port": port, "container": container}
             distributor = store.machine_id_distributor(**described)
             await distributor.distribute(22, now_ms=1, latest_ms=-1)
 
