@@ -51,25 +51,6 @@ from tests.servers import (
     ZookeeperServer,
 )
 
-# In SQL: the stamps of CosId's table, and when the store itself saw the instance last.
-AGE: Final = (
-    "update cosid_machine set last_timestamp = last_timestamp - {ms} where namespace = '{of}'",
-    "update aiocosid_machine set seen = seen - {ms} where name like '{of}.%'",
-    "update aiocosid_machine_marker set since = since - {ms} where since > 0 and namespace='{of}'",
-)
-FORGET: Final = (
-    "delete from cosid_machine where namespace = '{of}'",
-    "delete from aiocosid_machine where name like '{of}.%'",
-    "delete from aiocosid_machine_bits where namespace = '{of}'",
-    "delete from aiocosid_machine_marker where namespace = '{of}'",
-)
-ANOTHER: Final = (
-    (
-        "insert into aiocosid_machine_marker (namespace, identity) values ('{of}', 'another') "
-        "on conflict (namespace) do update set identity = excluded.identity"
-    ),
-)
-
 
 class Backend(ABC):
     """One kind of store; made for one test."""
@@ -100,6 +81,10 @@ class Backend(ABC):
 
     def mark(self, namespace: str) -> None:  # noqa: B027 - most need nothing
         """Mark the store for a namespace, as ``aiocosid init`` does, if it does not itself."""
+
+    def unmark(self) -> None:
+        """Remove the marker of the store as a whole."""
+        raise NotImplementedError
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         """Lose all of a namespace's machine ids, or become another store that has the same."""
@@ -195,6 +180,9 @@ class Valkey(Backend):
 
     def mark(self, namespace: str) -> None:
         mark_machines(self.server, namespace)
+
+    def unmark(self) -> None:
+        self.server.call("HDEL", "aiocosid:marker", "store")
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         if not everything:
@@ -328,6 +316,9 @@ class Zookeeper(Backend):
         if "\0" not in namespace:  # which no distributor takes
             mark_zookeeper(self.server, namespace)
 
+    def unmark(self) -> None:
+        self.server.behind.delete("/aiocosid/marker")
+
     def forget(self, namespace: str, *, everything: bool) -> None:
         at = Cells("", namespace)
         if everything:
@@ -366,6 +357,9 @@ class Etcd(Backend):
     def mark(self, namespace: str) -> None:
         if "\0" not in namespace:  # which no distributor takes
             mark_etcd(self.server, namespace)
+
+    def unmark(self) -> None:
+        self.server.delete(etcd_root("").replace("ns//", "store/marker"))
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         root = etcd_root(namespace)

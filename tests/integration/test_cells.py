@@ -12,10 +12,11 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from aiocosid.machine.cells import Changes, Need, Note, Owner, Seat, Snapshot
+from aiocosid.machine.cells import Changes, Marker, Need, Note, Owner, Seat, Snapshot
 from aiocosid.stores._backend import Backend as CellBackend
 from aiocosid.stores._store import BackendStore
-from tests.contracts._stores import ENGINES, STORES, Backend, Etcd, Nats, Sqlite
+from aiocosid.stores.zookeeper._machine import Cells
+from tests.contracts._stores import ENGINES, STORES, Backend, Etcd, Nats, Sqlite, Zookeeper
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -24,16 +25,8 @@ ALL: Final = Need(is_complete=True)
 TURNS: Final = 12  # of each writer
 
 KINDS: Final = [
-    *(
-        "sqlite",
-        "postgres",
-        "mariadb",
-        "valkey",
-        "engine_aiomysql",
-        "engine_psycopg",
-        "etcd",
-        "nats",
-    ),
+    *("sqlite", "postgres", "mariadb", "valkey", "engine_aiomysql", "engine_psycopg"),
+    *("etcd", "nats", "zookeeper"),
     *(
         pytest.param(each, marks=pytest.mark.nightly)
         for each in ("engine_my", "engine_pg", "redis")
@@ -118,11 +111,11 @@ async def test_a_new_id_that_is_sent_twice(backend: CellBackend, namespace: str)
 
 
 async def test_two_are_counted_at_once(kind: Backend, backend: CellBackend, namespace: str) -> None:
-    """Both are; but a file has one writer at a time anyway."""
+    """Both are; but a file has one writer at a time anyway, and ZooKeeper compares the count."""
     one, copy = [await backend.read(namespace, ALL) for _ in range(2)]
     assert await backend.commit(one, replace(taken(one, 2, "c"), last_new=None))
     is_second = await backend.commit(copy, replace(taken(copy, 3, "d"), last_new=None))
-    assert is_second or isinstance(kind, Sqlite)
+    assert is_second or isinstance(kind, Sqlite | Zookeeper)
     found = await backend.read(namespace, ALL)
     assert found.count is not None
     assert found.count.ids == 3 + is_second
@@ -138,18 +131,26 @@ async def test_who_is_gone_is_counted_no_more(backend: CellBackend, namespace: s
     assert again.count == replace(found.count, ids=1)
 
 
-@pytest.mark.parametrize("stale", ["space", "count", "epoch", "seat", "note", "own", "absent seat"])
+STALE = ["marker", "space", "count", "epoch", "seat", "note", "own", "absent seat"]
+
+
+@pytest.mark.parametrize("stale", STALE)
 async def test_one_stale_cell_refuses_all(
     kind: Backend, backend: CellBackend, namespace: str, stale: str
 ) -> None:
     """And nothing is written, of whatever else was as it had been read."""
     if stale == "epoch" and isinstance(kind, Nats):
         pytest.skip("a count without its namespace's cell is written by whoever adds one alone")
+    before = (await backend.read(namespace, ALL)).marker
+    if stale == "marker" and before is None:
+        first = Changes(marker=Marker("", "first"))
+        assert await backend.commit(await backend.read(namespace, ALL), first)
     old, new = [await backend.read(namespace, ALL) for _ in range(2)]
     assert new.space is not None
     assert new.count is not None
     epoch = new.count.epoch
     meanwhile = {
+        "marker": Changes(marker=Marker(new.identity, "another")),
         "space": Changes(space=replace(new.space, guard_ms=new.space.guard_ms + 1)),
         "count": Changes(
             space=replace(new.space, gaps=True), count=replace(new.count, epoch=f"{epoch}x")
@@ -161,11 +162,17 @@ async def test_one_stale_cell_refuses_all(
         "absent seat": replace(taken(new, 2, "d"), count=None),
     }[stale]
     assert await backend.commit(new, meanwhile)
-    before = state(await backend.read(namespace, ALL))
+    found = state(await backend.read(namespace, ALL))
     changes = taken(old, 2, "c")
     changes.seats |= signed(old, 1).seats
-    assert not await backend.commit(old, changes)
-    assert state(await backend.read(namespace, ALL)) == before
+    try:
+        assert not await backend.commit(old, changes)
+        assert state(await backend.read(namespace, ALL)) == found
+    finally:
+        if stale == "marker" and before is None:
+            kind.unmark()
+        elif stale == "marker":
+            assert await backend.commit(new, Changes(marker=before))
 
 
 async def test_a_peers_sign_of_life(kind: Backend, backend: CellBackend, namespace: str) -> None:
@@ -173,7 +180,10 @@ async def test_a_peers_sign_of_life(kind: Backend, backend: CellBackend, namespa
     if isinstance(kind, Etcd):
         pytest.skip("CosId keeps nothing on etcd")
     snapshot = await backend.read(namespace, ALL)
-    kind.age(namespace, 1)
+    if isinstance(kind, Zookeeper):
+        kind.server.behind.set(Cells("", namespace).owned(0, "a"), b"0|5")
+    else:
+        kind.age(namespace, 1)
     before = state(await backend.read(namespace, ALL))
     assert not await backend.commit(snapshot, signed(snapshot, 0))
     assert state(await backend.read(namespace, ALL)) == before
@@ -181,8 +191,10 @@ async def test_a_peers_sign_of_life(kind: Backend, backend: CellBackend, namespa
 
 async def test_another_store(kind: Backend, backend: CellBackend, namespace: str) -> None:
     """What was read from one is not committed to another; etcd tells by its reply which it is."""
-    if isinstance(kind, Nats):
-        pytest.skip("a stream that is made anew goes on above all numbers of the former one")
+    if isinstance(kind, Nats | Zookeeper):
+        pytest.skip(
+            "a stream or tree that is made anew goes on above all numbers of the former one"
+        )
     snapshot = await backend.read(namespace, ALL)
     before = state(snapshot)
     snapshot.identity = "another"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
@@ -23,7 +22,7 @@ from aiocosid.stores.etcd import EtcdStore
 from aiocosid.stores.etcd._backend import EtcdBackend
 from aiocosid.stores.etcd._driver import Member
 from tests.machine_marks import etcd_root
-from tests.servers import EtcdServer, FaultProxy
+from tests.servers import EtcdServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -79,18 +78,6 @@ class TestTrips:
                 await owner.guard(machine_id, now_ms=T + turn, mark_ms=T + turn)
                 assert calls == ["TxnRequest"]
 
-    async def test_hand_outs_do_not_stand_in_its_way(
-        self, store: EtcdStore, calls: list[str]
-    ) -> None:
-        """Who takes another id changes nothing that it compares."""
-        owner = machine_of(store, "a")
-        machine_id = await take(owner)
-        for number in range(5):
-            await take(machine_of(store, f"b{number}"))
-            calls.clear()
-            await owner.guard(machine_id, now_ms=T + number, mark_ms=T)
-            assert calls == ["TxnRequest"]
-
     async def test_a_conflict_costs_no_lease(
         self,
         etcd: EtcdServer,
@@ -115,14 +102,6 @@ class TestTrips:
             assert await take(machine_of(other, "b")) in range(2, 18)
         assert calls == ["TxnRequest"] * 3  # in vain, read, done
 
-    async def test_a_segment_is_one_trip(self, store: EtcdStore, calls: list[str]) -> None:
-        """But for the first."""
-        counter = store.segment_distributor(name="order")
-        await counter.next_max_id(1)
-        calls.clear()
-        assert [await counter.next_max_id(1) for _ in range(3)] == [2, 3, 4]
-        assert calls == ["TxnRequest"] * 3
-
 
 async def read(store: EtcdStore, need: Need | None = None) -> Snapshot:
     return await store._backend.read("n", need or Need("a", is_complete=True))
@@ -137,76 +116,6 @@ def holding(snapshot: Snapshot, instance: str, number: int, **more: Any) -> Chan
 
 class TestCommits:
     """All or nothing, once."""
-
-    async def test_the_second_delivery_changes_nothing(
-        self, etcd: EtcdServer, store: EtcdStore, root: str
-    ) -> None:
-        """Of the very same commit."""
-        first, second = await read(store), await read(store)
-        assert await store._backend.commit(first, holding(first, "a", 0))
-        before = etcd.keys(root)
-        assert not await store._backend.commit(second, holding(second, "a", 0))
-        assert etcd.keys(root) == before
-
-    async def test_any_change_of_what_is_compared_is_a_conflict(
-        self, etcd: EtcdServer, store: EtcdStore, root: str
-    ) -> None:
-        """Of the marker, the space, an own cell, a seat; nothing at all is written then."""
-        held = await read(store)
-        assert await store._backend.commit(held, holding(held, "b", 1))
-        marker = root.replace("ns/n/", "store/marker")
-        for key in (marker, f"{root}space", f"{root}own/a", f"{root}id/00000000"):
-            snapshot = await read(store)
-            before = etcd.get(key)
-            text = f"{before} " if before else "0"
-            etcd.put(key, text)
-            found = etcd.keys(root)
-            changes = holding(snapshot, "a", 0)
-            changes.own["b"] = None
-            assert not await store._backend.commit(snapshot, changes), key
-            assert etcd.keys(root) == found
-            if before is None:
-                etcd.delete(key)
-            else:
-                etcd.put(key, before)
-        snapshot = await read(store)
-        changes = holding(snapshot, "a", 1)
-        changes.own["b"] = None
-        assert await store._backend.commit(snapshot, changes)
-        assert set(etcd.keys(root)) == {
-            f"{root}{name}" for name in ("space", "id/00000001", "alive/00000001", "own/a")
-        }
-
-    async def test_a_cancelled_commit_is_whole(
-        self, etcd: EtcdServer, namespace: str, store: EtcdStore, root: str
-    ) -> None:
-        """Done or not; either way the next one finds out."""
-        async with FaultProxy(etcd.host, etcd.port) as proxy:
-            url = f"etcd://{proxy.host}:{proxy.port}/cosid/{namespace}?timeout=10"
-            async with EtcdStore.from_url(url) as behind:
-                machine = machine_of(behind, "a")
-                assert await take(machine) == 0
-                for watch in (proxy.next_request, proxy.next_reply):
-                    seen = watch()
-                    call = asyncio.create_task(machine.guard(0, now_ms=T + 9, mark_ms=T + 9))
-                    await seen
-                    call.cancel()
-                    await asyncio.wait((call,))
-                    await machine.guard(0, now_ms=T + 10, mark_ms=T + 10)
-        (found,) = await store.machines(namespace="n")
-        assert (found.instance_id, found.mark_ms) == ("a", T + 10)
-        assert etcd.get(f"{root}own/a") == "0"
-
-    async def test_many_at_once(self, etcd: EtcdServer, namespace: str, store: EtcdStore) -> None:
-        """Each in a process of its own, as it were: all get an id, and none the same."""
-        stores = [EtcdStore.from_url(f"{etcd.url}/cosid/{namespace}") for _ in range(8)]
-        machines = [machine_of(each, f"i{n}.{m}") for n, each in enumerate(stores) for m in (0, 1)]
-        ids = await asyncio.gather(*(take(machine, 10) for machine in machines))
-        assert len(set(ids)) == 16
-        held = [each for each in await store.machines(namespace="n") if each.instance_id]
-        assert sorted(ids) == [each.machine_id for each in held]
-        for each in stores:
-            await each.aclose()
 
     async def test_a_width_above_many_ids(self, store: EtcdStore) -> None:
         """More than etcd compares one by one; whoever takes one meanwhile is found out."""

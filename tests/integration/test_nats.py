@@ -38,7 +38,7 @@ from aiocosid.errors import (
     UnsupportedByStoreError,
     WrongLoopError,
 )
-from aiocosid.machine.cells import Changes, Need, Note, Owner, Seat
+from aiocosid.machine.cells import Changes, Need
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores import nats as stores_nats
 from aiocosid.stores.nats import BIAS, NatsBackend, NatsStore
@@ -786,52 +786,6 @@ class TestCells:
     """Machine ids: one subject each, compared by their last sequences."""
 
     @pytest.mark.asyncio
-    async def test_a_commit_is_carried_out_once(self, store: NatsStore) -> None:
-        """Applied twice, or by two who have read the same, the second changes nothing."""
-        backend = backend_of(store)
-        await take(machine_of(store, "a"))
-        one, two = [await backend.read("n", Need("b", is_complete=True)) for _ in range(2)]
-
-        def change(mark_ms: int) -> Changes:
-            note = Note("b", mark_ms=mark_ms, token=SHORT, turn=1)
-            return Changes("b", seats={5: Seat((Owner("b", T),), note)}, own={"b": 5}, signed=5)
-
-        assert await backend.commit(one, change(1))
-        assert not await backend.commit(two, change(2))
-        found = (await backend.read("n", Need("b", 5))).seats[5]
-        assert found.mark_ms == 1
-        assert found.note is not None
-        # Brought up to date: it goes on without a read.
-        assert await backend.commit(one, change(3))
-        assert (await backend.read("n", Need("b", 5))).seats[5].mark_ms == 3
-
-    @pytest.mark.asyncio
-    @pytest.mark.parametrize("what", ["marker", "space", "seat", "own", "absent"])
-    async def test_what_a_commit_compares(
-        self, nats: NatsServer, store: NatsStore, namespace: str, what: str
-    ) -> None:
-        """If any of it was written since, nothing is."""
-        backend = backend_of(store)
-        await take(machine_of(store, "a"))
-        snapshot = await backend.read("n", Need("a", is_complete=True))
-        start = f"{namespace}.cell"
-        keys = {
-            "marker": f"{start}.store.marker",
-            "space": f"{start}.ns.n.space",
-            "seat": f"{start}.ns.n.id.00000000",
-            "own": f"{start}.ns.n.own.a",
-        }
-        body = nats.get(f"{namespace}_cells", keys.get(what, keys["seat"])) or b""
-        nats.put(keys.get(what, f"{start}.ns.n.id.00000007"), body)
-        seat = Seat((Owner("a", T),), Note("a", token=SHORT, turn=9))
-        number = 7 if what == "absent" else 0
-        changes = Changes("a", seats={number: seat, 6: seat}, own={"a": number}, signed=number)
-        before = nats.subjects(f"{namespace}_cells")
-        assert not await backend.commit(snapshot, changes)
-        assert nats.subjects(f"{namespace}_cells") == before
-        assert 6 not in (await backend.read("n", Need(is_complete=True))).seats
-
-    @pytest.mark.asyncio
     async def test_a_renewal_is_one_trip(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -852,23 +806,6 @@ class TestCells:
                     await other.revert(theirs, last_ms=T)
 
     @pytest.mark.asyncio
-    async def test_many_renew_at_once(self, url: str, store: NatsStore) -> None:
-        stores = [NatsStore.from_url(url) for _ in range(12)]
-        owners = [machine_of(each, f"i{number}") for number, each in enumerate(stores)]
-        numbers = [await take(each, 4) for each in owners]
-        assert sorted(numbers) == [*range(12)]
-        for turn in range(5):
-            await asyncio.gather(
-                *(
-                    each.guard(number, now_ms=T + turn, mark_ms=T + turn)
-                    for each, number in zip(owners, numbers, strict=True)
-                )
-            )
-        assert {each.machine_id for each in await store.machines()} == {*numbers}
-        for each in stores:
-            await each.aclose()
-
-    @pytest.mark.asyncio
     async def test_a_lost_reply_of_a_commit(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -887,30 +824,6 @@ class TestCells:
             await owner.guard(0, now_ms=T + 6, mark_ms=T + 4)
             assert [each.mark_ms for each in await store.machines()] == [T + 5]
             assert proxy.swallowed == 2
-
-    @pytest.mark.asyncio
-    async def test_cancelled_commits(self, url: str, store: NatsStore) -> None:
-        """Whenever that is: one instance holds at most one id, and the next call is its own."""
-        owners = [machine_of(store, f"i{number}") for number in range(4)]
-        for round_ in range(20):
-            calls = [asyncio.create_task(take(each)) for each in owners]
-            await asyncio.sleep(0.001 * round_)
-            for call in calls[::2]:
-                call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
-        numbers = [await take(each) for each in owners]
-        assert len(set(numbers)) == 4
-        held = [each for each in await store.machines() if each.instance_id]
-        assert sorted(each.machine_id for each in held) == sorted(numbers)
-
-    @pytest.mark.asyncio
-    async def test_one_instance_is_never_given_two(self, url: str, store: NatsStore) -> None:
-        """Though many of its processes ask at once."""
-        stores = [NatsStore.from_url(url) for _ in range(6)]
-        numbers = await asyncio.gather(*(take(machine_of(each, "same")) for each in stores))
-        assert len(set(numbers)) == 1
-        for each in stores:
-            await each.aclose()
 
     @pytest.mark.asyncio
     async def test_the_clock_is_the_servers(

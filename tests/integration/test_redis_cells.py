@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._rules import Asker, hand_out
-from aiocosid.machine.cells import Changes, Count, Need, Owner, Seat
+from aiocosid.machine.cells import Need
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.stores.redis import RedisStore
@@ -82,59 +81,6 @@ async def test_a_renewal_is_one_trip(store: RedisStore, server: ValkeyServer) ->
     before = scripts_run(server)
     await one.guard(0, now_ms=T + 9, mark_ms=T + 9)
     assert scripts_run(server) - before == 1
-
-
-async def test_a_commit_that_is_sent_twice(store: RedisStore, server: ValkeyServer) -> None:
-    """The second one writes nothing, and says so."""
-    await take(of(store, "one"))
-    snapshot = await store._backend.read(NS, Need("one"))
-    changes = Changes("one", seats={0: Seat((Owner("", T + 1),), snapshot.seats[0].note)})
-    late = deepcopy(snapshot)
-    assert await store._backend.commit(snapshot, changes)
-    assert snapshot.seats[0].owners == (Owner("", T + 1),)
-    before = server.call("DEBUG", "DIGEST")
-    assert not await store._backend.commit(late, changes)
-    assert server.call("DEBUG", "DIGEST") == before
-    again = Changes("one", seats={0: Seat((Owner("two", T + 2),), snapshot.seats[0].note)})
-    assert await store._backend.commit(snapshot, again)  # which goes on without a read
-    assert server.call("HGETALL", CELLS[0]) == ["two", f"0|{T + 2}"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("HSET", CELLS[0], "one", f"0|{T + 5}"),
-        ("HDEL", CELLS[0], "one"),
-        ("HSET", CELLS[0], "new", f"4|{T}"),
-        ("HSET", CELLS[2], "1", T),
-        ("HSET", CELLS[3], "1", "x"),
-        ("SET", CELLS[1], 7),
-        ("SET", SPACE, "x"),
-        ("HSET", "aiocosid:marker", "store", "x"),
-        ("HSET", "aiocosid:marker", f"count:{NS}", "x"),
-        ("HDEL", "aiocosid:marker", "store"),
-        *(("RPUSH", key, 1) for key in (*CELLS, SPACE, "aiocosid:marker")),
-    ],
-)
-async def test_all_or_nothing(
-    store: RedisStore, server: ValkeyServer, change: tuple[Any, ...]
-) -> None:
-    """One cell of many has changed since: nothing is written of the others."""
-    await take(of(store, "one"))
-    snapshot = await store._backend.read(NS, Need("new"))
-    changes = Changes(
-        "new",
-        space=snapshot.space,
-        count=Count("x", 2),
-        seats={0: Seat((Owner("", T),), snapshot.seats[0].note), 1: Seat((Owner("new", T),))},
-        last_new=1,
-    )
-    if change[0] == "RPUSH":
-        server.call("DEL", change[1])
-    server.call(*change)
-    before = server.call("DEBUG", "DIGEST")
-    assert not await store._backend.commit(snapshot, changes)
-    assert server.call("DEBUG", "DIGEST") == before
 
 
 async def test_a_commit_whose_reply_is_lost_or_that_is_cancelled(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import multiprocessing
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -17,10 +15,9 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from aiocosid.abc import InstanceId, Machine, MachineGrant
+from aiocosid.abc import InstanceId, MachineGrant
 from aiocosid.errors import (
     CorruptMachineStateError,
-    InvalidArgumentError,
     MachineIdLostError,
     MachineIdOverflowError,
     StoreAuthenticationError,
@@ -31,7 +28,7 @@ from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores._connection import CALL_TIMEOUT
 from aiocosid.stores.redis import RedisStore, _link
 from tests.machine_marks import mark_machines
-from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, free_port
+from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer
 
 pytestmark = [pytest.mark.integration]
 
@@ -83,10 +80,6 @@ class Keys:
     def marks(self) -> dict[str, str]:
         found = self.notes.items()
         return {number: str(note.mark_ms) for number, note in found if note.mark_ms >= 0}
-
-    @property
-    def stables(self) -> dict[str, str]:
-        return {number: note.instance for number, note in self.notes.items() if note.stable}
 
     def note(self, number: str, **about: Any) -> None:
         """Change a note, or write one."""
@@ -179,29 +172,6 @@ class TestOrder:
         lives = [keys.server.call("TTL", keys(name)) for name in ("itc_idx", "adder", "note")]
         assert lives == [-1, -1, -1]
 
-    async def test_own_comes_first_and_its_stamp_never_falls(
-        self, instances: Instances, keys: Keys
-    ) -> None:
-        """After a crash, and when a request is sent twice; the floor covers stamp and mark."""
-        await instances.take("a")
-        assert await instances.take("a", now=T - 5) == MachineGrant(0, T)
-        assert keys.entries == {"a": f"0|{T}"}
-        await instances("a").guard(0, now_ms=T + 1, mark_ms=T + 70)
-        assert await instances.take("a", now=T + 2) == MachineGrant(0, T + 70)
-        assert keys.entries == {"a": f"0|{T + 2}"}
-
-    async def test_given_back_comes_before_new(self, instances: Instances, keys: Keys) -> None:
-        """Above the last sign of life, and above the mark."""
-        for text in ("a", "b"):
-            await instances.take(text, 2)
-            await instances(text).guard(int(text == "b"), now_ms=T, mark_ms=T + 9)
-        await instances("b").revert(1, last_ms=T + 5)
-        await instances("a").revert(0, last_ms=-1)
-        assert await instances.take("c", 2) == MachineGrant(1, T + 5)
-        assert await instances.take("d", 2) == MachineGrant(0, T + 9)
-        assert await instances.take("e", 2) == MachineGrant(2, -1)
-        assert keys.pool == {}
-
     async def test_id_in_the_pool_above_the_maximum_stays_there(
         self, instances: Instances, keys: Keys
     ) -> None:
@@ -215,15 +185,6 @@ class TestOrder:
         keys.forget_the_width()
         assert (await instances.take("c", 2)).machine_id == 2
 
-    @pytest.mark.parametrize("stable", [False, True])
-    async def test_own_above_the_maximum_is_given_up(
-        self, instances: Instances, keys: Keys, stable: bool
-    ) -> None:
-        """As CosId leaves behind."""
-        keys.set("itc_idx", "a", f"5|{T}")
-        assert await instances.take("a", 2, stable=stable) == MachineGrant(0, -1)
-        assert (keys.entries, keys.pool) == ({"a": f"0|{T}"}, {"5": str(T)})
-
     async def test_id_that_somebody_holds_is_not_handed_out(
         self, instances: Instances, keys: Keys
     ) -> None:
@@ -236,61 +197,6 @@ class TestOrder:
         assert await instances.take("d", 2) == MachineGrant(3, -1)
         with pytest.raises(MachineIdOverflowError):
             await instances.take("e", 2)
-
-    async def test_too_late_ones_are_left_for_others(
-        self, instances: Instances, keys: Keys
-    ) -> None:
-        """The first in the pool whose floor has passed is taken before the others."""
-        for field, stamp in (("2", T + 5), ("0", T + 50), ("1", T + 10)):
-            keys.set("revert", field, stamp)
-        keys.server.call("SET", keys("adder"), 2)
-        keys.note("2", mark_ms=T + 60)
-        assert await instances.take("a", 2, latest=T + 20) == MachineGrant(1, T + 10)
-        assert await instances.take("b", 2, latest=T + 20) == MachineGrant(3, -1)
-        # Only too late ones: the one that has to wait least.
-        assert await instances.take("c", 2, latest=T + 20) == MachineGrant(0, T + 50)
-        assert await instances.take("d", 2, latest=T + 20) == MachineGrant(2, T + 60)
-        assert keys.pool == {}
-
-    async def test_own_too_late_goes_to_the_pool(self, instances: Instances, keys: Keys) -> None:
-        """Unless the instance is stable, or there is no other.
-
-        Stamped with a second above its mark: whoever asked may use the id until then, were this a
-        late call, and CosId's know no mark and issue ids of the very stamp, or of its second.
-        """
-        await instances.take("a")
-        await instances("a").guard(0, now_ms=T + 1, mark_ms=T + 60_000)
-        assert await instances.take("a", latest=T + 2000) == MachineGrant(1, -1)
-        assert (keys.entries, keys.pool) == ({"a": f"1|{T}"}, {"0": f"{T + 61_000}"})
-        assert await instances.take("b", latest=T + 2000) == MachineGrant(0, T + 61_000)
-        await instances("a").guard(1, now_ms=T + 1, mark_ms=T + 50_000)
-        before = keys.dump()
-        assert await instances.take("b", latest=T) == MachineGrant(0, T + 61_000)
-        assert await instances.take("a", latest=T, now=T) == MachineGrant(1, T + 50_000)
-        assert keys.pool == {}
-        assert {**keys.dump(), "note": "", "seen": ""} == {**before, "note": "", "seen": ""}
-
-    async def test_own_too_late_of_a_stable_instance_is_kept(
-        self, instances: Instances, keys: Keys
-    ) -> None:
-        """It waits."""
-        await instances.take("a", stable=True)
-        await instances("a", stable=True).guard(0, now_ms=T, mark_ms=T + 60_000)
-        grant = await instances.take("a", stable=True, latest=T)
-        assert grant == MachineGrant(0, T + 60_000)
-
-    async def test_full(self, instances: Instances, keys: Keys) -> None:
-        """Who holds them is said; nothing is written; one that is given back is had at once."""
-        for i in range(8):
-            await instances.take(f"i{i}", 3)
-        before = keys.dump()
-        with pytest.raises(MachineIdOverflowError) as caught:
-            await instances.take("x", 3)
-        assert (caught.value.size, len(caught.value.holders)) == (8, 5)
-        assert set(caught.value.holders) < set(keys.entries)
-        assert keys.dump() == before
-        await instances("i3").revert(3, last_ms=T)
-        assert await instances.take("x", 3) == MachineGrant(3, T)
 
 
 @pytest.mark.asyncio
@@ -330,42 +236,6 @@ class TestExpiry:
         with pytest.raises(MachineIdOverflowError):
             await instances.take("d", safe_guard=300)
 
-    async def test_never(self, instances: Instances) -> None:
-        """With an infinite safe guard, however old."""
-        await instances.take("a", now=0)
-        await instances.take("b", now=0)
-        with pytest.raises(MachineIdOverflowError):
-            await instances.take("c", now=0, safe_guard=inf)
-
-    async def test_the_owners_stability_counts(self, instances: Instances, keys: Keys) -> None:
-        """CosId asks whether the taker is stable; ours notes who said so of itself."""
-        await instances.take("a", stable=True)
-        await instances.take("b")
-        assert keys.stables == {"0": "a"}
-        keys.fall_silent()
-        # A stable one takes what is not a stable one's.
-        assert await instances.take("c", safe_guard=300, stable=True) == MachineGrant(1, T)
-        with pytest.raises(MachineIdOverflowError):
-            await instances.take("d", safe_guard=300)
-        # It is not stable any more, and says so.
-        assert await instances.take("a") == MachineGrant(0, T)
-        assert keys.stables == {"1": "c"}
-        keys.fall_silent()
-        assert await instances.take("d", safe_guard=300) == MachineGrant(0, T)
-
-    async def test_too_late_ones_are_the_last_choice(
-        self, instances: Instances, keys: Keys
-    ) -> None:
-        """The next expired one is taken instead."""
-        await instances.take("a")
-        await instances.take("b")
-        await instances("a").guard(0, now_ms=T, mark_ms=T + 60_000)
-        keys.fall_silent()
-        assert await instances.take("c", latest=T, safe_guard=300) == MachineGrant(1, T)
-        # The one that "c" has now is not silent.
-        grant = await instances.take("d", latest=T, safe_guard=300)
-        assert grant == MachineGrant(0, T + 60_000)
-
     async def test_two_entries_of_one_id(self, instances: Instances, keys: Keys) -> None:
         """As long as one of them is alive nobody else gets it; then both are gone."""
         now = keys.now()
@@ -377,153 +247,6 @@ class TestExpiry:
         keys.set("itc_idx", "b", f"0|{T}")
         assert (await instances.take("d", safe_guard=300)).machine_id == 0
         assert set(keys.entries) == {"c", "d"}
-
-
-@pytest.mark.asyncio
-class TestGuard:
-    """A sign of life is the owner's alone, and lowers nothing."""
-
-    async def test_neither_stamp_nor_mark_falls(self, instances: Instances, keys: Keys) -> None:
-        """CosId's guard writes whatever it is told."""
-        await instances.take("a")
-        for now, mark in ((T + 5, T + 9), (T + 4, T + 10), (T + 6, T + 8), (0, -1)):
-            await instances("a").guard(0, now_ms=now, mark_ms=mark)
-        assert (keys.entries, keys.marks) == ({"a": f"0|{T + 6}"}, {"0": f"{T + 10}"})
-
-    @pytest.mark.parametrize("entry", [None, f"1|{T}"])
-    async def test_lost(self, instances: Instances, keys: Keys, entry: str | None) -> None:
-        """No entry, or one that names another id; nothing is written."""
-        await instances.take("b")
-        if entry:
-            keys.set("itc_idx", "a", entry)
-        before = keys.dump()
-        with pytest.raises(MachineIdLostError, match="b holds it") as caught:
-            await instances("a").guard(0, now_ms=T + 5, mark_ms=T + 9)
-        assert (caught.value.machine_id, caught.value.namespace) == (0, instances.namespace)
-        with pytest.raises(MachineIdLostError, match="nobody holds it"):
-            await instances("b").guard(7, now_ms=T + 5, mark_ms=T + 9)
-        assert keys.dump() == before
-
-    async def test_who_was_handed_it_last_has_it(self, instances: Instances, keys: Keys) -> None:
-        """One instance that runs twice: the older one is told, and takes nothing back."""
-        older, newer = instances("a", stable=True), instances("a", stable=True)
-        await older.distribute(1, now_ms=T, latest_ms=FAR)
-        await older.guard(0, now_ms=T, mark_ms=T)
-        await newer.distribute(1, now_ms=T, latest_ms=FAR)
-        with pytest.raises(MachineIdLostError, match="runs twice"):
-            await older.guard(0, now_ms=T + 5, mark_ms=T + 9)
-        await newer.guard(0, now_ms=T + 1, mark_ms=T + 20)
-        await older.revert(0, last_ms=T + 5)
-        assert (keys.entries, keys.marks) == ({"a": f"0|{T + 1}"}, {"0": f"{T + 20}"})
-        await older.distribute(1, now_ms=T, latest_ms=FAR)
-        with pytest.raises(MachineIdLostError, match="runs twice"):
-            await newer.guard(0, now_ms=T + 5, mark_ms=T + 30)
-
-    async def test_it_was_somebody_elses_in_between(self, instances: Instances, keys: Keys) -> None:
-        """Then CosId's, under the old name: what comes late of the first owner writes nothing."""
-        a, b = instances("a"), instances("b")
-        await a.distribute(1, now_ms=T, latest_ms=FAR)
-        keys.server.call("DEL", keys("itc_idx"))
-        keys.set("revert", "0", T)
-        await b.distribute(1, now_ms=T, latest_ms=FAR)
-        await b.guard(0, now_ms=T, mark_ms=T + 20)
-        await b.revert(0, last_ms=-1)
-        keys.server.call("DEL", keys("revert"))
-        keys.set("itc_idx", "a", f"0|{T}")
-        before = keys.dump()
-        await a.revert(0, last_ms=T + 5)
-        with pytest.raises(MachineIdLostError, match="runs twice"):
-            await a.guard(0, now_ms=T + 5, mark_ms=T + 30)
-        assert keys.dump() == before
-
-
-@pytest.mark.asyncio
-class TestRevert:
-    """Giving back: once, by the owner, with the last tick as the mark."""
-
-    @pytest.mark.parametrize(
-        ("last", "stamp", "mark"),
-        [(T + 7, T + 7, T + 7), (-1, T + 5, T + 9), (T + 2, T + 5, T + 2)],
-    )
-    async def test_mark_is_lowered_to_the_last_tick(
-        self, instances: Instances, keys: Keys, last: int, stamp: int, mark: int
-    ) -> None:
-        """The stamp never falls, nor below an issued id: the next owner may be CosId's."""
-        await instances.take("a")
-        await instances("a").guard(0, now_ms=T + 5, mark_ms=T + 9)
-        await instances("a").revert(0, last_ms=last)
-        assert (keys.entries, keys.pool) == ({}, {"0": str(stamp)})
-        assert keys.marks == {"0": str(mark)}
-
-    async def test_mark_is_never_raised(self, instances: Instances, keys: Keys) -> None:
-        """Were an id later than the mark, the stamp would say so."""
-        await instances.take("a")
-        await instances("a").guard(0, now_ms=T, mark_ms=T + 1)
-        await instances("a").revert(0, last_ms=T + 5)
-        assert (keys.marks, keys.pool) == ({"0": f"{T + 1}"}, {"0": f"{T + 5}"})
-        assert await instances.take("b") == MachineGrant(0, T + 5)
-
-    async def test_another_id_than_its_own(self, instances: Instances, keys: Keys) -> None:
-        """Is not given back, nor is the own."""
-        for text in ("a", "b"):
-            await instances.take(text)
-        before = keys.dump()
-        for machine_id in (1, 2):
-            await instances("a").revert(machine_id, last_ms=T)
-        assert keys.dump() == before
-
-    async def test_stable_instance_stays_the_owner(self, instances: Instances, keys: Keys) -> None:
-        """Only stamp and mark are written."""
-        await instances.take("a", stable=True)
-        await instances("a", stable=True).guard(0, now_ms=T, mark_ms=T + 9)
-        for _ in range(2):
-            await instances("a", stable=True).revert(0, last_ms=T + 5)
-            assert (keys.entries, keys.pool) == ({"a": f"0|{T + 5}"}, {})
-            assert keys.marks == {"0": f"{T + 5}"}
-        assert (await instances.take("b", stable=True)).machine_id == 1
-        assert await instances.take("a", stable=True) == MachineGrant(0, T + 5)
-
-    async def test_twice_is_once(self, instances: Instances, keys: Keys) -> None:
-        """Even when somebody else, or the same instance, works with the id by then."""
-        first = instances("a")
-        await first.distribute(1, now_ms=T, latest_ms=FAR)
-        for _ in range(2):
-            await first.revert(0, last_ms=T)
-        assert keys.pool == {"0": str(T)}
-        for turn, text in enumerate("ba"):
-            assert (await instances.take(text)).machine_id == 0
-            await instances(text).guard(0, now_ms=T, mark_ms=T + turn)
-            before = keys.dump()
-            await first.revert(0, last_ms=T + 9)
-            assert keys.dump() == before
-            await instances(text).revert(0, last_ms=-1)
-
-    @pytest.mark.parametrize("stable", [False, True])
-    async def test_late_one_does_not_reach_what_came_after(
-        self, server: ValkeyServer, instances: Instances, keys: Keys, stable: bool
-    ) -> None:
-        """The instance is back and at work when the request of its former life arrives."""
-        async with FaultProxy(server.host, server.port) as proxy:
-            slow = Redis(host=proxy.host, port=proxy.port, retry=Retry(NoBackoff(), 0))
-            former = RedisStore(slow).machine_id_distributor(
-                namespace=keys.namespace, instance_id=InstanceId("a", stable=stable)
-            )
-            await former.distribute(1, now_ms=T, latest_ms=FAR)
-            await former.guard(0, now_ms=T, mark_ms=T + 9)
-            await former.guard(0, now_ms=T, mark_ms=T + 12)
-            proxy.blackhole(requests=True)
-            arrived = proxy.next_request()
-            late = asyncio.create_task(former.revert(0, last_ms=T + 1))
-            await arrived
-            former._backend = instances.store._backend  # the same object, on another connection
-            assert await former.distribute(1, now_ms=T, latest_ms=FAR) == MachineGrant(0, T + 12)
-            await former.guard(0, now_ms=T + 13, mark_ms=T + 5)
-            before = keys.dump()
-            proxy.heal()
-            await late
-            assert keys.dump() == before
-            await former.guard(0, now_ms=T + 14, mark_ms=T + 71)
-            await slow.aclose()
 
 
 @pytest.mark.asyncio
@@ -644,71 +367,10 @@ class TestDamage:
         keys.server.call("SET", keys("adder"), -1)
         assert await instances.take("a") == MachineGrant(0, -1)
 
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            {"bits": 0}, {"bits": 32}, {"bits": True}, {"now_ms": -1}, {"now_ms": 2**53},
-            {"now_ms": 1.5}, {"latest_ms": -2},
-        ],
-    )  # fmt: skip
-    async def test_arguments_are_checked_before_anything_is_sent(
-        self, arguments: dict[str, Any]
-    ) -> None:
-        """There is not even a server here."""
-        machine = RedisStore.from_url(f"redis://127.0.0.1:{free_port()}").machine_id_distributor()
-        with pytest.raises(InvalidArgumentError):
-            await machine.distribute(**{"bits": 1, "now_ms": T, "latest_ms": T, **arguments})
-        for call in (
-            machine.guard(-1, now_ms=T, mark_ms=T),
-            machine.guard(2**31, now_ms=T, mark_ms=T),
-            machine.guard(0, now_ms=-1, mark_ms=T),
-            machine.guard(0, now_ms=T, mark_ms=2**53),
-            machine.revert(0, last_ms=-2),
-            machine.revert(-1, last_ms=T),
-        ):
-            with pytest.raises(InvalidArgumentError):
-                await call
-
 
 @pytest.mark.asyncio
 class TestStore:
     """What an operator sees and does."""
-
-    async def test_listed_by_number(self, instances: Instances, store: RedisStore) -> None:
-        """Held and given back, with stamps and marks."""
-        ns = instances.namespace
-        for text in ("a", "b", "c"):
-            await instances.take(text, 2, stable=text == "b")
-        await instances("b", stable=True).guard(1, now_ms=T + 1, mark_ms=T + 2)
-        await instances("a").revert(0, last_ms=T + 3)
-        expected = [
-            Machine(namespace=ns, machine_id=0, instance_id="", last_timestamp_ms=T + 3),
-            Machine(
-                namespace=ns,
-                machine_id=1,
-                instance_id="b",
-                last_timestamp_ms=T + 1,
-                mark_ms=T + 2,
-                stable=True,
-            ),
-            Machine(namespace=ns, machine_id=2, instance_id="c", last_timestamp_ms=T),
-        ]
-        assert list(await store.machines(namespace=ns)) == expected
-        assert [each for each in await store.machines() if each.namespace == ns] == expected
-        assert list(await store.machines(namespace=f"{ns}x")) == []
-
-    async def test_taken_from_a_stable_owner(self, instances: Instances, keys: Keys) -> None:
-        """It may go on until its mark: the next owner begins a second above it, a CosId's too."""
-        await instances.take("a", stable=True)
-        await instances("a", stable=True).guard(0, now_ms=T, mark_ms=T + 9)
-        revert = instances.store.revert_machine
-        await revert(namespace=keys.namespace, machine_id=0)
-        assert (keys.entries, keys.pool, keys.stables) == ({}, {"0": str(T + 1009)}, {})
-        with pytest.raises(InvalidArgumentError, match="one that is held"):
-            await revert(namespace=keys.namespace, machine_id=0)
-        with pytest.raises(InvalidArgumentError):
-            await revert(namespace=keys.namespace, machine_id=-1)
-        assert await instances.take("b") == MachineGrant(0, T + 1009)
 
     @pytest.mark.parametrize(
         "text", ["a b", "{", "{x}", "x}{", "名", "a.b", "*?[x]\\", "n\nm", "'\"", "a|b", "é" * 80]
@@ -814,47 +476,10 @@ class TestClients:
         finally:
             await client.aclose()
 
-    async def test_from_url_closes_what_it_opened(
-        self, server: ValkeyServer, namespace: str
-    ) -> None:
-        """And goes on with new connections."""
-        mark_machines(server, namespace)
-        store = RedisStore.from_url(server.url)
-        machine = store.machine_id_distributor(namespace=namespace)
-        for floor in (-1, T):
-            grant = await machine.distribute(1, now_ms=T, latest_ms=FAR)
-            assert grant == MachineGrant(0, floor)
-            await store.aclose()
-
-    async def test_default_instance_is_unique(self, store: RedisStore, namespace: str) -> None:
-        """Two of them never share an id."""
-        await store.mark_machines(namespace=namespace)
-        made = [store.machine_id_distributor(namespace=namespace) for _ in range(4)]
-        grants = [await each.distribute(2, now_ms=T, latest_ms=FAR) for each in made]
-        assert {each.machine_id for each in grants} == {0, 1, 2, 3}
-        assert not any(each.instance_id.stable for each in made)
-
-    async def test_wrong_client(self) -> None:
-        """The synchronous client would block the loop at the first call."""
-        wrong: Any = object()
-        with pytest.raises(InvalidArgumentError, match=r"redis\.asyncio"):
-            RedisStore(wrong)
-
 
 @pytest.mark.asyncio
 class TestOutages:
     """A server that cannot serve is named; what was sent may be sent again."""
-
-    async def test_no_server(self) -> None:
-        """Worth a second attempt."""
-        machine = RedisStore.from_url(f"redis://127.0.0.1:{free_port()}").machine_id_distributor()
-        for call in (
-            machine.distribute(1, now_ms=T, latest_ms=T),
-            machine.guard(0, now_ms=T, mark_ms=T),
-            machine.revert(0, last_ms=T),
-        ):
-            with pytest.raises(StoreUnavailableError):
-                await call
 
     async def test_rights(self, valkey_password: ValkeyServer) -> None:
         """A wrong password, and a user who may not write."""
@@ -1018,54 +643,3 @@ class TestBesideCosId:
             assert len(set(held.values())) == len(held)
             assert held == {t: int(e.partition("|")[0]) for t, e in keys.entries.items()}
             assert not set(keys.pool) & {str(each) for each in held.values()}
-
-
-@pytest.mark.asyncio
-class TestManyAtOnce:
-    """One atomic step each: all different, and none is lost."""
-
-    async def test_four_ids_taken_and_given_back(self, store: RedisStore, namespace: str) -> None:
-        """Two thousand times, by four at once: never full, never two owners."""
-        await store.mark_machines(namespace=namespace)
-        held: set[int] = set()
-
-        async def work(number: int) -> None:
-            for turn in range(500):
-                machine = store.machine_id_distributor(namespace=namespace, safe_guard=inf)
-                now = T + turn
-                machine_id = (await machine.distribute(2, now_ms=now, latest_ms=FAR)).machine_id
-                assert machine_id not in held
-                held.add(machine_id)
-                await machine.guard(machine_id, now_ms=now, mark_ms=now + 60_000)
-                held.remove(machine_id)
-                await machine.revert(machine_id, last_ms=now)
-
-        await asyncio.gather(*(work(number) for number in range(4)))
-        listed = [each.instance_id for each in await store.machines(namespace=namespace)]
-        assert 1 <= len(listed) <= 4
-        assert set(listed) == {""}
-
-
-def test_processes(server: ValkeyServer, namespace: str) -> None:
-    """Fifty at once from five processes, on a store without a key: nobody shares one.
-
-    Who meets others chooses among the next free ones, so that a few may be left out.
-    """
-    mark_machines(server, namespace)
-    with multiprocessing.get_context("spawn").Pool(5) as processes:
-        found = processes.starmap(take_ten, [(server.url, namespace)] * 5, chunksize=1)
-    taken = sorted(each for process in found for each in process)
-    assert len(set(taken)) == 50
-    assert set(taken) <= set(range(64))
-
-
-def take_ten(url: str, namespace: str) -> list[int]:
-    """Run in a process of its own."""
-
-    async def take() -> list[int]:
-        async with RedisStore.from_url(url) as store:
-            made = [store.machine_id_distributor(namespace=namespace) for _ in range(10)]
-            calls = (each.distribute(6, now_ms=T, latest_ms=FAR) for each in made)
-            return [grant.machine_id for grant in await asyncio.gather(*calls)]
-
-    return asyncio.run(take())

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from math import inf
 from typing import Any
 
 import pytest
@@ -14,10 +13,9 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from aiocosid.abc import InstanceId, MachineGrant, MachineMarker
+from aiocosid.abc import InstanceId, MachineGrant
 from aiocosid.errors import (
     CorruptMachineStateError,
-    MachineBitsMismatchError,
     MachineIdLostError,
     MachineIdQuarantineError,
     StoreAuthenticationError,
@@ -26,7 +24,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._rules import Taken
-from aiocosid.machine.cells import ENDLESS_MS, Note, Space
+from aiocosid.machine.cells import Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.stores.redis import RedisStore
@@ -228,89 +226,6 @@ async def test_failed_over_to_a_replica_that_lags_and_back(
         assert await is_quarantined(first)
 
 
-async def test_what_it_was_restored_with_counts_for_nothing(server: ValkeyServer) -> None:
-    """Who held it then yields to who holds it now, until it says so too."""
-    async with store_on(server) as store:
-        await store.mark_machines(namespace=NS)
-        old, new = make(store, "old"), make(store, "new", stable=True)
-        await take(new, now=T)
-        await take(old, now=T + 1)
-        third = make(store, "third")
-        await take(third)
-        # Now "new" holds 1, which "old" had, and has no 0 any more.
-        new_claim = make(store, "new", stable=True)
-        hand_out(new_claim, 1, now=T + 5)
-        alter(server, identity="another one")
-        await keep(new_claim, 1, mark=T + 70)
-        entries = {
-            text: each.partition("|")[0] for text, each in hash_of(server, "itc_idx").items()
-        }
-        assert entries == {"new": "1", "third": "2"}
-        assert hash_of(server, "revert") == {"0": str(T)}
-        assert {n: each.instance for n, each in notes(server).items() if each.stable} == {
-            "1": "new"
-        }
-        assert marks(server) == {"1": str(T + 70)}
-        with pytest.raises(MachineIdLostError, match="runs twice"):
-            await keep(new, 0)  # an earlier life of the same instance
-        await keep(old, 1)  # it took it earlier, and is alive
-        with pytest.raises(MachineIdLostError, match="old holds it"):
-            await keep(new_claim, 1)
-        assert claims(server) == {"1"}
-        alter(server, identity="another one")
-        await keep(third, 2)
-        await keep(new_claim, 1)  # "old" has not said so in this one
-        await keep(old, 1)
-        assert claims(server) == {"1", "2"}
-        await old.revert(1, last_ms=T)
-        await keep(new_claim, 1)
-        pass_time(server, 305)
-        await keep(new_claim, 1)
-        assert not space(server).quarantine or not await is_quarantined(store)
-        assert {(await take(make(store, text))).machine_id for text in "wx"} == {0, 3}
-        assert space(server).quarantine == ""
-
-
-async def test_what_an_earlier_life_asserted_counts_for_nothing(server: ValkeyServer) -> None:
-    """When the later one has asserted another id: the earlier one's goes to whoever has it now."""
-    async with store_on(server) as store:
-        early, late, heir = make(store, "a"), make(store, "a"), make(store, "b")
-        hand_out(early, 0, now=T)
-        hand_out(late, 1, now=T + 1)
-        hand_out(heir, 0, now=T + 2)
-        mark_machines(server, NS)
-        alter(server, identity="another one")
-        await keep(early, 0)
-        await keep(late, 1)
-        await keep(heir, 0)
-        entries = {
-            text: each.partition("|")[0] for text, each in hash_of(server, "itc_idx").items()
-        }
-        assert entries == {"a": "1", "b": "0"}
-
-
-async def test_a_clock_that_was_ahead(server: ValkeyServer) -> None:
-    """When a quarantine began, and is right again: it lasts as long as any other."""
-    async with store_on(server) as store:
-        owner = make(store, "a")
-        mark_machines(server, NS)
-        await take(owner)
-        alter(server, identity="another one")
-        for is_asserted in (False, True):
-            assert await is_quarantined(store)
-            pass_time(server, -200)  # such a step may be taken back soon
-            await keep(owner, 0)
-            [marker] = await store.machine_markers()
-            assert 490 < marker.seconds_left <= 505
-            pass_time(server, -200)
-            assert is_asserted or await is_quarantined(store)
-            await keep(owner, 0)
-            [marker] = await store.machine_markers()
-            assert 290 < marker.seconds_left <= 305
-        pass_time(server, 305)
-        assert not await is_quarantined(store)
-
-
 async def test_beside_cosid(server: ValkeyServer) -> None:
     """It sees no quarantine and does not yield; what is asserted is not new for it either."""
     async with store_on(server) as store:
@@ -337,67 +252,6 @@ async def test_beside_cosid(server: ValkeyServer) -> None:
         pass_time(server, 305)
         taken = [(await take(make(store, text))).machine_id for text in "vwxyz"]
         assert taken == [4, 5, 6, 7, 1]
-
-
-async def test_the_marker(server: ValkeyServer) -> None:
-    """Missing it is written, of another server it is not, unless somebody knows better."""
-    async with store_on(server) as store:
-        mark = store.mark_machines
-        assert await store.machine_markers(namespace=NS) == []
-        assert await mark(namespace=NS) == MachineMarker(namespace=NS, is_new=True)
-        assert space(server) == Space(identity(server))
-        for _ in range(2):
-            assert await mark(namespace=NS) == MachineMarker(namespace=NS)
-        assert await store.machine_markers() == [MachineMarker(namespace=NS)]
-        alter(server, identity="another one")
-        for _ in range(2):
-            marker = await mark(namespace=NS)
-            assert (marker.is_new, 290 < marker.seconds_left <= 305) == (False, True)
-        alter(server, identity="another one")
-        for safe_guard in (40, 300):  # one that runs is not prolonged
-            assert 40 < (await mark(namespace=NS, safe_guard=safe_guard)).seconds_left <= 45
-        alter(server, identity="another one")
-        assert (await mark(namespace=NS)).is_quarantined
-        assert await is_quarantined(store)
-        with pytest.raises(MachineIdQuarantineError):
-            await store.set_machine_bits(namespace=NS, bits=4)
-        assert await mark(namespace=NS, is_new=True) == MachineMarker(namespace=NS, is_new=True)
-        assert space(server) == Space(identity(server))
-        assert not await is_quarantined(store)
-        server.call("DEL", key("space"))
-        with pytest.raises(MachineIdQuarantineError) as caught:
-            await take(make(store, "a", safe_guard=inf))
-        assert caught.value.seconds_left == inf
-        assert (await mark(namespace=NS)).seconds_left == inf
-        [marker] = await store.machine_markers()
-        assert marker.seconds_left == inf
-        pass_time(server, 10**9)
-        assert await is_quarantined(store)
-        await mark(namespace=NS, is_new=True)
-        assert not await is_quarantined(store)
-
-
-async def test_the_longest_safe_guard(server: ValkeyServer) -> None:
-    """It is written with an id that is handed out, if longer; what Lua cannot count has no end."""
-    endless = ((1e15, ENDLESS_MS), (1e300, ENDLESS_MS))
-    leases = ((300.0, 300_000), (200.0, 300_000), (300.5, 300_500), *endless)
-    async with store_on(server) as store:
-        await store.mark_machines(namespace=NS)
-        await store.set_machine_bits(namespace=NS, bits=3)
-        before = space(server)
-        for number, (safe_guard, due) in enumerate(leases):
-            one = make(store, f"i{number}", safe_guard=safe_guard)
-            with pytest.raises(MachineIdLostError):
-                await one.guard(number, now_ms=T, mark_ms=T)
-            with pytest.raises(MachineBitsMismatchError):
-                await one.distribute(4, now_ms=T, latest_ms=FAR)
-            assert space(server) == before
-            assert (await take(one)).machine_id == number
-            before = space(server)
-            assert before == Space(identity(server), bits=3, guard_ms=due)
-        alter(server, identity="another one")
-        assert await is_quarantined(store)
-        assert (await store.machine_markers())[0].seconds_left == inf
 
 
 async def test_a_damaged_marker(server: ValkeyServer) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,10 +17,9 @@ from aiocosid.errors import (
 )
 from aiocosid.machine import _rules
 from aiocosid.machine._rules import Asker, Decision
-from aiocosid.machine.cells import Need, Snapshot
+from aiocosid.machine.cells import Snapshot
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.zookeeper import ZookeeperStore
-from aiocosid.stores.zookeeper._backend import Cells
 from aiocosid.stores.zookeeper._wire import Wire
 from aiocosid.stores.zookeeper.tree import Nodes
 from tests.servers import ZookeeperServer
@@ -101,76 +99,6 @@ async def test_a_renewal_is_one_trip(
     monkeypatch.setattr(Wire, "ask", counted)
     await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=9)
     assert sent == [1] * 7
-
-
-async def test_a_commit_that_is_sent_twice(
-    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
-) -> None:
-    """The second time it is a conflict, and writes nothing, whatever it was about."""
-    backend = store._backend
-    first = await backend.read(namespace, Need("a", is_complete=True))
-    again = await backend.read(namespace, Need("a", is_complete=True))
-    assert await backend.commit(first, hand_out(first, "a").changes)
-    after = tree(zookeeper, namespace)
-    assert not await backend.commit(again, hand_out(again, "a").changes)
-    assert tree(zookeeper, namespace) == after
-    asker = Asker("a", guard_ms=300_000)
-    decisions: list[Callable[[Snapshot], Decision]] = [
-        lambda found: _rules.renew(found, asker, 0, now_ms=NOW + 1, mark_ms=1, token=""),
-        lambda found: _rules.give_back(found, asker, 0, last_ms=NOW + 2, token=""),
-        lambda found: _rules.mark(found, Asker("", nonce="n"), is_new=True),
-    ]
-    for decide in decisions:
-        one, two = [await backend.read(namespace, Need("a", 0, is_complete=True)) for _ in "ab"]
-        changes = decide(one).changes
-        assert await backend.commit(one, changes)
-        after = tree(zookeeper, namespace)
-        assert not await backend.commit(two, decide(two).changes)
-        assert tree(zookeeper, namespace) == after
-
-
-@pytest.mark.parametrize("which", ["marker", "space", "note", "entry", "adder", "count"])
-async def test_a_conflict_writes_nothing(
-    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str, which: str
-) -> None:
-    """Whatever a decision rests on, and was written or has come to be since, is noticed."""
-    backend, server, at = store._backend, zookeeper.behind, Cells("", namespace)
-    for path in (at.entries, at.pool, at.notes, "/aiocosid/counts"):
-        server.ensure_path(path)
-    found = await backend.read(namespace, Need("a", is_complete=True))
-    path = {
-        "marker": "/aiocosid/marker",
-        "space": at.space,
-        "note": at.note(0),
-        "entry": at.owned(0, "a"),
-        "adder": at.adder,
-        "count": at.count,
-    }[which]
-    server.ensure_path(path)
-    data, _ = server.get(path)
-    server.set(path, data)
-    before = tree(zookeeper, namespace)
-    assert not await backend.commit(found, hand_out(found, "a").changes)
-    assert tree(zookeeper, namespace) == before
-
-
-async def test_a_call_that_is_cancelled(
-    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
-) -> None:
-    """At any of its steps: all of it was written or nothing, and the next call finds its own."""
-    one = one_of(store, namespace, "a")
-    for turns in range(60):
-        task = asyncio.create_task(take(one))
-        for _ in range(turns):
-            await asyncio.sleep(0.0005)
-        task.cancel()
-        await asyncio.wait((task,))
-        held = [each for each in await store.machines(namespace=namespace) if each.instance_id]
-        assert len(held) <= 1
-        assert await take(one) == (held[0].machine_id if held else 0)
-        await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
-        await one.revert(0, last_ms=-1)
-    assert len(tree(zookeeper, namespace)[f"/aiocosid/counts/{namespace}"]) == 2
 
 
 @pytest.mark.parametrize("lost", ["all", "theirs", "ours", "entries", "notes"])
