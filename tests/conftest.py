@@ -7,6 +7,7 @@ Without its program the test is skipped, or fails where AIOCOSID_REQUIRE_SERVICE
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
 import os
 import random
@@ -16,7 +17,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -40,7 +41,6 @@ from tests.servers import (
     ZookeeperServer,
 )
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 REQUIRED = os.environ.get("AIOCOSID_REQUIRE_SERVICES") == "1"
@@ -83,10 +83,8 @@ REPEATS = re.compile(
     | /test_cli\.py::TestCtrlC::test_postgres$
     | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[postgres\]
     | /test_uid_generator\.py::test_an_epoch_has_a_zone$
-    | /test_redis_machine\.py::TestManyAtOnce::test_four_ids_taken_and_given_back\[valkey\]
     | /test_sql_machine_quarantine\.py::TestPostgres::test_a_promoted_standby\[False\]
     | /test_redis_machine_lives\.py::test_replica_has_the_same\[redis_factory\]
-    | /test_redis_machine\.py::(TestManyAtOnce::\w+|test_processes)\[redis_server\]
     | /test_machines\.py::TestOnTheirOwn::test_two_hundred_lives_on_four_ids\[asyncio-postgres\]
     | /test_machines\.py::TestOnOneStore::test_two_hundred_lives_on_four_ids
       \[asyncio-(etcd|mariadb|nats|nats_three|zookeeper)\]
@@ -110,6 +108,25 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "both_loops: run an asyncio test on asyncio's own loop and on uvloop"
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Have the garbage collector look at what tests make, and not at the tests.
+
+    To look at thousands of them again and again takes as long as to collect them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Have it look at all again: hypothesis asks it who refers to what."""
+    gc.unfreeze()
 
 
 def pytest_report_header() -> str:
@@ -201,88 +218,42 @@ def _shared(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def valkey() -> Iterator[ValkeyServer]:
-    """Valkey from the wheel."""
-    yield from _shared(ValkeyServer)
+def _of_session(make: Callable[[], AbstractContextManager[Any]], what: str) -> Any:
+    def server() -> Iterator[Any]:
+        yield from _shared(make)
+
+    server.__doc__ = what
+    return pytest.fixture(scope="session")(server)
 
 
-@pytest.fixture(scope="session")
-def valkey_unix() -> Iterator[ValkeyServer]:
-    """Valkey that listens on a unix socket as well: ``unix_url``."""
-    yield from _shared(partial(ValkeyServer, unix_socket=True))
-
-
-@pytest.fixture(scope="session")
-def valkey_password() -> Iterator[ValkeyServer]:
-    """Valkey that asks for a password, with a second user READER who may change nothing."""
-    yield from _shared(partial(ValkeyServer, password=PASSWORD))
-
-
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[RedisServer]:
-    """The system's Redis."""
-    yield from _shared(RedisServer)
-
-
-@pytest.fixture(scope="session")
-def redis_tls() -> Iterator[RedisServer]:
-    """The system's Redis speaking TLS only; trust ``ca_path``."""
-    yield from _shared(partial(RedisServer, tls=True))
-
-
-@pytest.fixture(scope="session")
-def valkey_cluster() -> Iterator[ValkeyCluster]:
-    """A cluster of three masters."""
-    yield from _shared(ValkeyCluster)
-
-
-@pytest.fixture(scope="session")
-def valkey_sentinel() -> Iterator[ValkeySentinel]:
-    """A master and a replica under three sentinels."""
-    yield from _shared(ValkeySentinel)
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """PostgreSQL from the wheel."""
-    yield from _shared(PostgresServer)
+valkey = _of_session(ValkeyServer, "Valkey from the wheel.")
+valkey_unix = _of_session(
+    partial(ValkeyServer, unix_socket=True),
+    "Valkey that listens on a unix socket as well: ``unix_url``.",
+)
+valkey_password = _of_session(
+    partial(ValkeyServer, password=PASSWORD),
+    "Valkey that asks for a password, with a second user READER who may change nothing.",
+)
+redis_server = _of_session(RedisServer, "The system's Redis.")
+redis_tls = _of_session(
+    partial(RedisServer, tls=True), "The system's Redis speaking TLS only; trust ``ca_path``."
+)
+valkey_cluster = _of_session(ValkeyCluster, "A cluster of three masters.")
+valkey_sentinel = _of_session(ValkeySentinel, "A master and a replica under three sentinels.")
+postgres = _of_session(PostgresServer, "PostgreSQL from the wheel.")
+etcd = _of_session(EtcdServer, "One etcd server.")
+nats = _of_session(NatsServer, "One NATS server with JetStream.")
+nats_three = _of_session(NatsCluster, "Three NATS servers that stay up for the whole session.")
+zookeeper = _of_session(ZookeeperServer, "The system's ZooKeeper, one server.")
+mariadb = _of_session(MariadbServer, "The system's MariaDB.")
+cosid_proxy = _of_session(CosIdProxy, "A CosId proxy, played from its protocol.")
 
 
 @pytest.fixture(scope="session")
 def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncerServer]:
     """PgBouncer in transaction mode in front of ``postgres``."""
     yield from _shared(partial(PgBouncerServer, postgres))
-
-
-@pytest.fixture(scope="session")
-def etcd() -> Iterator[EtcdServer]:
-    """One etcd server."""
-    yield from _shared(EtcdServer)
-
-
-@pytest.fixture(scope="session")
-def nats() -> Iterator[NatsServer]:
-    """One NATS server with JetStream."""
-    yield from _shared(NatsServer)
-
-
-@pytest.fixture(scope="session")
-def nats_three() -> Iterator[NatsCluster]:
-    """Three NATS servers that stay up for the whole session."""
-    yield from _shared(NatsCluster)
-
-
-@pytest.fixture(scope="session")
-def zookeeper() -> Iterator[ZookeeperServer]:
-    """The system's ZooKeeper, one server."""
-    yield from _shared(ZookeeperServer)
-
-
-@pytest.fixture(scope="session")
-def cosid_proxy() -> Iterator[CosIdProxy]:
-    """A CosId proxy, played from its protocol."""
-    yield from _shared(CosIdProxy)
 
 
 @pytest.fixture
@@ -306,12 +277,6 @@ def postgres_database(postgres: PostgresServer, namespace: str) -> Iterator[str]
     postgres.drop_database(namespace)
 
 
-@pytest.fixture(scope="session")
-def mariadb() -> Iterator[MariadbServer]:
-    """The system's MariaDB."""
-    yield from _shared(MariadbServer)
-
-
 @pytest.fixture
 def mariadb_database(mariadb: MariadbServer, namespace: str) -> Iterator[str]:
     """The URL of an empty database of this test's own: for what is about tables."""
@@ -322,62 +287,35 @@ def mariadb_database(mariadb: MariadbServer, namespace: str) -> Iterator[str]:
 # Servers of one test's own, to be killed, emptied and paused; all end with the test.
 
 
-def _factory(make: Callable[P, AbstractContextManager[T]]) -> Iterator[Callable[P, T]]:
-    with ExitStack() as stack:
+def _factory(make: Callable[..., AbstractContextManager[Any]], what: str) -> Any:
+    def factory() -> Iterator[Callable[..., Any]]:
+        with ExitStack() as stack:
 
-        def start(*args: P.args, **kwargs: P.kwargs) -> T:
-            with _skipped_when_missing():
-                return stack.enter_context(make(*args, **kwargs))
+            def start(*args: Any, **kwargs: Any) -> Any:
+                with _skipped_when_missing():
+                    return stack.enter_context(make(*args, **kwargs))
 
-        yield start
+            yield start
 
-
-@pytest.fixture
-def valkey_factory() -> Iterator[Callable[..., ValkeyServer]]:
-    """Start a ValkeyServer(*options, persistent=, password=, unix_socket=)."""
-    yield from _factory(ValkeyServer)
+    factory.__doc__ = what
+    return pytest.fixture(factory)
 
 
-@pytest.fixture
-def redis_factory() -> Iterator[Callable[..., RedisServer]]:
-    """Start a RedisServer(*options, persistent=, password=, unix_socket=, tls=)."""
-    yield from _factory(RedisServer)
-
-
-@pytest.fixture
-def cluster_factory() -> Iterator[Callable[..., ValkeyCluster]]:
-    """Start a ValkeyCluster(replicas=, server=)."""
-    yield from _factory(ValkeyCluster)
-
-
-@pytest.fixture
-def sentinel_factory() -> Iterator[Callable[..., ValkeySentinel]]:
-    """Start a ValkeySentinel()."""
-    yield from _factory(ValkeySentinel)
-
-
-@pytest.fixture
-def postgres_factory() -> Iterator[Callable[..., PostgresServer]]:
-    """Start a PostgresServer(*options)."""
-    yield from _factory(PostgresServer)
-
-
-@pytest.fixture
-def mariadb_factory() -> Iterator[Callable[..., MariadbServer]]:
-    """Start a MariadbServer(*options, tls=)."""
-    yield from _factory(MariadbServer)
-
-
-@pytest.fixture
-def pair_factory() -> Iterator[Callable[..., PostgresPair]]:
-    """Start a PostgresPair(*options, synchronous=)."""
-    yield from _factory(PostgresPair)
-
-
-@pytest.fixture
-def etcd_factory() -> Iterator[Callable[..., EtcdServer]]:
-    """Start an EtcdServer(*options)."""
-    yield from _factory(EtcdServer)
+valkey_factory = _factory(
+    ValkeyServer, "Start a ValkeyServer(*options, persistent=, password=, unix_socket=)."
+)
+redis_factory = _factory(
+    RedisServer, "Start a RedisServer(*options, persistent=, password=, unix_socket=, tls=)."
+)
+cluster_factory = _factory(ValkeyCluster, "Start a ValkeyCluster(replicas=, server=).")
+sentinel_factory = _factory(ValkeySentinel, "Start a ValkeySentinel().")
+postgres_factory = _factory(PostgresServer, "Start a PostgresServer(*options).")
+mariadb_factory = _factory(MariadbServer, "Start a MariadbServer(*options, tls=).")
+pair_factory = _factory(PostgresPair, "Start a PostgresPair(*options, synchronous=).")
+etcd_factory = _factory(EtcdServer, "Start an EtcdServer(*options).")
+nats_factory = _factory(NatsServer, "Start a NatsServer(*options, password=, tls=).")
+pgbouncer_factory = _factory(PgBouncerServer, "Start a PgBouncerServer(postgres, pool_size=).")
+zookeeper_factory = _factory(ZookeeperServer, "Start a ZookeeperServer(*settings, tick_ms=).")
 
 
 @pytest.fixture
@@ -387,27 +325,9 @@ def etcd_ensemble() -> Iterator[EtcdEnsemble]:
 
 
 @pytest.fixture
-def nats_factory() -> Iterator[Callable[..., NatsServer]]:
-    """Start a NatsServer(*options, password=, tls=)."""
-    yield from _factory(NatsServer)
-
-
-@pytest.fixture
 def nats_cluster() -> Iterator[NatsCluster]:
     """Three NATS servers that elect a leader for each stream."""
     yield from _shared(NatsCluster)
-
-
-@pytest.fixture
-def pgbouncer_factory() -> Iterator[Callable[..., PgBouncerServer]]:
-    """Start a PgBouncerServer(postgres, pool_size=)."""
-    yield from _factory(PgBouncerServer)
-
-
-@pytest.fixture
-def zookeeper_factory() -> Iterator[Callable[..., ZookeeperServer]]:
-    """Start a ZookeeperServer(*settings, tick_ms=)."""
-    yield from _factory(ZookeeperServer)
 
 
 @pytest.fixture

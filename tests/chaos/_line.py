@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.servers import FaultProxy
@@ -51,12 +50,7 @@ class Line:
         self._wait(self._proxy.__aenter__())
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._wait(self._proxy.__aexit__())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

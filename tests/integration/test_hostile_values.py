@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 LATEST: Final = 2**53
 
 
-async def refused(store: Store, namespace: str) -> CosIdError:
+async def refused(store: Store, namespace: str, offset: int = 0) -> CosIdError:
     """Ask for an id and get none, while the loop goes on; the error that tells why."""
     turns = 0
 
@@ -44,7 +44,7 @@ async def refused(store: Store, namespace: str) -> CosIdError:
     turning = asyncio.create_task(turn())
     try:
         with pytest.raises((IdOverflowError, StoreError)) as caught:
-            await first_id(store, namespace)
+            await first_id(store, namespace, offset)
     finally:
         turning.cancel()
     assert turns > 3
@@ -53,8 +53,8 @@ async def refused(store: Store, namespace: str) -> CosIdError:
     return caught.value
 
 
-async def first_id(store: Store, namespace: str) -> int:
-    counter = store.segment_distributor(namespace=namespace, name="n", step=10)
+async def first_id(store: Store, namespace: str, offset: int = 0) -> int:
+    counter = store.segment_distributor(namespace=namespace, name="n", offset=offset, step=10)
     async with SegmentChainId(counter) as generator:
         return await generator.next_id()
 
@@ -86,6 +86,7 @@ async def test_counters_on_redis(valkey: ValkeyServer, namespace: str) -> None:
             valkey.call(command, key, *words)
             before = valkey.call("DEBUG", "DIGEST-VALUE", key)
             error = await refused(store, namespace)
+            assert type(await refused(store, namespace, offset=5)) is type(error), words
             full = words[0].startswith("9223372036854775") and int(words[0]) <= MAX_ID
             assert isinstance(error, IdOverflowError if full else CorruptCounterError), words
             assert namespace in str(error)

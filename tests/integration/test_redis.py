@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
-from aiocosid import SegmentChainId, connect
+from aiocosid import connect
 from aiocosid._life import fork
 from aiocosid.abc import MAX_ID, Counter
 from aiocosid.errors import (
@@ -83,14 +83,6 @@ class TestGrants:
         assert server.call("TTL", key) == -1
         assert server.call("OBJECT", "ENCODING", key) == "int"
 
-    async def test_offset_is_for_a_new_counter_only(
-        self, server: ValkeyServer, store: RedisStore, namespace: str
-    ) -> None:
-        """An older counter goes on from where it is, even below the offset."""
-        server.call("SET", key_of(namespace, "n"), 3)
-        counter = store.segment_distributor(namespace=namespace, name="n", offset=100)
-        assert await counter.next_max_id(10) == 13
-
     async def test_script_is_sent_again_when_the_server_forgot_it(
         self, server: ValkeyServer, store: RedisStore, namespace: str
     ) -> None:
@@ -99,18 +91,6 @@ class TestGrants:
         for expected in (2, 3):
             server.call("SCRIPT", "FLUSH")
             assert await counter.next_max_id(1) == expected
-
-    @pytest.mark.parametrize("offset", [0, 10])
-    async def test_two_hundred_callers_share_nothing(
-        self, store: RedisStore, namespace: str, offset: int
-    ) -> None:
-        """However many call at once, the ranges are disjoint and leave no gap."""
-        counters = [
-            store.segment_distributor(namespace=namespace, name="n", offset=offset)
-            for _ in range(2)
-        ]
-        calls = [counters[i % 2].next_max_id(3) for i in range(200)]
-        assert sorted(await asyncio.gather(*calls)) == [offset + 3 * n for n in range(1, 201)]
 
     async def test_many_callers_on_a_small_pool(self, server: ValkeyServer, namespace: str) -> None:
         """They wait for their turn; the driver's own pool would raise instead."""
@@ -162,13 +142,6 @@ class TestGrants:
             granted = await asyncio.gather(*(counter.next_max_id(1) for _ in range(20)))
             assert sorted(granted) == list(range(1, 21))
 
-    async def test_chain_hands_out_the_ids(self, server: ValkeyServer, namespace: str) -> None:
-        """The first id is 1, and none is missing."""
-        store = RedisStore.from_url(server.url)
-        counter = store.segment_distributor(namespace=namespace, name="n", step=10)
-        async with store, SegmentChainId(counter) as chain:
-            assert await chain.next_ids(55) == list(range(1, 56))
-
 
 async def check_client(client: Any, server: ValkeyServer, namespace: str) -> None:
     store = RedisStore(client)
@@ -192,17 +165,6 @@ async def check_client(client: Any, server: ValkeyServer, namespace: str) -> Non
 @pytest.mark.asyncio
 class TestRefusals:
     """What cannot be granted is its own clear error, and nothing is written."""
-
-    @pytest.mark.parametrize("step", [0, -1, True, 1.0, "1"])
-    async def test_bad_step_is_refused_before_anything_is_sent(
-        self, namespace: str, step: Any
-    ) -> None:
-        """There is not even a server here."""
-        counter = RedisStore.from_url(f"redis://127.0.0.1:{free_port()}").segment_distributor(
-            name="n"
-        )
-        with pytest.raises(InvalidArgumentError, match="step"):
-            await counter.next_max_id(step)
 
     @pytest.mark.parametrize("offset", [0, 5])
     async def test_int64_ends_exactly(
@@ -231,35 +193,6 @@ class TestRefusals:
         assert server.call("EXISTS", key_of(namespace, "n")) == 0
         assert await counter.next_max_id(1) == MAX_ID
 
-    @pytest.mark.parametrize("offset", [0, 5])
-    @pytest.mark.parametrize("value", ["abc", "", "1.5", " 1", "01", str(MAX_ID + 1), "1e3"])
-    async def test_text_that_is_no_counter(
-        self, server: ValkeyServer, store: RedisStore, namespace: str, value: str, offset: int
-    ) -> None:
-        """CorruptCounterError names the key; the text stays as it was."""
-        key = key_of(namespace, "n")
-        server.call("SET", key, value)
-        counter = store.segment_distributor(namespace=namespace, name="n", offset=offset)
-        with pytest.raises(CorruptCounterError) as caught:
-            await counter.next_max_id(1)
-        assert caught.value.counter == key
-        with pytest.raises(CorruptCounterError):
-            await store.set_floor(namespace=namespace, name="n", above=5)
-        assert server.call("GET", key) == value
-
-    @pytest.mark.parametrize("offset", [0, 5])
-    async def test_value_of_another_type(
-        self, server: ValkeyServer, store: RedisStore, namespace: str, offset: int
-    ) -> None:
-        """A list under the counter's name stays a list."""
-        server.call("RPUSH", key_of(namespace, "n"), "1")
-        counter = store.segment_distributor(namespace=namespace, name="n", offset=offset)
-        with pytest.raises(CorruptCounterError, match="another type"):
-            await counter.next_max_id(1)
-        with pytest.raises(CorruptCounterError):
-            await store.set_floor(namespace=namespace, name="n", above=5)
-        assert server.call("LRANGE", key_of(namespace, "n"), 0, -1) == ["1"]
-
     @pytest.mark.parametrize("lost", [("DEL",), ("SET", "3")])
     async def test_counter_that_went_backwards(
         self, server: ValkeyServer, store: RedisStore, namespace: str, lost: tuple[str, ...]
@@ -277,11 +210,6 @@ class TestRefusals:
         assert await other.next_max_id(1) == 1
         await store.set_floor(namespace=namespace, name="n", above=50)
         assert await counter.next_max_id(10) == 60
-
-    async def test_name_that_utf8_cannot_hold(self) -> None:
-        """Half a surrogate pair would be another key on every client."""
-        with pytest.raises(InvalidArgumentError, match="UTF-8"):
-            RedisStore.from_url("redis://").segment_distributor(name="\ud800")
 
     @pytest.mark.parametrize("client", [None, "redis://", object()])
     async def test_client_has_to_be_an_asynchronous_one(self, client: Any) -> None:
@@ -528,10 +456,6 @@ class TestStore:
         listed = await store.counters(namespace=namespace)
         assert [c.last_max_id for c in listed] == list(range(1234))
 
-    async def test_needs_no_schema(self, store: RedisStore) -> None:
-        """There are no tables."""
-        await store.create_schema()
-
 
 class TestLife:
     """Connections belong to one loop, one process, and to whoever made them."""
@@ -549,22 +473,6 @@ class TestLife:
             await counter.aclose()
             assert connection.is_connected
             assert await counter.next_max_id(1) == 2
-
-    @pytest.mark.asyncio
-    async def test_closed_store_opens_again(self, valkey: ValkeyServer, namespace: str) -> None:
-        """Lazily, and as often as wanted; closing twice, or unopened, does nothing."""
-        async with FaultProxy(valkey.host, valkey.port) as proxy:
-            store = RedisStore.from_url(f"redis://{proxy.host}:{proxy.port}")
-            await store.aclose()
-            counter = store.segment_distributor(namespace=namespace, name="n")
-            for expected in (1, 2):
-                assert await counter.next_max_id(1) == expected
-                await counter.aclose()  # the connections are the store's
-                assert proxy.open_connections == 1
-                await store.aclose()
-                await store.aclose()
-                await all_closed(proxy)
-            assert proxy.connections == 2
 
     @pytest.mark.asyncio
     async def test_store_closes_what_it_opened(self, valkey: ValkeyServer, namespace: str) -> None:

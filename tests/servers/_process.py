@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 HOST: Final = "127.0.0.1"
@@ -346,10 +345,37 @@ class Server:
             raise
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Group:
+    """Several servers that come and go together.
+
+    A context manager, whose `begin` starts them on entry.
+    """
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+
+    def begin(self, stack: contextlib.ExitStack) -> None:
+        """Start all, and leave to the stack how they end."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self.begin(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def spawn_all(self, stack: contextlib.ExitStack, *members: Server) -> None:
+        """Start members that are not ready before they have found each other."""
+        for member in members:
+            stack.callback(member.close)
+            member.prepare()
+            member.spawn()
+        for member in members:
+            member.wait_ready()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import pairwise
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from ._process import HOST, free_port, wait_until
+from ._process import HOST, Group, free_port, wait_until
 from ._resp import Reply, RespError
 from .valkey import ValkeyServer
 
@@ -17,7 +16,7 @@ NODE_TIMEOUT_MS: Final = 500  # silence after which a node counts as failed
 FORMING_DEADLINE: Final = 30.0  # seconds; two of them pass in every start, by the server's design
 
 
-class ValkeyCluster:
+class ValkeyCluster(Group):
     """Three masters, each with a replica if asked for; a context manager.
 
     Attributes:
@@ -29,7 +28,7 @@ class ValkeyCluster:
         self, *, replicas: bool = False, server: type[ValkeyServer] = ValkeyServer
     ) -> None:
         self._server = server
-        self._stack = ExitStack()
+        super().__init__()
         self._bus: dict[int, int] = {}
         self.masters = [self._node() for _ in range(3)]
         self.replicas = [self._node() for _ in self.masters] if replicas else []
@@ -65,21 +64,11 @@ class ValkeyCluster:
                 return next(node for node in self.nodes if node.port == master[1])
         raise LookupError(f"no node owns slot {slot}")
 
-    def __enter__(self) -> Self:
-        with self._stack:
-            for node in self.nodes:
-                self._stack.enter_context(node)
-            self._form()
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+    def begin(self, stack: ExitStack) -> None:
+        """Start all, and leave to the stack how they end."""
+        for node in self.nodes:
+            stack.enter_context(node)
+        self._form()
 
     def _node(self) -> ValkeyServer:
         # Given, because the default is the port + 10,000, which may be taken.

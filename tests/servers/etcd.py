@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from math import ceil
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import quote
 
 from ._certificates import Certificates
-from ._process import HOST, Server, ServerMissingError, free_port, wait_until
+from ._process import HOST, Group, Server, ServerMissingError, free_port, wait_until
 from .valkey import PASSWORD
 
 HEARTBEAT_MS: Final = 50
@@ -169,7 +168,7 @@ class EtcdServer(Server):
         super().close()
 
 
-class EtcdEnsemble:
+class EtcdEnsemble(Group):
     """Three members of one cluster; a context manager.
 
     Attributes:
@@ -181,7 +180,7 @@ class EtcdEnsemble:
         cluster = ",".join(each.cluster for each in self.members)
         for each in self.members:
             each.cluster = cluster
-        self._stack = ExitStack()
+        super().__init__()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.members}>"
@@ -217,23 +216,9 @@ class EtcdEnsemble:
         leader.kill()
         return leader
 
-    def __enter__(self) -> Self:
-        with self._stack:
-            for each in self.members:
-                self._stack.callback(each.close)
-                each.spawn()
-            for each in self.members:
-                each.wait_ready()
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+    def begin(self, stack: ExitStack) -> None:
+        """Start all, and leave to the stack how they end."""
+        self.spawn_all(stack, *self.members)
 
 
 def _base64(text: bytes) -> str:

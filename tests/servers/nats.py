@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final
 from urllib.parse import quote
 
 from ._certificates import Certificates
-from ._process import HOST, Server, ServerMissingError, free_port, wait_until
+from ._process import HOST, Group, Server, ServerMissingError, free_port, wait_until
 from .valkey import PASSWORD
 
 CALL_TIMEOUT: Final = 10.0  # seconds
@@ -233,7 +232,7 @@ def _answer(line: BinaryIO) -> Reply:
     raise ConnectionError("closed before the reply")
 
 
-class NatsCluster:
+class NatsCluster(Group):
     """Three members of one cluster, each with JetStream; a context manager.
 
     Attributes:
@@ -248,7 +247,7 @@ class NatsCluster:
             each.routes = [other.route for other in self.members]
         self._kills = 0
         self._streams: list[str] = []
-        self._stack = ExitStack()
+        super().__init__()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.members}>"
@@ -331,16 +330,10 @@ class NatsCluster:
             return False
         return bool(names)
 
-    def __enter__(self) -> Self:
-        with self._stack:
-            for each in self.members:
-                self._stack.callback(each.close)
-                each.spawn()
-            for each in self.members:
-                each.wait_ready()
-            wait_until(self._can_place, "streams on all members", deadline=ELECTION_DEADLINE)
-            self._stack = self._stack.pop_all()
-        return self
+    def begin(self, stack: ExitStack) -> None:
+        """Start all, and leave to the stack how they end."""
+        self.spawn_all(stack, *self.members)
+        wait_until(self._can_place, "streams on all members", deadline=ELECTION_DEADLINE)
 
     def _can_place(self) -> bool:
         """Create a stream and delete it: one who leads may not have heard of all members yet."""
@@ -350,11 +343,3 @@ class NatsCluster:
             return "error" not in told and "error" not in self.call("STREAM.DELETE.first")
         except (OSError, ValueError):
             return False
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()

@@ -61,6 +61,7 @@ class PostgresServer(Server):
         self.account = unprivileged()
         self.options = options
         self.database = database
+        self._emptied: list[str] = []
 
     @property
     def url(self) -> str:
@@ -75,15 +76,20 @@ class PostgresServer(Server):
         return f"postgresql://{login}@{self.host}:{self.port}/{database or self.database}"
 
     def execute(self, sql: str, *, database: str | None = None) -> str:
-        """Run SQL by psql, as the owner; the rows as text, fields separated by '|'."""
-        psql = self._program("psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-f", "-")
-        target = self.url_for(database=database)
-        done = subprocess.run(
-            [*psql, target], input=sql, text=True, capture_output=True, check=False
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"psql: {done.stderr.strip()}")
-        return done.stdout.strip()
+        """Run SQL as the owner; the rows as text, fields separated by '|'."""
+        import psycopg  # by libpq itself: a process of psql for each statement takes far longer
+
+        lines: list[str] = []
+        with psycopg.connect(self.url_for(database=database), autocommit=True) as connection:
+            line = connection.pgconn
+            line.send_query(sql.encode())
+            while (found := line.get_result()) is not None:
+                if found.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+                    raise RuntimeError(f"postgres: {found.error_message.decode().strip()}")
+                for row in range(found.ntuples):
+                    values = [found.get_value(row, column) for column in range(found.nfields)]
+                    lines.append("|".join((each or b"").decode() for each in values))
+        return "\n".join(lines).strip()
 
     def rows(self, sql: str, *, database: str | None = None) -> list[list[str]]:
         """Do the same, and give each row as a list of texts, none of which may have a '|'."""
@@ -92,13 +98,28 @@ class PostgresServer(Server):
 
     def create_database(self, name: str) -> str:
         """Make an empty database and give its URL."""
-        # Twice as fast as its default, which writes everything to the log first.
-        self.execute(f'CREATE DATABASE "{name}" STRATEGY FILE_COPY')
+        if self._emptied:  # to make one takes far longer
+            self.execute(f'ALTER DATABASE "{self._emptied.pop()}" RENAME TO "{name}"')
+        else:
+            self.execute(f'CREATE DATABASE "{name}" STRATEGY FILE_COPY')
         return self.url_for(database=name)
 
     def drop_database(self, name: str) -> None:
-        """Drop the database, whoever is still connected to it."""
-        self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        """Empty the database for the next one, whoever is still connected to it."""
+        sessions = f"FROM pg_stat_activity WHERE datname = '{name}'"
+        self.execute(
+            f'ALTER DATABASE "{name}" RESET ALL; ALTER DATABASE "{name}" CONNECTION LIMIT -1;'
+            f"SELECT pg_terminate_backend(pid, 10000) {sessions}"
+        )
+        schemas = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)'"
+        for schema in self.execute(schemas, database=name).splitlines():
+            self.execute(f'DROP SCHEMA "{schema}" CASCADE', database=name)
+        self.execute(
+            f"DROP OWNED BY {GUEST}; CREATE SCHEMA public AUTHORIZATION pg_database_owner;"
+            "GRANT USAGE ON SCHEMA public TO public",
+            database=name,
+        )
+        self._emptied.append(name)
 
     def prepare(self) -> None:
         """Run initdb."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from ._process import wait_until
+from ._process import Group, wait_until
 from ._resp import RespError
 from .valkey import ValkeyServer
 
@@ -47,7 +46,7 @@ class SentinelServer(ValkeyServer):
         return [self.binary, "sentinel.conf", "--sentinel"]
 
 
-class ValkeySentinel:
+class ValkeySentinel(Group):
     """One master, one replica, three sentinels; a context manager.
 
     Args:
@@ -62,7 +61,7 @@ class ValkeySentinel:
     service = SERVICE
 
     def __init__(self, *, down_after_ms: int = DOWN_AFTER_MS) -> None:
-        self._stack = ExitStack()
+        super().__init__()
         quick = ("--repl-diskless-sync-delay", "0")
         self.master = ValkeyServer(*quick)
         self.replica = ValkeyServer("--replicaof", f"{self.master.host} {self.master.port}", *quick)
@@ -105,21 +104,11 @@ class ValkeySentinel:
 
         wait_until(is_done, "the replica is the master", deadline=FAILOVER_DEADLINE)
 
-    def __enter__(self) -> Self:
-        with self._stack:
-            for server in (self.master, self.replica, *self.sentinels):
-                self._stack.enter_context(server)
-            wait_until(self._in_service, "the sentinels agree", deadline=FORMING_DEADLINE)
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+    def begin(self, stack: ExitStack) -> None:
+        """Start all, and leave to the stack how they end."""
+        for server in (self.master, self.replica, *self.sentinels):
+            stack.enter_context(server)
+        wait_until(self._in_service, "the sentinels agree", deadline=FORMING_DEADLINE)
 
     def _in_service(self) -> bool:
         """Would a failover be possible now?"""

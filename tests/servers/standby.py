@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 from urllib.parse import urlsplit
 
-from ._process import wait_until
+from ._process import Group, wait_until
 from .postgres import OWNER, PostgresServer
 
 PROMOTION_SECONDS: Final = 10
@@ -52,7 +51,7 @@ class PostgresStandby(PostgresServer):
         return f"standby_{self.port}"
 
 
-class PostgresPair:
+class PostgresPair(Group):
     """A primary and its standby; a context manager.
 
     Attributes:
@@ -67,7 +66,7 @@ class PostgresPair:
             *options: of the command line of both.
             synchronous: whether a commit waits until the standby has it on its disk.
         """
-        self._stack = ExitStack()
+        super().__init__()
         self._synchronous = synchronous
         self.primary = PostgresServer(*options)
         self.standby = PostgresStandby(self.primary)
@@ -94,25 +93,15 @@ class PostgresPair:
         self.primary.kill()
         self.standby.promote()
 
-    def __enter__(self) -> Self:
-        with self._stack:
-            self._stack.enter_context(self.primary)
-            self._stack.enter_context(self.standby)
-            wait_until(self._streams, "the standby follows")
-            if self._synchronous:
-                self.primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-                self.primary.execute("SELECT pg_reload_conf()")
-                wait_until(self._is_synchronous, "the primary waits for the standby")
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+    def begin(self, stack: ExitStack) -> None:
+        """Start all, and leave to the stack how they end."""
+        stack.enter_context(self.primary)
+        stack.enter_context(self.standby)
+        wait_until(self._streams, "the standby follows")
+        if self._synchronous:
+            self.primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            self.primary.execute("SELECT pg_reload_conf()")
+            wait_until(self._is_synchronous, "the primary waits for the standby")
 
     def _streams(self) -> bool:
         return self._asked("state") == "streaming"

@@ -8,10 +8,9 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from ._process import HOST, Server, ServerMissingError, free_port, wait_until
+from ._process import HOST, Group, Server, ServerMissingError, free_port, wait_until
 
 JAR: Final = Path("/usr/share/java/zookeeper.jar")
 TICK_MS: Final = 500  # a session lives for 2 to 20 of them
@@ -141,11 +140,11 @@ class ZookeeperServer(Server):
         super().close()
 
 
-class ZookeeperEnsemble:
+class ZookeeperEnsemble(Group):
     """Three servers, of which any two are enough; a context manager."""
 
     def __init__(self) -> None:
-        self._stack = ExitStack()
+        super().__init__()
         java()
         peers = [
             f"server.{number}={HOST}:{free_port()}:{free_port()}"
@@ -196,22 +195,7 @@ class ZookeeperEnsemble:
         member.start()
         self.wait_until_it_serves()
 
-    def __enter__(self) -> Self:
-        with self._stack:
-            for member in self.members:
-                self._stack.callback(member.close)
-                member.prepare()
-                member.spawn()
-            for member in self.members:
-                member.wait_ready()
-            self.wait_until_it_serves()
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+    def begin(self, stack: ExitStack) -> None:
+        """Start all, and leave to the stack how they end."""
+        self.spawn_all(stack, *self.members)
+        self.wait_until_it_serves()

@@ -116,12 +116,12 @@ async def test_the_child_does_not_wake_the_parents_tasks(tmp_path: Path) -> None
     distributor = SqliteStore.from_url(f"sqlite:///{tmp_path}/ids.db").machine_id_distributor()
     lease = MachineIdLease(distributor)
     async with lease:
-        await asyncio.sleep(0.01)
+        await settle()
         assert lease._timers
 
         async def child() -> list[Any]:
             async with lease:
-                await asyncio.sleep(0.01)
+                await settle()
                 return [len(lease._timers or ())]
 
         assert in_child(child) == [1]
