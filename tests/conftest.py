@@ -77,7 +77,6 @@ REPEATS = re.compile(
     r"""
       /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
     | /test_redis_machine_lives\.py::(TestCluster|TestSentinel)::test_failover$
-    | /test_redis_lives\.py::TestFork::test_a_child_that_does_nothing\[valkey_(cluster|unix)-
     | /test_snowflake_clock\.py::test_a_stopped_owner_stays_silent_until_it_has_an_id_again$
     | /test_sql_faults\.py::\w+::\w+\[uvloop-(\w*sqlite|asyncpg|psycopg|asyncmy|aiomysql)
     | /test_cli\.py::TestCtrlC::test_postgres$

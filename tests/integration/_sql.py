@@ -17,8 +17,8 @@ from aiocosid.stores.postgres import PostgresStore
 from aiocosid.stores.sqlite import SqliteStore
 from tests.servers import EXECUTED, GUEST, GUEST_PASSWORD, FaultProxy, MariadbServer, PostgresServer
 
+from ._clients import pool_of
 from ._engines import SERVERS
-from ._sql_pools import pool_of
 
 SqlStore: TypeAlias = SqliteStore | PostgresStore | MysqlStore
 

@@ -24,7 +24,6 @@ from aiocosid.errors import (
     StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
-    UnsupportedRuntimeError,
     WrongLoopError,
 )
 from aiocosid.stores._store import CounterDistributor
@@ -410,12 +409,6 @@ class TestLogin:
 class TestLoops:
     """Whose loop it is."""
 
-    def test_one_loop_after_another(self, etcd: EtcdServer, namespace: str) -> None:
-        """A store that was not closed connects anew on the next loop."""
-        store = EtcdStore.from_url(etcd.url)
-        counter = store.segment_distributor(namespace=namespace, name="order")
-        assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
-
     def test_two_loops_at_once(self, etcd: EtcdServer, namespace: str) -> None:
         """The second is refused, on a URL and on a client."""
         store = EtcdStore.from_url(etcd.url)
@@ -434,15 +427,6 @@ class TestLoops:
             await main(aetcd.Client(etcd.host, etcd.port))
 
         asyncio.run(client_of())
-
-    def test_trio(self, etcd: EtcdServer) -> None:
-        """It is refused with a reason."""
-
-        async def main() -> None:
-            with pytest.raises(UnsupportedRuntimeError):
-                await EtcdStore.from_url(etcd.url).counters()
-
-        anyio.run(main, backend="trio")
 
     @pytest.mark.asyncio
     async def test_a_borrowed_client_stays_open(self, etcd: EtcdServer, namespace: str) -> None:

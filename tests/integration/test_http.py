@@ -28,7 +28,6 @@ from aiocosid.errors import (
 )
 from aiocosid.stores._store import CounterDistributor
 from aiocosid.stores.http import HttpStore
-from tests.script import run_python
 from tests.servers import CosIdProxy, FaultProxy
 
 pytestmark = [pytest.mark.integration]
@@ -423,32 +422,6 @@ async def cancel_scope(counter: CounterDistributor, turns: int) -> None:
 class TestLoops:
     """One object, several event loops one after the other."""
 
-    def test_closed_and_used_again(self, proxy: CosIdProxy) -> None:
-        """After aclose, or on a loop whose former one is gone, it connects anew."""
-        store = HttpStore.from_url(proxy.url)
-        counter = store.segment_distributor(name="order")
-
-        async def life() -> int:
-            first = await counter.next_max_id(10)
-            await store.aclose()
-            await store.aclose()
-            return first
-
-        assert [asyncio.run(life()) for _ in range(3)] == [10, 20, 30]
-
-    def test_two_live_loops(self, proxy: CosIdProxy) -> None:
-        """A second loop is refused while the first one lives."""
-        store = HttpStore.from_url(proxy.url)
-        counter = store.segment_distributor(name="order")
-        with asyncio.Runner() as one, asyncio.Runner() as other:
-            assert one.run(counter.next_max_id(10)) == 10
-            with pytest.raises(WrongLoopError):
-                other.run(counter.next_max_id(10))
-            assert one.run(counter.next_max_id(10)) == 20
-            one.run(store.aclose())
-            assert other.run(counter.next_max_id(10)) == 30
-            other.run(store.aclose())
-
     def test_your_own_client_on_two_loops(self, proxy: CosIdProxy) -> None:
         """Refused while the first one lives; after its end the errors are ours."""
         client = httpx.AsyncClient(base_url=proxy.url)
@@ -468,64 +441,3 @@ class TestLoops:
             assert other.run(counter.next_max_id(10)) > 20
             other.run(client.aclose())
             gc.collect()
-
-    def test_a_forked_child(self, proxy: CosIdProxy) -> None:
-        """It neither uses nor ends the parent's connections, and may open its own."""
-        assert run_python(FORK, proxy.url) == {
-            "refused": ["ForkedError"] * 4,
-            "child": [30, 40],
-            "parent": [10, 20, 50, 60],
-        }
-        assert len(proxy.connections) == 3, "the parent has two, before and after, the child one"
-
-
-FORK = """
-import asyncio, ctypes, gc, json, os, sys
-import httpx
-from aiocosid.stores.http import HttpStore
-
-(url,) = sys.argv[1:]
-
-async def outcome(awaitable):
-    try:
-        return await awaitable
-    except Exception as exc:
-        return type(exc).__name__
-
-async def child(store, counter, borrowed):
-    refused = [await outcome(each) for each in (
-        counter.next_max_id(10), borrowed.next_max_id(10), borrowed.aopen(),
-        borrowed.next_max_id(10))]
-    gc.collect()
-    await counter.aopen()
-    granted = [await counter.next_max_id(10), await counter.next_max_id(10)]
-    await store.aclose()
-    return {"refused": refused, "child": granted}
-
-async def main():
-    client = httpx.AsyncClient(base_url=url)
-    store = HttpStore.from_url(url)
-    counter = store.segment_distributor(name="order")
-    borrowed = HttpStore(client).segment_distributor(name="order")
-    granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        # The user's own client says good-bye by itself; that is none of ours.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
-        return theirs, store, counter, borrowed
-    _, status = os.waitpid(pid, 0)
-    assert status == 0, status
-    granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    await store.aclose()
-    await client.aclose()
-    print(json.dumps(json.loads(os.read(ours, 10_000)) | {"parent": granted}))
-
-runner = asyncio.Runner()
-forked = runner.run(main())
-if forked:
-    theirs, *objects = forked
-    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
-    sys.exit(0)
-runner.close()
-"""

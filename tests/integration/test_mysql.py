@@ -25,7 +25,7 @@ from tests import sql_cells
 from tests.machine_marks import mariadb_run
 from tests.servers import MariadbServer
 
-from ._sql_pools import pool_of
+from ._clients import pool_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 

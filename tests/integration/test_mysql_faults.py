@@ -19,8 +19,8 @@ from aiocosid.stores.mysql import MysqlStore
 from tests.servers import MariadbServer, eventually
 from tests.servers.mariadb import GUEST, GUEST_PASSWORD
 
+from ._clients import pool_of
 from ._sql import proxied, within
-from ._sql_pools import pool_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 

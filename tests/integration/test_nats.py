@@ -34,13 +34,12 @@ from aiocosid.errors import (
     StoreRolledBackError,
     StoreUnavailableError,
     UnsupportedByStoreError,
-    WrongLoopError,
 )
 from aiocosid.machine.cells import Changes, Need
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores import nats as stores_nats
 from aiocosid.stores.nats import BIAS, NatsBackend, NatsStore
-from tests.script import run_python
+from aiocosid.testing import settle
 from tests.servers import PASSWORD, FaultProxy, NatsCluster, NatsServer, eventually, free_port
 
 pytestmark = [pytest.mark.integration]
@@ -670,91 +669,6 @@ class TestClients:
             again = await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
             assert again == before + 10
             await client.close()
-
-    def test_two_loops(self, nats: NatsServer, url: str, namespace: str) -> None:
-        """One after another on a URL; on another living one it is refused."""
-        store = NatsStore.from_url(url)
-        counter = store.segment_distributor(name="order")
-        asyncio.run(store.create_schema())
-        assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
-
-        async def main() -> None:
-            client = Client()
-            await client.connect(nats.url)
-            borrowed = NatsStore(client, prefix=namespace)
-            await counter.next_max_id(10)
-            for each in (store, borrowed):
-                with pytest.raises(WrongLoopError):
-                    await asyncio.to_thread(asyncio.run, each.counters())
-            await client.close()
-            await store.aclose()
-
-        asyncio.run(main())
-
-
-FORK = """
-import asyncio, json, os, sys
-from nats.aio.client import Client
-from aiocosid.errors import ForkedError
-from aiocosid.stores.nats import NatsStore
-
-url, server, prefix = sys.argv[1:]
-
-async def refused(call):
-    try:
-        return await call
-    except ForkedError:
-        return "ForkedError"
-
-async def child(store, counter, borrowed, machine):
-    told = [await refused(each) for each in (
-        counter.next_max_id(10), borrowed.counters(), store.counters(), borrowed.aopen(),
-        machine.guard(0, now_ms=2, mark_ms=2))]
-    await counter.aopen()
-    told.append(await counter.next_max_id(10))
-    await machine.aopen()
-    told.append((await machine.distribute(3, now_ms=1, latest_ms=2**60)).machine_id)
-    await store.aclose()
-    return told
-
-async def main():
-    store, client = NatsStore.from_url(url), Client()
-    await client.connect(server)
-    await store.create_schema()
-    counter = store.segment_distributor(name="order")
-    machine = store.machine_id_distributor(namespace="n")
-    borrowed = NatsStore(client, prefix=prefix)
-    granted = [await counter.next_max_id(10)]
-    granted.append((await machine.distribute(3, now_ms=1, latest_ms=2**60)).machine_id)
-    await borrowed.counters()
-    ours, theirs = os.pipe()
-    if (pid := os.fork()) == 0:
-        return theirs, store, counter, borrowed, machine
-    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
-    assert status == 0, status
-    granted.append(await counter.next_max_id(10))
-    await machine.guard(0, now_ms=2, mark_ms=2)
-    granted.append(len(await borrowed.counters()))
-    await store.aclose()
-    await client.close()
-    print(json.dumps({"parent": granted, "child": json.loads(os.read(ours, 10_000))}))
-
-runner = asyncio.Runner()
-forked = runner.run(main())
-if forked:
-    theirs, *objects = forked
-    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
-    os._exit(0)
-runner.close()
-"""
-
-
-class TestForks:
-    def test_a_forked_child(self, nats: NatsServer, url: str, namespace: str) -> None:
-        """It is refused until it opens anew, and leaves the parent's connections alone."""
-        told = run_python(FORK, url, nats.url, namespace)
-        assert told["child"] == ["ForkedError"] * 5 + [20, 1]
-        assert told["parent"] == [10, 0, 30, 1]
 
 
 class TestCells:

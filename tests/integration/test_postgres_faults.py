@@ -23,8 +23,8 @@ from tests.servers import (
     free_port,
 )
 
+from ._clients import pool_of
 from ._sql import proxied, within
-from ._sql_pools import pool_of
 
 pytestmark = [pytest.mark.integration]
 

@@ -24,8 +24,6 @@ from aiocosid.errors import (
     StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
-    UnsupportedRuntimeError,
-    WrongLoopError,
 )
 from aiocosid.stores.redis import RedisStore, _link
 from aiocosid.testing import settle
@@ -487,26 +485,6 @@ class TestLife:
                 await store.aclose()
                 await all_closed(proxy)
 
-    def test_second_run(self, valkey: ValkeyServer, namespace: str) -> None:
-        """A distributor made from a URL outlives the loop, closed in between or not."""
-        store = RedisStore.from_url(valkey.url)
-        counter = store.segment_distributor(namespace=namespace, name="n")
-
-        async def use(*, close: bool = True) -> int:
-            max_id = await counter.next_max_id(1)
-            if close:
-                await store.aclose()
-            return max_id
-
-        assert [asyncio.run(use()), asyncio.run(use())] == [1, 2]
-        code = (
-            "import asyncio, sys; from aiocosid.stores.redis import RedisStore\n"
-            "s = RedisStore.from_url(sys.argv[1])\n"
-            "c = s.segment_distributor(namespace=sys.argv[2], name='n')\n"
-            "print([asyncio.run(c.next_max_id(1)) for _ in range(3)])"
-        )
-        assert run_python(code, valkey.url, namespace) == [3, 4, 5]
-
     def test_second_run_with_a_users_client(self, valkey: ValkeyServer, namespace: str) -> None:
         """A connection of a loop that is gone fails once, as an outage, and is dropped."""
         code = (
@@ -522,28 +500,6 @@ class TestLife:
         )
         granted = run_python(code, valkey.url, namespace)
         assert sorted(set(granted)) == granted
-
-    def test_another_kind_of_loop(self) -> None:
-        """The drivers need asyncio, and the error says so at once."""
-        import trio
-
-        counter = RedisStore.from_url("redis://").segment_distributor(name="n")
-        for attempt in (counter.aopen, lambda: counter.next_max_id(1)):
-            with pytest.raises(UnsupportedRuntimeError, match="asyncio"):
-                trio.run(attempt)
-
-    def test_loop_that_lives_beside_another(self, valkey: ValkeyServer, namespace: str) -> None:
-        """Connections are not shared between two; the first one has to close them."""
-        store = RedisStore.from_url(valkey.url)
-        counter = store.segment_distributor(namespace=namespace, name="n")
-        with asyncio.Runner() as first, asyncio.Runner() as second:
-            assert first.run(counter.next_max_id(1)) == 1
-            for attempt in (lambda: counter.next_max_id(1), store.aclose):
-                with pytest.raises(WrongLoopError):
-                    second.run(attempt())
-            first.run(store.aclose())
-            assert second.run(counter.next_max_id(1)) == 2
-            second.run(store.aclose())
 
     @pytest.mark.asyncio
     async def test_call_under_way_during_a_fork(

@@ -28,8 +28,8 @@ from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore
 from tests.servers import GUEST, HOST, free_port
 
+from ._clients import store_on
 from ._sql import DATABASES, Database, OnServer, SqliteFile, SqlStore, everything
-from ._sql_pools import store_on
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 

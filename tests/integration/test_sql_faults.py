@@ -17,9 +17,9 @@ from aiocosid.stores import _connection, _executor, mysql
 from aiocosid.testing import settle
 from tests.servers import HOST, eventually, free_port
 
+from ._clients import make_pool, pool_of, store_on
 from ._engines import EACH_DRIVER
 from ._sql import DATABASES, OnServer, PostgresDatabase, everything, own_url_of, within
-from ._sql_pools import make_pool, pool_of, store_on
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 

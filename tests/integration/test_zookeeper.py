@@ -18,12 +18,10 @@ from kazoo.security import make_digest_acl  # type: ignore[import-untyped]
 
 from aiocosid.errors import (
     CorruptCounterError,
-    ForkedError,
     StoreAuthenticationError,
     StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
-    WrongLoopError,
 )
 from aiocosid.stores.zookeeper import ZookeeperStore
 from tests.script import run_python
@@ -281,31 +279,6 @@ class TestSessions:
             with pytest.raises(StoreUnavailableError, match="not started, or was stopped"):
                 await other.next_max_id(5)
 
-    def test_loops(self, zookeeper: ZookeeperServer, namespace: str) -> None:
-        """A session from a URL goes on with the next loop, and is not shared by two that live."""
-        store = ZookeeperStore.from_url(zookeeper.url)
-        counter = store.segment_distributor(namespace=namespace, name="order")
-
-        async def another() -> str:
-            assert await counter.next_max_id(5) == 15
-            with pytest.raises(WrongLoopError):
-                await asyncio.to_thread(asyncio.run, counter.next_max_id(5))
-            await store.aclose()
-            return "closed"
-
-        assert asyncio.run(counter.next_max_id(5)) == 5
-        assert asyncio.run(counter.next_max_id(5)) == 10
-        assert asyncio.run(another()) == "closed"
-
-    def test_a_fork(self, zookeeper: ZookeeperServer, namespace: str) -> None:
-        """A child neither uses nor ends the parent's session, and may begin its own."""
-        assert run_python(FORK, zookeeper.url, namespace) == {
-            "refused": [ForkedError.__name__] * 4,
-            "child": [30, 40],
-            "parent": [10, 20, 50, 60],
-            "same sessions": True,
-        }
-
     def test_two_processes(self, zookeeper: ZookeeperServer, namespace: str) -> None:
         """They take turns on one counter, and share nothing."""
         ranges = run_python(PROCESSES, zookeeper.url, namespace)
@@ -314,63 +287,6 @@ class TestSessions:
         )
         assert all(each == sorted(each) for each in ranges)
 
-
-FORK = """
-import asyncio, json, os, sys, warnings
-from kazoo.client import KazooClient
-from aiocosid.stores.zookeeper import ZookeeperStore
-
-url, namespace = sys.argv[1:]
-named = {"namespace": namespace, "name": "order"}
-# The driver has threads, which Python 3.12 warns of at a fork.
-warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-
-async def outcome(awaitable):
-    try:
-        return await awaitable
-    except Exception as exc:
-        return type(exc).__name__
-
-async def child(one, counter, store, borrowed):
-    refused = [await outcome(each) for each in (
-        counter.next_max_id(10), store.counters(), borrowed.next_max_id(10), borrowed.aopen())]
-    await counter.aopen()
-    granted = [await counter.next_max_id(10)]
-    await one.aclose()
-    async with store:
-        granted.append(await store.segment_distributor(**named).next_max_id(10))
-    return {"refused": refused, "child": granted}
-
-async def main():
-    client = KazooClient(url.removeprefix("zookeeper://"))
-    client.start()
-    one, users = ZookeeperStore.from_url(url), ZookeeperStore(client)
-    counter, borrowed = (each.segment_distributor(**named) for each in (one, users))
-    store = ZookeeperStore.from_url(url)
-    session = lambda: [each._backend.session for each in (one, users)]
-    granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    sessions = session()
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        return theirs, one, counter, store, borrowed
-    _, status = os.waitpid(pid, 0)
-    assert status == 0, status
-    granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
-    same = sessions == session()
-    await one.aclose()
-    client.stop()
-    client.close()
-    told = json.loads(os.read(ours, 10_000))
-    print(json.dumps(told | {"parent": granted, "same sessions": same}))
-
-runner = asyncio.Runner()
-if forked := runner.run(main()):
-    theirs, *objects = forked
-    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
-    sys.exit(0)
-runner.close()
-"""
 
 PROCESSES = """
 import asyncio, json, subprocess, sys

@@ -1,4 +1,4 @@
-"""The SQL stores on several event loops, and in forked processes."""
+"""Stores on several event loops, and in forked processes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ from typing import Any
 import pytest
 
 from aiocosid import open_store
-from aiocosid.errors import UnsupportedRuntimeError, WrongLoopError
+from aiocosid.errors import UnsupportedByStoreError, UnsupportedRuntimeError, WrongLoopError
 from tests.script import run_python
 
+from ._clients import close_pool, make_pool, scheme_of, store_on
 from ._engines import SERVERS
 from ._sql import DATABASES, own_url_of
-from ._sql_pools import close_pool, make_pool, scheme_of, store_on
 
 pytestmark = [pytest.mark.integration]
 
 ENDINGS = ("os._exit(0)", "sys.exit(0)")
+ENGINELESS = ("valkey", "cosid_proxy", "etcd", "nats", "zookeeper")
 ENGINES = [pytest.param(driver, marks=pytest.mark.stress) for driver in SERVERS]
+QUIET_ONES = [
+    *("postgres", "valkey"),
+    *(pytest.param(each, marks=pytest.mark.nightly) for each in ("valkey_unix", "valkey_cluster")),
+]
+SESSIONLESS = {"sqlite", "cosid"}
 FORKS = [
+    *(("valkey", loop, ending) for loop in ("asyncio", "uvloop") for ending in ENDINGS),
+    *((kind, "asyncio", "sys.exit(0)") for kind in ("cosid_proxy", "nats", "zookeeper")),
     *(("sqlite", "asyncio", ending) for ending in ENDINGS),
     *(("postgres", loop, ending) for loop in ("asyncio", "uvloop") for ending in ENDINGS),
     *(("mariadb", "asyncio", ending) for ending in ENDINGS),
@@ -32,10 +40,17 @@ FORKS = [
 ]
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=[*DATABASES, *ENGINELESS])
 def url(request: pytest.FixtureRequest) -> str:
-    """A database of one kind after the other, with its tables."""
-    url = own_url_of(request, request.param)
+    """A database of one kind after the other, with its tables, or the session's server."""
+    kind = request.param
+    if kind in DATABASES or kind in SERVERS:
+        url = own_url_of(request, kind)
+    else:
+        server = request.getfixturevalue(kind)
+        url = server.unix_url if kind == "valkey_unix" else server.url
+    if kind == "cosid_proxy":
+        url = f"cosid+{request.getfixturevalue('cosid_proxy_url')}"
     asyncio.run(_create_schema(url))
     return url
 
@@ -48,10 +63,10 @@ async def _create_schema(url: str) -> None:
 class TestLoops:
     """One object, several event loops one after the other."""
 
-    def test_closed_and_used_again(self, url: str) -> None:
+    def test_closed_and_used_again(self, url: str, namespace: str) -> None:
         """After aclose, also in another asyncio.run, it connects anew; trio is refused."""
         own = open_store(url)
-        counter = own.segment_distributor(name="order")
+        counter = own.segment_distributor(namespace=namespace, name="order")
 
         async def life() -> int:
             first = await counter.next_max_id(10)
@@ -67,20 +82,20 @@ class TestLoops:
         with pytest.raises(UnsupportedRuntimeError, match="asyncio"):
             trio.run(counter.next_max_id, 10)
 
-    def test_never_closed(self, url: str) -> None:
+    def test_never_closed(self, url: str, namespace: str) -> None:
         """The connections end with their loop, politely; the next loop gets others."""
-        counter = open_store(url).segment_distributor(name="order")
+        counter = open_store(url).segment_distributor(namespace=namespace, name="order")
         assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
 
     @pytest.mark.parametrize("url", ["postgres", "mariadb", *ENGINES], indirect=True)
     def test_a_loop_that_ends_without_a_word(self, url: str) -> None:
         """A loop closed by hand leaves a session behind; the next loop ends it and has its own."""
-        assert run_python(DEAD_LOOPS, url) == [10, 20, 30]
+        assert run_python(DEAD_LOOPS, url, "n") == [10, 20, 30]
 
-    def test_two_live_loops(self, url: str) -> None:
+    def test_two_live_loops(self, url: str, namespace: str) -> None:
         """A second loop is refused while the first one lives."""
         own = open_store(url)
-        counter = own.segment_distributor(name="order")
+        counter = own.segment_distributor(namespace=namespace, name="order")
         with asyncio.Runner() as one, asyncio.Runner() as other:
             assert one.run(counter.next_max_id(10)) == 10
             with pytest.raises(WrongLoopError):
@@ -92,12 +107,12 @@ class TestLoops:
             assert other.run(counter.next_max_id(10)) == 30
             other.run(own.aclose())
 
-    @pytest.mark.parametrize("url", ["postgres", "mariadb"], indirect=True)
-    def test_a_users_pool_on_another_loop(self, url: str) -> None:
+    @pytest.mark.parametrize("url", ["postgres", "mariadb", "nats"], indirect=True)
+    def test_a_users_pool_on_another_loop(self, url: str, namespace: str) -> None:
         """A pool lives on its own loop; the error says so, and the pool goes on there."""
         with asyncio.Runner() as one, asyncio.Runner() as other:
             pool = one.run(make_pool(url))
-            counter = store_on(pool).segment_distributor(name="order")
+            counter = store_on(pool).segment_distributor(namespace=namespace, name="order")
             assert one.run(counter.next_max_id(10)) == 10
             with pytest.raises(WrongLoopError):
                 other.run(counter.next_max_id(10))
@@ -109,38 +124,49 @@ class TestFork:
     """A forked child starts over."""
 
     @pytest.mark.parametrize(("url", "loop", "ending"), FORKS, indirect=["url"])
-    def test_a_forked_child(self, url: str, loop: str, ending: str) -> None:
+    def test_a_forked_child(
+        self, request: pytest.FixtureRequest, url: str, namespace: str, loop: str, ending: str
+    ) -> None:
         """It neither uses nor ends the parent's sessions, and may open its own."""
         due: dict[str, Any] = {
             "refused": ["ForkedError"] * 4,
             "borrowed opened": "ForkedError",
             "child": [30, 40, 50],
-            "another session": scheme_of(url) != "sqlite",
+            "another session": scheme_of(url) not in SESSIONLESS,
             "parent": [10, 20, 60, 70],
             "same session": True,
             "sound": "ok",
         }
-        assert run_python(FORK.replace("ENDING", ending).replace("LOOP", loop), url) == due
+        if scheme_of(url) == "cosid":
+            due["refused"][1] = UnsupportedByStoreError.__name__  # it lists no counters
+        code = FORK.replace("ENDING", ending).replace("LOOP", loop)
+        assert run_python(code, url, namespace) == due
+        if scheme_of(url) == "cosid":
+            connections = request.getfixturevalue("cosid_proxy").connections
+            assert len(connections) == 4, "two of the parent, before and after, two of the child"
 
-    @pytest.mark.parametrize("url", ["postgres"], indirect=True)
+    @pytest.mark.parametrize("url", QUIET_ONES, indirect=True)
     @pytest.mark.parametrize("ending", ["sys.exit(0)", "runner.close()"])
     @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-    def test_a_child_that_does_nothing(self, url: str, loop: str, ending: str) -> None:
+    def test_a_child_that_does_nothing(
+        self, url: str, namespace: str, loop: str, ending: str
+    ) -> None:
         """Its mere end, with destructors or as asyncio.run does it, ends no session."""
         code = QUIET.replace("LOOP", loop).replace("ENDING", ending)
-        assert run_python(code, url) == {"granted": [10, 20], "same session": True}
+        assert run_python(code, url, namespace) == {"granted": [10, 20], "same session": True}
 
 
 BEGIN = """
 import asyncio, ctypes, gc, json, os, sys, warnings
 import uvloop
 from aiocosid import open_store
-from tests.integration import _sql_pools as pools
+from tests.integration import _clients as pools
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: a fork beside threads
-url = sys.argv[1]
+url, namespace = sys.argv[1:]
+named = {"namespace": namespace, "name": "order"}
 own = open_store(url)
-counter = own.segment_distributor(name="order")
+counter = own.segment_distributor(**named)
 """
 
 FORK = (
@@ -158,15 +184,15 @@ async def outcome(awaitable):
 async def child(borrowed, before):
     refused = [await outcome(each) for each in (
         counter.next_max_id(10), store.counters(), borrowed.next_max_id(10),
-        store.segment_distributor(name="order").next_max_id(10))]
+        store.segment_distributor(**named).next_max_id(10))]
     told = {"refused": refused, "borrowed opened": await outcome(borrowed.aopen())}
     gc.collect()
     await counter.aopen()
     granted = [await counter.next_max_id(10)]
-    told["another session"] = await pools.session_of(own, url) != before
+    told["another session"] = await pools.session_of(own, url, f"{namespace}.order") != before
     await own.aclose()
     async with store:
-        mine = store.segment_distributor(name="order")
+        mine = store.segment_distributor(**named)
         granted += [await mine.next_max_id(10), await mine.next_max_id(10)]
     return told | {"child": granted}
 
@@ -175,7 +201,7 @@ async def sessions():
 
 async def main():
     pool = await pools.make_pool(url)
-    borrowed = pools.store_on(pool).segment_distributor(name="order")
+    borrowed = pools.store_on(pool).segment_distributor(**named)
     granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
     before = await sessions()
     ours, theirs = os.pipe()
@@ -213,13 +239,13 @@ new_loop = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}[
 
 async def main():
     granted = [await counter.next_max_id(10)]
-    session = await pools.session_of(own, url)
+    session = await pools.session_of(own, url, f"{namespace}.order")
     if (pid := os.fork()) == 0:
         return True
     _, status = os.waitpid(pid, 0)
     assert status == 0, status
     granted.append(await counter.next_max_id(10))
-    same = session == await pools.session_of(own, url)
+    same = session == await pools.session_of(own, url, f"{namespace}.order")
     await own.aclose()
     print(json.dumps({"granted": granted, "same session": same}))
 

@@ -1,4 +1,4 @@
-"""Pools as users make them, by the scheme of a URL, and what is behind a store.
+"""Pools and clients as users make them, by the scheme of a URL, and what is behind a store.
 
 The scripts of forked processes import it as well, so it imports no more than they need.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -28,8 +29,13 @@ def scheme_of(url: str) -> str:
 
 
 async def make_pool(url: str, **options: Any) -> Any:
-    """Make a user's pool of one connection; of SQLite a connection, with a driver an engine."""
+    """Make a user's pool of one connection; of SQLite a connection, with a driver an engine.
+
+    Of a store that is no SQL database, what a user has there: a client.
+    """
     parts = urlsplit(url)
+    if (make := CLIENTS.get(parts.scheme)) is not None:
+        return await make(url)
     if "+" in parts.scheme:
         from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -50,12 +56,61 @@ async def make_pool(url: str, **options: Any) -> Any:
     return await asyncmy.create_pool(**login | options)
 
 
+async def _redis(url: str) -> Any:
+    from redis.asyncio import Redis
+
+    return Redis.from_url(url)
+
+
+async def _http(url: str) -> Any:
+    import httpx
+
+    return httpx.AsyncClient(base_url=url.removeprefix("cosid+"))
+
+
+async def _nats(url: str) -> Any:
+    from nats.aio.client import Client
+
+    client = Client()
+    await client.connect(url)
+    return client
+
+
+async def _zookeeper(url: str) -> Any:
+    from kazoo.client import KazooClient  # type: ignore[import-untyped]
+
+    client = KazooClient(url.removeprefix("zookeeper://"))
+    client.start()
+    return client
+
+
+CLIENTS: Final[dict[str, Any]] = {
+    "redis": _redis,
+    "cosid+http": _http,
+    "nats": _nats,
+    "zookeeper": _zookeeper,
+}
+
+
 async def close_pool(pool: Any) -> None:
     """Close it, or fail after ten seconds."""
-    closing = pool.dispose() if hasattr(pool, "dispose") else pool.close()
+    if hasattr(pool, "add_listener"):  # ZooKeeper's, which waits by itself
+        pool.stop()
+        pool.close()
+        return
+    names = ("dispose", "aclose", "close")
+    closing = getattr(pool, next(each for each in names if hasattr(pool, each)))()
     if closing is None:
         closing = pool.wait_closed()
     await asyncio.wait_for(closing, 10)
+
+
+STORES: Final = {
+    "redis": ("redis", "RedisStore"),
+    "httpx": ("http", "HttpStore"),
+    "nats": ("nats", "NatsStore"),
+    "kazoo": ("zookeeper", "ZookeeperStore"),
+}
 
 
 @asynccontextmanager
@@ -83,6 +138,9 @@ def store_on(pool: Any) -> Any:
         from aiocosid.stores.sqlite import SqliteStore
 
         return SqliteStore(pool)
+    if room in STORES:
+        module, name = STORES[room]
+        return getattr(import_module(f"aiocosid.stores.{module}"), name)(pool)
     from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 
     return SqlAlchemyStore(pool, durability="ignore")
@@ -93,6 +151,20 @@ async def fetch(store: Any, statement: str) -> Any:
     return (await store._backend.link.fetch_rows(statement))[0][0]
 
 
-async def session_of(store: Any, url: str) -> Any:
-    """Return which session of the server a store has."""
-    return await fetch(store, SESSION[scheme_of(url)])
+async def session_of(store: Any, url: str, key: str = "") -> Any:
+    """Return which session of the server a store has; of a cluster, with the key's node."""
+    backend, scheme = store._backend, scheme_of(url)
+    if scheme in SESSION:
+        return await fetch(store, SESSION[scheme])
+    if scheme == "zookeeper":
+        return backend.session
+    if scheme == "nats":
+        return (await backend._connection.ready()).client_id
+
+    def ask(client: Any) -> Any:
+        if not hasattr(client, "nodes_manager"):
+            return client.client_id()
+        node = client.get_node_from_key(f"cosid:{{{key}}}.adder")
+        return client.execute_command("CLIENT ID", target_nodes=node)
+
+    return await backend.link.call(ask) if scheme in {"redis", "unix"} else None
