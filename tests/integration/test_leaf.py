@@ -7,7 +7,7 @@ and a grant owns ``[old, old + step)``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -32,20 +32,12 @@ from aiocosid.errors import (
 )
 from tests.servers import MariadbServer
 
-from ._other_tables import TURNS, Execute, engine_on, executes, take_turns
+from ._other_tables import TURNS, Execute, take_turns
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 INSERT = "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES (:tag, :max_id, :step)"
 SAMPLE = {"tag": "leaf-segment-test", "max_id": 1, "step": 2000}  # what Leaf ships
-
-
-@pytest_asyncio.fixture(params=["mariadb", "postgres", "sqlite"])
-async def engine(request: pytest.FixtureRequest) -> AsyncIterator[AsyncEngine]:
-    """An engine of the user's own, on an empty database."""
-    engine = engine_on(request, request.param)
-    yield engine
-    await engine.dispose()
 
 
 @pytest_asyncio.fixture
@@ -54,12 +46,6 @@ async def store(engine: AsyncEngine) -> LeafStore:
     store = LeafStore(engine)
     await store.create_schema()
     return store
-
-
-@pytest.fixture
-def execute(engine: AsyncEngine) -> Execute:
-    """Run SQL in the database."""
-    return executes(engine)
 
 
 async def row_of(execute: Execute, tag: str) -> tuple[Any, ...]:

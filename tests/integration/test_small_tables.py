@@ -32,7 +32,7 @@ from aiocosid.errors import (
 )
 from tests.servers import MariadbServer
 
-from ._other_tables import TURNS, Execute, assert_disjoint, engine_on, executes, take_turns
+from ._other_tables import TURNS, Execute, assert_disjoint, engine_on, take_turns
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -43,12 +43,6 @@ async def engine(request: pytest.FixtureRequest) -> AsyncIterator[AsyncEngine]:
     engine = engine_on(request, request.param)
     yield engine
     await engine.dispose()
-
-
-@pytest.fixture
-def execute(engine: AsyncEngine) -> Execute:
-    """Run SQL in the database."""
-    return executes(engine)
 
 
 def on(*databases: str) -> pytest.MarkDecorator:

@@ -35,27 +35,13 @@ from aiocosid.errors import (
 from aiocosid.testing import ManualClock
 from tests.servers import MariadbServer
 
-from ._other_tables import TURNS, Execute, assert_disjoint, engine_on, executes, take_turns
+from ._other_tables import TURNS, Execute, assert_disjoint, executes, take_turns
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 INSERT = "INSERT INTO sequence (name, value, gmt_modified) VALUES (:name, :value, '2020-01-01')"
 VALUE = "SELECT value FROM sequence WHERE name = :name"
 HIGHEST = MAX_ID - 10**8
-
-
-@pytest_asyncio.fixture(params=["mariadb", "postgres", "sqlite"])
-async def engine(request: pytest.FixtureRequest) -> AsyncIterator[AsyncEngine]:
-    """An engine of the user's own, on an empty database."""
-    engine = engine_on(request, request.param)
-    yield engine
-    await engine.dispose()
-
-
-@pytest.fixture
-def execute(engine: AsyncEngine) -> Execute:
-    """Run SQL in the database."""
-    return executes(engine)
 
 
 async def value_of(execute: Execute, name: str) -> Any:

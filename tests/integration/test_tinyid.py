@@ -36,7 +36,7 @@ from aiocosid.errors import (
 from aiocosid.testing import ManualClock
 from tests.servers import MariadbServer
 
-from ._other_tables import TURNS, Execute, assert_disjoint, engine_on, executes
+from ._other_tables import TURNS, Execute, assert_disjoint
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -46,14 +46,6 @@ VALUES (:name, 1, :max_id, :step, :delta, :remainder)
 """
 
 
-@pytest_asyncio.fixture(params=["mariadb", "postgres", "sqlite"])
-async def engine(request: pytest.FixtureRequest) -> AsyncIterator[AsyncEngine]:
-    """An engine of the user's own, on an empty database."""
-    engine = engine_on(request, request.param)
-    yield engine
-    await engine.dispose()
-
-
 @pytest_asyncio.fixture
 async def store(engine: AsyncEngine) -> TinyidStore:
     """A store on it, with tinyid's table."""
@@ -61,12 +53,6 @@ async def store(engine: AsyncEngine) -> TinyidStore:
     await store.create_schema()
     await store.create_schema()
     return store
-
-
-@pytest.fixture
-def execute(engine: AsyncEngine) -> Execute:
-    """Run SQL in the database."""
-    return executes(engine)
 
 
 async def insert(  # noqa: PLR0917 - a row's columns

@@ -6,7 +6,6 @@ An old node is played by its own statement, from WORKER_NODE.xml; what it gets i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -30,21 +29,13 @@ from aiocosid.stores._engine import OwnEngineExecutor
 from aiocosid.testing import ManualClock
 from tests.unit.machine.test_lease_fork import in_child
 
-from ._other_tables import Execute, engine_on, executes
+from ._other_tables import Execute
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 OLD_NODE = """INSERT INTO WORKER_NODE (HOST_NAME, PORT, TYPE, LAUNCH_DATE, MODIFIED, CREATED)
 VALUES ('10.0.0.1', '1479102834-77', 2, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)"""
 LAST = "SELECT MAX(ID) FROM WORKER_NODE"
-
-
-@pytest_asyncio.fixture(params=["mariadb", "postgres", "sqlite"])
-async def engine(request: pytest.FixtureRequest) -> AsyncIterator[AsyncEngine]:
-    """An engine of the user's own, on an empty database."""
-    engine = engine_on(request, request.param)
-    yield engine
-    await engine.dispose()
 
 
 @pytest_asyncio.fixture
@@ -54,12 +45,6 @@ async def store(engine: AsyncEngine) -> UidGeneratorStore:
     await store.create_schema()
     await store.create_schema()
     return store
-
-
-@pytest.fixture
-def execute(engine: AsyncEngine) -> Execute:
-    """Run SQL in the database."""
-    return executes(engine)
 
 
 @pytest.fixture
