@@ -57,8 +57,6 @@ LONG = re.compile(
     | /test_generators\.py::TestMemorySnowflakesOnTrio::test_opening_anew\[cosid-s\]
     | /test_redis_sequence\.py::test_java_nodes_beside_ours$
     | /test_servers\.py::TestFailover::
-    | /test_tiered\.py::test_two_processes$
-    | /test_zookeeper\.py::TestSessions::test_two_processes$
     | /test_sync_gunicorn\.py::test_workers_of_a_preloaded_application\[wsgi\]
     | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[(sqlite|valkey)\]
     | /test_machines\.py::TestOnOneStore::test_(
@@ -313,7 +311,6 @@ mariadb_factory = _factory(MariadbServer, "Start a MariadbServer(*options, tls=)
 pair_factory = _factory(PostgresPair, "Start a PostgresPair(*options, synchronous=).")
 etcd_factory = _factory(EtcdServer, "Start an EtcdServer(*options).")
 nats_factory = _factory(NatsServer, "Start a NatsServer(*options, password=, tls=).")
-pgbouncer_factory = _factory(PgBouncerServer, "Start a PgBouncerServer(postgres, pool_size=).")
 zookeeper_factory = _factory(ZookeeperServer, "Start a ZookeeperServer(*settings, tick_ms=).")
 
 

@@ -97,21 +97,6 @@ class Tables(ABC):
             for row in found
         ]
 
-    def put_rows(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Replace CosId's table."""
-        values = [
-            ", ".join(
-                f"'{row[key]}'" if isinstance(row[key], str) else f"{row[key]}"
-                for key in MACHINE_COLUMNS
-            )
-            for row in rows
-        ]
-        inserts = [
-            f"insert into cosid_machine ({', '.join(MACHINE_COLUMNS)}) values ({each});"
-            for each in values
-        ]
-        self.execute("\n".join(["delete from cosid_machine;", *inserts]))
-
     def put_row(self, machine_id: int, holder: str, stamp: int, namespace: str = "dev") -> None:
         """Write a row as CosId would."""
         self.execute(

@@ -75,23 +75,6 @@ class TestCommands:
         assert take("order", "-n", 7, "--step", 3) == [*range(4, 11)]
         assert take("order") == [11]
 
-    def test_json_is_the_same_ids(
-        self, aiocosid: Command, take: Take, store: str, namespace: str
-    ) -> None:
-        """The format changes nothing but the format."""
-        words = ("next", "order", "-n", 3, "--store", store, "--namespace", namespace)
-        assert json.loads(aiocosid(*words, "--format", "json").out) == [1, 2, 3]
-
-    def test_init_may_be_repeated(
-        self, aiocosid: Command, take: Take, store: str, namespace: str
-    ) -> None:
-        """It leaves counters alone."""
-        assert take("order") == [1]
-        # The one command that runs as a process for each store.
-        done = run("init", "--store", store)
-        assert (done.returncode, done.stdout, done.stderr) == (0, f"{store} is ready\n", "")
-        assert take("order") == [2]
-
     def test_init_then_inspect(
         self, aiocosid: Command, take: Take, store: str, namespace: str
     ) -> None:
@@ -111,20 +94,6 @@ class TestCommands:
         assert f"{namespace}.a" in table
         assert f"{namespace}.b" in table
 
-    def test_set_floor_raises_and_never_lowers(
-        self, aiocosid: Command, take: Take, store: str, namespace: str
-    ) -> None:
-        """Every id after it is above the floor, whatever was asked for in between."""
-        where = ("--store", store, "--namespace", namespace)
-        take("order", "-n", 5)
-        for above, at in ((3, 5), (1000, 1000), (999, 1000)):
-            done = aiocosid(
-                "set-floor", "order", "--above", above, "--create", *where, "--format", "json"
-            )
-            assert (done.code, done.err) == (0, "")
-            assert json.loads(done.out)["last_max_id"] == at
-        assert take("order") == [1001]
-
     def test_set_floor_makes_a_missing_counter(
         self, aiocosid: Command, take: Take, store: str, namespace: str
     ) -> None:
@@ -132,14 +101,6 @@ class TestCommands:
         where = ("--store", store, "--namespace", namespace)
         assert aiocosid("set-floor", "order", "--above", 70, "--create", *where).code == 0
         assert take("order") == [71]
-
-    def test_used_up(self, aiocosid: Command, take: Take, store: str, namespace: str) -> None:
-        """Code 5 at int64's end, and nothing is written."""
-        where = ("--store", store, "--namespace", namespace)
-        aiocosid("set-floor", "order", "--above", 2**63 - 3, "--create", *where)
-        done = aiocosid("next", "order", "-n", 3, *where)
-        assert (done.code, done.out) == (5, "")
-        assert take("order", "-n", 2) == [2**63 - 2, 2**63 - 1]
 
     def test_many_at_once_share_nothing(
         self, aiocosid: Command, take: Take, store: str, namespace: str
@@ -161,14 +122,6 @@ class TestCommands:
         ids = [[int(line) for line in out.splitlines()] for out, _, _ in ended]
         assert all(each == sorted(each) for each in ids)
         assert sorted(chain.from_iterable(ids)) == list(range(1, 2001))
-
-    def test_bench(self, aiocosid: Command, take: Take, store: str, namespace: str) -> None:
-        """It measures any store, and leaves counters other than its own alone."""
-        take("order")
-        done = aiocosid("bench", "--seconds", "0.05", "--store", store, "--format", "json")
-        assert (done.code, done.err) == (0, "")
-        assert json.loads(done.out)["next_id_per_second"] > 0
-        assert take("order") == [2]
 
 
 class TestRefusals:

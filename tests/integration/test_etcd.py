@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -312,40 +309,6 @@ class TestPlainClients:
         ends = [0, *(end for _, end in granted)]
         assert [start for start, _ in granted] == ends[:-1]
         assert ends[-1] == ROUNDS * 10
-
-    @pytest.mark.stress
-    @pytest.mark.asyncio
-    async def test_two_processes(self, etcd: EtcdServer, namespace: str) -> None:
-        """Their generators share nothing."""
-        key = f"/cosid/{namespace}.order"
-        processes = [
-            await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", TAKER, etcd.url, namespace), stdout=subprocess.PIPE
-            )
-            for _ in range(2)
-        ]
-        ids: list[int] = []
-        for each in processes:
-            told, _ = await each.communicate()
-            assert each.returncode == 0
-            ids += json.loads(told)
-        assert len(ids) == len(set(ids)) == 4000
-        assert max(ids) <= int(etcd.get(key) or 0)
-
-
-TAKER = """
-import asyncio, json, sys
-from aiocosid import SegmentChainId
-from aiocosid.stores.etcd import EtcdStore
-
-async def main():
-    async with EtcdStore.from_url(sys.argv[1]) as store:
-        counter = store.segment_distributor(namespace=sys.argv[2], name="order", step=10)
-        async with SegmentChainId(counter) as chain:
-            print(json.dumps([await chain.next_id() for _ in range(2000)]))
-
-asyncio.run(main())
-"""
 
 
 class TestLogin:

@@ -48,10 +48,6 @@ T: Final = 1_700_000_000_000  # some time in the past, in ms
 FAR: Final = 2**62  # no floor is too late
 
 SHORT: Final = "x"  # a password
-ODD_NAMES: Final = (
-    *("a.b", "a b", "*", ">", "a.*.>", "$JS", "%41", "%", "~-_", "\x01\x7f\n\r", "世" * 200),
-    *("{a}", 'a"b', "'", "\\", "é", "🦆", ".", "..", "-"),
-)
 
 
 @pytest.fixture

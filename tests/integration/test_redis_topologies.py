@@ -15,8 +15,6 @@ from redis.asyncio.sentinel import Sentinel
 from aiocosid import SegmentChainId
 from aiocosid.abc import Counter
 from aiocosid.errors import (
-    CorruptCounterError,
-    IdOverflowError,
     StoreAuthenticationError,
     StoreError,
     StoreRolledBackError,
@@ -226,24 +224,6 @@ class TestCluster:
             key = key_of(namespace, name)
             held = valkey_cluster.owner(key).call("GET", key)
             assert held == str(counter.last_max_id)
-
-    async def test_refusals(self, valkey_cluster: ValkeyCluster, namespace: str, kind: str) -> None:
-        """As on one server."""
-        key = key_of(namespace, "n")
-        owner = valkey_cluster.owner(key)
-        async with cluster_store(valkey_cluster, kind) as store:
-            for offset in (0, 1):
-                counter = store.segment_distributor(namespace=namespace, name="n", offset=offset)
-                owner.call("SET", key, "x")
-                with pytest.raises(CorruptCounterError):
-                    await counter.next_max_id(1)
-                owner.call("SET", key, 2**63 - 2)
-                with pytest.raises(IdOverflowError):
-                    await counter.next_max_id(2)
-            assert await store.set_floor(namespace=namespace, name="n", above=1) == Counter(
-                namespaced_name=f"{namespace}.n", last_max_id=2**63 - 2
-            )
-            owner.call("RPUSH", key_of(namespace, "n") + "s", 1)
 
     async def test_failover(
         self, cluster_factory: Callable[..., ValkeyCluster], namespace: str, kind: str

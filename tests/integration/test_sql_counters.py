@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from aiocosid import open_store
 from aiocosid.abc import MAX_ID, Counter
 from aiocosid.errors import (
     CorruptCounterError,
@@ -96,36 +94,6 @@ class TestCounter:
         assert known == ["ns.order", "17"]
         assert 0 <= int(age) < 30
 
-    async def test_concurrent_grants_are_disjoint(self, database: Database) -> None:
-        """However many ask at once, on however many connections, the ranges tile."""
-        async with database.open() as one, database.open() as other, database.pool() as pool:
-            await asyncio.gather(*(each.create_schema() for each in (one, other) * 5))
-            counters = [each.segment_distributor(name="order") for each in (one, other)]
-            counters.append(store_on(pool).segment_distributor(name="order"))
-            counters[1].allow_give_back()
-            steps = [i % 7 + 1 for i in range(200)]
-            ends = await asyncio.gather(
-                *(counters[i % 3].next_max_id(step) for i, step in enumerate(steps))
-            )
-            ranges = sorted((end - step, end) for end, step in zip(ends, steps, strict=True))
-            assert [start for start, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
-
-    async def test_names_are_only_names(self, store: SqlStore, database: Database) -> None:
-        """Quotes, blanks, backslashes, letters of any script and case are stored as they are.
-
-        Also in a session that takes a backslash for itself.
-        """
-        async with database.pool(**database.odd_pool) as pool:
-            for each in (store, store_on(pool)):
-                for name in NAMES:
-                    await each.segment_distributor(namespace="n s", name=name).next_max_id(10)
-        found = {each.namespaced_name: each.last_max_id for each in await store.counters()}
-        assert found == {f"n s.{name}": 20 for name in NAMES}
-        assert len(await store.counters(namespace="n s")) == len(NAMES)
-        assert await store.counters(namespace="N S") == []
-        rows = database.execute("select name from cosid").splitlines()
-        assert {row.rstrip() for row in rows} == {name.rstrip() for name in found}
-
     async def test_int64_is_exact(self, store: SqlStore, database: Database) -> None:
         """What does not fit is refused whole; the last id is 2^63-1 exactly."""
         await store.set_floor(name="end", above=MAX_ID - 10)
@@ -149,19 +117,6 @@ class TestCounter:
         with pytest.raises(IdOverflowError):
             await counter.next_max_id(2)
         assert await counter.next_max_id(1) == MAX_ID
-
-    @pytest.mark.parametrize("kind", NOBODY)
-    async def test_bad_arguments(self, kind: str) -> None:
-        """Refused before anything is sent: there is no server, and no folder."""
-        nobody = open_store(NOBODY[kind])
-        steps: tuple[Any, ...] = (0, -1, 1.0, True, "1", None)
-        for step in steps:
-            with pytest.raises(InvalidArgumentError, match="at least 1"):
-                await nobody.segment_distributor(name="order").next_max_id(step)
-        floors: tuple[Any, ...] = (-1, MAX_ID + 1, 1.0, True)
-        for above in floors:
-            with pytest.raises(InvalidArgumentError):
-                await nobody.set_floor(name="order", above=above)
 
     async def test_a_name_that_is_too_long(self, store: SqlStore) -> None:
         """More characters than the column holds are refused on creation; 100 are fine."""

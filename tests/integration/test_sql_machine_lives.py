@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -97,28 +95,6 @@ def test_a_forked_child(tables: Tables, ending: str) -> None:
         "parent goes on": "None",
         "parent of the same name": "MachineIdLostError",
     }
-
-
-@pytest.mark.nightly
-def test_two_thousand_lives_on_four_ids(tables: Tables, tmp_path: Path) -> None:
-    """Four processes take and give back five hundred times each: no id is lost, or held twice."""
-    with ThreadPoolExecutor(4) as pool:
-        told = [pool.submit(_lives, tables.url, number, tmp_path) for number in range(4)]
-    assert [each.result() for each in told] == [500] * 4
-    assert [row["instance_id"] for row in tables.rows()] == [""] * 4
-    assert len(asyncio.run(_take_all(tables.url, 4))) == 4
-
-
-def _lives(url: str, number: int, folder: Path) -> int:
-    done = subprocess.run(
-        [sys.executable, "-c", LIVES, url, f"{number}", f"{folder}"],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=110,
-    )
-    lived: int = json.loads(done.stdout)
-    return lived
 
 
 MANY = """

@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from aiocosid.abc import InstanceId, MachineGrant
+from aiocosid.abc import MachineGrant
 from aiocosid.errors import (
     CorruptMachineStateError,
     InvalidArgumentError,
@@ -144,15 +144,6 @@ class TestOrder:
         taken = [await fleet.take(number, now=T0 + GUARD) for number in range(10, 14)]
         assert [grant.machine_id for grant in taken] == [1, 3, 0, 2]
         assert [grant.floor_ms for grant in taken] == [T0 - 3, T0 - 2, T0 - 1, T0]
-
-    async def test_all_held(self, fleet: Fleet) -> None:
-        """The error says how many there are, and names five."""
-        for number in range(8):
-            await fleet.take(number, bits=3)
-        with pytest.raises(MachineIdOverflowError) as caught:
-            await fleet.take(9, bits=3)
-        assert (caught.value.namespace, caught.value.size) == ("dev", 8)
-        assert caught.value.holders == tuple(who(number).text for number in range(5))
 
     async def test_namespaces_are_apart(self, fleet: Fleet, store: SqliteStore) -> None:
         await fleet.take(0)
@@ -326,16 +317,6 @@ class TestGuard:
         assert tables.rows() == before
         assert (tables.note(0), tables.note(1)) == (-1, -1)
 
-    async def test_another_object_of_the_same_name(self, fleet: Fleet) -> None:
-        """Two that go by one instance id: whoever asked last has it, the other one learns it."""
-        first, second = fleet.make(0), fleet.make(0)
-        await first.distribute(2, now_ms=T0, latest_ms=FAR)
-        await first.guard(0, now_ms=T0, mark_ms=T0 + 50)
-        assert await second.distribute(2, now_ms=T0, latest_ms=FAR) == MachineGrant(0, T0 + 50)
-        with pytest.raises(MachineIdLostError, match="twice"):
-            await first.guard(0, now_ms=T0 + 1, mark_ms=T0 + 60)
-        await second.guard(0, now_ms=T0 + 1, mark_ms=T0 + 70)
-
 
 class TestRevert:
     """Only by the owner, and only its own stay."""
@@ -350,20 +331,6 @@ class TestRevert:
         assert (row["instance_id"], row["last_timestamp"]) == ("", T0 + 30)
         assert row["revert_time"] == T0 + 40
         assert tables.note(0) == T0 + 30
-
-    async def test_without_any_id_issued(self, fleet: Fleet, tables: Tables) -> None:
-        await fleet.take(0)
-        await fleet(0).guard(0, now_ms=T0 + 1, mark_ms=T0 + 100)
-        await fleet(0).revert(0, last_ms=-1)
-        assert (tables.stamp(0), tables.note(0)) == (T0 + 1, T0 + 100)
-
-    async def test_a_stable_one_stays(self, fleet: Fleet, tables: Tables) -> None:
-        await fleet.take(0, stable=True)
-        await fleet(0, stable=True).guard(0, now_ms=T0 + 1, mark_ms=T0 + 100)
-        await fleet(0, stable=True).revert(0, last_ms=T0 + 30)
-        assert (tables.holder(0), tables.note(0)) == (who(0).text, T0 + 30)
-        assert (await fleet.take(1)).machine_id == 1
-        assert await fleet.take(0, stable=True) == MachineGrant(0, T0 + 30)
 
     @pytest.mark.parametrize("stable", [False, True])
     async def test_one_of_the_same_object(
@@ -636,16 +603,6 @@ class TestArguments:
         one = SqliteStore.from_url("sqlite:////nowhere/ids.db").machine_id_distributor()
         with pytest.raises(InvalidArgumentError):
             await getattr(one, method)(**arguments)
-
-    async def test_who_asks(self) -> None:
-        make = SqliteStore.from_url("sqlite:///ids.db").machine_id_distributor
-        assert make(instance_id="a:1").instance_id == InstanceId("a:1")
-        assert make().instance_id != make().instance_id
-        for wrong in ("", "x" * 101, "a\0b", "\ud800"):
-            with pytest.raises(InvalidArgumentError, match="instance_id"):
-                make(instance_id=wrong)
-        with pytest.raises(InvalidArgumentError, match="namespace"):
-            make(namespace="n" * 92)
 
 
 driver: Any = asyncpg  # its annotations stop half-way

@@ -35,7 +35,6 @@ from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.redis._span import Claimed, Opening, Span, SpanTaken
 from aiocosid.stores.sqlite import SqliteStore
 from aiocosid.stores.tiered import TieredStore
-from tests.consumers import overlaps, spawn
 from tests.script import run_python
 from tests.servers import PASSWORD, FaultProxy, ValkeyServer, free_port, wait_until
 
@@ -788,18 +787,6 @@ async def test_cancelled_at_each_turn(valkey: ValkeyServer, bench: Bench) -> Non
         assert valkey.call("HGET", bench.key, "claim@root") is None
         await bench.take(other)
     await bench.take(one)
-
-
-def test_two_processes(valkey: ValkeyServer, namespace: str, tmp_path: Path) -> None:
-    """On one file and one Redis."""
-    url = f"tiered:?root=sqlite:///{tmp_path}/ids.db&cache={valkey.url}&span=5000"
-    record = tmp_path / "record"
-    record.mkdir()
-    running = [spawn(url, namespace, 20_000, record / str(i)) for i in range(2)]
-    for process in running:
-        process.join()
-    assert [process.exitcode for process in running] == [0, 0]
-    assert overlaps(record) == (40_000, 0)
 
 
 def test_a_forked_child(valkey: ValkeyServer, namespace: str, tmp_path: Path) -> None:

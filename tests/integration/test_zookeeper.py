@@ -24,7 +24,6 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.stores.zookeeper import ZookeeperStore
-from tests.script import run_python
 from tests.servers import FaultProxy, ZookeeperServer, eventually
 
 pytestmark = [pytest.mark.integration]
@@ -278,32 +277,3 @@ class TestSessions:
             patch.setattr(wire, 0.01)
             with pytest.raises(StoreUnavailableError, match="not started, or was stopped"):
                 await other.next_max_id(5)
-
-    def test_two_processes(self, zookeeper: ZookeeperServer, namespace: str) -> None:
-        """They take turns on one counter, and share nothing."""
-        ranges = run_python(PROCESSES, zookeeper.url, namespace)
-        assert sorted(end for each in ranges for end in each) == list(
-            range(10, 10 * (2 * 50) + 1, 10)
-        )
-        assert all(each == sorted(each) for each in ranges)
-
-
-PROCESSES = """
-import asyncio, json, subprocess, sys
-from aiocosid.stores.zookeeper import ZookeeperStore
-
-url, namespace, *nested = sys.argv[1:]
-
-async def main():
-    async with ZookeeperStore.from_url(url) as store:
-        counter = store.segment_distributor(namespace=namespace, name="order")
-        return [await counter.next_max_id(10) for _ in range(50)]
-
-if nested:
-    print(json.dumps(asyncio.run(main())))
-else:
-    code = open("/proc/self/cmdline").read().split("\\0")[2]
-    words = [sys.executable, "-c", code, url, namespace, "nested"]
-    both = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(2)]
-    print(json.dumps([json.loads(each.communicate()[0]) for each in both]))
-"""

@@ -105,6 +105,8 @@ def _imports(
                     block = ast.Module(part, [])
                     yield from _imports(block, package, known, for_types=types, deferred=deferred)
                 continue
+            case ast.expr():
+                continue  # nothing is imported in one
             case _:
                 inner = deferred or isinstance(child, Function)
                 yield from _imports(child, package, known, for_types=for_types, deferred=inner)

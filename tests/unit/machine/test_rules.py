@@ -10,7 +10,7 @@ from math import inf
 import pytest
 
 from aiocosid.abc import InstanceId, MachineGrant
-from aiocosid.errors import MachineIdLostError, MachineIdOverflowError
+from aiocosid.errors import MachineIdOverflowError
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
@@ -90,18 +90,3 @@ async def test_the_time_of_the_last_id_never_raises_the_mark(instances: Instance
     await instances("a").revert(0, last_ms=T + 5)
     [found] = await instances.store.machines()
     assert (found.mark_ms, found.last_timestamp_ms) == (T + 1, T + 5)
-
-
-async def test_of_one_instance_that_runs_twice_the_last_has_it(instances: Instances) -> None:
-    """The older one is told, gives nothing back, and has it again only by asking."""
-    older, newer = (instances("a", stable=True) for _ in range(2))
-    for one, other in ((older, newer), (newer, older)):
-        await one.distribute(1, now_ms=T, latest_ms=FAR)
-        await one.guard(0, now_ms=T, mark_ms=T)
-        await other.distribute(1, now_ms=T, latest_ms=FAR)
-        with pytest.raises(MachineIdLostError, match="runs twice"):
-            await one.guard(0, now_ms=T + 5, mark_ms=T + 9)
-        await other.guard(0, now_ms=T + 1, mark_ms=T + 20)
-        before = await instances.store.machines()
-        await one.revert(0, last_ms=T + 5)
-        assert await instances.store.machines() == before

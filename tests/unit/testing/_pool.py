@@ -25,12 +25,10 @@ from aiocosid.abc import (
 )
 from aiocosid.abc._machine import (
     QUARANTINE_MARGIN,
-    bits_in_use,
     check_machine_bits,
     check_same_bits,
 )
 from aiocosid.errors import (
-    InvalidArgumentError,
     MachineIdLostError,
     MachineIdOverflowError,
     MachineIdQuarantineError,
@@ -227,22 +225,6 @@ class MachinePool:
         self.bits = bits
         return grant
 
-    def set_bits(self, bits: int, *, seen: float) -> None:
-        """Change the width, while nobody holds a machine id.
-
-        Raises:
-            MachineIdInUseError: somebody does.
-            MachineIdQuarantineError: the store forgot.
-            InvalidArgumentError: the width is outside its range.
-        """
-        check_machine_bits(bits)
-        if bits == self.bits:
-            return
-        self._check_marker(seen, 0.0)
-        if holders := self._holders():
-            raise bits_in_use(self.namespace, self.bits, holders)
-        self.bits = bits
-
     def guard(
         self,
         who: InstanceId,
@@ -323,18 +305,6 @@ class MachinePool:
 
     def _quarantine(self, left: float) -> MachineIdQuarantineError:
         return MachineIdQuarantineError(STORE, namespace=self.namespace, seconds_left=left)
-
-    def take_away(self, machine_id: int) -> None:
-        """Let an id go, whoever holds it.
-
-        Raises:
-            InvalidArgumentError: nobody holds it.
-        """
-        entry = self.entries.get(machine_id)
-        if entry is None or not entry.holder:
-            expected = f"one that is held in namespace {self.namespace!r}"
-            raise InvalidArgumentError("machine_id", machine_id, expected=expected)
-        entry.release()
 
     def machines(self) -> Iterator[Machine]:
         """Give all ids that were handed out once, by number."""
