@@ -7,8 +7,9 @@ a single id.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from ._later import dataclass
 
 __all__ = (
     "CacheFound",

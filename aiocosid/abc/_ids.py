@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import (
     TYPE_CHECKING,
@@ -18,6 +18,7 @@ from typing import (
 )
 
 from .._checks import check_integer, check_seconds, check_text, is_integer
+from .._later import dataclass
 from ..errors import WouldBlock
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from .._checks import MAX_MACHINE_BITS, check_machine_bits, check_text
+from .._later import dataclass
 from ..errors import InvalidArgumentError, MachineBitsMismatchError, MachineIdInUseError
 from ._ids import DEFAULT_NAMESPACE
 

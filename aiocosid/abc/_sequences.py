@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from .._later import dataclass
 from ._ids import DEFAULT_NAMESPACE, check_integer, check_text
 
 __all__ = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from .._later import dataclass
 from ..errors import UnsupportedByStoreError
 from ._ids import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
 from ._machine import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD

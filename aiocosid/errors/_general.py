@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from math import ceil, inf
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from .._later import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

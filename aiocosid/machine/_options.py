@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Final, Self
 
+from .._later import dataclass
 from ..abc._ids import check_seconds
 from ..errors import InvalidArgumentError
 

@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeVar, cast
 
+from .._later import dataclass
 from .._provider_options import LeaseTerms, MachineOptions, SequenceOptions, StepOptions
 from ..abc import DEFAULT_STEP
 from ..errors import BusyError, InvalidArgumentError, UnsupportedByStoreError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .._later import dataclass
 from ..abc import MAX_ID
 from ..abc._ids import check_integer, check_seconds
 from ..errors import InvalidArgumentError

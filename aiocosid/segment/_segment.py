@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from .._later import dataclass
 
 __all__ = ("FOREVER", "IdSegment")
 

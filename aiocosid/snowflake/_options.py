@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
+from .._later import dataclass
 from ..abc._ids import check_integer, check_seconds
 from ..errors import InvalidArgumentError
 

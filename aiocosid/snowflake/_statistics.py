@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .._later import dataclass
 from ..abc import Statistics
 
 if TYPE_CHECKING:
