@@ -15,12 +15,24 @@ from .errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("LAST_MS", "UNIX_EPOCH", "DatePattern", "DateUnit", "moment_of", "resolve_zone")
+__all__ = (
+    "LAST_MS",
+    "UNIX_EPOCH",
+    "DatePattern",
+    "DateUnit",
+    "iso_text",
+    "moment_of",
+    "resolve_zone",
+)
 
 UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 LAST_MS: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z, the last millisecond that `datetime` has."""
+
+# The Gregorian calendar repeats after so many years.
+CYCLE_YEARS: Final = 400
+CYCLE_MS: Final = 146_097 * 86_400_000
 
 OFFSET: Final = re.compile(r"([+-])([01][0-9]|2[0-3]):([0-5][0-9])")
 
@@ -203,3 +215,12 @@ def resolve_zone(zone: object) -> tzinfo:
             pass  # unknown, no name at all, or a folder of names such as "America"
     expected = "a tzinfo, 'UTC', an offset as '+08:00', or a zone that this system knows"
     raise InvalidArgumentError("zone", zone, expected=expected)
+
+
+def iso_text(ms: int) -> str:
+    """Return a unix time in milliseconds as ISO 8601 in UTC; past the year 9999 with a plus."""
+    cycles = max(0, ms - LAST_MS + CYCLE_MS - 1) // CYCLE_MS
+    moment = moment_of(ms - cycles * CYCLE_MS)
+    text = moment.isoformat(timespec="milliseconds" if ms % 1000 else "seconds")
+    year = f"+{moment.year + cycles * CYCLE_YEARS}" if cycles else text[:4]
+    return f"{year}{text[4:].removesuffix('+00:00')}Z"

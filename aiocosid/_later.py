@@ -68,14 +68,14 @@ class _Unmade:
         return found.__get__(instance, owner) if hasattr(found, "__get__") else found
 
 
-def _lazy(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[type], type]:
+def _lazy(*, frozen: bool, slots: bool, **options: bool) -> Callable[[type], type]:
     """Return the decorator; only frozen classes with slots are made this way."""
     if not (frozen and slots):
         raise NotImplementedError
-    return lambda template: _with_placeholders(template, kw_only=kw_only)
+    return lambda template: _with_placeholders(template, options)
 
 
-def _with_placeholders(template: type, *, kw_only: bool) -> type:
+def _with_placeholders(template: type, options: dict[str, bool]) -> type:
     fields = template.__annotations__
     body = {name: value for name, value in vars(template).items() if name not in fields}
     for name in ("__dict__", "__weakref__"):
@@ -84,8 +84,8 @@ def _with_placeholders(template: type, *, kw_only: bool) -> type:
     def make_all() -> dict[str, Any]:
         with _lock:
             if isinstance(vars(cls)[missing[-1]], _Unmade):
-                decorate: Any = dataclasses.dataclass(frozen=True, kw_only=kw_only)
-                made = vars(decorate(template))
+                decorate: Any = dataclasses.dataclass(frozen=True, **options)
+                made: dict[str, Any] = dict(vars(decorate(template)))
                 for name in missing:  # one by one: the others still lead here
                     setattr(cls, name, made[name])
         return dict(vars(cls))

@@ -26,9 +26,8 @@ from ..errors import (
 )
 from . import fork
 from .clock import SYSTEM_CLOCK
-from .loop import is_dead, loop_finder, no_loop, running_loop, start_root_task
-from .not_copyable import refuse_copy
-from .root import Root
+from .fork import refuse_copy
+from .loop import Root, is_dead, loop_finder, no_loop, running_loop, start_root_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -1,7 +1,8 @@
-"""What a forked child must forget.
+"""What belongs to one process: a forked child must forget it, and nobody can copy it.
 
 One hook for the whole package.  Whoever owns tasks registers itself; everybody else compares
 `generation` before it trusts what it remembers.
+A copy would hand out the same ids again, and not be told of a fork.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import weakref
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, SupportsIndex
 
 from ..errors import ForkedError
 from ..errors._general import REOPEN
@@ -96,6 +97,24 @@ def _keep_for_ever() -> None:
     with suppress(Exception):  # some builds of Python have no ctypes, or forbid it
         ctypes = import_module("ctypes")
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(abandoned))
+
+
+def refuse_copy(found: object) -> NoReturn:
+    """Raise `TypeError`: for a class's ``__reduce_ex__``, by which copies and pickles are made."""
+    raise TypeError(
+        f"{type(found).__name__} cannot be copied or pickled; "
+        "share it in a process, and make one in each process"
+    )
+
+
+class NotCopyable:
+    """Refuses `copy`, `pickle` and what builds on them, such as `dataclasses.asdict`."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
+        """Refuse."""
+        refuse_copy(self)
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either

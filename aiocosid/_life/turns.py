@@ -1,4 +1,6 @@
-"""Who goes on when many callers find the piece used up in one turn of the event loop.
+"""Turns of the event loop: nobody keeps it from everybody else, however many ids are asked for.
+
+A long list of ids is made in stretches, with a turn of the loop between them.
 
 If each of a thousand busy tasks took a piece whenever the loop comes to it, one turn of the loop
 would hand out a million ids, and the reply from the store would wait behind them.  So the ids that
@@ -8,15 +10,36 @@ one turn may hand out are limited, and those who come too late stand in line.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-__all__ = ("TurnLine",)
+__all__ = ("MAX_BATCH", "STRETCH", "TurnLine", "expand_ranges")
+
+MAX_BATCH: Final = 10_000_000
+"""Ids that one ``next_ids`` call may ask for; a list of them takes 400 MB."""
+
+STRETCH: Final = 10_000
+"""Ids between two turns of the event loop at most, about a millisecond."""
+
+
+async def expand_ranges(pieces: Sequence[range]) -> list[int]:
+    """Make a list of ranges, with a turn for the loop between long stretches."""
+    if len(pieces) == 1 and len(pieces[0]) <= STRETCH:
+        return list(pieces[0])
+    ids: list[int] = []
+    turn_at = STRETCH
+    for piece in pieces:
+        for start in range(0, len(piece), STRETCH):
+            if len(ids) >= turn_at:
+                await checkpoint()
+                turn_at += STRETCH
+            ids += piece[start : start + STRETCH]
+    return ids
 
 
 class TurnLine:

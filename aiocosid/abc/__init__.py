@@ -5,6 +5,9 @@ Bring your own store by writing one class with one coroutine; see `IdSegmentDist
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._later import later
 from ._ids import DEFAULT_NAMESPACE as DEFAULT_NAMESPACE
 from ._ids import DEFAULT_STEP as DEFAULT_STEP
 from ._ids import MAX_ID as MAX_ID
@@ -24,16 +27,18 @@ from ._machine import InstanceId as InstanceId
 from ._machine import Machine as Machine
 from ._machine import MachineGrant as MachineGrant
 from ._machine import MachineIdDistributor as MachineIdDistributor
-from ._sequences import DEFAULT_MAX_SEQUENCE as DEFAULT_MAX_SEQUENCE
-from ._sequences import DEFAULT_TOLERANCE as DEFAULT_TOLERANCE
-from ._sequences import SecondFenced as SecondFenced
-from ._sequences import SecondSpent as SecondSpent
-from ._sequences import SequenceDistributor as SequenceDistributor
-from ._sequences import SequenceGrant as SequenceGrant
-from ._sequences import SequenceReply as SequenceReply
-from ._store import Counter as Counter
-from ._store import MachineMarker as MachineMarker
-from ._store import Store as Store
+
+if TYPE_CHECKING:
+    from ._sequences import DEFAULT_MAX_SEQUENCE as DEFAULT_MAX_SEQUENCE
+    from ._sequences import DEFAULT_TOLERANCE as DEFAULT_TOLERANCE
+    from ._sequences import SecondFenced as SecondFenced
+    from ._sequences import SecondSpent as SecondSpent
+    from ._sequences import SequenceDistributor as SequenceDistributor
+    from ._sequences import SequenceGrant as SequenceGrant
+    from ._sequences import SequenceReply as SequenceReply
+    from ._store import Counter as Counter
+    from ._store import MachineMarker as MachineMarker
+    from ._store import Store as Store
 
 __all__ = (
     "DEFAULT_GUARD_INTERVAL",
@@ -66,3 +71,15 @@ __all__ = (
     "Store",
     "TextIdGenerator",
 )
+
+if not TYPE_CHECKING:  # else every name would be one of ours
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "._sequences": (
+                "DEFAULT_MAX_SEQUENCE DEFAULT_TOLERANCE SecondFenced SecondSpent "
+                "SequenceDistributor SequenceGrant SequenceReply"
+            ),
+            "._store": "Counter MachineMarker Store",
+        },
+    )

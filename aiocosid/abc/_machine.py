@@ -20,6 +20,7 @@ __all__ = (
     "INSTANCE_ID_WIDTH",
     "MAX_MACHINE_BITS",
     "QUARANTINE_MARGIN",
+    "RELEASE_MARGIN",
     "WIDTH_EXPECTED",
     "InstanceId",
     "Machine",
@@ -39,6 +40,9 @@ DEFAULT_GUARD_INTERVAL: Final = 60.0
 
 QUARANTINE_MARGIN: Final = 5.0
 """Seconds that a quarantine is longer than the longest safe guard that was named."""
+
+RELEASE_MARGIN: Final = 1.0
+"""Seconds above its mark: the stamp of an id that was released early."""
 
 NAME_WIDTH: Final = 91
 """Characters; ``{namespace}.{8 digits}`` has to fit CosId's varchar(100)."""

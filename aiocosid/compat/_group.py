@@ -16,7 +16,7 @@ import anyio
 
 from .._checks import check_seconds, check_step
 from .._life.foreign_calls import call_bounded
-from .._life.not_copyable import NotCopyable
+from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, IdSegmentDistributor, Store
 from ..errors import (
     CorruptCounterError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Self, Unpack, cast
 
 from .._checks import check_above, check_text
-from .._life.not_copyable import NotCopyable
+from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, Store
 from ..errors import InvalidArgumentError, UnsupportedByStoreError
 from ..stores.sql import OutOfRangeError, executor_of, executor_on

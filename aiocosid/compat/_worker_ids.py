@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self,
 
 from .._checks import MAX_MS, check_integer, check_machine_bits
 from .._life import fork
-from .._life.not_copyable import NotCopyable
+from .._life.fork import NotCopyable
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
 from ..errors import MachineIdLostError, StoreUnavailableError, UnsupportedByStoreError
 from ._url import split_options

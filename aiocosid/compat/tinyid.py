@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from .._life.clock import SYSTEM_CLOCK
-from .._life.not_copyable import NotCopyable
+from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE
 from ._group import STORE_TIMEOUT, GroupStore
 from ._table import CounterTable, create_table

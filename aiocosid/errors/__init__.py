@@ -15,12 +15,14 @@ from ._general import ClosedError as ClosedError
 from ._general import CorruptCounterError as CorruptCounterError
 from ._general import CorruptMachineStateError as CorruptMachineStateError
 from ._general import CosIdError as CosIdError
+from ._general import CounterMissingError as CounterMissingError
 from ._general import ForkedError as ForkedError
 from ._general import IdOverflowError as IdOverflowError
 from ._general import InvalidArgumentError as InvalidArgumentError
 from ._general import InvalidIdError as InvalidIdError
 from ._general import InvalidSettingsError as InvalidSettingsError
 from ._general import LayoutExpiredError as LayoutExpiredError
+from ._general import LeafWorkerIdsUsedUpError as LeafWorkerIdsUsedUpError
 from ._general import MachineBitsMismatchError as MachineBitsMismatchError
 from ._general import MachineIdInUseError as MachineIdInUseError
 from ._general import MachineIdLostError as MachineIdLostError
@@ -42,11 +44,9 @@ from ._general import StoreRolledBackError as StoreRolledBackError
 from ._general import StoreUnavailableError as StoreUnavailableError
 from ._general import UnsupportedByStoreError as UnsupportedByStoreError
 from ._general import UnsupportedRuntimeError as UnsupportedRuntimeError
+from ._general import WorkerIdsUsedUpError as WorkerIdsUsedUpError
 from ._general import WouldBlock as WouldBlock
 from ._general import WrongLoopError as WrongLoopError
-from ._systems import CounterMissingError as CounterMissingError
-from ._systems import LeafWorkerIdsUsedUpError as LeafWorkerIdsUsedUpError
-from ._systems import WorkerIdsUsedUpError as WorkerIdsUsedUpError
 
 __all__ = (
     "BusyError",

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from .._life import fork
 from .._life.component import Component
-from .._life.turns import TurnLine
-from .._ranges import MAX_BATCH
+from .._life.turns import MAX_BATCH, TurnLine
 from ..abc import Statistics
 from ..abc._ids import check_integer, check_text
 

@@ -29,7 +29,7 @@ from ._statistics import MachineIdStatistics
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from .._life.root import Root
+    from .._life.loop import Root
     from ..abc import Clock, MachineIdDistributor
     from ..events import Instrument
 

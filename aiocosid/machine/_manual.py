@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from .._instance_id import as_instance_id
 from .._life import fork
-from .._life.not_copyable import NotCopyable
+from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, InstanceId, MachineGrant, MachineIdDistributor
 from ..abc._ids import check_integer
 from ..abc._machine import MAX_MACHINE_BITS, check_machine_bits

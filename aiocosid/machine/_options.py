@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from ..abc import MachineIdDistributor
     from ..events import Instrument
 
-__all__ = ("RELEASE_MARGIN", "LeaseOptions")
+__all__ = ("LeaseOptions",)
 
 LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: one, and a margin
-RELEASE_MARGIN: Final = 1.0  # seconds above its mark: the stamp of an id that was released early
 LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a renewal takes time
 
 

@@ -15,6 +15,7 @@ from .._life import fork
 from .._life.component import Component
 from .._life.foreign_calls import as_cosid_error, call_bounded
 from .._life.loop import is_dead, running_loop
+from ..abc._machine import RELEASE_MARGIN
 from ..errors import (
     ClockTooManyBackwardsError,
     ClosedError,
@@ -35,7 +36,6 @@ from ..events import (
     MachineIdLost,
     MachineIdsQuarantined,
 )
-from ._options import RELEASE_MARGIN
 
 if TYPE_CHECKING:
     from ..abc import Clock, MachineGrant, MachineIdDistributor

@@ -17,8 +17,8 @@ import anyio
 from .._instance_id import as_instance_id
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
+from .._life.fork import NotCopyable
 from .._life.loop import running_loop
-from .._life.not_copyable import NotCopyable
 from ..abc import (
     DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from os import PathLike
 
-    from .._life.root import Root
+    from .._life.loop import Root
     from ..abc import AnyGenerator, Clock, Store
     from ..events import Instrument
     from ..machine import MachineIdLease

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 import anyio
 
 from .._default import generator_named
-from .._store_urls import open_store
 from ..abc import (
     DEFAULT_NAMESPACE,
     SHARE,
     MachineIdDistributor,
-    Store,
 )
 from ..errors import InvalidArgumentError
 from . import _specs
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
         NamedSnowflake,
     )
     from .._text_generator import StringIdGenerator
-    from ..abc import AnyGenerator, Clock, IdConverter
+    from ..abc import AnyGenerator, Clock, IdConverter, Store
     from ..events import Instrument
     from ..generators import CounterId, Uuid7Id
     from ..machine import MachineIdLease
@@ -82,6 +80,9 @@ def connect(
             machine ids is given with a ``machine``.
         MissingExtraError: the store's driver is not installed.
     """
+    from .._store_urls import open_store
+    from ..abc import Store
+
     return IdProvider(
         url if isinstance(url, Store) else open_store(url, instrument=instrument),
         namespace=namespace,

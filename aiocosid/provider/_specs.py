@@ -13,7 +13,6 @@ from .._later import dataclass
 from .._provider_options import LeaseTerms, MachineOptions, SequenceOptions, StepOptions
 from ..abc import DEFAULT_STEP
 from ..errors import BusyError, InvalidArgumentError, UnsupportedByStoreError
-from ..segment import SegmentChainId, SegmentId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, KeysView, Mapping
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from ..abc import AnyGenerator, IdConverter, IdGenerator
     from ..generators import CounterId, Uuid7Id
     from ..machine import MachineIdLease
-    from ..segment import GroupBy, GroupedSegmentId, LeafSegmentId
+    from ..segment import GroupBy, GroupedSegmentId, LeafSegmentId, SegmentChainId, SegmentId
     from ..segment._generator import SegmentGenerator
     from ..snowflake import (
         CachedSnowflakeId,
@@ -162,11 +161,15 @@ def own(source: object, make: Callable[[], G]) -> GeneratorSpec[G]:
 
 def segment_chain(options: NamedChain) -> GeneratorSpec[SegmentChainId]:
     """Return the spec of a `SegmentChainId`."""
+    from ..segment import SegmentChainId
+
     return _counted(SegmentChainId, options)
 
 
 def segment(options: NamedSegment) -> GeneratorSpec[SegmentId]:
     """Return the spec of a `SegmentId`."""
+    from ..segment import SegmentId
+
     return _counted(SegmentId, options)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .._life import fork
 from .._life.atomic_step import EMPTY
 from .._life.component import Component
-from .._ranges import MAX_BATCH, expand_ranges
+from .._life.turns import MAX_BATCH, expand_ranges
 from ..abc import IdGenerator
 from ..abc._ids import check_integer
 from ..errors import CosIdError, InvalidArgumentError, SegmentUnavailableError, WouldBlock

@@ -16,9 +16,8 @@ from anyio.lowlevel import checkpoint
 from .._life import fork
 from .._life.atomic_step import atomic_step
 from .._life.component import RESOLUTION
-from .._life.turns import TurnLine
+from .._life.turns import STRETCH, TurnLine
 from .._life.waiting_line import Waiter, WaiterQueue
-from .._ranges import STRETCH
 from ..abc import MAX_ID
 from ..errors import (
     ClosedError,

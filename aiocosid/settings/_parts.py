@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from .._dates import iso_text
 from ..errors import InvalidArgumentError
 from ..segment import GroupBy
 from ..snowflake import (
@@ -14,7 +15,6 @@ from ..snowflake import (
     ShardedLayout,
     SnowflakeLayout,
 )
-from ..snowflake._calendar import iso_text
 
 if TYPE_CHECKING:
     from ..abc import SequenceDistributor

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .._dates import iso_text
 from .._life.clock import SYSTEM_CLOCK
-from ..snowflake._calendar import iso_text
 from ._load import built
 from ._warnings import warnings_of
 

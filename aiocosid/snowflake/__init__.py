@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from ._cosid_state import CosIdState as CosIdState
     from ._cosid_state import CosIdText as CosIdText
     from ._friendly import FriendlyText as FriendlyText
+    from ._layout import COSID_MS as COSID_MS
+    from ._layout import COSID_S as COSID_S
     from ._layout import JAVASCRIPT_MAX_SAFE_ID as JAVASCRIPT_MAX_SAFE_ID
+    from ._layout import JAVASCRIPT_SAFE_MS as JAVASCRIPT_SAFE_MS
+    from ._layout import JAVASCRIPT_SAFE_S as JAVASCRIPT_SAFE_S
+    from ._layout import LAYOUTS as LAYOUTS
+    from ._layout import LEAF as LEAF
+    from ._layout import SONYFLAKE_V1 as SONYFLAKE_V1
+    from ._layout import SONYFLAKE_V2 as SONYFLAKE_V2
+    from ._layout import TWITTER as TWITTER
+    from ._layout import UID_GENERATOR as UID_GENERATOR
+    from ._layout import UID_GENERATOR_2016_09 as UID_GENERATOR_2016_09
+    from ._layout import UID_GENERATOR_HA as UID_GENERATOR_HA
+    from ._layout import UID_GENERATOR_SPRING as UID_GENERATOR_SPRING
     from ._layout import LayoutExpiryWarning as LayoutExpiryWarning
     from ._layout import SnowflakeLayout as SnowflakeLayout
     from ._layout import SnowflakeParts as SnowflakeParts
-    from ._layouts import COSID_MS as COSID_MS
-    from ._layouts import COSID_S as COSID_S
-    from ._layouts import JAVASCRIPT_SAFE_MS as JAVASCRIPT_SAFE_MS
-    from ._layouts import JAVASCRIPT_SAFE_S as JAVASCRIPT_SAFE_S
-    from ._layouts import LAYOUTS as LAYOUTS
-    from ._layouts import LEAF as LEAF
-    from ._layouts import SONYFLAKE_V1 as SONYFLAKE_V1
-    from ._layouts import SONYFLAKE_V2 as SONYFLAKE_V2
-    from ._layouts import TWITTER as TWITTER
-    from ._layouts import UID_GENERATOR as UID_GENERATOR
-    from ._layouts import UID_GENERATOR_2016_09 as UID_GENERATOR_2016_09
-    from ._layouts import UID_GENERATOR_HA as UID_GENERATOR_HA
-    from ._layouts import UID_GENERATOR_SPRING as UID_GENERATOR_SPRING
-    from ._layouts import sharded as sharded
+    from ._layout import sharded as sharded
     from ._sharded_id import ShardedId as ShardedId
     from ._sharded_layout import ShardedLayout as ShardedLayout
     from ._sharded_layout import ShardedParts as ShardedParts
@@ -96,11 +96,11 @@ if not TYPE_CHECKING:  # else every name would be one of ours
                 "RADIX36 RADIX62 CosIdFriendlyText CosIdRadixText CosIdState CosIdText"
             ),
             "._friendly": "FriendlyText",
-            "._layout": "JAVASCRIPT_MAX_SAFE_ID LayoutExpiryWarning SnowflakeLayout SnowflakeParts",
-            "._layouts": (
+            "._layout": (
                 "COSID_MS COSID_S JAVASCRIPT_SAFE_MS JAVASCRIPT_SAFE_S LAYOUTS LEAF "
                 "SONYFLAKE_V1 SONYFLAKE_V2 TWITTER UID_GENERATOR UID_GENERATOR_2016_09 "
-                "UID_GENERATOR_HA UID_GENERATOR_SPRING sharded"
+                "UID_GENERATOR_HA UID_GENERATOR_SPRING sharded "
+                "JAVASCRIPT_MAX_SAFE_ID LayoutExpiryWarning SnowflakeLayout SnowflakeParts"
             ),
             "._sharded_id": "ShardedId",
             "._sharded_layout": "ShardedLayout ShardedParts",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ..abc._ids import check_seconds
 from ..errors import InvalidArgumentError
 from ..events import RingEmptied, RingFilled
-from ._layouts import UID_GENERATOR_HA
+from ._layout import UID_GENERATOR_HA
 from ._ring import SECOND_MS, Ring, RingOptions
 from ._sequencer import Behind
 from ._snowflake_id import SnowflakeId

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from .._dates import iso_text
 from ..abc._ids import check_integer
 from ..errors import InvalidArgumentError
-from ._calendar import iso_text
 
 if TYPE_CHECKING:
     from ._layout import SnowflakeLayout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._life import fork
-from .._ranges import MAX_BATCH, expand_ranges
+from .._life.turns import MAX_BATCH, expand_ranges
 from ..abc import IdGenerator, MachineIdDistributor, SequenceDistributor
 from ..abc._ids import check_integer
 from ..errors import InvalidArgumentError, WouldBlock

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 from .._dates import UNIX_EPOCH, moment_of, resolve_zone
 from ..abc._ids import check_integer, is_integer
 from ..errors import InvalidArgumentError, InvalidIdError
-from ._calendar import PLAINLY_SECONDS
-from ._layout import SnowflakeLayout
+from ._layout import PLAINLY_SECONDS, SnowflakeLayout
 
 __all__ = ("ShardedLayout", "ShardedParts")
 

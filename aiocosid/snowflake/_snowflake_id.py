@@ -6,12 +6,11 @@ import random
 from typing import TYPE_CHECKING
 
 from .._life import fork
-from .._ranges import MAX_BATCH, expand_ranges
+from .._life.turns import MAX_BATCH, expand_ranges
 from ..abc import IdGenerator, MachineIdDistributor
 from ..abc._ids import check_text
 from ..errors import InvalidArgumentError, MachineBitsMismatchError, WouldBlock
-from ..machine import MachineIdLease, lease_of
-from ._layouts import COSID_MS
+from ._layout import COSID_MS
 from ._options import StampOptions
 from ._sequencer import Behind, Limited, Sequencer
 from ._stamper import MS, Stamper
@@ -20,6 +19,7 @@ from ._statistics import SnowflakeStatistics
 if TYPE_CHECKING:
     from ..abc import Clock
     from ..events import Instrument
+    from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
 
 __all__ = ("SnowflakeId",)
@@ -82,6 +82,8 @@ class SnowflakeId(Stamper, IdGenerator):
             InvalidArgumentError: an argument is outside its range.
             MachineBitsMismatchError: the lease has machine ids of another width.
         """
+        from ..machine import MachineIdLease, lease_of  # noqa: PLC0415 - many make no Snowflake
+
         check_text("name", name)
         if not isinstance(machine, MachineIdDistributor | MachineIdLease):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             expected = "a MachineIdDistributor or a MachineIdLease"  # type: ignore[unreachable]

@@ -14,6 +14,7 @@ from .._life import fork
 from .._life.component import RESOLUTION, Component
 from .._life.turns import TurnLine
 from .._life.waiting_line import Waiter, WaiterQueue
+from ..abc._machine import RELEASE_MARGIN
 from ..errors import (
     BusyError,
     ClockTooFarForwardError,
@@ -25,7 +26,6 @@ from ..errors import (
     WouldBlock,
 )
 from ..events import ClockBackwards, SnowflakeOpened, WaitTimedOut
-from ..machine._options import RELEASE_MARGIN
 from ._sequencer import PIECE, SHUT, Behind, Full, Limited, Sequencer, Shut
 
 if TYPE_CHECKING:

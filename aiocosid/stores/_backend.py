@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from .._life.not_copyable import NotCopyable
+from .._life.fork import NotCopyable
 from ..abc import MAX_ID, Counter
 from ..errors import (
     CounterMissingError,

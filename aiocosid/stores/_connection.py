@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import anyio
 
 from .._life import fork
+from .._life.fork import NotCopyable
 from .._life.loop import is_dead
-from .._life.not_copyable import NotCopyable
 from ..errors import (
     CosIdError,
     StoreError,

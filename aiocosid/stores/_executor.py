@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from .._life import fork
-from .._life.not_copyable import NotCopyable
+from .._life.fork import NotCopyable
 from ..errors import StoreError, WrongLoopError
 from ._connection import CALL_TIMEOUT, translate_errors
 from ._sql_errors import as_store_error

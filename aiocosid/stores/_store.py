@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
 from .._checks import check_above, check_integer, check_machine_bits, check_text
-from .._life.not_copyable import NotCopyable
+from .._life.fork import NotCopyable
 from ..abc import (
     DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,

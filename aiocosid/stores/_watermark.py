@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._checks import check_step
 from .._life import fork
-from .._life.not_copyable import NotCopyable
+from .._life.fork import NotCopyable
 from ..abc import MAX_ID, IdSegmentDistributor
 from ..errors import IdOverflowError, StoreRolledBackError
 from ..errors._general import REOPEN

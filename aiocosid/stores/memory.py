@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
-from .._life.not_copyable import NotCopyable
+from .._life.fork import NotCopyable
 from ..abc import (
     DEFAULT_MAX_SEQUENCE,
     DEFAULT_NAMESPACE,

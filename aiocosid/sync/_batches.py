@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from .._life.clock import SYSTEM_CLOCK
-from .._ranges import MAX_BATCH
+from .._life.turns import MAX_BATCH
 from .._text_generator import StringIdGenerator
 from ..abc._ids import check_integer, check_seconds
 from ..errors import IdOverflowError, InvalidArgumentError

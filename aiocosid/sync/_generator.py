@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar, 
 
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
-from .._life.not_copyable import NotCopyable
-from .._ranges import MAX_BATCH
+from .._life.fork import NotCopyable
+from .._life.turns import MAX_BATCH
 from ..abc._ids import check_integer
 from ..errors import CosIdError, ForkedError, WouldBlock
 from ._batches import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, Unpack, overload
 
 from .._default import generator_named
-from .._life.not_copyable import NotCopyable
+from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Provider, Store
 from ..abc._ids import check_text
 from ..provider import IdProvider, _specs, open_store

@@ -13,8 +13,8 @@ from weakref import WeakSet
 
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
+from .._life.fork import NotCopyable
 from .._life.loop import running_loop
-from .._life.not_copyable import NotCopyable
 from ..errors import ClosedError, CosIdError, SegmentUnavailableError, WouldBlock
 from ._steps import locked_step
 from ._thread import LoopThread, shared_thread

@@ -20,7 +20,7 @@ END: Final = "\n<!-- Until here. -->\n"
 # What lies under everything: it knows no generator, no store and no event of the outside.
 LEAVES = {
     *("abc", "errors", "events"),
-    *("_checks", "_dates", "_default", "_instance_id", "_later", "_life", "_ranges"),
+    *("_checks", "_dates", "_default", "_instance_id", "_later", "_life"),
 }
 GROUND = LEAVES | {"_text_generator"}
 ROOMS = GROUND | {
@@ -53,7 +53,6 @@ MAY_IMPORT = {
     "_instance_id": {"abc", "errors"},
     "_life": {"_checks", "abc", "errors", "events"},
     "_later": set[str](),
-    "_ranges": set[str](),
     "_text_generator": {"_life", "abc", "errors"},
     "converter": {"_dates", "_life", "abc", "errors"},
     "sharding": {"_dates", "abc", "errors"},
@@ -78,7 +77,8 @@ DEFERRED = {
     "__main__": {"cli"},
     "cli": {"settings"},
     "_store_urls": {"compat", "stores"},  # whichever a URL names
-    "provider": {"settings"},
+    "provider": {"_store_urls", "settings"},
+    "snowflake": {"machine"},  # a lease is made with the first generator
 }
 
 

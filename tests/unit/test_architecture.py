@@ -37,13 +37,11 @@ PURE = (
     *("compat/_stamps.py", "compat/_table.py", "compat/_url.py", "compat/tddl/_table.py"),
     "segment/_double_buffer.py",
     "_life/waiting_line.py",
-    "snowflake/_calendar.py",
     "snowflake/_clearance.py",
     "snowflake/_cosid_state.py",
     "snowflake/_friendly.py",
     *("machine/_rules.py", "machine/_state.py", "machine/cells.py"),
     "snowflake/_layout.py",
-    "snowflake/_layouts.py",
     "snowflake/_ring.py",
     "snowflake/_sequencer.py",
     *("snowflake/_batch_size.py", "snowflake/_seconds_in_hand.py", "snowflake/_sharded_layout.py"),
@@ -66,7 +64,10 @@ MAKES_A_USER_WAIT = {"cli/_session.py"}  # by real seconds, as nothing else does
 
 # A cohesive module of 500 lines is better than two that call each other.
 MAX_MODULE_LINES = 700
-LONGER = {"machine/_rules.py": 800}  # every rule about machine ids, which are read as one
+LONGER = {
+    "errors/_general.py": 800,  # every error, on one page
+    "machine/_rules.py": 800,  # every rule about machine ids, which are read as one
+}
 MAX_FUNCTION_LINES = 25  # for nine in ten
 MAX_PUBLIC_METHODS = 12
 

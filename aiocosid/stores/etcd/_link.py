@@ -11,7 +11,7 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..._life.clock import SYSTEM_CLOCK
-from ..._life.not_copyable import NotCopyable
+from ..._life.fork import NotCopyable
 from ...errors import InvalidArgumentError, StoreUnavailableError, WrongLoopError
 from .._connection import BorrowedConnection, Connection, OwnedConnection, closed, fail_if_forked
 from .._url_specs import ETCD

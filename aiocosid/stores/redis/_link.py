@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from ..._life import fork
-from ..._life.not_copyable import NotCopyable
+from ..._life.fork import NotCopyable
 from ...errors import InvalidArgumentError, MissingExtraError, StoreUnavailableError
 from .._connection import (
     CALL_TIMEOUT,

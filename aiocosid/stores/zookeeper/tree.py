@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio
 
 from ..._life.clock import SYSTEM_CLOCK
-from ..._life.not_copyable import NotCopyable
+from ..._life.fork import NotCopyable
 from ...errors import InvalidArgumentError, StoreError, StoreUnavailableError
 from .._connection import CALL_TIMEOUT as _CALL_TIMEOUT
 from .._connection import BorrowedConnection, Connection, OwnedConnection

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 import aiocosid.segment
-from aiocosid._life.root import Root
+from aiocosid._life.loop import Root
 from aiocosid.abc import GroupedId, IdSegmentDistributor
 from aiocosid.errors import (
     ClosedError,

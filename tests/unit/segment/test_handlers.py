@@ -23,7 +23,7 @@ import pytest
 import aiocosid._life.waiting_line
 import aiocosid.segment
 from aiocosid import connect
-from aiocosid._life.root import Root
+from aiocosid._life.loop import Root
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import ClosedError, WouldBlock
 from aiocosid.events import DistanceChanged, Event, SegmentFetched, Starved

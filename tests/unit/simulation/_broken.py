@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 
 from aiocosid import CosIdError, SegmentChainId
-from aiocosid._life.root import Root
+from aiocosid._life.loop import Root
 from aiocosid._life.waiting_line import WaiterQueue
 from aiocosid.machine import MachineIdLease, _rules
 from aiocosid.machine._renewer import LeaseRenewer
