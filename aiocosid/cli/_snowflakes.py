@@ -10,7 +10,6 @@ import typer
 from ..abc import DEFAULT_NAMESPACE
 from ..machine import MachineIdLease
 from ..snowflake import SnowflakeId
-from ._layouts import OwnLayout, layout_of
 from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
@@ -24,7 +23,7 @@ from ._options import (
     Zone,
 )
 from ._output import TableFormat, TextFormat, write_ids, write_json, write_table
-from ._parts import parsed
+from ._parts import OwnLayout, layout_of, parsed
 from ._session import StoreSession
 
 if TYPE_CHECKING:

@@ -6,18 +6,18 @@ shortens an id either; one that it has no text for is an `InvalidIdError`.
 
 from __future__ import annotations
 
+from ._affix import DatePrefix as DatePrefix
+from ._affix import DatePrefixIdConverter as DatePrefixIdConverter
 from ._affix import GroupedPrefixIdConverter as GroupedPrefixIdConverter
+from ._affix import GroupPrefix as GroupPrefix
 from ._affix import PrefixIdConverter as PrefixIdConverter
 from ._affix import SuffixIdConverter as SuffixIdConverter
-from ._compose import DatePrefix as DatePrefix
-from ._compose import GroupPrefix as GroupPrefix
-from ._compose import compose as compose
-from ._crockford import CrockfordIdConverter as CrockfordIdConverter
-from ._dated import DatePrefixIdConverter as DatePrefixIdConverter
+from ._affix import compose as compose
 from ._decimal import JavaScriptSafeIdConverter as JavaScriptSafeIdConverter
 from ._decimal import ToStringIdConverter as ToStringIdConverter
 from ._friendly import SnowflakeFriendlyIdConverter as SnowflakeFriendlyIdConverter
 from ._opaque import OpaqueIdConverter as OpaqueIdConverter
+from ._radix import CrockfordIdConverter as CrockfordIdConverter
 from ._radix import Radix36IdConverter as Radix36IdConverter
 from ._radix import Radix62IdConverter as Radix62IdConverter
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._counter import CounterId as CounterId
+from ._local import CounterId as CounterId
 from ._uuid import Uuid4Id as Uuid4Id
 from ._uuid import Uuid7Id as Uuid7Id
 from ._wrapped import MAX_INT32 as MAX_INT32

@@ -8,8 +8,8 @@ from ._interval_timeline import IntervalTimeline as IntervalTimeline
 from ._keys import SnowflakeTimeKey as SnowflakeTimeKey
 from ._keys import StandardTimeKey as StandardTimeKey
 from ._keys import TimeKey as TimeKey
-from ._mod_cycle import ModCycle as ModCycle
 from ._range import ShardRange as ShardRange
+from ._sharding import ModCycle as ModCycle
 from ._sharding import Sharding as Sharding
 
 __all__ = (

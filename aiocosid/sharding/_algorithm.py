@@ -7,12 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import InvalidArgumentError
-from ._interval_timeline import IntervalTimeline
-from ._keys import DATETIME_PATTERN, SnowflakeTimeKey, StandardTimeKey
-from ._mod_cycle import ModCycle
+from ._interval_timeline import IntervalTimeline, check_unit
+from ._keys import DATETIME_PATTERN, DateTextReader, SnowflakeTimeKey, StandardTimeKey
 from ._range import ShardRange
-from ._steps import check_unit
-from ._text_key import DateTextReader
+from ._sharding import ModCycle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,14 +1,23 @@
-"""The contract of a sharding: which node holds a key, and which hold a range of keys.  Pure."""
+"""The contract of a sharding, which tells the nodes of keys; and that by remainder.  Pure."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from ..abc._ids import check_integer, is_integer
 from ..errors import InvalidArgumentError
 from ._range import Ordered, ShardRange
 
-__all__ = ("MAX_NODES", "Sharding", "check_kind", "check_prefix", "check_range")
+__all__ = (
+    "MAX_NODES",
+    "ModCycle",
+    "Sharding",
+    "check_kind",
+    "check_prefix",
+    "check_range",
+)
 
 MAX_NODES: Final = 1_000_000
 """The names of all nodes are kept: more than that is a mistake in a unit or a divisor."""
@@ -59,3 +68,65 @@ def check_prefix(value: object) -> None:
 def check_range(values: object) -> None:
     """Raise `InvalidArgumentError` unless it is a range."""
     check_kind("values", values, ShardRange, "a ShardRange, as ShardRange.closed(1, 5)")
+
+
+@dataclass(frozen=True, slots=True)
+class ModCycle(Sharding[int]):
+    """The node of a key is ``key % divisor``: ``ModCycle(4, "order_")`` has order_0 to order_3.
+
+    A negative key has the remainder that Python gives it, which is never negative.
+
+    Attributes:
+        divisor: how many nodes there are, 1 to 1,000,000.
+        logic_name_prefix: what the names of the nodes begin with.
+    """
+
+    divisor: int
+    logic_name_prefix: str
+    _nodes: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidArgumentError` if an argument is out of its range."""
+        check_integer("divisor", self.divisor, at_least=1, at_most=MAX_NODES)
+        check_prefix(self.logic_name_prefix)
+        nodes = tuple(f"{self.logic_name_prefix}{rest}" for rest in range(self.divisor))
+        object.__setattr__(self, "_nodes", nodes)
+
+    @property
+    def effective_nodes(self) -> tuple[str, ...]:
+        """The names of all nodes, by remainder."""
+        return self._nodes
+
+    def exact(self, value: int, /) -> str:
+        """Return the name of the node that holds a key.
+
+        Raises:
+            InvalidArgumentError: the key is no integer.
+        """
+        if not is_integer(value):
+            raise InvalidArgumentError("value", value, expected="an integer")
+        return self._nodes[value % self.divisor]
+
+    def range(self, values: ShardRange[int], /) -> tuple[str, ...]:
+        """Return the names of the nodes that may hold a key of a range.
+
+        They come in the order of the keys, so that 3 to 5 by 4 is the nodes 3, 0 and 1; all nodes
+        come by remainder.  A range without a lower end begins at 0, as ids do and as CosId has it:
+        if keys are negative, give it one.
+
+        Raises:
+            InvalidArgumentError: an end is no integer, or it is no range.
+        """
+        check_range(values)
+        for end in (values.lower, values.upper):
+            if end is not None and not is_integer(end):
+                raise InvalidArgumentError("values", str(values), expected="a range of integers")
+        if values.upper is None:
+            return self._nodes
+        first = 0 if values.lower is None else values.lower + values.lower_open
+        count = values.upper - values.upper_open - first + 1
+        if count >= self.divisor:
+            return self._nodes
+        begin = first % self.divisor
+        end = begin + max(count, 0)
+        return self._nodes[begin:end] + self._nodes[: max(end - self.divisor, 0)]

@@ -20,8 +20,7 @@ from unittest.mock import patch
 from aiocosid import converter
 from aiocosid._dates import DatePattern, resolve_zone
 from aiocosid.abc import MAX_ID, IdConverter, InstanceId
-from aiocosid.cli._layouts import OwnLayout
-from aiocosid.cli._parts import parsed
+from aiocosid.cli._parts import OwnLayout, parsed
 from aiocosid.converter import DatePrefixIdConverter, OpaqueIdConverter
 from aiocosid.errors import (
     CorruptMachineStateError,
@@ -37,7 +36,7 @@ from aiocosid.provider import open_store
 from aiocosid.settings import check_settings
 from aiocosid.settings._values import shown_url
 from aiocosid.sharding import sharding_algorithm
-from aiocosid.sharding._text_key import DateTextReader
+from aiocosid.sharding._keys import DateTextReader
 from aiocosid.snowflake import (
     COSID_MS,
     COSID_S,

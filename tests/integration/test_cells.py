@@ -15,7 +15,7 @@ import pytest_asyncio
 from aiocosid.machine.cells import Changes, Marker, Need, Note, Owner, Seat, Snapshot
 from aiocosid.stores._backend import Backend as CellBackend
 from aiocosid.stores._store import BackendStore
-from aiocosid.stores.zookeeper._machine import Cells
+from aiocosid.stores.zookeeper._backend import Cells
 from tests.contracts._stores import ENGINES, STORES, Backend, Etcd, Nats, Sqlite, Zookeeper
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]

@@ -25,7 +25,7 @@ from aiocosid.abc import SHARE
 from aiocosid.errors import ClosedError, InvalidArgumentError, NotOpenError
 from aiocosid.machine import ManualMachineIdDistributor
 from aiocosid.models import CosId, _fields, ensure_ids, id_fields
-from aiocosid.models._annotations import annotations_of
+from aiocosid.models._fields import annotations_of
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, settle
 

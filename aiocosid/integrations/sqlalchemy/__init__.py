@@ -18,13 +18,13 @@ else:
 from ._converted import ConvertedId as ConvertedId
 from ._defaults import CosIdDefault as CosIdDefault
 from ._defaults import NamedSyncIds as NamedSyncIds
+from ._defaults import SegmentPrimaryKey as SegmentPrimaryKey
+from ._defaults import SnowflakePrimaryKey as SnowflakePrimaryKey
 from ._defaults import SyncIds as SyncIds
+from ._defaults import TextPrimaryKey as TextPrimaryKey
+from ._defaults import assign_ids as assign_ids
+from ._defaults import assign_ids_before_flush as assign_ids_before_flush
 from ._defaults import cosid_default as cosid_default
-from ._keys import SegmentPrimaryKey as SegmentPrimaryKey
-from ._keys import SnowflakePrimaryKey as SnowflakePrimaryKey
-from ._keys import TextPrimaryKey as TextPrimaryKey
-from ._sessions import assign_ids as assign_ids
-from ._sessions import assign_ids_before_flush as assign_ids_before_flush
 
 __all__ = (
     "ConvertedId",

@@ -8,8 +8,7 @@ from sqlalchemy import BigInteger
 from sqlalchemy.types import TypeDecorator
 
 from ...errors import CosIdError, InvalidIdError
-from ._keys import BIGINT
-from ._passing import passing
+from ._defaults import BIGINT, passing
 
 if TYPE_CHECKING:
     from sqlalchemy import Dialect

@@ -1,11 +1,13 @@
-"""The column default: an id for each row, one batch for each statement."""
+"""The column default, primary keys that have it, and ids before the flush."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar, cast
 
-from sqlalchemy import Insert
+from sqlalchemy import BigInteger, Insert, Integer, String, event
+from sqlalchemy.exc import DontWrapMixin
+from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql import visitors
 from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
@@ -13,18 +15,56 @@ from sqlalchemy.util.concurrency import in_greenlet
 from ... import generator_named
 from ...abc import SHARE, AnyGenerator, IdGenerator, TextIdGenerator
 from ...errors import CosIdError, InvalidArgumentError, WouldBlock
-from ...models import CosId
-from ._passing import passing
+from ...models import CosId, ensure_ids, id_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Column
     from sqlalchemy.engine.default import DefaultExecutionContext
+    from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+    from sqlalchemy.orm import Session
+    from sqlalchemy.types import TypeEngine
 
     from ...abc import Provider
 
-__all__ = ("CosIdDefault", "NamedSyncIds", "SyncIds", "cosid_default")
+
+__all__ = (
+    "BIGINT",
+    "CosIdDefault",
+    "NamedSyncIds",
+    "SegmentPrimaryKey",
+    "SnowflakePrimaryKey",
+    "SyncIds",
+    "TextPrimaryKey",
+    "assign_ids",
+    "assign_ids_before_flush",
+    "cosid_default",
+    "passing",
+)
+
+_kinds: Final[dict[type, type[CosIdError]]] = {}
+
+
+class _Passing(DontWrapMixin):
+    """Makes an error pass through SQLAlchemy, which puts others into a ``StatementError``."""
+
+    def __reduce__(self) -> Any:  # noqa: ANN401 - as CosIdError's
+        """Pickle as the error that it was made from."""
+        facts: Any = super().__reduce__()
+        rebuild, (kind, *others) = facts
+        return rebuild, (kind.__bases__[1], *others)
+
+
+def passing(error: CosIdError) -> CosIdError:
+    """Return a copy of an error that SQLAlchemy lets through; raise it from the same cause."""
+    kind = type(error)
+    if kind not in _kinds:
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        _kinds[kind] = type(kind.__name__, (_Passing, kind), names)
+    copy = error.again()
+    copy.__class__ = _kinds[kind]
+    return copy
 
 
 class SyncIds(Protocol):
@@ -169,3 +209,134 @@ def cosid_default(
     if isinstance(source, str):
         return CosIdDefault(source, provider=provider)
     return CosIdDefault(f"<{type(source).__name__}>", given=source)
+
+
+_T = TypeVar("_T")
+
+BIGINT: Final = BigInteger().with_variant(Integer(), "sqlite")
+"""64 bits everywhere; on SQLite the one type whose primary key is the table itself."""
+
+
+class _Key(declared_attr[_T]):
+    """May be looked at on a mixin itself, of which SQLAlchemy would warn."""
+
+    if not TYPE_CHECKING:
+
+        def __get__(self, instance: object, owner: type) -> Any:  # noqa: ANN401 - as its parent's
+            return self if owner.__module__ == __name__ else super().__get__(instance, owner)
+
+
+class SegmentPrimaryKey:
+    """A mixin: ``id`` is a primary key of 64 bits, from a counter of the table's own.
+
+    Attributes:
+        __cosid__: the generator's name; the table's if it is not set.
+    """
+
+    __cosid__: ClassVar[str | None] = None
+
+    @_Key
+    def id(cls) -> Mapped[int]:  # noqa: N805 - SQLAlchemy calls it with the class
+        """The primary key."""
+        return _key(BIGINT, _name(cls))
+
+
+class SnowflakePrimaryKey:
+    """A mixin: ``id`` is a primary key of 64 bits, from one generator for all tables.
+
+    Attributes:
+        __cosid__: the generator's name; ``__share__`` if it is not set.
+    """
+
+    __cosid__: ClassVar[str] = SHARE
+
+    @_Key
+    def id(cls) -> Mapped[int]:  # noqa: N805 - as above
+        """The primary key."""
+        return _key(BIGINT, cls.__cosid__)
+
+
+class TextPrimaryKey:
+    """A mixin: ``id`` is a primary key of text, from a generator of texts.
+
+    On MySQL give the table a binary collation: texts of two ids may differ in case alone.
+
+    Attributes:
+        __cosid__: the generator's name; the table's if it is not set.
+        __cosid_length__: the column's width in characters.
+    """
+
+    __cosid__: ClassVar[str | None] = None
+    __cosid_length__: ClassVar[int] = 32
+
+    @_Key
+    def id(cls) -> Mapped[str]:  # noqa: N805 - as above
+        """The primary key."""
+        return _key(String(cls.__cosid_length__), _name(cls))
+
+
+def _name(cls: Any) -> str:  # noqa: ANN401 - a mapped class
+    name: str | None = cls.__cosid__ or getattr(cls, "__tablename__", None)
+    if name is None:
+        argument = f"__cosid__ of {cls.__module__}.{cls.__qualname__}"
+        raise InvalidArgumentError(
+            argument, None, expected="a generator's name: it has no table name"
+        )
+    return name
+
+
+def _key(kind: TypeEngine[Any], name: str) -> Mapped[Any]:
+    default = cosid_default(name)
+    return mapped_column(
+        kind, primary_key=True, autoincrement=False, default=default, sort_order=-1
+    )
+
+
+async def assign_ids(session: AsyncSession, provider: Provider | None = None) -> int:
+    """Fill the empty ids of the objects that were added to a session and not flushed yet.
+
+    For keys that are needed before the flush.  See `aiocosid.models.ensure_ids`; objects whose
+    class has no id of ours are left alone.
+
+    Args:
+        session: whose ``new`` objects to fill.
+        provider: where to look for the generators; the default one if none is given.
+
+    Returns:
+        How many ids were given.
+
+    Raises:
+        CosIdError: as `aiocosid.models.ensure_ids`.
+    """
+    return await ensure_ids(_with_fields(session.sync_session), provider)
+
+
+def assign_ids_before_flush(
+    sessions: async_sessionmaker[Any], provider: Provider | None = None
+) -> None:
+    """Have every flush of a factory's sessions begin with `assign_ids`.
+
+    Then fields marked `CosId` need no column default, and one ``next_ids(n)`` serves all statements
+    of the flush.  It gives the factory a ``sync_session_class`` of its own.
+
+    Args:
+        sessions: the factory; sessions that it has created already are not changed.
+        provider: where to look for the generators; the default one if none is given.
+    """
+    base = sessions.kw.get("sync_session_class", sessions.class_.sync_session_class)
+    own: type[Session] = type(base.__name__, (base,), {})
+    sessions.configure(sync_session_class=own)
+
+    def fill(session: Session, _context: object, _instances: object) -> None:
+        objects = _with_fields(session)
+        if objects:
+            await_only(ensure_ids(objects, provider))
+
+    event.listen(own, "before_flush", fill)
+
+
+def _with_fields(session: Session) -> list[object]:
+    """List the new objects whose class has an id of ours."""
+    objects = list(session.new)
+    fields = {model: id_fields(model) for model in set(map(type, objects))}
+    return [each for each in objects if fields[type(each)]]

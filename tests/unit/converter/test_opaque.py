@@ -19,7 +19,7 @@ from aiocosid.converter import (
     Radix62IdConverter,
     ToStringIdConverter,
 )
-from aiocosid.converter._ff1 import Ff1
+from aiocosid.converter._opaque import Ff1
 from aiocosid.errors import InvalidArgumentError, InvalidIdError
 
 KEY = bytes.fromhex("2B7E151628AED2A6ABF7158809CF4F3CEF4359D8D580AA4F7F036D6F04FC6A94")

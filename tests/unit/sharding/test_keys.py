@@ -18,7 +18,7 @@ from aiocosid.sharding import (
     StandardTimeKey,
     TimeKey,
 )
-from aiocosid.sharding._text_key import DateTextReader
+from aiocosid.sharding._keys import DateTextReader
 from aiocosid.snowflake import COSID_MS, COSID_S, JAVASCRIPT_SAFE_MS
 
 at = datetime.fromisoformat

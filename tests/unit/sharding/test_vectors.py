@@ -35,7 +35,7 @@ from aiocosid.sharding import (
     SnowflakeTimeKey,
     StandardTimeKey,
 )
-from aiocosid.sharding._steps import check_unit, steps
+from aiocosid.sharding._interval_timeline import check_unit, steps
 from aiocosid.snowflake import SnowflakeLayout
 
 VECTORS = Path(__file__).parents[2] / "vectors"
