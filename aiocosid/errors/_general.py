@@ -1,4 +1,4 @@
-"""The root of the errors; what every room raises, and what the stores and segments do."""
+"""The classes of all errors; `aiocosid.errors` names them for users."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ __all__ = (
 )
 
 REOPEN: Final = "open it anew in this process"
-"""What to do about most of what is a parent process's."""
+"""The remedy for most objects that belong to the parent process."""
 
 MOST_SHOWN: Final = 100  # characters of a wrong value: it may be a whole body of a request
 
@@ -97,6 +97,7 @@ class InvalidArgumentError(CosIdError, ValueError):
     Attributes:
         argument: the argument's name.
         value: what was given; the message shows its first 100 characters.
+        expected: what it has to be.
     """
 
     def __init__(self, argument: str, value: object, *, expected: str) -> None:
@@ -106,13 +107,14 @@ class InvalidArgumentError(CosIdError, ValueError):
         super().__init__(f"{argument} is {shown}; it has to be {expected}")
         self.argument = argument
         self.value = value
+        self.expected = expected
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what can be; the text of a value that cannot, as a generator given by mistake."""
         facts = dict(self.__dict__)
         try:
             import_module("pickle").dumps(self.value)
-        except Exception:  # noqa: BLE001 - whatever a stranger's class raises
+        except Exception:  # noqa: BLE001 - whatever the value's class raises
             facts["value"] = repr(self.value)
         return _rebuild, (type(self), self.args, facts)
 
@@ -188,11 +190,13 @@ class BusyError(CosIdError):
 
     Attributes:
         what: what is in use.
+        reason: in which way it is.
     """
 
     def __init__(self, what: str, *, reason: str) -> None:
         super().__init__(f"{what} {reason}")
         self.what = what
+        self.reason = reason
 
 
 class ClosedError(CosIdError):
@@ -212,11 +216,13 @@ class ForkedError(CosIdError):
 
     Attributes:
         what: what belongs to the parent.
+        remedy: what to do.
     """
 
     def __init__(self, what: str, *, remedy: str = REOPEN) -> None:
         super().__init__(f"{what} belongs to the process that this one was forked from; {remedy}")
         self.what = what
+        self.remedy = remedy
 
 
 class WrongLoopError(CosIdError, RuntimeError):
@@ -237,21 +243,25 @@ class IdOverflowError(CosIdError, OverflowError):
     """The next id would be above the highest one allowed; no such id is ever handed out.
 
     Attributes:
+        counter: the generator, ``{namespace}.{name}``.
         limit: the highest id allowed, 2^63-1 or the generator's ``max_id``.
     """
 
     def __init__(self, namespaced_name: str, *, limit: int) -> None:
         super().__init__(f"{namespaced_name} is used up: its next id is above the limit {limit}")
+        self.counter = namespaced_name
         self.limit = limit
 
 
 class SegmentUnavailableError(CosIdError):
     """No segment came; the store's own error, if it gave one, is the ``__cause__``.
 
-    It is as retryable as its cause: a wrong password fails whoever waits at once.
+    It is retryable if its cause is: a wrong password fails all waiting callers at once.
 
     Attributes:
+        counter: the generator, ``{namespace}.{name}``.
         waited: seconds that the caller waited at most; 0 if an error that no retry mends came.
+        reason: what kept it; empty if the store did not answer.
     """
 
     retryable: bool = True
@@ -264,6 +274,8 @@ class SegmentUnavailableError(CosIdError):
             + (f" within {waited:g} s" if waited else "")
             + (f": {reason}" if reason else "")
         )
+        self.counter = namespaced_name
+        self.reason = reason
         self.waited = waited
         self.retryable = retryable
 
@@ -296,7 +308,7 @@ class StoreAuthenticationError(StoreError):
 
 
 class StoreIdentityHiddenError(StoreError):
-    """A server does not tell who it is, so that a span would outlive the server that opened it."""
+    """A tiered store's cache hides which server it is: a span could outlive that server."""
 
     def __init__(self, store: str, reason: str) -> None:
         super().__init__(
@@ -307,7 +319,7 @@ class StoreIdentityHiddenError(StoreError):
 
 
 class UnsupportedByStoreError(StoreError):
-    """The store has no such thing: machine ids, for one, in a table of counters."""
+    """The store does not support what was asked for, such as machine ids in a table of counters."""
 
 
 class SchemaMissingError(StoreError):
@@ -315,6 +327,7 @@ class SchemaMissingError(StoreError):
 
     Attributes:
         table: its name.
+        kind: ``"table"`` or ``"stream"``.
     """
 
     def __init__(self, store: str, *, table: str, kind: str = "table") -> None:
@@ -324,6 +337,7 @@ class SchemaMissingError(StoreError):
             "or 'await store.create_schema()'",
         )
         self.table = table
+        self.kind = kind
 
 
 class CorruptCounterError(StoreError):
@@ -331,6 +345,7 @@ class CorruptCounterError(StoreError):
 
     Attributes:
         counter: the key or row that is damaged.
+        found: what it holds.
     """
 
     def __init__(self, store: str, *, counter: str, found: str) -> None:
@@ -338,6 +353,7 @@ class CorruptCounterError(StoreError):
             store, f"{counter!r} holds {found}, not a counter; repair it, or use another name"
         )
         self.counter = counter
+        self.found = found
 
 
 class StoreRolledBackError(StoreError):
@@ -348,6 +364,8 @@ class StoreRolledBackError(StoreError):
 
     Attributes:
         counter: ``{namespace}.{name}``.
+        namespace: the first part of it.
+        name: the second part.
         seen: the max id that the store answered.
         expected: the lowest max id that a sound store could have answered.
     """
@@ -360,6 +378,8 @@ class StoreRolledBackError(StoreError):
             "a number above every id ever handed out, then open the generator anew",
         )
         self.counter: str = f"{namespace}.{name}"
+        self.namespace = namespace
+        self.name = name
         self.seen = seen
         self.expected = expected
 
@@ -367,9 +387,10 @@ class StoreRolledBackError(StoreError):
 class ClockSkewError(CosIdError):
     """The clocks of this host and of the store disagree by more than is tolerated.
 
-    Nothing was written: a counter of a second that is far off might be there twice.
+    Nothing was written: under a wrong second a sequence might be granted twice.
 
     Attributes:
+        store: which store, without credentials.
         ahead: seconds that this host is ahead of the store; negative if it is behind.
         tolerance: seconds that are tolerated.
     """
@@ -382,15 +403,18 @@ class ClockSkewError(CosIdError):
             f"the clock of this host is {how} that of {store}, more than the {tolerance} s that "
             "are tolerated; set the clocks right"
         )
+        self.store = store
         self.ahead = ahead
         self.tolerance = tolerance
 
 
 class SequenceUnavailableError(CosIdError):
-    """No sequence of a second could be had in time; the store's error is the ``__cause__``.
+    """The store granted no sequence of a second in time; its error is the ``__cause__``.
 
     Attributes:
+        counter: the generator, ``{namespace}.{name}``.
         waited: seconds that the caller waited; 0 if it did not.
+        reason: what kept it; empty if the store did not answer.
     """
 
     retryable: bool = True
@@ -403,6 +427,8 @@ class SequenceUnavailableError(CosIdError):
             + (f" within {waited:g} s" if waited else "")
             + (f": {reason}" if reason else "")
         )
+        self.counter = namespaced_name
+        self.reason = reason
         self.waited = waited
         self.retryable = retryable
 
@@ -434,7 +460,7 @@ class SettingsProblem:
 
 
 class InvalidSettingsError(CosIdError, ValueError):
-    """Settings that nothing can be built from; nothing was opened.
+    """The settings have errors; nothing was opened.
 
     Attributes:
         problems: everything that is wrong with them, in the order of the settings.
@@ -462,12 +488,16 @@ class LayoutExpiredError(CosIdError, OverflowError):
     """The layout's time field has no room for the current time: no id can be made any more.
 
     Attributes:
+        layout: the layout's name.
         last_instant: the last moment of which there can be ids, ISO 8601 in UTC.
+        remedy: what to do.
     """
 
     def __init__(self, layout: str, *, last_instant: str, remedy: str) -> None:
         super().__init__(f"{layout} ended at {last_instant}; {remedy}")
+        self.layout = layout
         self.last_instant = last_instant
+        self.remedy = remedy
 
 
 class ClockTooManyBackwardsError(CosIdError):
@@ -517,6 +547,7 @@ class MachineBitsMismatchError(CosIdError):
         namespace: the namespace.
         bits: the width that was asked for.
         found: the width that the namespace has.
+        remedy: how to change it for good, once all instances are closed.
     """
 
     def __init__(self, namespace: str, *, bits: int, found: int, remedy: str = "") -> None:
@@ -531,10 +562,11 @@ class MachineBitsMismatchError(CosIdError):
         self.namespace = namespace
         self.bits = bits
         self.found = found
+        self.remedy: str = remedy
 
 
 class MachineIdOverflowError(CosIdError):
-    """All machine ids of the namespace are held; none is ever given out twice instead.
+    """All machine ids of the namespace are held; an id is never given to a second holder.
 
     Attributes:
         namespace: the namespace.
@@ -563,35 +595,41 @@ class MachineIdLostError(CosIdError):
     Attributes:
         namespace: the namespace.
         machine_id: the machine id.
+        reason: how it was lost.
     """
 
     def __init__(self, namespace: str, machine_id: int, *, reason: str) -> None:
         super().__init__(f"machine id {machine_id} of namespace {namespace!r} is lost: {reason}")
         self.namespace = namespace
         self.machine_id = machine_id
+        self.reason = reason
 
 
 class MachineIdInUseError(CosIdError):
     """A machine id, or an instance id, is in use by another process or object.
 
-    On this host, if the id was chosen by hand.  A lease ends with it when its id is taken away
-    again and again while it is good: somebody else runs under the same instance id.  And the width
-    of a namespace cannot be changed while somebody holds a machine id there.
+    There are three cases.  Another process on this host holds an id that was chosen by hand.  A
+    lease's id is taken over repeatedly while the lease is valid, because another process runs under
+    the same instance id.  Or the width of a namespace is to be changed while somebody holds a
+    machine id in it.
 
     Attributes:
         what: what is held.
+        holder: who holds it.
     """
 
     def __init__(self, what: str, *, holder: str) -> None:
         super().__init__(f"{what} is in use by {holder}")
         self.what = what
+        self.holder = holder
 
 
 class MachineIdQuarantineError(StoreError):
-    """The store may have forgotten who holds which machine id: nobody is handed one for a while.
+    """The store may have forgotten who holds which machine id, and hands out none for a while.
 
-    It was never marked for the namespace, was emptied, restored or failed over.  Those who run tell
-    it again what they hold; whoever asks anew waits until all that do not are silent.
+    It was never initialised for the namespace, or was emptied, restored or failed over.  Running
+    holders write their ids again when they renew; a new instance waits until every holder that did
+    not has stopped issuing ids.
 
     Attributes:
         namespace: the namespace.
@@ -617,9 +655,10 @@ class MachineIdQuarantineError(StoreError):
 
 
 class StoreNotInitializedError(MachineIdQuarantineError):
-    """The store was never initialised for machine ids, or has been emptied: they look alike.
+    """The store was never initialised for machine ids, or was emptied: the two look alike.
 
-    No id is handed out.  Initialise it once; left alone it is used after the longest safe guard.
+    It hands out no machine id.  Run ``aiocosid init`` once; otherwise the store can be used after
+    the longest safe guard.
     """
 
     retryable = False
@@ -628,15 +667,17 @@ class StoreNotInitializedError(MachineIdQuarantineError):
         super().__init__(store, namespace=namespace, seconds_left=seconds_left)
         what = "it was not initialised for machine ids, or has been emptied since"
         remedy = "run 'aiocosid init --store URL' once"
-        self.args: tuple[object, ...] = (f"{store}: {what}: {remedy}",)
+        self.reason: str = f"{what}: {remedy}"
+        self.args: tuple[object, ...] = (f"{store}: {self.reason}",)
 
 
 class MachineIdUnavailableError(CosIdError):
-    """No machine id could be had, or kept, in time; the store's own error is the ``__cause__``.
+    """No machine id could be got or kept in time; the store's own error is the ``__cause__``.
 
     Attributes:
         namespace: the namespace.
         waited: seconds that the caller waited.
+        reason: what kept it; empty if the store did not answer.
     """
 
     retryable = True
@@ -648,6 +689,7 @@ class MachineIdUnavailableError(CosIdError):
         )
         self.namespace = namespace
         self.waited = waited
+        self.reason = reason
 
 
 class CorruptMachineStateError(StoreError):
@@ -655,6 +697,8 @@ class CorruptMachineStateError(StoreError):
 
     Attributes:
         place: the file, key or row that is damaged.
+        found: what it holds, in short.
+        expected: what it has to hold.
     """
 
     def __init__(
@@ -665,6 +709,8 @@ class CorruptMachineStateError(StoreError):
         found = _cut(found, MOST_SHOWN)
         super().__init__(store, f"{shown} holds {found}, not {expected}; repair or remove it")
         self.place = place
+        self.found: str = found
+        self.expected = expected
 
 
 # What only tables of other systems have to say.
@@ -673,14 +719,16 @@ class CorruptMachineStateError(StoreError):
 class CounterMissingError(StoreError):
     """There is no such counter, and none was created; nothing was written.
 
-    The other systems never make one by the way, and their nodes would take it up: so a name that is
-    misspelt is an error there.  Commands that change what exists create nothing either, and an open
-    generator's counter is not created again when it is gone.
+    Other systems never create counters implicitly, and their nodes would begin to use a new one, so
+    a misspelt name is an error in their tables.  Commands that change an existing counter create
+    none either, and a counter that disappears under an open generator is not created again.
 
     Attributes:
         table: the other system's table; empty for a counter of CosId's.
         counter: the name that was looked for.
+        key: the column of the table that was searched; empty for a counter of CosId's.
         similar: counters of the store whose names are alike.
+        remedy: what to do; empty if there is no more to say.
     """
 
     def __init__(
@@ -701,14 +749,20 @@ class CounterMissingError(StoreError):
         super().__init__(store, f"{what}; {remedy}" if remedy else what)
         self.table = table
         self.counter = counter
+        self.key = key
         self.similar = similar
+        self.remedy = remedy
 
 
 class WorkerIdsUsedUpError(MachineIdOverflowError):
     """A start was given a number that does not fit the layout's machine bits.
 
-    uid-generator counts starts and uses no number twice.  Forks that take it modulo something hand
-    out live worker ids.
+    uid-generator counts starts and uses no number twice.  Forks of it that take the number modulo a
+    limit hand out worker ids that are still in use.
+
+    Attributes:
+        worker_id: the number.
+        bits: the layout's machine bits.
     """
 
     retryable = False
@@ -719,12 +773,13 @@ class WorkerIdsUsedUpError(MachineIdOverflowError):
             f"WORKER_NODE gave worker id {worker_id}, which {bits} machine bits do not hold; no id "
             "is taken twice, so take a layout with more machine bits whose ids cannot equal the "
             "old ones (aiocosid.snowflake.clearance() tells), or lease machine ids from a store, "
-            "which uses them again in safety",
+            "which reuses them safely",
         )
         self.namespace = namespace
         self.size: int = 1 << bits
         self.holders: tuple[()] = ()
         self.worker_id = worker_id
+        self.bits = bits
 
 
 class LeafWorkerIdsUsedUpError(MachineIdOverflowError):
@@ -734,6 +789,7 @@ class LeafWorkerIdsUsedUpError(MachineIdOverflowError):
 
     Attributes:
         worker_id: the number; -1 if none was made.
+        bits: the layout's machine bits.
     """
 
     retryable = False
@@ -741,16 +797,17 @@ class LeafWorkerIdsUsedUpError(MachineIdOverflowError):
     def __init__(
         self, namespace: str, *, worker_id: int, bits: int, holders: tuple[str, ...] = ()
     ) -> None:
-        silent = f", as {', '.join(holders)}, silent for longest" if holders else ""
+        silent = f" (silent for longest: {', '.join(holders)})" if holders else ""
         number = f"worker id {worker_id}" if worker_id >= 0 else "the next worker id"
         CosIdError.__init__(
             self,
             f"{number} of {namespace} does not fit {bits} machine bits, which hold {1 << bits}; "
-            f"give ip and port of a host that is gone for good{silent}, which takes over its "
-            "number, or name hosts so that they come back under one name, or move to a registry "
-            "that uses numbers again (zk_recycle, or a lease from any store of aiocosid)",
+            f"pass the ip and port of a host that is gone for good{silent} to take its number, "
+            "give hosts names that survive a restart, or move to a registry that reuses numbers "
+            "(zk_recycle, or a lease from any store of aiocosid)",
         )
         self.namespace = namespace
         self.size: int = 1 << bits
         self.holders = holders
         self.worker_id = worker_id
+        self.bits = bits

@@ -65,7 +65,7 @@ MAKES_A_USER_WAIT = {"cli/_session.py"}  # by real seconds, as nothing else does
 # A cohesive module of 500 lines is better than two that call each other.
 MAX_MODULE_LINES = 700
 LONGER = {
-    "errors/_general.py": 800,  # every error, on one page
+    "errors/_general.py": 850,  # every error, on one page
     "machine/_rules.py": 800,  # every rule about machine ids, which are read as one
 }
 MAX_FUNCTION_LINES = 25  # for nine in ten

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import traceback
 
@@ -113,6 +114,22 @@ def test_it_can_be_pickled_and_copied(error: CosIdError) -> None:
         assert (str(twin), twin.args) == (str(error), error.args)
         assert vars(twin) == vars(error)
         assert repr(twin) == repr(error)
+
+
+@every_error
+def test_it_carries_what_its_sentence_says(error: CosIdError) -> None:
+    """Each fact that it is made of is an attribute, so that nobody has to parse the sentence."""
+    given = inspect.signature(type(error).__init__).parameters
+    facts = {"counter" if name == "namespaced_name" else name for name in given} - {
+        "self",
+        "args",
+        "kwargs",
+    }
+    if isinstance(error, NameTooLongError):
+        facts.remove("counter")  # it is the value
+    documented = "".join(each.__doc__ or "" for each in type(error).__mro__)
+    assert facts <= {*vars(error), "retryable"}
+    assert [name for name in facts if f"        {name}: " not in documented] == []
 
 
 @every_error
