@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING
 from .._later import later
 
 if TYPE_CHECKING:
-    from .._provider_options import LeaseTerms as LeaseTerms
-    from .._provider_options import MachineOptions as MachineOptions
-    from .._provider_options import NamedCached as NamedCached
-    from .._provider_options import NamedChain as NamedChain
-    from .._provider_options import NamedCosId as NamedCosId
-    from .._provider_options import NamedGroups as NamedGroups
-    from .._provider_options import NamedLeaf as NamedLeaf
-    from .._provider_options import NamedSegment as NamedSegment
-    from .._provider_options import NamedSharded as NamedSharded
-    from .._provider_options import NamedSnowflake as NamedSnowflake
-    from .._provider_options import SegmentChainOptions as SegmentChainOptions
-    from .._provider_options import SegmentIdOptions as SegmentIdOptions
-    from .._provider_options import SequenceOptions as SequenceOptions
-    from .._provider_options import SnowflakeOptions as SnowflakeOptions
-    from .._provider_options import StepOptions as StepOptions
+    from .._kinds import LeaseTerms as LeaseTerms
+    from .._kinds import MachineOptions as MachineOptions
+    from .._kinds import NamedCached as NamedCached
+    from .._kinds import NamedChain as NamedChain
+    from .._kinds import NamedCosId as NamedCosId
+    from .._kinds import NamedGroups as NamedGroups
+    from .._kinds import NamedInner as NamedInner
+    from .._kinds import NamedLeaf as NamedLeaf
+    from .._kinds import NamedSegment as NamedSegment
+    from .._kinds import NamedSharded as NamedSharded
+    from .._kinds import NamedSnowflake as NamedSnowflake
+    from .._kinds import SegmentChainOptions as SegmentChainOptions
+    from .._kinds import SegmentIdOptions as SegmentIdOptions
+    from .._kinds import SequenceOptions as SequenceOptions
+    from .._kinds import SnowflakeOptions as SnowflakeOptions
+    from .._kinds import StepOptions as StepOptions
     from .._store_urls import open_store as open_store
     from ._configured import ConfiguredProvider as ConfiguredProvider
     from ._configured import configure as configure
@@ -37,6 +38,7 @@ __all__ = (
     "NamedChain",
     "NamedCosId",
     "NamedGroups",
+    "NamedInner",
     "NamedLeaf",
     "NamedSegment",
     "NamedSharded",
@@ -55,9 +57,9 @@ if not TYPE_CHECKING:  # else every name would be one of ours
     __getattr__, __dir__ = later(
         __name__,
         {
-            ".._provider_options": (
+            ".._kinds": (
                 "LeaseTerms MachineOptions NamedCached NamedChain NamedCosId NamedGroups "
-                "NamedLeaf NamedSegment NamedSharded NamedSnowflake SegmentChainOptions "
+                "NamedInner NamedLeaf NamedSegment NamedSharded NamedSnowflake SegmentChainOptions "
                 "SegmentIdOptions SequenceOptions SnowflakeOptions StepOptions"
             ),
             ".._store_urls": "open_store",

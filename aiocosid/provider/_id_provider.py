@@ -6,25 +6,27 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 import anyio
 
+from .. import _kinds
 from .._default import generator_named
 from ..abc import (
     DEFAULT_NAMESPACE,
     SHARE,
-    MachineIdDistributor,
+    Store,
 )
-from ..errors import InvalidArgumentError
-from . import _specs
 from ._hosting import Hosting, OwnGenerator
+from ._machine_leases import MachineLeases
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
-    from .._provider_options import (
+    from .._kinds import (
+        GeneratorSpec,
         MachineOptions,
         NamedCached,
         NamedChain,
         NamedCosId,
         NamedGroups,
+        NamedInner,
         NamedLeaf,
         NamedSegment,
         NamedSharded,
@@ -33,7 +35,13 @@ if TYPE_CHECKING:
     from .._text_generator import StringIdGenerator
     from ..abc import AnyGenerator, Clock, IdConverter, Store
     from ..events import Instrument
-    from ..generators import CounterId, Uuid7Id
+    from ..generators import (
+        CounterId,
+        IntegerIdGenerator,
+        UncertaintyIdGenerator,
+        Uuid4Id,
+        Uuid7Id,
+    )
     from ..machine import MachineIdLease
     from ..segment import GroupBy, GroupedSegmentId, LeafSegmentId, SegmentChainId, SegmentId
     from ..segment._generator import SegmentGenerator
@@ -44,7 +52,6 @@ if TYPE_CHECKING:
         ShardedLayout,
         SnowflakeId,
     )
-    from ._specs import GeneratorSpec
 
 __all__ = ("IdProvider", "connect")
 
@@ -105,12 +112,11 @@ class IdProvider(Hosting):
     __slots__ = (
         "_counters",
         "_creates",
+        "_defaults",
         "_floors",
-        "_instrument",
-        "_machine",
+        "_machines",
         "_opening",
         "_owns_store",
-        "_shared",
         "_specs",
         "_store",
         "namespace",
@@ -129,18 +135,12 @@ class IdProvider(Hosting):
         **machine: Unpack[MachineOptions],
     ) -> None:
         """Describe a provider; see `connect`."""
-        if unknown := machine.keys() - _specs.MACHINE:
-            raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
-        if machine.get("machine") is not None:
-            _refuse(machine, _specs.OF_STORE)
         self.namespace: str = namespace
         self._store = store
         self._owns_store = owns_store
         self._creates = create
-        self._instrument = instrument
-        self._machine = machine
-        # Of the store's machine ids: one lease for each namespace and all its generators.
-        self._shared: dict[str, MachineIdLease] = {}
+        self._defaults = {"instrument": instrument, "close_timeout": close_timeout}
+        self._machines = MachineLeases(store, machine, self._defaults, clock)
         self._specs: dict[str, GeneratorSpec[Any]] = {}
         self._counters: dict[str, CounterId] = {}
         self._opening: dict[str, anyio.Event] = {}
@@ -189,7 +189,7 @@ class IdProvider(Hosting):
             SegmentUnavailableError: no first segment came within ``wait_timeout``.
             ClosedError: the provider is closed.
         """
-        return await self._named(name, _specs.segment_chain(options).written(converter))
+        return await self._named(name, _kinds.segment_chain(options).written(converter))
 
     @overload
     async def segment(self, name: str, **options: Unpack[NamedSegment]) -> SegmentId: ...
@@ -213,7 +213,7 @@ class IdProvider(Hosting):
         Raises:
             CosIdError: as for `segment_chain`.
         """
-        return await self._named(name, _specs.segment(options).written(converter))
+        return await self._named(name, _kinds.segment(options).written(converter))
 
     @overload
     async def leaf(self, name: str, **options: Unpack[NamedLeaf]) -> LeafSegmentId: ...
@@ -237,7 +237,7 @@ class IdProvider(Hosting):
         Raises:
             CosIdError: as for `segment_chain`.
         """
-        return await self._named(name, _specs.leaf(options).written(converter))
+        return await self._named(name, _kinds.leaf(options).written(converter))
 
     @overload
     async def grouped(
@@ -281,7 +281,72 @@ class IdProvider(Hosting):
                 converter.
             CosIdError: as for `segment_chain`.
         """
-        return await self._named(name, _specs.grouped(group_by, options).written(converter))
+        return await self._named(name, _kinds.grouped(options, group_by).written(converter))
+
+    @overload
+    async def int32(self, name: str, **options: Unpack[NamedInner]) -> IntegerIdGenerator: ...
+
+    @overload
+    async def int32(
+        self, name: str, *, converter: IdConverter, **options: Unpack[NamedInner]
+    ) -> StringIdGenerator: ...
+
+    async def int32(
+        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[NamedInner]
+    ) -> IntegerIdGenerator | StringIdGenerator:
+        """Return the open `IntegerIdGenerator` of this name; the first call creates it.
+
+        Its ids come from a counter of the provider's store, and end at 2^31-1.  Around another
+        kind of generator it is opened by `add`.
+
+        Args:
+            name: the counter's name in the provider's namespace.
+            converter: writes the ids as text; numbers without it.
+            **options: ``kind``, ``"chain"`` by default or ``"segment"``, the generator inside; and
+                its options, as for `segment_chain` or `segment`.
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, or with another step,
+                ``kind`` or converter.
+            CosIdError: as for `segment_chain`.
+        """
+        return await self._named(name, _kinds.int32(options).written(converter))
+
+    @overload
+    async def uncertainty(
+        self, name: str, *, bits: int, **options: Unpack[NamedInner]
+    ) -> UncertaintyIdGenerator: ...
+
+    @overload
+    async def uncertainty(
+        self, name: str, *, bits: int, converter: IdConverter, **options: Unpack[NamedInner]
+    ) -> StringIdGenerator: ...
+
+    async def uncertainty(
+        self,
+        name: str,
+        *,
+        bits: int,
+        converter: IdConverter | None = None,
+        **options: Unpack[NamedInner],
+    ) -> UncertaintyIdGenerator | StringIdGenerator:
+        """Return the open `UncertaintyIdGenerator` of this name; the first call creates it.
+
+        It appends random bits to ids from a counter of the provider's store.  Around another kind
+        of generator it is opened by `add`.
+
+        Args:
+            name: the counter's name in the provider's namespace.
+            bits: random bits of each id, 1 to 62; the counter ends at ``2**(63 - bits) - 1``.
+            converter: writes the ids as text; numbers without it.
+            **options: as for `int32`.
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, or with other ``bits``, or
+                another step, ``kind`` or converter.
+            CosIdError: as for `segment_chain`.
+        """
+        return await self._named(name, _kinds.uncertainty(options, bits).written(converter))
 
     @overload
     async def snowflake(
@@ -327,7 +392,7 @@ class IdProvider(Hosting):
             LayoutExpiredError: the layout has ended.
             ClosedError: the provider is closed.
         """
-        return await self._named(name, _specs.snowflake(options).written(converter))
+        return await self._named(name, _kinds.snowflake(options).written(converter))
 
     @overload
     async def cached(
@@ -359,7 +424,7 @@ class IdProvider(Hosting):
         Raises:
             CosIdError: as for `snowflake`.
         """
-        return await self._named(name, _specs.cached(options).written(converter))
+        return await self._named(name, _kinds.cached(options).written(converter))
 
     async def cosid(self, name: str = "cosid", **options: Unpack[NamedCosId]) -> CosIdGenerator:
         """Return the open `CosIdGenerator` of this name; it is made by the first call.
@@ -377,7 +442,7 @@ class IdProvider(Hosting):
             BusyError: the name is in use as another kind of generator, or with another text.
             CosIdError: as for `snowflake`.
         """
-        return await self._named(name, _specs.cosid(options))
+        return await self._named(name, _kinds.cosid(options))
 
     @overload
     async def sharded(
@@ -422,7 +487,19 @@ class IdProvider(Hosting):
             LayoutExpiredError: the layout has ended.
             ClosedError: the provider is closed.
         """
-        return await self._named(name, _specs.sharded(layout, options).written(converter))
+        return await self._named(name, _kinds.sharded(options, layout).written(converter))
+
+    async def uuid4(self, name: str) -> Uuid4Id:
+        """Return the open `Uuid4Id` of this name; the first call creates it.
+
+        Args:
+            name: the generator's name; no store knows it.
+
+        Raises:
+            BusyError: the name is in use as another kind of generator.
+            ClosedError: the provider is closed.
+        """
+        return await self._named(name, _kinds.uuid4())
 
     async def uuid7(self, name: str) -> Uuid7Id:
         """Return the open `Uuid7Id` of this name; it is made by the first call.
@@ -434,7 +511,7 @@ class IdProvider(Hosting):
             BusyError: the name is in use as another kind of generator.
             ClosedError: the provider is closed.
         """
-        return await self._named(name, _specs.uuid7())
+        return await self._named(name, _kinds.uuid7())
 
     async def counter(self, name: str) -> CounterId:
         """Return the open `CounterId` of this name, which counts in this process alone.
@@ -450,7 +527,7 @@ class IdProvider(Hosting):
             ForkedError: the parent process has counted under this name.
             ClosedError: the provider is closed.
         """
-        return await self._named(name, _specs.counter())
+        return await self._named(name, _kinds.counter())
 
     async def add(self, name: str, generator: _G) -> _G:
         """Open a generator of your own under a name; returns it when it can hand out ids.
@@ -469,7 +546,7 @@ class IdProvider(Hosting):
             CosIdError: as opening it does.
             ClosedError: the provider is closed.
         """
-        return await self._named(name, _specs.own(generator, lambda: generator))
+        return await self._named(name, _kinds.own(generator, lambda: generator))
 
     async def remove(self, name: str) -> None:
         """Close the generator of this name, whichever kind it is, and free the name.
@@ -496,54 +573,15 @@ class IdProvider(Hosting):
 
     def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return a generator's options, with the provider's own where it has none."""
-        ours = {"instrument": self._instrument, "close_timeout": self._close_timeout}
-        return {**ours, **options}
+        return {**self._defaults, **options}
 
     def _lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
         """Return the lease of a generator's machine id."""
-        from ..machine import MachineIdLease, lease_of
+        return self._machines.lease_for(self.namespace, bits, options, self._root)
 
-        machine: object = options.get("machine", self._machine.get("machine"))
-        if machine is None:
-            lease = self._shared_lease(self.namespace, bits, options)
-        else:
-            _refuse(options, _specs.OF_STORE)
-            if isinstance(machine, MachineIdLease):
-                _refuse(options, _specs.LEASE_TERMS)
-                return machine
-            if not isinstance(machine, MachineIdDistributor):
-                expected = "a MachineIdDistributor or a MachineIdLease"
-                raise InvalidArgumentError("machine", machine, expected=expected)
-            lease = lease_of(machine, bits=bits, clock=self._clock, **self._terms(options))
-        _specs.check_terms(lease, options)
-        return lease
-
-    def _shared_lease(
-        self, namespace: str, bits: int, options: Mapping[str, Any]
-    ) -> MachineIdLease:
-        """Return the lease of the store's machine ids in a namespace."""
-        from ..machine import MachineIdLease
-
-        lease = self._shared.get(namespace)
-        if lease is None or lease._is_left_by(bits):
-            distributor = self._store.machine_id_distributor(
-                namespace=namespace, **self._machine_options(options, _specs.OF_STORE)
-            )
-            lease = self._shared[namespace] = MachineIdLease(
-                distributor, bits=bits, clock=self._clock, **self._terms(options)
-            )
-        lease._host = self._root
-        return lease
-
-    def _terms(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return self._with_defaults(self._machine_options(options, _specs.LEASE_TERMS))
-
-    def _machine_options(
-        self, options: Mapping[str, Any], names: Collection[str]
-    ) -> dict[str, Any]:
-        """Return the options of these names, a generator's before the provider's."""
-        both = {**self._machine, **options}
-        return {name: both[name] for name in names if name in both}
+    def _lane_lease(self, bits: int) -> MachineIdLease:
+        """Return the lease of the number of a lane, a machine id of a namespace of its own."""
+        return self._machines.shared_lease(f"{self.namespace}.lane", bits, {}, self._root)
 
     # By name.
 
@@ -602,7 +640,7 @@ class IdProvider(Hosting):
         return f"IdProvider {self.namespace}"
 
     def _leases(self) -> tuple[MachineIdLease, ...]:
-        return tuple(self._shared.values())
+        return tuple(self._machines.shared.values())
 
     def _drop_generators(self) -> None:
         for name in tuple(self._generators):
@@ -611,11 +649,3 @@ class IdProvider(Hosting):
     async def _release(self) -> None:
         if self._owns_store:
             await self._store.aclose()
-
-
-def _refuse(options: Mapping[str, Any], names: Collection[str]) -> None:
-    """Raise if a machine id that somebody has chosen is told what it has of its own."""
-    for name in names:
-        if name in options:
-            expected = "left out with this machine, which has its own"
-            raise InvalidArgumentError(name, options[name], expected=expected)

@@ -28,7 +28,7 @@ from ._group_parts import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .._provider_options import SegmentChainOptions
+    from .._kinds import SegmentChainOptions
     from ..abc import Clock, IdSegmentDistributor
     from ._group_parts import MakeDistributor, SegmentKind
     from ._segment_chain_id import SegmentChainId

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
+from .. import _kinds
 from .._default import generator_named
 from .._life.fork import NotCopyable
-from ..abc import DEFAULT_NAMESPACE, Provider, Store
+from ..abc import DEFAULT_NAMESPACE, SHARE, Provider, Store
 from ..abc._ids import check_text
-from ..provider import IdProvider, _specs, open_store
+from ..provider import IdProvider, open_store
 from ..provider._hosting import check_ids, check_type, wrong_type
 from ..stores.memory import MemoryStore
 from ._batches import check_batch, check_make, check_timeout
@@ -17,26 +29,26 @@ from ._grouping import check_groups
 from ._session import LoopSession, refuse_on_a_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
+    from .._kinds import GeneratorSpec
     from ..abc import AnyGenerator, IdConverter, IdGenerator, TextIdGenerator
     from ..events import Instrument
-    from ..provider import (
-        MachineOptions,
-        NamedCached,
-        NamedChain,
-        NamedCosId,
-        NamedGroups,
-        NamedLeaf,
-        NamedSegment,
-        NamedSharded,
-        NamedSnowflake,
-    )
-    from ..provider._specs import GeneratorSpec
+    from ..provider import MachineOptions, NamedSharded
     from ..segment import GroupBy
     from ..snowflake import ShardedLayout
+    from ._options import (
+        BatchedCached,
+        BatchedChain,
+        BatchedCosId,
+        BatchedGroups,
+        BatchedInner,
+        BatchedLeaf,
+        BatchedSegment,
+        BatchedSnowflake,
+    )
 
 __all__ = ("SyncIdProvider", "SyncProvider", "connect")
 
@@ -47,7 +59,7 @@ TRIAL: Final = IdProvider(MemoryStore())  # never opened
 
 
 class _Kind(NamedTuple, Generic[P]):
-    """What a generator was first asked for as, and how the provider makes it."""
+    """The kind that the first caller asked for under a name, and how a provider finds it."""
 
     spec: GeneratorSpec[Any]
     find: Callable[[P], Awaitable[AnyGenerator]]
@@ -61,7 +73,7 @@ class SyncProvider(NotCopyable, Generic[P]):
     forked child.
     """
 
-    __slots__ = ("_generators", "_kinds", "_session", "_types")
+    __slots__ = ("_generators", "_session", "_specs", "_types")
 
     def __init__(
         self,
@@ -85,7 +97,7 @@ class SyncProvider(NotCopyable, Generic[P]):
             make, label=type(self).__name__, timeout=timeout
         )
         self._generators: dict[str, SyncIdGenerator[Any]] = {}
-        self._kinds: dict[str, _Kind[P]] = {}  # of those that were asked for as one
+        self._specs: dict[str, _Kind[P]] = {}  # of those that were asked for as one
         self._types: dict[str, set[type[int | str]]] = {}  # of ids whose kind is not known yet
 
     @overload
@@ -108,7 +120,7 @@ class SyncProvider(NotCopyable, Generic[P]):
             return self._handle(name)
         name, of = name
         check_type(of)
-        handle, kind = self._handle(name), self._kinds.get(name)
+        handle, kind = self._handle(name), self._specs.get(name)
         if kind is None or kind.spec.gives is None:  # until it is made
             self._types.setdefault(name, set()).add(of)
             handle.close()  # what is in hand was not looked at
@@ -121,7 +133,7 @@ class SyncProvider(NotCopyable, Generic[P]):
             return self._generators[name]
 
         async def find(provider: P) -> AnyGenerator:
-            kind = self._kinds.get(name)
+            kind = self._specs.get(name)
             found = await kind.find(provider) if kind else generator_named(name, provider)
             for of in tuple(self._types.get(name, ())):
                 check_ids(name, found, of)
@@ -198,123 +210,82 @@ class SyncIdProvider(SyncProvider[IdProvider]):
     __slots__ = ()
 
     @overload
-    def segment_chain(
-        self, name: str, *, batch: int | None = None, **options: Unpack[NamedChain]
-    ) -> SyncIdGenerator[int]: ...
+    def segment_chain(self, name: str, **options: Unpack[BatchedChain]) -> SyncIdGenerator[int]: ...
 
     @overload
     def segment_chain(
-        self,
-        name: str,
-        *,
-        converter: IdConverter,
-        batch: int | None = None,
-        **options: Unpack[NamedChain],
+        self, name: str, *, converter: IdConverter, **options: Unpack[BatchedChain]
     ) -> SyncIdGenerator[str]: ...
 
     def segment_chain(
-        self,
-        name: str,
-        *,
-        converter: IdConverter | None = None,
-        batch: int | None = None,
-        **options: Unpack[NamedChain],
+        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[BatchedChain]
     ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
         """Return the `SegmentChainId` of this name.
 
         Args:
             name: the counter's name in the provider's namespace.
             converter: writes the ids as text; numbers without it.
-            batch: ids taken from it at once.
-            **options: as for `IdProvider.segment_chain`: ``step``, ``wait_timeout`` ...
+            **options: ``batch``, ids taken from it at once; and as for `IdProvider.segment_chain`:
+                ``step``, ``wait_timeout`` ...
 
         Raises:
             BusyError: the name is in use as another kind of generator, or with another step or
                 converter.
             InvalidArgumentError: an argument is outside its range.
         """
-        return self._checked(name, _specs.segment_chain(options).written(converter), batch)
+        return self._named(name, _kinds.segment_chain, converter, options)
+
+    @overload
+    def segment(self, name: str, **options: Unpack[BatchedSegment]) -> SyncIdGenerator[int]: ...
 
     @overload
     def segment(
-        self, name: str, *, batch: int | None = None, **options: Unpack[NamedSegment]
-    ) -> SyncIdGenerator[int]: ...
-
-    @overload
-    def segment(
-        self,
-        name: str,
-        *,
-        converter: IdConverter,
-        batch: int | None = None,
-        **options: Unpack[NamedSegment],
+        self, name: str, *, converter: IdConverter, **options: Unpack[BatchedSegment]
     ) -> SyncIdGenerator[str]: ...
 
     def segment(
-        self,
-        name: str,
-        *,
-        converter: IdConverter | None = None,
-        batch: int | None = None,
-        **options: Unpack[NamedSegment],
+        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[BatchedSegment]
     ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
         """Return the `SegmentId` of this name.
 
         Args:
             name: the counter's name in the provider's namespace.
             converter: writes the ids as text; numbers without it.
-            batch: ids taken from it at once.
-            **options: as for `IdProvider.segment`: ``step``, ``ttl``, ``wait_timeout`` ...
+            **options: ``batch``, ids taken from it at once; and as for `IdProvider.segment`:
+                ``step``, ``ttl``, ``wait_timeout`` ...
 
         Raises:
             CosIdError: as for `segment_chain`.
         """
-        return self._checked(name, _specs.segment(options).written(converter), batch)
+        return self._named(name, _kinds.segment, converter, options)
+
+    @overload
+    def leaf(self, name: str, **options: Unpack[BatchedLeaf]) -> SyncIdGenerator[int]: ...
 
     @overload
     def leaf(
-        self, name: str, *, batch: int | None = None, **options: Unpack[NamedLeaf]
-    ) -> SyncIdGenerator[int]: ...
-
-    @overload
-    def leaf(
-        self,
-        name: str,
-        *,
-        converter: IdConverter,
-        batch: int | None = None,
-        **options: Unpack[NamedLeaf],
+        self, name: str, *, converter: IdConverter, **options: Unpack[BatchedLeaf]
     ) -> SyncIdGenerator[str]: ...
 
     def leaf(
-        self,
-        name: str,
-        *,
-        converter: IdConverter | None = None,
-        batch: int | None = None,
-        **options: Unpack[NamedLeaf],
+        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[BatchedLeaf]
     ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
         """Return the `LeafSegmentId` of this name.
 
         Args:
             name: the counter's name in the provider's namespace.
             converter: writes the ids as text; numbers without it.
-            batch: ids taken from it at once.
-            **options: as for `IdProvider.leaf`: ``step``, ``prefetch_at``, ``wait_timeout`` ...
+            **options: ``batch``, ids taken from it at once; and as for `IdProvider.leaf`:
+                ``step``, ``prefetch_at``, ``wait_timeout`` ...
 
         Raises:
             CosIdError: as for `segment_chain`.
         """
-        return self._checked(name, _specs.leaf(options).written(converter), batch)
+        return self._named(name, _kinds.leaf, converter, options)
 
     @overload
     def grouped(
-        self,
-        name: str,
-        *,
-        group_by: GroupBy,
-        batch: int | None = None,
-        **options: Unpack[NamedGroups],
+        self, name: str, *, group_by: GroupBy, **options: Unpack[BatchedGroups]
     ) -> SyncIdGenerator[int]: ...
 
     @overload
@@ -324,8 +295,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         *,
         group_by: GroupBy,
         converter: IdConverter,
-        batch: int | None = None,
-        **options: Unpack[NamedGroups],
+        **options: Unpack[BatchedGroups],
     ) -> SyncIdGenerator[str]: ...
 
     def grouped(
@@ -334,8 +304,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         *,
         group_by: GroupBy,
         converter: IdConverter | None = None,
-        batch: int | None = None,
-        **options: Unpack[NamedGroups],
+        **options: Unpack[BatchedGroups],
     ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
         """Return the `GroupedSegmentId` of this name; numbers are `GroupedId`.
 
@@ -343,112 +312,150 @@ class SyncIdProvider(SyncProvider[IdProvider]):
             name: the generator's name; its counters are called ``{name}@{group}``.
             group_by: by date alone: ``GroupBy.day(zone="Europe/Berlin")``, or another.
             converter: writes the ids as text; numbers without it.
-            batch: ids taken from it at once.
-            **options: as for `IdProvider.grouped`: ``step``, ``kind``, ``max_groups`` ...
+            **options: ``batch``, ids taken from it at once; and as for `IdProvider.grouped`:
+                ``step``, ``kind``, ``max_groups`` ...
 
         Raises:
             BusyError: the name is in use as another kind of generator, with another step, group or
                 converter.
             InvalidArgumentError: an argument is outside its range.
         """
-        return self._checked(name, _specs.grouped(group_by, options).written(converter), batch)
+        return self._named(name, _kinds.grouped, converter, options, group_by)
+
+    @overload
+    def int32(self, name: str, **options: Unpack[BatchedInner]) -> SyncIdGenerator[int]: ...
+
+    @overload
+    def int32(
+        self, name: str, *, converter: IdConverter, **options: Unpack[BatchedInner]
+    ) -> SyncIdGenerator[str]: ...
+
+    def int32(
+        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[BatchedInner]
+    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
+        """Return the `IntegerIdGenerator` of this name.
+
+        Args:
+            name: the counter's name in the provider's namespace.
+            converter: writes the ids as text; numbers without it.
+            **options: ``batch``, ids taken from it at once; and as for `IdProvider.int32`:
+                ``kind``, ``step``, ``wait_timeout`` ...
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, or with another step,
+                ``kind`` or converter.
+            InvalidArgumentError: an argument is outside its range.
+        """
+        return self._named(name, _kinds.int32, converter, options)
+
+    @overload
+    def uncertainty(
+        self, name: str, *, bits: int, **options: Unpack[BatchedInner]
+    ) -> SyncIdGenerator[int]: ...
+
+    @overload
+    def uncertainty(
+        self, name: str, *, bits: int, converter: IdConverter, **options: Unpack[BatchedInner]
+    ) -> SyncIdGenerator[str]: ...
+
+    def uncertainty(
+        self,
+        name: str,
+        *,
+        bits: int,
+        converter: IdConverter | None = None,
+        **options: Unpack[BatchedInner],
+    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
+        """Return the `UncertaintyIdGenerator` of this name.
+
+        Args:
+            name: the counter's name in the provider's namespace.
+            bits: random bits of each id, 1 to 62; the counter ends at ``2**(63 - bits) - 1``.
+            converter: writes the ids as text; numbers without it.
+            **options: as for `int32`.
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, or with other ``bits``, or
+                another step, ``kind`` or converter.
+            InvalidArgumentError: an argument is outside its range.
+        """
+        return self._named(name, _kinds.uncertainty, converter, options, bits)
 
     @overload
     def snowflake(
-        self,
-        name: str = "__share__",
-        *,
-        batch: int | None = None,
-        **options: Unpack[NamedSnowflake],
+        self, name: str = SHARE, **options: Unpack[BatchedSnowflake]
     ) -> SyncIdGenerator[int]: ...
 
     @overload
     def snowflake(
-        self,
-        name: str = "__share__",
-        *,
-        converter: IdConverter,
-        batch: int | None = None,
-        **options: Unpack[NamedSnowflake],
+        self, name: str = SHARE, *, converter: IdConverter, **options: Unpack[BatchedSnowflake]
     ) -> SyncIdGenerator[str]: ...
 
     def snowflake(
         self,
-        name: str = "__share__",
+        name: str = SHARE,
         *,
         converter: IdConverter | None = None,
-        batch: int | None = None,
-        **options: Unpack[NamedSnowflake],
+        **options: Unpack[BatchedSnowflake],
     ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
         """Return the `SnowflakeId` of this name.
 
         Args:
             name: the generator's name in the provider's namespace.
             converter: writes the ids as text; numbers without it.
-            batch: ids taken from it at once.
-            **options: as for `IdProvider.snowflake`: ``layout``, ``broken_threshold`` ...; they are
-                checked at the first use.
+            **options: ``batch``, ids taken from it at once; and as for `IdProvider.snowflake`:
+                ``layout``, ``broken_threshold`` ...; the first use checks those.
 
         Raises:
             BusyError: the name is in use as another kind of generator, or with another layout or
                 converter.
             InvalidArgumentError: an argument is outside its range.
         """
-        return self._named(name, _specs.snowflake(options).written(converter), batch)
+        return self._named(name, _kinds.snowflake, converter, options)
 
     @overload
     def cached(
-        self, name: str = "__share__", *, batch: int | None = None, **options: Unpack[NamedCached]
+        self, name: str = SHARE, **options: Unpack[BatchedCached]
     ) -> SyncIdGenerator[int]: ...
 
     @overload
     def cached(
-        self,
-        name: str = "__share__",
-        *,
-        converter: IdConverter,
-        batch: int | None = None,
-        **options: Unpack[NamedCached],
+        self, name: str = SHARE, *, converter: IdConverter, **options: Unpack[BatchedCached]
     ) -> SyncIdGenerator[str]: ...
 
     def cached(
         self,
-        name: str = "__share__",
+        name: str = SHARE,
         *,
         converter: IdConverter | None = None,
-        batch: int | None = None,
-        **options: Unpack[NamedCached],
+        **options: Unpack[BatchedCached],
     ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
         """Return the `CachedSnowflakeId` of this name.
 
         Args:
             name: the generator's name in the provider's namespace.
             converter: writes the ids as text; numbers without it.
-            batch: ids taken from it at once.
-            **options: as for `IdProvider.cached`: ``layout``, ``boost``, ``max_borrow`` ...; they
-                are checked at the first use.
+            **options: ``batch``, ids taken from it at once; and as for `IdProvider.cached`:
+                ``layout``, ``boost``, ``max_borrow`` ...; the first use checks those.
 
         Raises:
             CosIdError: as for `snowflake`.
         """
-        return self._named(name, _specs.cached(options).written(converter), batch)
+        return self._named(name, _kinds.cached, converter, options)
 
-    def cosid(
-        self, name: str = "cosid", *, batch: int | None = None, **options: Unpack[NamedCosId]
-    ) -> SyncIdGenerator[str]:
+    def cosid(self, name: str = "cosid", **options: Unpack[BatchedCosId]) -> SyncIdGenerator[str]:
         """Return the `CosIdGenerator` of this name; its ids are text.
 
         Args:
             name: the generator's name in the provider's namespace; by default CosId's own for it.
-            batch: ids taken from it at once.
-            **options: as for `IdProvider.cosid`: ``text``, ``broken_threshold`` ...; they are
-                checked at the first use.
+            **options: ``batch``, ids taken from it at once; and as for `IdProvider.cosid`:
+                ``text``, ``broken_threshold`` ...; the first use checks those.
 
         Raises:
             BusyError: the name is in use as another kind of generator, or with another text.
             InvalidArgumentError: an argument is outside its range.
         """
-        return self._named(name, _specs.cosid(options), batch)
+        return self._named(name, _kinds.cosid, None, options)
 
     @overload
     def sharded(
@@ -475,25 +482,25 @@ class SyncIdProvider(SyncProvider[IdProvider]):
     ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
         """Return the `ShardedId` of this name, on Redis; its ids have the generator's sharding id.
 
-        They are taken one by one: ``batch`` is the generator's own here, sequences asked for at
-        once.
+        This provider takes them one by one: ``batch`` is the generator's own option here, the
+        number of sequences that it asks for at once.
 
         Args:
             name: the name under which sequences are granted, in the provider's namespace.
             layout: how the ids are put together.
             converter: writes the ids as text; numbers without it.
-            **options: as for `IdProvider.sharded`: ``sharding_id``, ``batch``, ``key`` ...; they
-                are checked at the first use.
+            **options: as for `IdProvider.sharded`: ``sharding_id``, ``batch``, ``key`` ...; the
+                first use checks them.
 
         Raises:
             BusyError: the name is in use as another kind of generator, or with another layout,
                 sharding id or converter.
             InvalidArgumentError: an argument is outside its range.
         """
-        return self._named(name, _specs.sharded(layout, options).written(converter), None)
+        return self._handle_of(name, _kinds.sharded(options, layout).written(converter), None)
 
-    def uuid7(self, name: str, *, batch: int | None = None) -> SyncIdGenerator[str]:
-        """Return the `Uuid7Id` of this name.
+    def uuid4(self, name: str, *, batch: int | None = None) -> SyncIdGenerator[str]:
+        """Return the `Uuid4Id` of this name.
 
         Args:
             name: the generator's name; no store knows it.
@@ -503,21 +510,33 @@ class SyncIdProvider(SyncProvider[IdProvider]):
             BusyError: the name is in use as another kind of generator.
             InvalidArgumentError: an argument is outside its range.
         """
-        return self._named(name, _specs.uuid7(), batch)
+        return self._handle_of(name, _kinds.uuid4(), batch)
 
-    def counter(self, name: str, *, batch: int | None = None) -> SyncIdGenerator[int]:
-        """Return the `CounterId` of this name, which counts in this process alone.
-
-        A forked child is refused, as its parent counts on.
+    def uuid7(self, name: str, *, batch: int | None = None) -> SyncIdGenerator[str]:
+        """Return the `Uuid7Id` of this name.
 
         Args:
             name: the generator's name; no store knows it.
             batch: ids taken from it at once.
 
         Raises:
-            CosIdError: as for `uuid7`.
+            CosIdError: as for `uuid4`.
         """
-        return self._named(name, _specs.counter(), batch)
+        return self._handle_of(name, _kinds.uuid7(), batch)
+
+    def counter(self, name: str, *, batch: int | None = None) -> SyncIdGenerator[int]:
+        """Return the `CounterId` of this name, which counts in this process alone.
+
+        A forked child is refused: its parent goes on counting.
+
+        Args:
+            name: the generator's name; no store knows it.
+            batch: ids taken from it at once.
+
+        Raises:
+            CosIdError: as for `uuid4`.
+        """
+        return self._handle_of(name, _kinds.counter(), batch)
 
     @overload
     def add(
@@ -547,7 +566,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
             InvalidArgumentError: an argument is outside its range.
         """
         check_make(make, "a generator")
-        return self._named(name, _specs.own(make, make), batch)
+        return self._handle_of(name, _kinds.own(make, make), batch)
 
     def remove(self, name: str) -> None:
         """Close the generator of this name, whichever kind it is, and free the name.
@@ -564,7 +583,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
             CosIdError: closing it fails.
         """
         refuse_on_a_loop("remove()", INSTEAD)
-        is_known = self._kinds.pop(name, None) is not None
+        is_known = self._specs.pop(name, None) is not None
         handle = self._generators.pop(name, None)
         self._types.pop(name, None)
         if handle is not None:
@@ -577,16 +596,24 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         if not is_known or self._session.is_alive:  # else there is nothing to close
             self._session.call(work)
 
-    def _checked(
-        self, name: str, spec: GeneratorSpec[Any], batch: int | None
-    ) -> SyncIdGenerator[Any]:
-        """Return the generator, once its options were tried on a store in memory."""
-        check_groups(spec.make(TRIAL, name))
-        return self._named(name, spec, batch)
-
     def _named(
-        self, name: str, spec: GeneratorSpec[Any], batch: int | None
+        self,
+        name: str,
+        kind: Callable[..., GeneratorSpec[AnyGenerator]],
+        converter: IdConverter | None,
+        options: Mapping[str, object],
+        *parts: object,
     ) -> SyncIdGenerator[Any]:
+        """Return the handle of a kind of generator, with the options of a method of ours."""
+        rest = {option: value for option, value in options.items() if option != "batch"}
+        return self._handle_of(name, kind(rest, *parts).written(converter), options.get("batch"))
+
+    def _handle_of(
+        self, name: str, spec: GeneratorSpec[AnyGenerator], batch: object
+    ) -> SyncIdGenerator[Any]:
+        """Return the handle; options of a counter are first tried on a store in memory."""
+        if spec.resumes:
+            check_groups(spec.make(TRIAL, name))
         check_text("name", name)
         check_batch(batch)
 
@@ -594,11 +621,11 @@ class SyncIdProvider(SyncProvider[IdProvider]):
             return provider._named(name, spec)
 
         mine = _Kind(spec, find)
-        kind = self._kinds.setdefault(name, mine)
+        kind = self._specs.setdefault(name, mine)
         kind.spec.check_agrees(name, spec)
         found = self._handle(name)
         if kind is mine:
-            found._choose(batch)
+            found._choose(cast("int | None", batch))
         return found
 
 

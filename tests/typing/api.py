@@ -42,7 +42,13 @@ from aiocosid.abc import (
 from aiocosid.converter import PrefixIdConverter, Radix62IdConverter
 from aiocosid.errors import WouldBlock
 from aiocosid.events import Event, MachineIdDistributed, MachineIdGuardFailed, MachineIdLost
-from aiocosid.generators import CounterId, Uuid7Id
+from aiocosid.generators import (
+    CounterId,
+    IntegerIdGenerator,
+    UncertaintyIdGenerator,
+    Uuid4Id,
+    Uuid7Id,
+)
 from aiocosid.machine import (
     IpMachineIdDistributor,
     LocalMachineStateStorage,
@@ -155,6 +161,12 @@ async def by_url() -> None:
         texts = await ids.leaf("bill", converter=Radix62IdConverter())
         assert_type(texts, StringIdGenerator)
         assert_type(await ids.counter("turn"), CounterId)
+        assert_type(await ids.uuid4("token"), Uuid4Id)
+        assert_type(await ids.int32("short", kind="segment", step=1), IntegerIdGenerator)
+        blurred = await ids.uncertainty("blurred", bits=8, safe_distance=3)
+        assert_type(blurred, UncertaintyIdGenerator)
+        numbers = Radix62IdConverter()
+        assert_type(await ids.uncertainty("t", bits=8, converter=numbers), StringIdGenerator)
         assert_type(ids["order"], AnyGenerator)
         assert_type(await ids["order", int].next_id(), int)
         assert_type(await ids["bill", str].next_ids(2), list[str])
@@ -335,6 +347,9 @@ def for_threads(provider: aiocosid.sync.SyncProvider[ConfiguredProvider]) -> Non
         assert_type(ids.segment_chain("order", give_back=True).next_id(), int)
         assert_type(ids.segment_chain("bill", converter=Radix62IdConverter()).next_id(), str)
         assert_type(ids.uuid7("token"), SyncIdGenerator[str])
+        assert_type(ids.uuid4("random", batch=2), SyncIdGenerator[str])
+        assert_type(ids.int32("short", batch=10), SyncIdGenerator[int])
+        assert_type(ids.uncertainty("t", bits=8, converter=Radix62IdConverter()).next_id(), str)
         assert_type(ids["bill", str].next_id(), str)
         assert_type(ids.add("own", CounterId), SyncIdGenerator[int])
         assert_type(ids.add("text", Uuid7Id), SyncIdGenerator[str])

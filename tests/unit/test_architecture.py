@@ -70,6 +70,7 @@ LONGER = {
 }
 MAX_FUNCTION_LINES = 25  # for nine in ten
 MAX_PUBLIC_METHODS = 12
+MORE_METHODS = {"IdProvider": 15, "SyncIdProvider": 15}  # one for each kind of generator
 
 DRIVERS = (
     *("aiosqlite", "asyncmy", "asyncpg", "cryptography", "django", "fastapi", "hiredis"),
@@ -233,8 +234,9 @@ def test_classes_stay_small() -> None:
         for m in MODULES.values()
         for node in ast.walk(m.tree)
         if isinstance(node, ast.ClassDef)
+        and len(own_methods(node)) > MORE_METHODS.get(node.name, MAX_PUBLIC_METHODS)
     }
-    assert {place: n for place, n in classes.items() if len(n) > MAX_PUBLIC_METHODS} == {}
+    assert classes == {}
 
 
 # The same thing for two frameworks, under the name that a user of either looks for.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
+from uuid import UUID
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
 import aiocosid
-from aiocosid import MachineIdLease, SegmentChainId, StringIdGenerator
+from aiocosid import MachineIdLease, SegmentChainId, SegmentId, StringIdGenerator
 from aiocosid.abc import IdGenerator, SequenceDistributor, Statistics
 from aiocosid.converter import (
     GroupedPrefixIdConverter,
@@ -28,7 +29,13 @@ from aiocosid.errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from aiocosid.generators import CounterId, Uuid4Id, Uuid7Id
+from aiocosid.generators import (
+    CounterId,
+    IntegerIdGenerator,
+    UncertaintyIdGenerator,
+    Uuid4Id,
+    Uuid7Id,
+)
 from aiocosid.machine import ManualMachineIdDistributor, StatefulSetMachineIdDistributor
 from aiocosid.segment import GroupBy, LeafSegmentId
 from aiocosid.snowflake import (
@@ -128,6 +135,50 @@ async def test_each_kind_is_one_generator_under_its_name() -> None:
         with pytest.raises(ClosedError):
             await generator.next_id()
     assert tasks() == []
+
+
+async def test_kinds_around_a_counter() -> None:
+    """They count on where another of that name has ended, and close what is inside."""
+    text = ToStringIdConverter()
+    async with aiocosid.connect("memory://", namespace="shop") as ids:
+        short = await ids.int32("order", step=10, kind="segment")
+        assert (type(short), type(short.inner)) == (IntegerIdGenerator, SegmentId)
+        assert await short.next_ids(3) == [1, 2, 3]
+        assert await ids.int32("order", step=10, kind="segment") is short
+        assert short.statistics().actual.name == "order"
+        blurred = await ids.uncertainty("token", bits=8, step=10)
+        assert (type(blurred), type(blurred.inner)) == (UncertaintyIdGenerator, SegmentChainId)
+        assert [each >> 8 for each in await blurred.next_ids(2)] == [1, 2]
+        for clash in (
+            ids.int32("order", step=10),
+            ids.int32("order", step=20, kind="segment"),
+            ids.segment("order", step=10),
+            ids.uncertainty("token", bits=9, step=10),
+            ids.int32("order", step=10, kind="segment", converter=text),
+        ):
+            with pytest.raises(BusyError, match="needs another name"):
+                await clash
+        with pytest.raises(InvalidArgumentError, match="chain, segment"):
+            await ids.int32("ring", kind="ring")  # type: ignore[call-overload]
+        with pytest.raises(InvalidArgumentError, match="1 to 62"):
+            await ids.uncertainty("other", bits=63)
+        assert await (await ids.int32("text", converter=text)).next_id() == "1"
+        await ids.remove("order")
+        assert await (await ids.segment("order", step=10)).next_id() == 11
+    with pytest.raises(ClosedError):
+        await blurred.next_id()
+    assert tasks() == []
+
+
+async def test_random_uuids() -> None:
+    async with aiocosid.connect("memory://", namespace="shop") as ids:
+        tokens = await ids.uuid4("token")
+        assert type(tokens) is Uuid4Id
+        assert tokens.statistics().namespace == "shop"
+        assert UUID(await ids["token", str].next_id()).version == 4
+        assert await ids.uuid4("token") is tokens
+        with pytest.raises(BusyError, match="needs another name"):
+            await ids.uuid7("token")
 
 
 async def test_ids_with_a_shard_take_what_the_store_is_told() -> None:

@@ -11,10 +11,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
+from inspect import isfunction, signature
 from operator import length_hint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -847,6 +849,21 @@ def test_a_provider_has_groups_and_cosid_texts() -> None:
         assert ids["cosid"] is texts
 
 
+def test_each_kind_takes_the_same_arguments_as_for_asyncio() -> None:
+    """And those for threads take ``batch`` besides."""
+    threads, loops = (
+        {
+            name: [*signature(method).parameters]
+            for name, method in vars(kind).items()
+            if isfunction(method) and not name.startswith("_") and name not in {"add", "remove"}
+        }
+        for kind in (sync.SyncIdProvider, aiocosid.IdProvider)
+    )
+    assert {
+        name: [each for each in found if each != "batch"] for name, found in threads.items()
+    } == loops
+
+
 def test_a_provider_has_the_kinds_of_the_other_one() -> None:
     orders = PrefixIdConverter("O-", Radix62IdConverter())
     by_year = GroupBy.year(zone="UTC")
@@ -855,12 +872,17 @@ def test_a_provider_has_the_kinds_of_the_other_one() -> None:
             "LeafSegmentId": ids.leaf("leaf", step=10),
             "CachedSnowflakeId": ids.cached("cached", boost=4),
             "CounterId": ids.counter("counter"),
+            "IntegerIdGenerator": ids.int32("short", step=10, kind="segment"),
+            "UncertaintyIdGenerator": ids.uncertainty("blurred", bits=8, batch=2),
         }
         for kind, generator in numbers.items():
             assert generator.next_id() < generator.next_id()
             assert generator.statistics().kind == kind
         token = ids.uuid7("token")
         assert token.next_id() < token.next_id()
+        assert UUID(ids.uuid4("random").next_id()).version == 4
+        with pytest.raises(InvalidArgumentError, match="1 to 62"):
+            ids.uncertainty("other", bits=0)
         texts = [
             ids.segment_chain("a", converter=orders),
             ids.segment("b", converter=orders),
