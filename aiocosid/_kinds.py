@@ -18,6 +18,7 @@ from typing import (
     Protocol,
     TypedDict,
     TypeVar,
+    Unpack,
     cast,
 )
 
@@ -279,17 +280,17 @@ class NamedGroups(SegmentChainOptions, StepOptions, total=False):
 STEP: Final = StepOptions.__annotations__.keys()
 
 
-def segment_chain(options: NamedChain) -> GeneratorSpec[SegmentChainId]:
+def segment_chain(**options: Unpack[NamedChain]) -> GeneratorSpec[SegmentChainId]:
     """Return the spec of a `SegmentChainId`."""
     return _counted(SegmentChainId, options)
 
 
-def segment(options: NamedSegment) -> GeneratorSpec[SegmentId]:
+def segment(**options: Unpack[NamedSegment]) -> GeneratorSpec[SegmentId]:
     """Return the spec of a `SegmentId`."""
     return _counted(SegmentId, options)
 
 
-def leaf(options: NamedLeaf) -> GeneratorSpec[LeafSegmentId]:
+def leaf(**options: Unpack[NamedLeaf]) -> GeneratorSpec[LeafSegmentId]:
     """Return the spec of a `LeafSegmentId`."""
     from .segment import LeafSegmentId
 
@@ -312,7 +313,9 @@ def _counted(kind: type[S], options: Mapping[str, Any]) -> GeneratorSpec[S]:
     return GeneratorSpec(kind.__name__, detail, make, resumes="counter")
 
 
-def grouped(options: NamedGroups, group_by: GroupBy) -> GeneratorSpec[GroupedSegmentId]:
+def grouped(
+    *, group_by: GroupBy, **options: Unpack[NamedGroups]
+) -> GeneratorSpec[GroupedSegmentId]:
     """Return the spec of a `GroupedSegmentId`."""
     from .segment import GroupedSegmentId
     from .segment._group_parts import KINDS as GROUP_KINDS
@@ -338,14 +341,16 @@ def grouped(options: NamedGroups, group_by: GroupBy) -> GeneratorSpec[GroupedSeg
     return GeneratorSpec(GroupedSegmentId.__name__, detail, make, resumes="groups")
 
 
-def int32(options: NamedInner) -> GeneratorSpec[IntegerIdGenerator]:
+def int32(**options: Unpack[NamedInner]) -> GeneratorSpec[IntegerIdGenerator]:
     """Return the spec of an `IntegerIdGenerator` around ids from a counter."""
     from .generators import IntegerIdGenerator
 
     return _around(IntegerIdGenerator, options, {})
 
 
-def uncertainty(options: NamedInner, bits: int) -> GeneratorSpec[UncertaintyIdGenerator]:
+def uncertainty(
+    *, bits: int, **options: Unpack[NamedInner]
+) -> GeneratorSpec[UncertaintyIdGenerator]:
     """Return the spec of an `UncertaintyIdGenerator` around ids from a counter."""
     from .generators import UncertaintyIdGenerator
 
@@ -444,14 +449,14 @@ class NamedCosId(SnowflakeOptions, MachineOptions, total=False):
 MACHINE: Final = MachineOptions.__annotations__.keys()
 
 
-def snowflake(options: NamedSnowflake) -> GeneratorSpec[SnowflakeId]:
+def snowflake(**options: Unpack[NamedSnowflake]) -> GeneratorSpec[SnowflakeId]:
     """Return the spec of a `SnowflakeId`."""
     from .snowflake import COSID_MS, SnowflakeId
 
     return _stamped(SnowflakeId, options, COSID_MS)
 
 
-def cached(options: NamedCached) -> GeneratorSpec[CachedSnowflakeId]:
+def cached(**options: Unpack[NamedCached]) -> GeneratorSpec[CachedSnowflakeId]:
     """Return the spec of a `CachedSnowflakeId`."""
     from .snowflake import UID_GENERATOR_HA, CachedSnowflakeId
 
@@ -471,7 +476,7 @@ def _stamped(
     return GeneratorSpec(kind.__name__, f"layout {layout!r}", make)
 
 
-def cosid(options: NamedCosId) -> GeneratorSpec[CosIdGenerator]:
+def cosid(**options: Unpack[NamedCosId]) -> GeneratorSpec[CosIdGenerator]:
     """Return the spec of a `CosIdGenerator`."""
     from .snowflake import RADIX62, CosIdGenerator
 
@@ -492,7 +497,7 @@ class SequenceOptions(TypedDict, total=False):
     """The options of `RedisStore.sequence_distributor`."""
 
     key: str | None
-    max_sequence: int
+    max_sequence: int | None
     tolerance: int
     margin: int
     ttl: int
@@ -515,7 +520,7 @@ class NamedSharded(SequenceOptions, total=False):
 SEQUENCE: Final = SequenceOptions.__annotations__.keys()
 
 
-def sharded(options: NamedSharded, layout: ShardedLayout) -> GeneratorSpec[ShardedId]:
+def sharded(*, layout: ShardedLayout, **options: Unpack[NamedSharded]) -> GeneratorSpec[ShardedId]:
     """Return the spec of a `ShardedId`."""
     from .snowflake import ShardedId
     from .snowflake._sharded_id import LANE_BITS
@@ -527,7 +532,8 @@ def sharded(options: NamedSharded, layout: ShardedLayout) -> GeneratorSpec[Shard
         if grants is None:
             what = "no sequences of a second: those of aiocosid.stores.redis have them"
             raise UnsupportedByStoreError(type(host._store).__name__, what)
-        sequence.setdefault("max_sequence", layout.max_sequence)
+        if sequence.get("max_sequence") is None:
+            sequence["max_sequence"] = layout.max_sequence
         distributor = grants(namespace=host.namespace, name=name, **sequence)
         all_options = host._with_defaults(rest)
         if rest.get("on_unavailable") == "lane" and rest.get("lane") is None:

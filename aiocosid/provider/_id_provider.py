@@ -189,7 +189,7 @@ class IdProvider(Hosting):
             SegmentUnavailableError: no first segment came within ``wait_timeout``.
             ClosedError: the provider is closed.
         """
-        return await self._named(name, _kinds.segment_chain(options).written(converter))
+        return await self._named(name, _kinds.segment_chain(**options).written(converter))
 
     @overload
     async def segment(self, name: str, **options: Unpack[NamedSegment]) -> SegmentId: ...
@@ -213,7 +213,7 @@ class IdProvider(Hosting):
         Raises:
             CosIdError: as for `segment_chain`.
         """
-        return await self._named(name, _kinds.segment(options).written(converter))
+        return await self._named(name, _kinds.segment(**options).written(converter))
 
     @overload
     async def leaf(self, name: str, **options: Unpack[NamedLeaf]) -> LeafSegmentId: ...
@@ -237,7 +237,7 @@ class IdProvider(Hosting):
         Raises:
             CosIdError: as for `segment_chain`.
         """
-        return await self._named(name, _kinds.leaf(options).written(converter))
+        return await self._named(name, _kinds.leaf(**options).written(converter))
 
     @overload
     async def grouped(
@@ -281,7 +281,9 @@ class IdProvider(Hosting):
                 converter.
             CosIdError: as for `segment_chain`.
         """
-        return await self._named(name, _kinds.grouped(options, group_by).written(converter))
+        return await self._named(
+            name, _kinds.grouped(group_by=group_by, **options).written(converter)
+        )
 
     @overload
     async def int32(self, name: str, **options: Unpack[NamedInner]) -> IntegerIdGenerator: ...
@@ -310,7 +312,7 @@ class IdProvider(Hosting):
                 ``kind`` or converter.
             CosIdError: as for `segment_chain`.
         """
-        return await self._named(name, _kinds.int32(options).written(converter))
+        return await self._named(name, _kinds.int32(**options).written(converter))
 
     @overload
     async def uncertainty(
@@ -346,7 +348,7 @@ class IdProvider(Hosting):
                 another step, ``kind`` or converter.
             CosIdError: as for `segment_chain`.
         """
-        return await self._named(name, _kinds.uncertainty(options, bits).written(converter))
+        return await self._named(name, _kinds.uncertainty(bits=bits, **options).written(converter))
 
     @overload
     async def snowflake(
@@ -392,7 +394,7 @@ class IdProvider(Hosting):
             LayoutExpiredError: the layout has ended.
             ClosedError: the provider is closed.
         """
-        return await self._named(name, _kinds.snowflake(options).written(converter))
+        return await self._named(name, _kinds.snowflake(**options).written(converter))
 
     @overload
     async def cached(
@@ -424,7 +426,7 @@ class IdProvider(Hosting):
         Raises:
             CosIdError: as for `snowflake`.
         """
-        return await self._named(name, _kinds.cached(options).written(converter))
+        return await self._named(name, _kinds.cached(**options).written(converter))
 
     async def cosid(self, name: str = "cosid", **options: Unpack[NamedCosId]) -> CosIdGenerator:
         """Return the open `CosIdGenerator` of this name; it is made by the first call.
@@ -442,7 +444,7 @@ class IdProvider(Hosting):
             BusyError: the name is in use as another kind of generator, or with another text.
             CosIdError: as for `snowflake`.
         """
-        return await self._named(name, _kinds.cosid(options))
+        return await self._named(name, _kinds.cosid(**options))
 
     @overload
     async def sharded(
@@ -487,7 +489,7 @@ class IdProvider(Hosting):
             LayoutExpiredError: the layout has ended.
             ClosedError: the provider is closed.
         """
-        return await self._named(name, _kinds.sharded(options, layout).written(converter))
+        return await self._named(name, _kinds.sharded(layout=layout, **options).written(converter))
 
     async def uuid4(self, name: str) -> Uuid4Id:
         """Return the open `Uuid4Id` of this name; the first call creates it.

@@ -8,38 +8,22 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from .._kinds import KINDS, SegmentChainOptions, SegmentIdOptions
 from .._life.clock import SYSTEM_CLOCK
 from .._text_generator import StringIdGenerator
 from ..abc import MAX_ID, SHARE
 from ..errors import CosIdError, InvalidArgumentError
-from ..generators import (
-    CounterId,
-    IntegerIdGenerator,
-    UncertaintyIdGenerator,
-    Uuid4Id,
-    Uuid7Id,
-)
-from ..segment import (
-    GroupedSegmentId,
-    LeafSegmentId,
-    SegmentChainId,
-    SegmentId,
-)
-from ..snowflake import CachedSnowflakeId, CosIdGenerator, ShardedId, SnowflakeId
+from ..generators import IntegerIdGenerator, UncertaintyIdGenerator
 from ._converters import converter_of, date_of
 from ._generators import (
     CachedSettings,
-    ChainSettings,
     CosIdSettings,
     GroupedSettings,
     IntegerSettings,
-    LeafSettings,
     OwnGeneratorSettings,
-    SegmentSettings,
     ShardedSettings,
     SnowflakeSettings,
     UncertaintySettings,
-    UuidSettings,
 )
 from ._machines import Machines
 from ._own import make_generator
@@ -47,7 +31,6 @@ from ._parts import (
     check_layout,
     group_by_of,
     layout_of,
-    sequences_of,
     sharded_layout_of,
     text_of,
 )
@@ -57,27 +40,19 @@ from ._sharding import sharding_of
 from ._stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator
+    from collections.abc import Collection, Generator, Mapping
 
-    from ..abc import Clock, IdConverter, IdGenerator
+    from ..abc import Clock, IdConverter, IdGenerator, Store
     from ..errors._general import SettingsProblem
     from ..events import Instrument
+    from ..generators import CounterId
     from ..machine import MachineIdLease
     from ..sharding import Sharding
     from ._models import Settings
     from ._sources import Given
+    from ._values import StoreValue
 
 __all__ = ("Builder", "Built")
-
-ELSEWHERE: Final = {
-    *(UuidSettings.model_fields.keys() - {"wait_timeout"}),  # what all kinds have
-    *("step", "offset", "max_id", "layout"),
-    *("text", "zone", "pad_start", "timestamp_bits", "machine_bits", "sequence_bits"),
-}
-"""Keys that are of a generator's counter, layout or text; the others are handed on to itself."""
-
-LOCAL: Final[dict[str, type[Any]]] = {"uuid4": Uuid4Id, "uuid7": Uuid7Id, "counter": CounterId}
-"""What needs nothing but this process."""
 
 STORED: Final = ("limit", "rate", "store", "wait_timeout", "close_timeout")
 UUID: Final = ("converter", *STORED), "a UUID is a text, which this process makes"
@@ -94,18 +69,18 @@ NO_PLACE: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 }
 """Of what all kinds have, the keys that a kind does not have, and why."""
 
-UNUSED_STORE: Final = "is not used: the machine id needs no store"
-WRAPPING: Final = IntegerSettings | UncertaintySettings
 INT32_BITS: Final = 31
-LANE_BITS: Final = 6  # 64 lanes
-OPTIONS: Final = {
-    "segment": SegmentSettings.model_fields.keys() - ELSEWHERE,
-    "chain": ChainSettings.model_fields.keys() - ELSEWHERE,
-    "leaf": LeafSettings.model_fields.keys() - ELSEWHERE,
-    "snowflake": SnowflakeSettings.model_fields.keys() - ELSEWHERE,
-    "cached": CachedSettings.model_fields.keys() - ELSEWHERE,
-    "cosid": CosIdSettings.model_fields.keys() - ELSEWHERE,
+PARTS: Final = {
+    "snowflake": ("layout", "layout"),
+    "cached": ("layout", "layout"),
+    "cosid": ("text", "text"),
+    "sharded": ("layout", "sharded"),
+    "grouped": ("group_by", "group_by"),
 }
+"""The argument of a kind that settings have to build first, and the attribute of `Planned`."""
+
+OF_CHAINS: Final = SegmentChainOptions.__annotations__.keys() - SegmentIdOptions.__annotations__
+STAMPED: Final = {"snowflake", "cached", "cosid"}
 
 
 class Incomplete(Exception):  # noqa: N818 - no error: the problem is noted already
@@ -221,31 +196,41 @@ class Builder:
     # One generator.
 
     def _complete(self, planned: Planned) -> None:
-        """Build it; each part by itself, so that what is wrong in several is told of all."""
-        section = planned.section
-        if isinstance(section, WRAPPING):
-            planned.inner = self._inside(planned)
-        with self._noting((*planned.path, "layout"), getattr(section, "layout", None)):
-            if isinstance(section, SnowflakeSettings | CachedSettings):
-                layout = layout_of(section.layout)
-                check_layout(layout, self._clock.now_ms())
-                planned.layout = layout
-        with self._noting(planned.path, section):
-            if isinstance(section, ShardedSettings):
-                planned.sharded = sharded_layout_of(section, self._clock.now_ms())
-        with self._noting(planned.path, section):
-            self._check(planned)
-        at = (*planned.path, "converter")
+        """Build it; each part by itself, to note what is wrong with any of them."""
+        section, at = planned.section, (*planned.path, "converter")
+        layout = getattr(section, "layout", None)
+        of_layout = (*planned.path, "layout"), layout
+        with self._noting(*((planned.path, section) if layout is None else of_layout)):
+            self._add_part(planned)
+        self._check(planned)
         with self._noting(at, section.converter):
             has_place = "converter" not in NO_PLACE.get(section.kind, NOTHING)[0]
             if section.converter is not None and has_place:
                 planned.converter = self._converter(at, section.converter, planned)
-        with self._noting(at, section.converter):
             planned.example = example_of(planned, self._clock.now_ms())
-        generator = self._made(planned)
+        generator = self._generator(planned)
         if planned.converter is not None:
             generator = StringIdGenerator(generator, planned.converter)
         planned.generator = generator
+
+    def _add_part(self, planned: Planned) -> None:
+        """Build what its kind needs besides options."""
+        section = planned.section
+        match section:
+            case SnowflakeSettings() | CachedSettings():
+                layout = layout_of(section.layout)
+                check_layout(layout, self._clock.now_ms())
+                planned.layout = layout
+            case ShardedSettings():
+                planned.sharded = sharded_layout_of(section, self._clock.now_ms())
+            case CosIdSettings():
+                planned.text = text_of(section)
+            case GroupedSettings():
+                planned.group_by = group_by_of(section)
+            case IntegerSettings() | UncertaintySettings():
+                planned.inner = self._inside(planned)
+            case _:
+                pass
 
     def _converter(self, path: tuple[str, ...], section: Any, planned: Planned) -> IdConverter:  # noqa: ANN401 - ConverterSettings
         date = None
@@ -258,77 +243,71 @@ class Builder:
         section, limit = planned.section, LIMITS[planned.section.limit or "int64"]
         keys, reason = NO_PLACE.get(section.kind, NOTHING)
         for key in keys:
-            if getattr(section, key) != SnowflakeSettings.model_fields[key].default:  # as of all
-                self._note((*planned.path, key), f"has no place here: {reason}")
-        if section.kind in LOCAL or isinstance(section, WRAPPING | OwnGeneratorSettings):
-            return
-        if isinstance(section, CosIdSettings):
-            planned.text = text_of(section)
-        elif isinstance(section, SnowflakeSettings | CachedSettings | ShardedSettings):
-            if planned.fields is not None and planned.fields.max_id > limit:
-                about = f"{planned.fields!r} goes up to {planned.fields.max_id}"
-                reason = f"is {section.limit}, which ends at {limit}, but {about}"
-                self._note((*planned.path, "limit"), reason)
-        else:
+            if getattr(section, key) != type(section).model_fields[key].default:
+                self._at(planned.path, key, f"has no place here: {reason}")
+        lane_store = getattr(section, "lane_store", None)
+        if lane_store is not None and section.on_unavailable != "lane":
+            self._at(planned.path, "lane_store", "goes with on_unavailable = 'lane'")
+        if planned.fields is not None:
+            if planned.text is None and planned.fields.max_id > limit:
+                highest = f"{planned.fields!r} goes up to {planned.fields.max_id}"
+                reason = f"is {section.limit}, which ends at {limit}, but {highest}"
+                self._at(planned.path, "limit", reason)
+        elif hasattr(section, "step"):
             self._check_counted(planned.path, section, limit)
-        if isinstance(section, GroupedSettings):
-            planned.group_by = group_by_of(section)
 
     def _check_counted(self, path: tuple[str, ...], section: Any, limit: int) -> None:  # noqa: ANN401 - of any kind
         top = section.max_id or limit
         if top > limit:
-            reason = f"is {top}, above the limit {limit} of {section.limit}"
-            self._note((*path, "max_id"), reason)
+            self._at(path, "max_id", f"is {top}, above the limit {limit} of {section.limit}")
         elif section.offset >= top:
             what = "max_id" if section.max_id else f"the last id of {section.limit or 'int64'}"
             reason = f"is {section.offset}; it has to be below {what}, {top}: no id is left else"
-            self._note((*path, "offset"), reason)
+            self._at(path, "offset", reason)
         if getattr(section, "mode", "chain") == "segment":
-            for key in sorted(section.model_fields_set & (OPTIONS["chain"] - OPTIONS["segment"])):
-                self._note((*path, key), "goes with mode = 'chain'")
+            for key in sorted(section.model_fields_set & OF_CHAINS):
+                self._at(path, key, "goes with mode = 'chain'")
 
     def _at(self, path: tuple[str, ...], key: str, reason: str) -> None:
         self._note((*path, key), reason)
-
-    def _store(self, planned: Planned) -> Any:  # noqa: ANN401 - a Store
-        store, planned.store = self._stores.of(planned.path, planned.section.store)
-        if store is None:
-            raise Incomplete
-        return store
-
-    def _common(self, section: Any, names: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - of any kind
-        told = {name: getattr(section, name) for name in names}
-        told["close_timeout"] = section.close_timeout or self._settings.close_timeout
-        return {**told, "instrument": self._instrument, "clock": self._clock}
-
-    def _made(self, planned: Planned) -> Any:  # noqa: ANN401 - of any kind
-        section, name = planned.section, planned.counter
-        if planned.inner is not None:
-            return self._around(planned, planned.inner)
-        if section.kind in LOCAL:
-            local = LOCAL[section.kind]
-            return local(namespace=planned.namespace, name=name, clock=self._clock)
-        if isinstance(section, SnowflakeSettings | CachedSettings | CosIdSettings):
-            lease, told = self._lease(planned), self._stamped(section)
-            if planned.text is not None:
-                return CosIdGenerator(lease, name=name, text=planned.text, **told)
-            if planned.layout is not None:
-                kind = CachedSnowflakeId if isinstance(section, CachedSettings) else SnowflakeId
-                return kind(lease, name=name, layout=planned.layout, **told)
-        if isinstance(section, ShardedSettings):
-            return self._sharded(planned, section)
-        is_own = isinstance(section, OwnGeneratorSettings)
-        return make_generator(section) if is_own else self._counted(planned, section)
 
     def _inside(self, planned: Planned) -> Planned:
         """Build the generator inside of another one, as far as it can be built."""
         section = planned.section.inner
         inner = self._planned((*planned.path, "inner"), planned.name, section)
         if section.converter is not None:
-            self._note((*inner.path, "converter"), "has no place here: it goes around the whole")
+            self._at(inner.path, "converter", "has no place here: it goes around the whole")
         with self._noting(inner.path, section):
             self._complete(inner)
         return inner
+
+    def _generator(self, planned: Planned) -> Any:  # noqa: ANN401 - of any kind
+        section = planned.section
+        if planned.inner is not None:
+            return self._around(planned, planned.inner)
+        if isinstance(section, OwnGeneratorSettings):
+            return make_generator(section)
+        kind, host = KINDS[section.kind], _Host(self, planned)
+        options = self._options(section, kind.options)
+        if section.kind in PARTS:
+            argument, attribute = PARTS[section.kind]
+            options[argument] = getattr(planned, attribute)
+            if options[argument] is None:  # that is noted already; the store has to be checked, too
+                host.check_store()
+                raise Incomplete
+        return kind.spec(**options).make(host, planned.counter)
+
+    def _options(self, section: Any, names: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - of any kind
+        """Return the options that a kind takes from its settings, which have inf for its None."""
+        values = {name: getattr(section, name) for name in names if hasattr(section, name)}
+        options = {name: None if value == inf else value for name, value in values.items()}
+        if "step" in options:
+            options["max_id"] = min(section.max_id or MAX_ID, LIMITS[section.limit or "int64"])
+        if isinstance(section, GroupedSettings):
+            options["kind"] = section.mode
+            if section.mode == "segment":
+                options = {name: value for name, value in options.items() if name not in OF_CHAINS}
+        return options
 
     def _around(self, planned: Planned, inner: Planned) -> IdGenerator:
         generator: Any = inner.generator
@@ -343,78 +322,70 @@ class Builder:
             return IntegerIdGenerator(generator)
         return UncertaintyIdGenerator(generator, spare)
 
-    def _sharded(self, planned: Planned, section: ShardedSettings) -> ShardedId:
-        store, lane = self._store(planned), None
-        if planned.sharded is None:
-            raise Incomplete
-        distributor = sequences_of(store, planned)
-        if section.on_unavailable == "lane":
-            lane = self._lane(planned, section)
-        elif section.lane_store is not None:
-            self._note((*planned.path, "lane_store"), "goes with on_unavailable = 'lane'")
-        told = self._common(section, {"sharding_id", "on_unavailable", "batch", "nodes"})
-        patience = section.broken_threshold
-        told |= {"wait_timeout": section.wait_timeout, "lane": lane}
-        told["broken_threshold"] = None if patience == inf else patience
-        return ShardedId(distributor, layout=planned.sharded, **told)
 
-    def _lane(self, planned: Planned, section: ShardedSettings) -> MachineIdLease:
-        """Return what lanes take their numbers from: machine ids of a namespace of their own."""
-        given, store, place = section.lane_store, None, ""
-        if self._settings.machine.source == "store":
-            given, key = (section.store, "store") if given is None else (given, "lane_store")
-            store, _ = self._stores.of(planned.path, given, key)
-            place = self._stores.place(given)
-        elif given is not None:
-            self._note((*planned.path, "lane_store"), UNUSED_STORE)
+class _Host:
+    """What the spec of a kind takes from the settings, for one generator."""
+
+    def __init__(self, builder: Builder, planned: Planned) -> None:
+        self.namespace = planned.namespace
+        self._builder = builder
+        self._planned = planned
+        self._clock = builder._clock
+        self._counters: dict[str, CounterId] = {}
+        self._floors: dict[tuple[str, str], Any] = {}
+
+    @property
+    def _store(self) -> Store:
+        planned = self._planned
+        store, planned.store = self._builder._stores.of(planned.path, planned.section.store)
+        if store is None:
+            raise Incomplete
+        if planned.section.kind == "sharded" and not hasattr(store, "sequence_distributor"):
+            expected = "Redis: no other store grants sequences of a second"
+            raise InvalidArgumentError("store", planned.store, expected=expected)
+        return store
+
+    def check_store(self) -> None:
+        """Note what is wrong with the store, if the generator cannot be built anyway."""
+        if self._planned.section.kind in STAMPED:
+            self._machine_store(self._planned, self._planned.section.store, "store")
+        else:
+            _ = self._store
+
+    def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        builder, section = self._builder, self._planned.section
+        close_timeout = section.close_timeout or builder._settings.close_timeout
+        return {**options, "close_timeout": close_timeout, "instrument": builder._instrument}
+
+    def _lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
+        del options  # settings have the terms of a lease in [machine]
+        return self._lease(self._planned, bits, self._planned.section.store, "store")
+
+    def _lane_lease(self, bits: int) -> MachineIdLease:
+        planned, given, key = self._planned, self._planned.section.lane_store, "lane_store"
+        if given is None and self._builder._settings.machine.source == "store":
+            given, key = planned.section.store, "store"
         lanes = replace(planned, namespace=f"{planned.namespace}.lane")
-        lane = self._machines.lease(lanes, place, store, LANE_BITS)
-        if lane is None:
-            raise Incomplete
-        return lane
+        return self._lease(lanes, bits, given, key)
 
-    def _counted(self, planned: Planned, section: Any) -> Any:  # noqa: ANN401 - of any kind
-        mode = section.mode if isinstance(section, GroupedSettings) else section.kind
-        told = self._common(section, OPTIONS[mode])
-        told["max_id"] = min(section.max_id or MAX_ID, LIMITS[section.limit or "int64"])
-        store = self._store(planned)
-        about = {
-            "namespace": planned.namespace,
-            "name": planned.counter,
-            "offset": section.offset,
-            "step": section.step,
-        }
-        if isinstance(section, GroupedSettings):
-            if planned.group_by is None:
-                raise Incomplete
-            about |= {"group_by": planned.group_by, "kind": mode, "max_groups": section.max_groups}
-            return GroupedSegmentId(store, **about, **told)
-        distributor = store.segment_distributor(**about)
-        if isinstance(section, LeafSettings):
-            return LeafSegmentId(distributor, **told)
-        return (SegmentId if mode == "segment" else SegmentChainId)(distributor, **told)
-
-    def _stamped(
-        self, section: SnowflakeSettings | CachedSettings | CosIdSettings
-    ) -> dict[str, Any]:
-        told = self._common(section, OPTIONS[section.kind])
-        for name in ("broken_threshold", "max_forward_jump"):
-            value = getattr(section, name)
-            told[name] = None if value == inf else value
-        return told
-
-    def _lease(self, planned: Planned) -> MachineIdLease:
-        section, store, place = planned.section, None, ""
-        if self._settings.machine.source == "store":
-            store, planned.store = self._stores.of(planned.path, section.store)
-            place = planned.place = self._stores.place(section.store)
-            if not place:
-                raise Incomplete
-        elif section.store is not None:
-            self._note((*planned.path, "store"), UNUSED_STORE)
-        fields, lease = planned.fields, None
-        if fields is not None:
-            lease = self._machines.lease(planned, place, store, fields.machine_bits)
+    def _lease(
+        self, planned: Planned, bits: int, given: StoreValue | None, key: str
+    ) -> MachineIdLease:
+        store = self._machine_store(planned, given, key)
+        lease = self._builder._machines.lease(planned, planned.place, store, bits)
         if lease is None:
             raise Incomplete
         return lease
+
+    def _machine_store(self, planned: Planned, given: StoreValue | None, key: str) -> Store | None:
+        """Return the store of machine ids, or None if they come from none or it cannot be made."""
+        builder = self._builder
+        if builder._settings.machine.source != "store":
+            if given is not None:
+                builder._at(planned.path, key, "is not used: the machine id needs no store")
+            return None
+        store, planned.store = builder._stores.of(planned.path, given, key)
+        planned.place = builder._stores.place(given)
+        if not planned.place:
+            raise Incomplete
+        return store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from .._dates import iso_text
 from ..errors import InvalidArgumentError
@@ -17,17 +17,14 @@ from ..snowflake import (
 )
 
 if TYPE_CHECKING:
-    from ..abc import SequenceDistributor
     from ..snowflake import CosIdText
     from ._generators import CosIdSettings, GroupedSettings, ShardedSettings
-    from ._planned import Planned
     from ._texts import LayoutSettings
 
 __all__ = (
     "check_layout",
     "group_by_of",
     "layout_of",
-    "sequences_of",
     "sharded_layout_of",
     "text_of",
 )
@@ -131,29 +128,6 @@ def sharded_layout_of(section: ShardedSettings, now_ms: int) -> ShardedLayout:
     )
     check_layout(layout.bits, now_ms)
     return layout
-
-
-def sequences_of(store: Any, planned: Planned) -> SequenceDistributor:  # noqa: ANN401 - of any kind
-    """Return what grants the sequences.
-
-    Raises:
-        InvalidArgumentError: an argument is outside its range, or the store grants none.
-    """
-    section, layout = planned.section, planned.sharded
-    make = getattr(store, "sequence_distributor", None)
-    if make is None or layout is None:
-        expected = "Redis: no other store grants sequences of a second"
-        raise InvalidArgumentError("store", planned.store, expected=expected)
-    made: SequenceDistributor = make(
-        namespace=planned.namespace,
-        name=planned.counter,
-        key=section.key,
-        max_sequence=section.max_sequence or layout.max_sequence,
-        tolerance=section.tolerance,
-        margin=section.margin,
-        ttl=section.ttl,
-    )
-    return made
 
 
 def group_by_of(section: GroupedSettings) -> GroupBy:

@@ -320,7 +320,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
                 converter.
             InvalidArgumentError: an argument is outside its range.
         """
-        return self._named(name, _kinds.grouped, converter, options, group_by)
+        return self._named(name, _kinds.grouped, converter, {**options, "group_by": group_by})
 
     @overload
     def int32(self, name: str, **options: Unpack[BatchedInner]) -> SyncIdGenerator[int]: ...
@@ -379,7 +379,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
                 another step, ``kind`` or converter.
             InvalidArgumentError: an argument is outside its range.
         """
-        return self._named(name, _kinds.uncertainty, converter, options, bits)
+        return self._named(name, _kinds.uncertainty, converter, {**options, "bits": bits})
 
     @overload
     def snowflake(
@@ -497,7 +497,9 @@ class SyncIdProvider(SyncProvider[IdProvider]):
                 sharding id or converter.
             InvalidArgumentError: an argument is outside its range.
         """
-        return self._handle_of(name, _kinds.sharded(options, layout).written(converter), None)
+        return self._handle_of(
+            name, _kinds.sharded(layout=layout, **options).written(converter), None
+        )
 
     def uuid4(self, name: str, *, batch: int | None = None) -> SyncIdGenerator[str]:
         """Return the `Uuid4Id` of this name.
@@ -602,11 +604,10 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         kind: Callable[..., GeneratorSpec[AnyGenerator]],
         converter: IdConverter | None,
         options: Mapping[str, object],
-        *parts: object,
     ) -> SyncIdGenerator[Any]:
         """Return the handle of a kind of generator, with the options of a method of ours."""
         rest = {option: value for option, value in options.items() if option != "batch"}
-        return self._handle_of(name, kind(rest, *parts).written(converter), options.get("batch"))
+        return self._handle_of(name, kind(**rest).written(converter), options.get("batch"))
 
     def _handle_of(
         self, name: str, spec: GeneratorSpec[AnyGenerator], batch: object
