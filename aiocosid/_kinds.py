@@ -121,15 +121,19 @@ class GeneratorHost(Protocol):
     @property
     def _store(self) -> Store:
         """The store of its counter or sequences."""
+        ...
 
     def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return a generator's options, with the host's own where it has none."""
+        ...
 
     def _lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
         """Return the lease of a generator's machine id."""
+        ...
 
     def _lane_lease(self, bits: int) -> MachineIdLease:
         """Return the lease of the number of a lane."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, Unpack, cast
 
 import anyio
 
-from .. import _kinds
 from .._default import generator_named
-from ..abc import (
-    DEFAULT_NAMESPACE,
-    SHARE,
-    Store,
-)
+from .._kind_methods import KindMethods
+from .._kinds import LeaseTerms, MachineOptions, own
+from .._store_urls import open_store
+from ..abc import DEFAULT_NAMESPACE, MachineIdDistributor, Store
+from ..errors import InvalidArgumentError
 from ._hosting import Hosting, OwnGenerator
-from ._machine_leases import MachineLeases
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-    from .._kinds import (
-        GeneratorSpec,
-        MachineOptions,
-        NamedCached,
-        NamedChain,
-        NamedCosId,
-        NamedGroups,
-        NamedInner,
-        NamedLeaf,
-        NamedSegment,
-        NamedSharded,
-        NamedSnowflake,
-    )
+    from .._kinds import GeneratorSpec
+    from .._life.loop import Root
     from .._text_generator import StringIdGenerator
-    from ..abc import AnyGenerator, Clock, IdConverter, Store
+    from ..abc import AnyGenerator, Clock
     from ..events import Instrument
     from ..generators import (
         CounterId,
@@ -43,19 +31,17 @@ if TYPE_CHECKING:
         Uuid7Id,
     )
     from ..machine import MachineIdLease
-    from ..segment import GroupBy, GroupedSegmentId, LeafSegmentId, SegmentChainId, SegmentId
+    from ..segment import GroupedSegmentId, LeafSegmentId, SegmentChainId, SegmentId
     from ..segment._generator import SegmentGenerator
-    from ..snowflake import (
-        CachedSnowflakeId,
-        CosIdGenerator,
-        ShardedId,
-        ShardedLayout,
-        SnowflakeId,
-    )
+    from ..snowflake import CachedSnowflakeId, CosIdGenerator, ShardedId, SnowflakeId
 
 __all__ = ("IdProvider", "connect")
 
 _G = TypeVar("_G", bound="AnyGenerator")
+
+LEASE_TERMS: Final = LeaseTerms.__annotations__.keys()
+OF_STORE: Final = ("instance_id", "safe_guard", "interval")
+"""The `MachineOptions` of the store's own machine ids."""
 
 
 def connect(
@@ -87,9 +73,6 @@ def connect(
             machine ids is given with a ``machine``.
         MissingExtraError: the store's driver is not installed.
     """
-    from .._store_urls import open_store
-    from ..abc import Store
-
     return IdProvider(
         url if isinstance(url, Store) else open_store(url, instrument=instrument),
         namespace=namespace,
@@ -102,11 +85,31 @@ def connect(
     )
 
 
-class IdProvider(Hosting):
+class IdProvider(
+    Hosting,
+    KindMethods[
+        Never,
+        Coroutine[object, object, "SegmentChainId"],
+        Coroutine[object, object, "SegmentId"],
+        Coroutine[object, object, "LeafSegmentId"],
+        Coroutine[object, object, "GroupedSegmentId"],
+        Coroutine[object, object, "IntegerIdGenerator"],
+        Coroutine[object, object, "UncertaintyIdGenerator"],
+        Coroutine[object, object, "SnowflakeId"],
+        Coroutine[object, object, "CachedSnowflakeId"],
+        Coroutine[object, object, "CosIdGenerator"],
+        Coroutine[object, object, "ShardedId"],
+        Coroutine[object, object, "Uuid4Id"],
+        Coroutine[object, object, "Uuid7Id"],
+        Coroutine[object, object, "CounterId"],
+        Coroutine[object, object, "StringIdGenerator"],
+    ],
+):
     """Named generators on one store; the same object for the same name.
 
-    All of them run their tasks in the provider's one task group, so that an idle generator costs
-    its counters and nothing else.
+    The method of a kind has to be awaited: it returns the generator once that is open.  All of them
+    run their tasks in the provider's one task group, so an idle generator costs its counters and
+    nothing else.
     """
 
     __slots__ = (
@@ -157,379 +160,12 @@ class IdProvider(Hosting):
         self._drop_generators()  # they are another loop's, or the parent process's
         self._opening = {}
 
-    @overload
-    async def segment_chain(self, name: str, **options: Unpack[NamedChain]) -> SegmentChainId: ...
-
-    @overload
-    async def segment_chain(
-        self, name: str, *, converter: IdConverter, **options: Unpack[NamedChain]
-    ) -> StringIdGenerator: ...
-
-    async def segment_chain(
-        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[NamedChain]
-    ) -> SegmentChainId | StringIdGenerator:
-        """Return the open `SegmentChainId` of this name; it is made by the first call.
-
-        The settings are those of that call; of a later one only ``step`` and ``converter`` are
-        looked at.  A cancelled call makes no generator; its first segment may have been reserved,
-        and is a gap then.
-
-        Args:
-            name: the counter's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            **options: ``step``, ids per segment, 1000 by default; ``offset``, where a new counter
-                starts, 0 by default; and as for `SegmentChainId`: ``safe_distance``, ``ttl``,
-                ``wait_timeout`` ...
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, or with another step or
-                converter.
-            InvalidArgumentError: an argument is outside its range.
-            StoreError: the store refuses.
-            SegmentUnavailableError: no first segment came within ``wait_timeout``.
-            ClosedError: the provider is closed.
-        """
-        return await self._named(name, _kinds.segment_chain(**options).written(converter))
-
-    @overload
-    async def segment(self, name: str, **options: Unpack[NamedSegment]) -> SegmentId: ...
-
-    @overload
-    async def segment(
-        self, name: str, *, converter: IdConverter, **options: Unpack[NamedSegment]
-    ) -> StringIdGenerator: ...
-
-    async def segment(
-        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[NamedSegment]
-    ) -> SegmentId | StringIdGenerator:
-        """Return the open `SegmentId` of this name; it is made by the first call.
-
-        Args:
-            name: the counter's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            **options: ``step`` and ``offset`` as for `segment_chain`; and as for `SegmentId`:
-                ``ttl``, ``wait_timeout`` ...
-
-        Raises:
-            CosIdError: as for `segment_chain`.
-        """
-        return await self._named(name, _kinds.segment(**options).written(converter))
-
-    @overload
-    async def leaf(self, name: str, **options: Unpack[NamedLeaf]) -> LeafSegmentId: ...
-
-    @overload
-    async def leaf(
-        self, name: str, *, converter: IdConverter, **options: Unpack[NamedLeaf]
-    ) -> StringIdGenerator: ...
-
-    async def leaf(
-        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[NamedLeaf]
-    ) -> LeafSegmentId | StringIdGenerator:
-        """Return the open `LeafSegmentId` of this name; it is made by the first call.
-
-        Args:
-            name: the counter's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            **options: ``step`` and ``offset`` as for `segment_chain`; and as for `LeafSegmentId`:
-                ``prefetch_at``, ``segment_duration``, ``wait_timeout`` ...
-
-        Raises:
-            CosIdError: as for `segment_chain`.
-        """
-        return await self._named(name, _kinds.leaf(**options).written(converter))
-
-    @overload
-    async def grouped(
-        self, name: str, *, group_by: GroupBy, **options: Unpack[NamedGroups]
-    ) -> GroupedSegmentId: ...
-
-    @overload
-    async def grouped(
-        self,
-        name: str,
-        *,
-        group_by: GroupBy,
-        converter: IdConverter,
-        **options: Unpack[NamedGroups],
-    ) -> StringIdGenerator: ...
-
-    async def grouped(
-        self,
-        name: str,
-        *,
-        group_by: GroupBy,
-        converter: IdConverter | None = None,
-        **options: Unpack[NamedGroups],
-    ) -> GroupedSegmentId | StringIdGenerator:
-        """Return the open `GroupedSegmentId` of this name; it is made by the first call.
-
-        A group whose counter went backwards is opened anew by its first call after this one.
-
-        Args:
-            name: the generator's name; its counters are called ``{name}@{group}``.
-            group_by: ``GroupBy.day(zone="Europe/Berlin")``, or another.  With a function, each
-                asker has to bring the same one, as a module's own: a lambda made anew is another.
-            converter: writes the ids as text, which do not bring their group along; numbers without
-                it.
-            **options: ``step`` and ``offset`` as for `segment_chain`; ``kind``, ``"chain"`` or
-                ``"segment"``, what hands out the ids of one group; ``max_groups``, groups held in
-                memory at most, as for `GroupedSegmentId`; and as for that kind.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, with another step, group or
-                converter.
-            CosIdError: as for `segment_chain`.
-        """
-        return await self._named(
-            name, _kinds.grouped(group_by=group_by, **options).written(converter)
-        )
-
-    @overload
-    async def int32(self, name: str, **options: Unpack[NamedInner]) -> IntegerIdGenerator: ...
-
-    @overload
-    async def int32(
-        self, name: str, *, converter: IdConverter, **options: Unpack[NamedInner]
-    ) -> StringIdGenerator: ...
-
-    async def int32(
-        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[NamedInner]
-    ) -> IntegerIdGenerator | StringIdGenerator:
-        """Return the open `IntegerIdGenerator` of this name; the first call creates it.
-
-        Its ids come from a counter of the provider's store, and end at 2^31-1.  Around another
-        kind of generator it is opened by `add`.
-
-        Args:
-            name: the counter's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            **options: ``kind``, ``"chain"`` by default or ``"segment"``, the generator inside; and
-                its options, as for `segment_chain` or `segment`.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, or with another step,
-                ``kind`` or converter.
-            CosIdError: as for `segment_chain`.
-        """
-        return await self._named(name, _kinds.int32(**options).written(converter))
-
-    @overload
-    async def uncertainty(
-        self, name: str, *, bits: int, **options: Unpack[NamedInner]
-    ) -> UncertaintyIdGenerator: ...
-
-    @overload
-    async def uncertainty(
-        self, name: str, *, bits: int, converter: IdConverter, **options: Unpack[NamedInner]
-    ) -> StringIdGenerator: ...
-
-    async def uncertainty(
-        self,
-        name: str,
-        *,
-        bits: int,
-        converter: IdConverter | None = None,
-        **options: Unpack[NamedInner],
-    ) -> UncertaintyIdGenerator | StringIdGenerator:
-        """Return the open `UncertaintyIdGenerator` of this name; the first call creates it.
-
-        It appends random bits to ids from a counter of the provider's store.  Around another kind
-        of generator it is opened by `add`.
-
-        Args:
-            name: the counter's name in the provider's namespace.
-            bits: random bits of each id, 1 to 62; the counter ends at ``2**(63 - bits) - 1``.
-            converter: writes the ids as text; numbers without it.
-            **options: as for `int32`.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, or with other ``bits``, or
-                another step, ``kind`` or converter.
-            CosIdError: as for `segment_chain`.
-        """
-        return await self._named(name, _kinds.uncertainty(bits=bits, **options).written(converter))
-
-    @overload
-    async def snowflake(
-        self, name: str = SHARE, **options: Unpack[NamedSnowflake]
-    ) -> SnowflakeId: ...
-
-    @overload
-    async def snowflake(
-        self, name: str = SHARE, *, converter: IdConverter, **options: Unpack[NamedSnowflake]
-    ) -> StringIdGenerator: ...
-
-    async def snowflake(
-        self,
-        name: str = SHARE,
-        *,
-        converter: IdConverter | None = None,
-        **options: Unpack[NamedSnowflake],
-    ) -> SnowflakeId | StringIdGenerator:
-        """Return the open `SnowflakeId` of this name; it is made by the first call.
-
-        Its machine id is leased from the provider's store, one for all Snowflake generators of the
-        provider, so that all their layouts have the same number of machine bits; unless ``machine``
-        is given, here or to the provider.
-
-        Args:
-            name: the generator's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            **options: ``layout``, how the ids are put together, CosId's default of 41, 10 and 12
-                bits, in milliseconds, if none is given; as for `SnowflakeId`:
-                ``broken_threshold``, ``random_start``, ``wait_timeout`` ...; and those of the
-                machine id, before the provider's own: ``machine``, ``interval``, ``on_lost`` ...
-                The first generator on a lease sets them.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, or with another layout or
-                converter.
-            InvalidArgumentError: an argument is outside its range, or the machine id is leased with
-                other options.
-            MachineBitsMismatchError: another width of machine ids is in use, in this provider or in
-                other processes of the namespace.
-            MachineIdOverflowError: all machine ids are held.
-            MachineIdUnavailableError: the store could not be reached.
-            LayoutExpiredError: the layout has ended.
-            ClosedError: the provider is closed.
-        """
-        return await self._named(name, _kinds.snowflake(**options).written(converter))
-
-    @overload
-    async def cached(
-        self, name: str = SHARE, **options: Unpack[NamedCached]
-    ) -> CachedSnowflakeId: ...
-
-    @overload
-    async def cached(
-        self, name: str = SHARE, *, converter: IdConverter, **options: Unpack[NamedCached]
-    ) -> StringIdGenerator: ...
-
-    async def cached(
-        self,
-        name: str = SHARE,
-        *,
-        converter: IdConverter | None = None,
-        **options: Unpack[NamedCached],
-    ) -> CachedSnowflakeId | StringIdGenerator:
-        """Return the open `CachedSnowflakeId` of this name; it is made by the first call.
-
-        Args:
-            name: the generator's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            **options: ``layout``, how the ids are put together, in seconds, uid-generator's
-                `UID_GENERATOR_HA` if none is given; as for `CachedSnowflakeId`: ``boost``,
-                ``max_borrow``, ``wait_timeout`` ...; and those of the machine id as for
-                `snowflake`.
-
-        Raises:
-            CosIdError: as for `snowflake`.
-        """
-        return await self._named(name, _kinds.cached(**options).written(converter))
-
-    async def cosid(self, name: str = "cosid", **options: Unpack[NamedCosId]) -> CosIdGenerator:
-        """Return the open `CosIdGenerator` of this name; it is made by the first call.
-
-        Its machine id has 20 bits, unless ``text`` says otherwise, and is the provider's one, so
-        that Snowflake generators with other widths take a ``machine`` or a namespace of their own.
-
-        Args:
-            name: the generator's name in the provider's namespace; by default CosId's own for it.
-            **options: ``text``, how the ids are written, `RADIX62` if none is given; as for
-                `SnowflakeId`: ``broken_threshold``, ``wait_timeout`` ...; and those of the machine
-                id as for `snowflake`.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, or with another text.
-            CosIdError: as for `snowflake`.
-        """
-        return await self._named(name, _kinds.cosid(**options))
-
-    @overload
-    async def sharded(
-        self, name: str, *, layout: ShardedLayout, **options: Unpack[NamedSharded]
-    ) -> ShardedId: ...
-
-    @overload
-    async def sharded(
-        self,
-        name: str,
-        *,
-        layout: ShardedLayout,
-        converter: IdConverter,
-        **options: Unpack[NamedSharded],
-    ) -> StringIdGenerator: ...
-
-    async def sharded(
-        self,
-        name: str,
-        *,
-        layout: ShardedLayout,
-        converter: IdConverter | None = None,
-        **options: Unpack[NamedSharded],
-    ) -> ShardedId | StringIdGenerator:
-        """Return the open `ShardedId` of this name, on Redis; it is made by the first call.
-
-        Args:
-            name: the name under which sequences are granted, in the provider's namespace.
-            layout: how the ids are put together.
-            converter: writes the ids as text; numbers without it.
-            **options: as for `ShardedId`: ``sharding_id``, ``batch``, ``wait_timeout`` ...; and for
-                the store's sequences: ``key``, ``max_sequence``, the layout's by default,
-                ``tolerance``, ``margin`` and ``ttl``.  With ``on_unavailable="lane"`` and no
-                ``lane`` its number is one of 64 machine ids of the store, in the namespace
-                ``{namespace}.lane``.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, or with another layout,
-                sharding id or converter.
-            InvalidArgumentError: an argument is outside its range.
-            UnsupportedByStoreError: the store grants no sequences of a second.
-            LayoutExpiredError: the layout has ended.
-            ClosedError: the provider is closed.
-        """
-        return await self._named(name, _kinds.sharded(layout=layout, **options).written(converter))
-
-    async def uuid4(self, name: str) -> Uuid4Id:
-        """Return the open `Uuid4Id` of this name; the first call creates it.
-
-        Args:
-            name: the generator's name; no store knows it.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator.
-            ClosedError: the provider is closed.
-        """
-        return await self._named(name, _kinds.uuid4())
-
-    async def uuid7(self, name: str) -> Uuid7Id:
-        """Return the open `Uuid7Id` of this name; it is made by the first call.
-
-        Args:
-            name: the generator's name; no store knows it.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator.
-            ClosedError: the provider is closed.
-        """
-        return await self._named(name, _kinds.uuid7())
-
-    async def counter(self, name: str) -> CounterId:
-        """Return the open `CounterId` of this name, which counts in this process alone.
-
-        It is made by the first call, and goes on counting as long as this provider lives, also when
-        that is opened again.
-
-        Args:
-            name: the generator's name; no store knows it.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator.
-            ForkedError: the parent process has counted under this name.
-            ClosedError: the provider is closed.
-        """
-        return await self._named(name, _kinds.counter())
+    def _ask(
+        self, name: str, spec: GeneratorSpec[_G], batch: None
+    ) -> Coroutine[object, object, _G]:
+        if batch is not None:
+            raise TypeError("unexpected keyword argument 'batch', which is for threads")
+        return self._named(name, spec)
 
     async def add(self, name: str, generator: _G) -> _G:
         """Open a generator of your own under a name; returns it when it can hand out ids.
@@ -548,7 +184,7 @@ class IdProvider(Hosting):
             CosIdError: as opening it does.
             ClosedError: the provider is closed.
         """
-        return await self._named(name, _kinds.own(generator, lambda: generator))
+        return await self._named(name, own(generator, lambda: generator))
 
     async def remove(self, name: str) -> None:
         """Close the generator of this name, whichever kind it is, and free the name.
@@ -651,3 +287,109 @@ class IdProvider(Hosting):
     async def _release(self) -> None:
         if self._owns_store:
             await self._store.aclose()
+
+
+class MachineLeases:
+    """Creates the leases that a provider's generators share; nothing is sent.
+
+    Attributes:
+        shared: the lease of the store's machine ids in each namespace.
+    """
+
+    __slots__ = ("_clock", "_defaults", "_options", "_store", "shared")
+
+    def __init__(
+        self,
+        store: Store,
+        options: MachineOptions,
+        defaults: Mapping[str, object],
+        clock: Clock | None,
+    ) -> None:
+        if unknown := options.keys() - MachineOptions.__annotations__.keys():
+            raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+        if options.get("machine") is not None:
+            _refuse(options, OF_STORE)
+        self.shared: dict[str, MachineIdLease] = {}
+        self._store = store
+        self._options = options
+        self._defaults = defaults
+        self._clock = clock
+
+    def lease_for(
+        self, namespace: str, bits: int, options: Mapping[str, Any], root: Root | None
+    ) -> MachineIdLease:
+        """Return the lease of a generator's machine id.
+
+        Args:
+            namespace: the provider's.
+            bits: the width of the machine id.
+            options: the generator's own; they come before the provider's.
+            root: where the tasks of a shared lease run.
+
+        Raises:
+            InvalidArgumentError: the machine id is leased with other options, or an option does not
+                go with the ``machine`` that was given.
+        """
+        from ..machine import MachineIdLease, lease_of
+
+        machine: object = options.get("machine", self._options.get("machine"))
+        if machine is None:
+            lease = self.shared_lease(namespace, bits, options, root)
+        else:
+            _refuse(options, OF_STORE)
+            if isinstance(machine, MachineIdLease):
+                _refuse(options, LEASE_TERMS)
+                return machine
+            if not isinstance(machine, MachineIdDistributor):
+                expected = "a MachineIdDistributor or a MachineIdLease"
+                raise InvalidArgumentError("machine", machine, expected=expected)
+            lease = lease_of(machine, bits=bits, clock=self._clock, **self._terms(options))
+        _check_terms(lease, options)
+        return lease
+
+    def shared_lease(
+        self, namespace: str, bits: int, options: Mapping[str, Any], root: Root | None
+    ) -> MachineIdLease:
+        """Return the lease of the store's machine ids in a namespace."""
+        from ..machine import MachineIdLease
+
+        lease = self.shared.get(namespace)
+        if lease is None or lease._is_left_by(bits):
+            distributor = self._store.machine_id_distributor(
+                namespace=namespace, **self._chosen(options, OF_STORE)
+            )
+            lease = self.shared[namespace] = MachineIdLease(
+                distributor, bits=bits, clock=self._clock, **self._terms(options)
+            )
+        lease._host = root
+        return lease
+
+    def _terms(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._defaults, **self._chosen(options, LEASE_TERMS)}
+
+    def _chosen(self, options: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+        """Return the options of these names, a generator's before the provider's."""
+        both = {**self._options, **options}
+        return {name: both[name] for name in names if name in both}
+
+
+def _check_terms(lease: MachineIdLease, options: Mapping[str, Any]) -> None:
+    """Raise `InvalidArgumentError` if a lease has other terms than a generator asks for."""
+    from .._instance_id import as_instance_id
+
+    for name, value in options.items():
+        if name == "machine" or value is None:
+            continue
+        wanted = as_instance_id(value) if name == "instance_id" else value
+        found = getattr(lease._options if name in LEASE_TERMS else lease.distributor, name)
+        if wanted != found:
+            expected = f"{found}, with which the machine id of {lease.namespace!r} is leased"
+            raise InvalidArgumentError(name, value, expected=expected)
+
+
+def _refuse(options: Mapping[str, Any], names: Collection[str]) -> None:
+    """Raise if options of the store's machine ids are given beside a ``machine``."""
+    for name in names:
+        if name in options:
+            expected = "left out with this machine, which has its own"
+            raise InvalidArgumentError(name, options[name], expected=expected)

@@ -243,7 +243,7 @@ class Builder:
         section, limit = planned.section, LIMITS[planned.section.limit or "int64"]
         keys, reason = NO_PLACE.get(section.kind, NOTHING)
         for key in keys:
-            if getattr(section, key) != type(section).model_fields[key].default:
+            if getattr(section, key) != SnowflakeSettings.model_fields[key].default:  # as of all
                 self._at(planned.path, key, f"has no place here: {reason}")
         lane_store = getattr(section, "lane_store", None)
         if lane_store is not None and section.on_unavailable != "lane":

@@ -11,14 +11,14 @@ from typing import (
     Self,
     TypeVar,
     Unpack,
-    cast,
     overload,
 )
 
 from .. import _kinds
 from .._default import generator_named
+from .._kind_methods import KindMethods
 from .._life.fork import NotCopyable
-from ..abc import DEFAULT_NAMESPACE, SHARE, Provider, Store
+from ..abc import DEFAULT_NAMESPACE, Provider, Store
 from ..abc._ids import check_text
 from ..provider import IdProvider, open_store
 from ..provider._hosting import check_ids, check_type, wrong_type
@@ -29,26 +29,14 @@ from ._grouping import check_groups
 from ._session import LoopSession, refuse_on_a_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from .._kinds import GeneratorSpec
-    from ..abc import AnyGenerator, IdConverter, IdGenerator, TextIdGenerator
+    from ..abc import AnyGenerator, IdGenerator, TextIdGenerator
     from ..events import Instrument
-    from ..provider import MachineOptions, NamedSharded
-    from ..segment import GroupBy
-    from ..snowflake import ShardedLayout
-    from ._options import (
-        BatchedCached,
-        BatchedChain,
-        BatchedCosId,
-        BatchedGroups,
-        BatchedInner,
-        BatchedLeaf,
-        BatchedSegment,
-        BatchedSnowflake,
-    )
+    from ..provider import MachineOptions
 
 __all__ = ("SyncIdProvider", "SyncProvider", "connect")
 
@@ -199,7 +187,26 @@ class SyncProvider(NotCopyable, Generic[P]):
         return f"<{self._session.label} {' '.join(self._generators)}>"
 
 
-class SyncIdProvider(SyncProvider[IdProvider]):
+class SyncIdProvider(
+    SyncProvider[IdProvider],
+    KindMethods[
+        "int | None",
+        SyncIdGenerator[int],
+        SyncIdGenerator[int],
+        SyncIdGenerator[int],
+        SyncIdGenerator[int],
+        SyncIdGenerator[int],
+        SyncIdGenerator[int],
+        SyncIdGenerator[int],
+        SyncIdGenerator[int],
+        SyncIdGenerator[str],
+        SyncIdGenerator[int],
+        SyncIdGenerator[str],
+        SyncIdGenerator[str],
+        SyncIdGenerator[int],
+        SyncIdGenerator[str],
+    ],
+):
     """Named generators on one store, for threads; made by `aiocosid.sync.connect`.
 
     Each method returns the same object for the same name, and does not wait: the generator itself
@@ -208,337 +215,6 @@ class SyncIdProvider(SyncProvider[IdProvider]):
     """
 
     __slots__ = ()
-
-    @overload
-    def segment_chain(self, name: str, **options: Unpack[BatchedChain]) -> SyncIdGenerator[int]: ...
-
-    @overload
-    def segment_chain(
-        self, name: str, *, converter: IdConverter, **options: Unpack[BatchedChain]
-    ) -> SyncIdGenerator[str]: ...
-
-    def segment_chain(
-        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[BatchedChain]
-    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
-        """Return the `SegmentChainId` of this name.
-
-        Args:
-            name: the counter's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            **options: ``batch``, ids taken from it at once; and as for `IdProvider.segment_chain`:
-                ``step``, ``wait_timeout`` ...
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, or with another step or
-                converter.
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return self._named(name, _kinds.segment_chain, converter, options)
-
-    @overload
-    def segment(self, name: str, **options: Unpack[BatchedSegment]) -> SyncIdGenerator[int]: ...
-
-    @overload
-    def segment(
-        self, name: str, *, converter: IdConverter, **options: Unpack[BatchedSegment]
-    ) -> SyncIdGenerator[str]: ...
-
-    def segment(
-        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[BatchedSegment]
-    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
-        """Return the `SegmentId` of this name.
-
-        Args:
-            name: the counter's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            **options: ``batch``, ids taken from it at once; and as for `IdProvider.segment`:
-                ``step``, ``ttl``, ``wait_timeout`` ...
-
-        Raises:
-            CosIdError: as for `segment_chain`.
-        """
-        return self._named(name, _kinds.segment, converter, options)
-
-    @overload
-    def leaf(self, name: str, **options: Unpack[BatchedLeaf]) -> SyncIdGenerator[int]: ...
-
-    @overload
-    def leaf(
-        self, name: str, *, converter: IdConverter, **options: Unpack[BatchedLeaf]
-    ) -> SyncIdGenerator[str]: ...
-
-    def leaf(
-        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[BatchedLeaf]
-    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
-        """Return the `LeafSegmentId` of this name.
-
-        Args:
-            name: the counter's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            **options: ``batch``, ids taken from it at once; and as for `IdProvider.leaf`:
-                ``step``, ``prefetch_at``, ``wait_timeout`` ...
-
-        Raises:
-            CosIdError: as for `segment_chain`.
-        """
-        return self._named(name, _kinds.leaf, converter, options)
-
-    @overload
-    def grouped(
-        self, name: str, *, group_by: GroupBy, **options: Unpack[BatchedGroups]
-    ) -> SyncIdGenerator[int]: ...
-
-    @overload
-    def grouped(
-        self,
-        name: str,
-        *,
-        group_by: GroupBy,
-        converter: IdConverter,
-        **options: Unpack[BatchedGroups],
-    ) -> SyncIdGenerator[str]: ...
-
-    def grouped(
-        self,
-        name: str,
-        *,
-        group_by: GroupBy,
-        converter: IdConverter | None = None,
-        **options: Unpack[BatchedGroups],
-    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
-        """Return the `GroupedSegmentId` of this name; numbers are `GroupedId`.
-
-        Args:
-            name: the generator's name; its counters are called ``{name}@{group}``.
-            group_by: by date alone: ``GroupBy.day(zone="Europe/Berlin")``, or another.
-            converter: writes the ids as text; numbers without it.
-            **options: ``batch``, ids taken from it at once; and as for `IdProvider.grouped`:
-                ``step``, ``kind``, ``max_groups`` ...
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, with another step, group or
-                converter.
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return self._named(name, _kinds.grouped, converter, {**options, "group_by": group_by})
-
-    @overload
-    def int32(self, name: str, **options: Unpack[BatchedInner]) -> SyncIdGenerator[int]: ...
-
-    @overload
-    def int32(
-        self, name: str, *, converter: IdConverter, **options: Unpack[BatchedInner]
-    ) -> SyncIdGenerator[str]: ...
-
-    def int32(
-        self, name: str, *, converter: IdConverter | None = None, **options: Unpack[BatchedInner]
-    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
-        """Return the `IntegerIdGenerator` of this name.
-
-        Args:
-            name: the counter's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            **options: ``batch``, ids taken from it at once; and as for `IdProvider.int32`:
-                ``kind``, ``step``, ``wait_timeout`` ...
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, or with another step,
-                ``kind`` or converter.
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return self._named(name, _kinds.int32, converter, options)
-
-    @overload
-    def uncertainty(
-        self, name: str, *, bits: int, **options: Unpack[BatchedInner]
-    ) -> SyncIdGenerator[int]: ...
-
-    @overload
-    def uncertainty(
-        self, name: str, *, bits: int, converter: IdConverter, **options: Unpack[BatchedInner]
-    ) -> SyncIdGenerator[str]: ...
-
-    def uncertainty(
-        self,
-        name: str,
-        *,
-        bits: int,
-        converter: IdConverter | None = None,
-        **options: Unpack[BatchedInner],
-    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
-        """Return the `UncertaintyIdGenerator` of this name.
-
-        Args:
-            name: the counter's name in the provider's namespace.
-            bits: random bits of each id, 1 to 62; the counter ends at ``2**(63 - bits) - 1``.
-            converter: writes the ids as text; numbers without it.
-            **options: as for `int32`.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, or with other ``bits``, or
-                another step, ``kind`` or converter.
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return self._named(name, _kinds.uncertainty, converter, {**options, "bits": bits})
-
-    @overload
-    def snowflake(
-        self, name: str = SHARE, **options: Unpack[BatchedSnowflake]
-    ) -> SyncIdGenerator[int]: ...
-
-    @overload
-    def snowflake(
-        self, name: str = SHARE, *, converter: IdConverter, **options: Unpack[BatchedSnowflake]
-    ) -> SyncIdGenerator[str]: ...
-
-    def snowflake(
-        self,
-        name: str = SHARE,
-        *,
-        converter: IdConverter | None = None,
-        **options: Unpack[BatchedSnowflake],
-    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
-        """Return the `SnowflakeId` of this name.
-
-        Args:
-            name: the generator's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            **options: ``batch``, ids taken from it at once; and as for `IdProvider.snowflake`:
-                ``layout``, ``broken_threshold`` ...; the first use checks those.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, or with another layout or
-                converter.
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return self._named(name, _kinds.snowflake, converter, options)
-
-    @overload
-    def cached(
-        self, name: str = SHARE, **options: Unpack[BatchedCached]
-    ) -> SyncIdGenerator[int]: ...
-
-    @overload
-    def cached(
-        self, name: str = SHARE, *, converter: IdConverter, **options: Unpack[BatchedCached]
-    ) -> SyncIdGenerator[str]: ...
-
-    def cached(
-        self,
-        name: str = SHARE,
-        *,
-        converter: IdConverter | None = None,
-        **options: Unpack[BatchedCached],
-    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
-        """Return the `CachedSnowflakeId` of this name.
-
-        Args:
-            name: the generator's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            **options: ``batch``, ids taken from it at once; and as for `IdProvider.cached`:
-                ``layout``, ``boost``, ``max_borrow`` ...; the first use checks those.
-
-        Raises:
-            CosIdError: as for `snowflake`.
-        """
-        return self._named(name, _kinds.cached, converter, options)
-
-    def cosid(self, name: str = "cosid", **options: Unpack[BatchedCosId]) -> SyncIdGenerator[str]:
-        """Return the `CosIdGenerator` of this name; its ids are text.
-
-        Args:
-            name: the generator's name in the provider's namespace; by default CosId's own for it.
-            **options: ``batch``, ids taken from it at once; and as for `IdProvider.cosid`:
-                ``text``, ``broken_threshold`` ...; the first use checks those.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, or with another text.
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return self._named(name, _kinds.cosid, None, options)
-
-    @overload
-    def sharded(
-        self, name: str, *, layout: ShardedLayout, **options: Unpack[NamedSharded]
-    ) -> SyncIdGenerator[int]: ...
-
-    @overload
-    def sharded(
-        self,
-        name: str,
-        *,
-        layout: ShardedLayout,
-        converter: IdConverter,
-        **options: Unpack[NamedSharded],
-    ) -> SyncIdGenerator[str]: ...
-
-    def sharded(
-        self,
-        name: str,
-        *,
-        layout: ShardedLayout,
-        converter: IdConverter | None = None,
-        **options: Unpack[NamedSharded],
-    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
-        """Return the `ShardedId` of this name, on Redis; its ids have the generator's sharding id.
-
-        This provider takes them one by one: ``batch`` is the generator's own option here, the
-        number of sequences that it asks for at once.
-
-        Args:
-            name: the name under which sequences are granted, in the provider's namespace.
-            layout: how the ids are put together.
-            converter: writes the ids as text; numbers without it.
-            **options: as for `IdProvider.sharded`: ``sharding_id``, ``batch``, ``key`` ...; the
-                first use checks them.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator, or with another layout,
-                sharding id or converter.
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return self._handle_of(
-            name, _kinds.sharded(layout=layout, **options).written(converter), None
-        )
-
-    def uuid4(self, name: str, *, batch: int | None = None) -> SyncIdGenerator[str]:
-        """Return the `Uuid4Id` of this name.
-
-        Args:
-            name: the generator's name; no store knows it.
-            batch: ids taken from it at once.
-
-        Raises:
-            BusyError: the name is in use as another kind of generator.
-            InvalidArgumentError: an argument is outside its range.
-        """
-        return self._handle_of(name, _kinds.uuid4(), batch)
-
-    def uuid7(self, name: str, *, batch: int | None = None) -> SyncIdGenerator[str]:
-        """Return the `Uuid7Id` of this name.
-
-        Args:
-            name: the generator's name; no store knows it.
-            batch: ids taken from it at once.
-
-        Raises:
-            CosIdError: as for `uuid4`.
-        """
-        return self._handle_of(name, _kinds.uuid7(), batch)
-
-    def counter(self, name: str, *, batch: int | None = None) -> SyncIdGenerator[int]:
-        """Return the `CounterId` of this name, which counts in this process alone.
-
-        A forked child is refused: its parent goes on counting.
-
-        Args:
-            name: the generator's name; no store knows it.
-            batch: ids taken from it at once.
-
-        Raises:
-            CosIdError: as for `uuid4`.
-        """
-        return self._handle_of(name, _kinds.counter(), batch)
 
     @overload
     def add(
@@ -568,7 +244,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
             InvalidArgumentError: an argument is outside its range.
         """
         check_make(make, "a generator")
-        return self._handle_of(name, _kinds.own(make, make), batch)
+        return self._ask(name, _kinds.own(make, make), batch)
 
     def remove(self, name: str) -> None:
         """Close the generator of this name, whichever kind it is, and free the name.
@@ -598,20 +274,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         if not is_known or self._session.is_alive:  # else there is nothing to close
             self._session.call(work)
 
-    def _named(
-        self,
-        name: str,
-        kind: Callable[..., GeneratorSpec[AnyGenerator]],
-        converter: IdConverter | None,
-        options: Mapping[str, object],
-    ) -> SyncIdGenerator[Any]:
-        """Return the handle of a kind of generator, with the options of a method of ours."""
-        rest = {option: value for option, value in options.items() if option != "batch"}
-        return self._handle_of(name, kind(**rest).written(converter), options.get("batch"))
-
-    def _handle_of(
-        self, name: str, spec: GeneratorSpec[AnyGenerator], batch: object
-    ) -> SyncIdGenerator[Any]:
+    def _ask(self, name: str, spec: GeneratorSpec[Any], batch: int | None) -> SyncIdGenerator[Any]:
         """Return the handle; options of a counter are first tried on a store in memory."""
         if spec.resumes:
             check_groups(spec.make(TRIAL, name))
@@ -626,7 +289,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         kind.spec.check_agrees(name, spec)
         found = self._handle(name)
         if kind is mine:
-            found._choose(cast("int | None", batch))
+            found._choose(batch)
         return found
 
 

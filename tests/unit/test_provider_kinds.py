@@ -181,6 +181,12 @@ async def test_random_uuids() -> None:
             await ids.uuid7("token")
 
 
+async def test_only_threads_take_a_batch() -> None:
+    async with aiocosid.connect("memory://") as ids:
+        with pytest.raises(TypeError, match="batch"):
+            await ids.segment("order", batch=10)  # type: ignore[call-overload]
+
+
 async def test_ids_with_a_shard_take_what_the_store_is_told() -> None:
     """And their lane, if they are to have one, from machine ids of the store."""
     store = Granting()

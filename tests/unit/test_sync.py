@@ -11,7 +11,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from inspect import isfunction, signature
 from operator import length_hint
 from pathlib import Path
 from types import ModuleType
@@ -847,21 +846,6 @@ def test_a_provider_has_groups_and_cosid_texts() -> None:
         texts = ids.cosid()
         assert texts.next_id() < texts.next_id()
         assert ids["cosid"] is texts
-
-
-def test_each_kind_takes_the_same_arguments_as_for_asyncio() -> None:
-    """And those for threads take ``batch`` besides."""
-    threads, loops = (
-        {
-            name: [*signature(method).parameters]
-            for name, method in vars(kind).items()
-            if isfunction(method) and not name.startswith("_") and name not in {"add", "remove"}
-        }
-        for kind in (sync.SyncIdProvider, aiocosid.IdProvider)
-    )
-    assert {
-        name: [each for each in found if each != "batch"] for name, found in threads.items()
-    } == loops
 
 
 def test_a_provider_has_the_kinds_of_the_other_one() -> None:
