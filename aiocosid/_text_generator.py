@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from anyio.lowlevel import checkpoint
 
@@ -61,7 +61,7 @@ class StringStatistics(Statistics):
     actual: Statistics
     converter: IdConverter
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return both as CosId's actuator shows them, ready for JSON."""
         return {
             "kind": self.kind,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
+from typing import TYPE_CHECKING, NoReturn, Self, SupportsIndex
 
 import anyio
 
@@ -144,7 +144,7 @@ class Component:
     ) -> None:
         await self.aclose()
 
-    async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: TaskStatus[object] = anyio.TASK_STATUS_IGNORED) -> None:
         """Open in the calling task's own group, and stay until closed or cancelled."""
         await self._end_earlier_life()
         self._claim()

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
+    from ..abc import AnyGenerator
+
 __all__ = ("DelegatingLifecycle",)
 
 
@@ -22,11 +24,12 @@ class DelegatingLifecycle:
     _inner: Any  # a generator; a subclass says of which kind
 
     @property
-    def inner(self) -> Any:  # noqa: ANN401 - a subclass's own
+    def inner(self) -> AnyGenerator:
         """The generator inside, which it opens and closes."""
-        return self._inner
+        inner: AnyGenerator = self._inner
+        return inner
 
-    async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: TaskStatus[object] = anyio.TASK_STATUS_IGNORED) -> None:
         """Open in the calling task, and stay until closed or cancelled."""
         await self._inner.run(task_status=_StatusProxy(task_status, self))
 
@@ -52,7 +55,7 @@ class DelegatingLifecycle:
 class _StatusProxy:
     """Tells the task group about the generator instead of the one inside of it."""
 
-    def __init__(self, status: TaskStatus[Any], generator: DelegatingLifecycle) -> None:
+    def __init__(self, status: TaskStatus[object], generator: DelegatingLifecycle) -> None:
         self._status = status
         self._generator = generator
 

@@ -173,7 +173,7 @@ class IdGenerator(ABC):
         """Return a frozen picture of the generator; cheap, and never waits."""
 
     @abstractmethod
-    async def run(self, *, task_status: TaskStatus[Any] = ...) -> None:
+    async def run(self, *, task_status: TaskStatus[object] = ...) -> None:
         """Open the generator in the calling task and stay until it is closed or cancelled.
 
         Written for ``await task_group.start(gen.run)``, which returns when ids are in hand.
@@ -399,7 +399,7 @@ class IdConverter(ABC):
         """
         return list(map(self.as_str, ids))
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return ``kind`` and settings, ready for JSON, as CosId's actuator shows them."""
         return {"kind": type(self).__name__}
 
@@ -429,7 +429,7 @@ class TextIdGenerator(ABC):
         """Return a frozen picture of the generator; cheap, and never waits."""
 
     @abstractmethod
-    async def run(self, *, task_status: TaskStatus[Any] = ...) -> None:
+    async def run(self, *, task_status: TaskStatus[object] = ...) -> None:
         """Open in the calling task and stay; see `IdGenerator.run`."""
 
     @abstractmethod
@@ -464,7 +464,7 @@ class Statistics:
     namespace: str
     name: str
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return the picture as CosId's actuator shows a generator's, ready for JSON.
 
         A kind of generator that CosId has not either shows all that it knows, in camelCase.
@@ -516,6 +516,6 @@ class Provider(Protocol):
         """Count the generators."""
         raise NotImplementedError
 
-    def statistics(self) -> dict[str, dict[str, Any]]:
+    def statistics(self) -> dict[str, dict[str, object]]:
         """Return a tree ready for JSON, by name, as CosId's actuator shows it; never waits."""
         raise NotImplementedError

@@ -212,7 +212,7 @@ class TwitterStore(WorkerIdStore):
 
     def __init__(
         self,
-        client: Any,
+        client: object,
         *,
         worker_id: int | None = None,
         datacenter_id: int = 0,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from .._dates import TOKEN, DatePattern, moment_of, resolve_zone
 from .._life.clock import SYSTEM_CLOCK
@@ -68,7 +68,7 @@ class PrefixIdConverter(IdConverter):
             raise InvalidIdError("id", text, expected=f"a text that starts with {self.prefix!r}")
         return self.inner.as_int(text[len(self.prefix) :])
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return kind, prefix and the converter inside."""
         return {
             "kind": type(self).__name__,
@@ -111,7 +111,7 @@ class SuffixIdConverter(IdConverter):
             raise InvalidIdError("id", text, expected=f"a text that ends with {self.suffix!r}")
         return self.inner.as_int(text[: len(text) - len(self.suffix)])
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return kind, suffix and the converter inside."""
         return {
             "kind": type(self).__name__,
@@ -161,7 +161,7 @@ class GroupedPrefixIdConverter(IdConverter):
             raise InvalidIdError("id", text, expected=expected)
         return found[0]
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return kind, delimiter and the converter inside."""
         return {
             "kind": type(self).__name__,
@@ -263,7 +263,7 @@ class DatePrefixIdConverter(IdConverter):
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Leave what is made of the pattern out of a pickle."""
         converter = partial(type(self), zone=self.zone, clock=self._clock)
         return converter, (self.pattern, self.inner, self.delimiter)
@@ -290,7 +290,7 @@ class DatePrefixIdConverter(IdConverter):
             raise InvalidIdError("id", text, expected=expected)
         return self.inner.as_int(text[found.end() :])
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return kind, pattern, delimiter and the converter inside."""
         return {
             "kind": type(self).__name__,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ..abc import MAX_ID, IdConverter
 from ..abc._ids import check_integer
@@ -74,7 +74,7 @@ class ToStringIdConverter(IdConverter):
             self._check(number)
         return number
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return kind and padding."""
         return {
             "kind": type(self).__name__,
@@ -123,7 +123,7 @@ class JavaScriptSafeIdConverter(IdConverter):
         self._check(number)
         return number
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return kind and the converter inside."""
         return {"kind": type(self).__name__, "actual": self.inner.as_tree()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..abc import IdConverter
 from ..errors import InvalidArgumentError
@@ -42,7 +42,7 @@ class SnowflakeFriendlyIdConverter(IdConverter):
         """Return the id of a text, padded or not."""
         return self.text.as_id(text)
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return kind and padding."""
         return {"kind": type(self).__name__, "padStart": self.text.pad}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from struct import Struct
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
 
 from ..abc import MAX_ID, IdConverter
 from ..errors import InvalidArgumentError, InvalidIdError, MissingExtraError
@@ -110,7 +110,7 @@ class OpaqueIdConverter(IdConverter):
         check_id(number)
         return self._ff1.decrypt(number)
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return kind and the converter inside."""
         return {"kind": type(self).__name__, "actual": self.inner.as_tree()}
 
@@ -122,7 +122,7 @@ class OpaqueIdConverter(IdConverter):
         """Refuse: a converter never changes."""
         raise AttributeError(f"{type(self).__name__} cannot be changed")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Refuse: a pickle would hold the key."""
         raise TypeError(f"{type(self).__name__} is not pickled: it holds a key")
 
@@ -130,7 +130,7 @@ class OpaqueIdConverter(IdConverter):
         """Return itself."""
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
         """Return itself."""
         return self
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import string
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ..abc import MAX_ID, IdConverter
 from ..abc._ids import check_integer
@@ -65,7 +65,7 @@ class RadixIdConverter(IdConverter):
         object.__setattr__(self, "max_id", max_id)
         object.__setattr__(self, "_pairs", _pairs_of(self.digits))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Leave the table out of a pickle."""
         return type(self), tuple(getattr(self, each.name) for each in fields(self) if each.init)
 
@@ -128,7 +128,7 @@ class RadixIdConverter(IdConverter):
             raise self._refusal(text)
         return number
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return CosId's figures; its ``maxId`` is the first id that does not fit, up to int64."""
         return {
             "kind": type(self).__name__,
@@ -266,7 +266,7 @@ class CrockfordIdConverter(IdConverter):
             raise InvalidIdError("id", text, expected=expected)
         return number
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return a radix converter's figures, and whether there is a check symbol."""
         return self._plain.as_tree() | {"kind": type(self).__name__, "check": self.check}
 

@@ -79,7 +79,7 @@ class CosIdError(Exception):
         copy.__cause__ = self.__cause__
         return copy
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle by facts: the constructors take keywords, which Exception cannot replay."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
@@ -109,7 +109,7 @@ class InvalidArgumentError(CosIdError, ValueError):
         self.value = value
         self.expected = expected
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle what can be; the text of a value that cannot, as a generator given by mistake."""
         facts = dict(self.__dict__)
         try:

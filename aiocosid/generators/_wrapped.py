@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from anyio.lowlevel import checkpoint
 
@@ -33,7 +33,7 @@ class WrappedStatistics(Statistics):
 
     actual: Statistics
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return kind and ``actual``, as CosId's actuator shows them, ready for JSON."""
         return {"kind": self.kind, "actual": self.actual.as_tree()}
 

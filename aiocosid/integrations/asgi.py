@@ -44,7 +44,7 @@ class Health:
         error: why there is nothing to ask, the class of an error; None if there is.
     """
 
-    generators: dict[str, dict[str, Any]]
+    generators: dict[str, dict[str, object]]
     error: str | None = None
 
     @property
@@ -60,9 +60,9 @@ class Health:
     def _having(self, status: str) -> list[str]:
         return [name for name, each in self.generators.items() if each["status"] == status]
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return the report ready for JSON."""
-        tree: dict[str, Any] = {"status": _UP if self.healthy else _DOWN}
+        tree: dict[str, object] = {"status": _UP if self.healthy else _DOWN}
         if self.error is not None:
             tree["error"] = self.error
         if self.degraded:
@@ -93,9 +93,9 @@ def check_health(provider: Provider | None = None) -> Health:
     return Health(generators={name: _look_at(found[name]) for name in found})
 
 
-def _look_at(generator: AnyGenerator) -> dict[str, Any]:
+def _look_at(generator: AnyGenerator) -> dict[str, object]:
     error: Exception | None = None
-    known: dict[str, Any] = {}
+    known: dict[str, object] = {}
     ended: CosIdError | None = None
     has_lease, tells_end = True, False
     for picture in _pictures(generator.statistics()):

@@ -6,7 +6,7 @@ FastAPI has a module of its own, which adds dependencies.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse
 
@@ -31,7 +31,7 @@ __all__ = ("generator_of", "handle_errors", "lifespan", "provider_of")
 
 def lifespan(
     source: Source,
-) -> Callable[[Any], AbstractAsyncContextManager[dict[str, Any]]]:
+) -> Callable[[object], AbstractAsyncContextManager[dict[str, object]]]:
     """Return a lifespan that has the provider open while the application serves.
 
     Requests find it by `provider_of`, everything else as the process's default one.  An application
@@ -51,7 +51,7 @@ def lifespan(
     """
 
     @asynccontextmanager
-    async def entered(_app: object) -> AsyncGenerator[dict[str, Any]]:
+    async def entered(_app: object) -> AsyncGenerator[dict[str, object]]:
         async with opened(source) as provider:
             yield {STATE_KEY: provider}
 

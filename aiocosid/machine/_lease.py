@@ -150,7 +150,7 @@ class MachineIdLease(LeaseRenewer):
             self._hurry = True
             self._wake()
 
-    def changed(self) -> Callable[[], Coroutine[Any, Any, None]]:
+    def changed(self) -> Callable[[], Coroutine[object, object, None]]:
         """Return a function that waits until the lease is next renewed, lost or taken again."""
         return self._changed.wait
 
@@ -300,7 +300,7 @@ class _Opening:
         self.is_given_up = False
         self.task: object = None
 
-    def start(self, run: Callable[[_Opening], Coroutine[Any, Any, None]], name: str) -> None:
+    def start(self, run: Callable[[_Opening], Coroutine[object, object, None]], name: str) -> None:
         """Start the task."""
         self.task = start_root_task(partial(run, self), name)
 

@@ -27,7 +27,7 @@ __all__ = ("ConfiguredProvider", "configure")
 
 
 def configure(
-    settings: Settings | Mapping[str, Any] | str | PathLike[str] | None = None,
+    settings: Settings | Mapping[str, object] | str | PathLike[str] | None = None,
     *,
     default: bool = True,
     instrument: Instrument | None = None,

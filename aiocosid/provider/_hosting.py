@@ -106,7 +106,7 @@ class Hosting(Component):
         """Count the generators, those that have ended among them."""
         return len(self._generators)
 
-    def statistics(self) -> dict[str, dict[str, Any]]:
+    def statistics(self) -> dict[str, dict[str, object]]:
         """Return a tree ready for JSON, by name, as CosId's actuator shows it; never waits."""
         return {name: each.statistics().as_tree() for name, each in self._generators.items()}
 

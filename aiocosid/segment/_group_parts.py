@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from ..abc import IdSegmentDistributor, Statistics
 from ..errors import WouldBlock
@@ -66,7 +66,7 @@ class GroupedStatistics(Statistics):
     actual: SegmentStatistics | None
     ended: CosIdError | None
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return the picture as CosId's actuator shows it, the group's generator as ``actual``."""
         tree = Statistics.as_tree(self)  # super() knows the class before it had slots
         return {**tree, "actual": self.actual and self.actual.as_tree()}

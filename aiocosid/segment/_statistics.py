@@ -75,7 +75,7 @@ class SegmentStatistics(Statistics):
     ended: CosIdError | None
     distributor: object | None = None
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return the picture as CosId's actuator shows a segment, then what it does not show.
 
         While there is no segment it is CosId's own stand-in: ids of -1, a step of 0, overflow.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
@@ -342,7 +342,7 @@ class OwnGeneratorSettings(_Generator):
 
     kind: Literal["own"]
     make: Function
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)  # perhaps with a password
+    options: dict[str, object] = Field(default_factory=dict, repr=False)  # perhaps with a password
 
 
 GeneratorSettings: TypeAlias = Annotated[

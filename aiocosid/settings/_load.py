@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ("Source", "built", "configured_stores", "load_settings")
 
 if TYPE_CHECKING:
-    Source = Settings | Mapping[str, Any] | str | PathLike[str] | None
+    Source = Settings | Mapping[str, object] | str | PathLike[str] | None
 
 
 def load_settings(source: Source = None) -> Settings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Discriminator, Field, Tag
 
@@ -98,7 +98,7 @@ class OwnStoreSettings(BaseModel):
     model_config = STRICT
 
     make: Function
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)  # perhaps with a password
+    options: dict[str, object] = Field(default_factory=dict, repr=False)  # perhaps with a password
 
 
 def _store_kind(value: object) -> str:

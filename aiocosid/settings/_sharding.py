@@ -57,7 +57,7 @@ class _Sharding(BaseModel):
 
     logic_name_prefix: str
 
-    def properties(self) -> dict[str, Any]:
+    def properties(self) -> dict[str, object]:
         """Return what ShardingSphere would be told."""
         told = self.model_dump(by_alias=True, exclude={"type", "generator"}, exclude_none=True)
         return dict(told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, SecretStr
 
@@ -76,7 +76,7 @@ class ConverterSettings(BaseModel):
         "to-string", "radix62", "radix36", "friendly", "crockford", "opaque", "javascript-safe"
     ] = "radix62"
     make: Function | None = None
-    options: dict[str, Any] = Field(default_factory=dict, repr=False)  # perhaps with a key
+    options: dict[str, object] = Field(default_factory=dict, repr=False)  # perhaps with a key
     char_size: Annotated[Whole, Field(ge=0, le=64)] | None = None
     pad_start: Flag | None = None
     check: Flag | None = None

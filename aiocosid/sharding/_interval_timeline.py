@@ -214,7 +214,7 @@ class IntervalTimeline(Sharding[K]):
                 expected = f"another name for each piece; {times} are both {node!r}"
                 raise InvalidArgumentError("suffix_pattern", self.suffix_pattern, expected=expected)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle by arguments: what is made of them holds functions."""
         options = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
         return partial(type(self), **options), ()

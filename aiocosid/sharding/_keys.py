@@ -69,7 +69,7 @@ class DateTextReader:
         if missing := [u for u in needed if u not in fields and not (day_of_year and u == "month")]:
             raise InvalidArgumentError(argument, pattern, expected=f"with the {missing[0]}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle by the pattern."""
         return DateTextReader, (self.pattern.pattern,)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from .._later import dataclass
 from ..abc import Statistics
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class SnowflakeStatistics(Statistics):
     machine: MachineIdStatistics
     converter: Mapping[str, str | int | bool] | None = None
 
-    def as_tree(self) -> dict[str, Any]:
+    def as_tree(self) -> dict[str, object]:
         """Return the statistics as in CosId's actuator, followed by those that it does not show.
 
         ``epoch`` and ``lastTimestamp`` count ticks since 1970, as there: seconds if ticks are

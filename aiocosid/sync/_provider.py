@@ -89,7 +89,7 @@ class SyncProvider(NotCopyable, Generic[P]):
         self._types: dict[str, set[type[int | str]]] = {}  # of ids whose kind is not known yet
 
     @overload
-    def __getitem__(self, name: str, /) -> SyncIdGenerator[Any]: ...
+    def __getitem__(self, name: str, /) -> SyncIdGenerator[int] | SyncIdGenerator[str]: ...
 
     @overload
     def __getitem__(self, name: tuple[str, type[int]], /) -> SyncIdGenerator[int]: ...
@@ -97,7 +97,9 @@ class SyncProvider(NotCopyable, Generic[P]):
     @overload
     def __getitem__(self, name: tuple[str, type[str]], /) -> SyncIdGenerator[str]: ...
 
-    def __getitem__(self, name: str | tuple[str, type[int | str]], /) -> SyncIdGenerator[Any]:
+    def __getitem__(
+        self, name: str | tuple[str, type[int | str]], /
+    ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
         """Return the generator of this name, which the provider has to have when it is used.
 
         ``ids["order", int]`` is one whose ids are numbers, and ``ids["order", str]`` one whose ids
@@ -130,7 +132,7 @@ class SyncProvider(NotCopyable, Generic[P]):
         made = SyncIdGenerator[Any]._of(self._session, find)
         return self._generators.setdefault(name, made)
 
-    def statistics(self) -> dict[str, dict[str, Any]]:
+    def statistics(self) -> dict[str, dict[str, object]]:
         """Return a tree ready for JSON, by name, as CosId's actuator shows it.
 
         Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import anyio
 
@@ -86,7 +86,7 @@ class _Numbered(DelegatingLifecycle, IdGenerator):
     def statistics(self) -> Statistics:
         return self._inner.statistics()
 
-    async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: TaskStatus[object] = anyio.TASK_STATUS_IGNORED) -> None:
         await self._inner.run(task_status=_Told(task_status, self))
 
     async def __aenter__(self) -> Self:
@@ -105,7 +105,7 @@ class _Numbered(DelegatingLifecycle, IdGenerator):
 class _Told:
     """Checks that the generator of texts, and nothing inside of it, says that it is ready."""
 
-    def __init__(self, status: TaskStatus[Any], numbered: _Numbered) -> None:
+    def __init__(self, status: TaskStatus[object], numbered: _Numbered) -> None:
         self._status = status
         self._numbered = numbered
 

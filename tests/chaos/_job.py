@@ -13,6 +13,7 @@ import aiocosid
 from aiocosid.abc import IdGenerator, Store
 from aiocosid.events import Instrument
 from aiocosid.machine import MachineIdLease
+from aiocosid.provider import NamedSegment
 from aiocosid.snowflake import ShardedId, ShardedLayout, SnowflakeId, SnowflakeLayout
 from tests.published import EPOCH_MS, PublishedId
 
@@ -130,8 +131,11 @@ class Job:
             async with aiocosid.connect(
                 store, namespace=self.namespace, instrument=instrument
             ) as provider:
-                make = provider.segment_chain if self.kind == "chain" else provider.segment
-                yield await make(self.name, step=self.step, wait_timeout=self.wait_timeout), None
+                options: NamedSegment = {"step": self.step, "wait_timeout": self.wait_timeout}
+                if self.kind == "chain":
+                    yield await provider.segment_chain(self.name, **options), None
+                else:
+                    yield await provider.segment(self.name, **options), None
 
     @asynccontextmanager
     async def _sharded(self, instrument: Instrument) -> AsyncGenerator[IdGenerator]:

@@ -210,8 +210,8 @@ DB = "mysql://app:p%40ss%2Fw%3Frd@db:3306/leaf"
 
 
 def store_of(properties: dict[str, str], **about: str) -> str:
-    found: str = settings_from_leaf(properties, ip="10.0.0.1", **about)["share"]["store"]
-    return found
+    found: Any = settings_from_leaf(properties, ip="10.0.0.1", **about)
+    return str(found["share"]["store"])
 
 
 def test_leafs_keys() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -137,7 +139,8 @@ async def test_cosid_generators_are_named_beside_the_others() -> None:
         with pytest.raises(MachineBitsMismatchError):
             await ids.snowflake()
         assert len((await ids.cosid("other", text=RADIX36)).next_id_nowait()) == 17
-        assert ids.statistics()["cosid"]["converter"]["radix"] == 62
+        tree: dict[str, Any] = ids.statistics()
+        assert tree["cosid"]["converter"]["radix"] == 62
     with pytest.raises(ClosedError):
         await token.next_id()
     assert tasks() == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
 
 from ..._dates import resolve_zone
@@ -26,7 +26,7 @@ RANDOM_START: Final = 100
 
 def settings_from_leaf(
     properties: Mapping[str, str], *, ip: str | None = None, directory: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Translate ``leaf.properties`` for `aiocosid.configure`.
 
     Snowflakes become the default generator, ``share``; segments the store of all others, so that
@@ -50,7 +50,7 @@ def settings_from_leaf(
     for key in sorted(options.keys() - _KNOWN):
         expected = f"left out; known are {', '.join(sorted(_KNOWN))}"
         raise InvalidArgumentError(key, "...", expected=expected)
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     if _is_on(options, "leaf.segment.enable"):
         settings["store"] = f"leaf+{_database(options)}"
     if _is_on(options, "leaf.snowflake.enable"):

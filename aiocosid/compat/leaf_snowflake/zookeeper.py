@@ -173,7 +173,7 @@ class LeafZkNormalStore(WorkerIdStore):
     why = WHY
     _connect = OwnedLink
 
-    def __init__(self, client: Any, *, name: str, ip: str, port: int | str) -> None:
+    def __init__(self, client: object, *, name: str, ip: str, port: int | str) -> None:
         """Use your own client, which is never stopped here; nothing is sent yet.
 
         Args:
@@ -339,7 +339,7 @@ class LeafZkRecycleStore(WorkerIdStore):
     _connect = OwnedLink
 
     def __init__(
-        self, client: Any, *, name: str, ip: str, port: int | str, pool_size: int = _POOL_SIZE
+        self, client: object, *, name: str, ip: str, port: int | str, pool_size: int = _POOL_SIZE
     ) -> None:
         """Use your own client, which is never stopped here; nothing is sent yet.
 

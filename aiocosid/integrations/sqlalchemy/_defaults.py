@@ -70,11 +70,11 @@ def passing(error: CosIdError) -> CosIdError:
 class SyncIds(Protocol):
     """A generator without ``await``, for a ``Session`` or ``Connection`` in a thread."""
 
-    def next_id(self) -> Any:  # noqa: ANN401 - int or str, as the column
+    def next_id(self) -> int | str:
         """Return the next id."""
         raise NotImplementedError
 
-    def next_ids(self, n: int, /) -> Sequence[Any]:
+    def next_ids(self, n: int, /) -> Sequence[int | str]:
         """Return exactly ``n`` ids."""
         raise NotImplementedError
 

@@ -27,7 +27,7 @@ class ZookeeperStore(BackendStore[ZookeeperBackend]):
 
     __slots__ = ()
 
-    def __init__(self, client: Any) -> None:  # noqa: ANN401 - the driver has no types
+    def __init__(self, client: object) -> None:
         """Use your own client; nothing is sent yet.
 
         Args:

@@ -191,10 +191,11 @@ class Wire:
         atexit.unregister(self.client.handler.stop)
 
 
-def wire_of(client: Any) -> Wire:  # noqa: ANN401 - a user's
+def wire_of(client: object) -> Wire:
     """Return the wire of a user's client, shared by all that use the client."""
-    known = (each for each in client.state_listeners if isinstance(each, Wire))
-    return next(known, None) or Wire(client, is_own=False)
+    kazoo: Any = client  # the driver has no types
+    known = (each for each in kazoo.state_listeners if isinstance(each, Wire))
+    return next(known, None) or Wire(kazoo, is_own=False)
 
 
 def _tell(future: asyncio.Future[Any], value: object = None) -> None:

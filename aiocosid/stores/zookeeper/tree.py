@@ -195,7 +195,7 @@ class Nodes:
             reason = "the client's chroot does not exist; create it first"
             raise StoreError(STORE, reason) from exc
 
-    async def commit(self, *changes: Change) -> list[Any] | None:
+    async def commit(self, *changes: Change) -> list[object] | None:
         """Commit all changes or none.
 
         Returns:
@@ -274,23 +274,23 @@ class ZookeeperLink(NotCopyable):
 
     _connection: Connection[Wire]
 
-    def __init__(self, client: Any) -> None:  # noqa: ANN401 - the driver's
+    def __init__(self, client: object) -> None:
         """Take a client, which is never closed here, nor used after a fork.
 
         Raises:
             InvalidArgumentError: it is a client of another kind.
         """
         if not all(callable(getattr(client, name, None)) for name in ("get_async", "add_listener")):
-            given: object = client
-            raise InvalidArgumentError("client", type(given), expected="a kazoo KazooClient")
+            raise InvalidArgumentError("client", type(client), expected="a kazoo KazooClient")
+        kazoo: Any = client  # the driver has no types
         self.label: str = (
-            f"{','.join(f'{host}:{port}' for host, port in client.hosts)}{client.chroot}"
+            f"{','.join(f'{host}:{port}' for host, port in kazoo.hosts)}{kazoo.chroot}"
         )
         self._root, self._timeout = "", 0.0
         self._wire: Wire | None = wire_of(client)
         self._connection = _OnAnyLoop("the ZooKeeper client", wire_of(client))
 
-    async def call(self, work: Callable[[Nodes], Coroutine[Any, Any, _T]]) -> _T:
+    async def call(self, work: Callable[[Nodes], Coroutine[object, object, _T]]) -> _T:
         """Run ``work(nodes)``.
 
         Raises:
@@ -305,7 +305,9 @@ class ZookeeperLink(NotCopyable):
             return await work(Nodes(await self._connection.ready(), self._root))
         raise StoreUnavailableError(STORE, f"not done within {_CALL_TIMEOUT:g} s")
 
-    async def until_done(self, attempt: Callable[[Nodes], Coroutine[Any, Any, _T | None]]) -> _T:
+    async def until_done(
+        self, attempt: Callable[[Nodes], Coroutine[object, object, _T | None]]
+    ) -> _T:
         """Run ``attempt(nodes)`` until it returns a result: None means a conflict.
 
         In each conflict another client has succeeded.
@@ -380,7 +382,7 @@ class OwnedLink(ZookeeperLink):
         )
 
 
-def as_link(client: Any) -> ZookeeperLink:  # noqa: ANN401 - the driver's, or one of ours
+def as_link(client: object) -> ZookeeperLink:
     """Return a link unchanged, or a new one on a user's client."""
     return client if isinstance(client, ZookeeperLink) else ZookeeperLink(client)
 

@@ -96,7 +96,7 @@ async def test_a_group_survives() -> None:
 async def test_statistics_of_both() -> None:
     """The generator inside is the ``actual`` one, as in CosId's actuator."""
     gen = IntegerIdGenerator(chain())
-    tree = gen.statistics().as_tree()
+    tree: dict[str, Any] = gen.statistics().as_tree()
     assert tree["kind"] == "IntegerIdGenerator"
     assert tree["actual"]["kind"] == "SegmentChainId"
     assert "IntegerIdGenerator on <SegmentChainId cosid.order" in repr(gen)

@@ -216,8 +216,9 @@ async def test_a_lease_that_ran_out_is_down_and_tells_its_machine_id() -> None:
         await ids.snowflake()
         good = check_health(ids)
         assert good.healthy
-        assert good.generators["__share__"]["machineId"] == 0
-        assert 0 < good.generators["__share__"]["secondsLeft"] <= 300
+        share: dict[str, Any] = good.generators["__share__"]
+        assert share["machineId"] == 0
+        assert 0 < share["secondsLeft"] <= 300
         clock.stall(301)
         lapsed = check_health(ids)
         assert not lapsed.healthy
@@ -227,7 +228,8 @@ async def test_a_lease_that_ran_out_is_down_and_tells_its_machine_id() -> None:
 async def test_an_id_held_by_a_lock_has_no_end(tmp_path: Any) -> None:
     machine = ManualMachineIdDistributor(3, state_dir=tmp_path)
     async with aiocosid.SnowflakeId(machine) as gen:
-        assert check_health(Shelf(order=gen)).as_tree()["generators"]["order"] == {
+        tree: dict[str, Any] = check_health(Shelf(order=gen)).as_tree()
+        assert tree["generators"]["order"] == {
             "status": "up",
             "error": None,
             "machineId": 3,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from fastapi import Depends, FastAPI, WebSocket
@@ -133,7 +133,7 @@ async def test_a_lifespan_opens_closes_and_opens_again() -> None:
         entered = lifespan(source)
         for _ in range(2):
             async with entered(FastAPI()) as state:
-                provider: aiocosid.IdProvider = state["aiocosid"]
+                provider = cast("aiocosid.IdProvider", state["aiocosid"])
                 assert aiocosid.default_provider() is provider
                 await provider.segment_chain("order")
             with pytest.raises(NotOpenError):
@@ -182,7 +182,7 @@ async def test_starlette_finds_it_in_the_state_of_the_request() -> None:
         async def served(scope: Any, receive: Any, send: Any) -> None:
             await app({**scope, "state": dict(state)}, receive, send)
 
-        await state["aiocosid"].segment_chain("order")
+        await cast("aiocosid.IdProvider", state["aiocosid"]).segment_chain("order")
         async with client(served) as http, aiocosid.connect("memory://") as other:
             with aiocosid.use_provider(other):  # the request's own one comes first
                 for path in ("/order", "/sub/order"):

@@ -193,7 +193,8 @@ async def test_by_hand() -> None:
     async with connect(TieredStore(root, cache, pause=0)) as ids:
         chain = await ids.segment_chain("order")
         assert await chain.next_id() == 1, "the root serves"
-        assert chain.statistics().as_tree()["distributor"]["segmentsFromRoot"] > 0
+        tree: dict[str, Any] = chain.statistics().as_tree()
+        assert tree["distributor"]["segmentsFromRoot"] > 0
 
 
 class Unnamed(IdSegmentDistributor):
