@@ -21,6 +21,7 @@ from ..converter import (
 from ..errors import InvalidArgumentError
 from ..snowflake import FriendlyText
 from ._own import make_own
+from ._values import misplaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,9 +97,8 @@ def _check_keys(section: ConverterSettings, note: Callable[[str, str], None]) ->
         return
     if section.options:
         note("options", "goes with make")
-    for key in sorted(given & (ONLY_SOME - TAKES[section.type])):
-        types = " or ".join(f"'{name}'" for name, keys in TAKES.items() if key in keys)
-        note(key, f"goes with type = {types}")
+    for key, reason in misplaced(given, section.type, TAKES, "type"):
+        note(key, reason)
 
 
 def date_of(section: DatePrefixSettings) -> DatePrefix:
@@ -122,11 +122,11 @@ def _base(section: ConverterSettings, planned: Planned) -> IdConverter:
         return _opaque(section)
     if section.type == "javascript-safe":
         return JavaScriptSafeIdConverter(NUMBERS[section.inner or "to-string"]())
-    told = {key: getattr(section, key) for key in TAKES[section.type]}
-    made: IdConverter = NUMBERS[section.type](
-        **{key: value for key, value in told.items() if value is not None}
+    options = {key: getattr(section, key) for key in TAKES[section.type]}
+    converter: IdConverter = NUMBERS[section.type](
+        **{key: value for key, value in options.items() if value is not None}
     )
-    return made
+    return converter
 
 
 def _friendly(section: ConverterSettings, planned: Planned) -> IdConverter:

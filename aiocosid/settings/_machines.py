@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from .._kinds import LeaseTerms
 from ..abc import InstanceId
 from ..errors import InvalidArgumentError
 from ..machine import (
@@ -15,6 +17,7 @@ from ..machine import (
     StatefulSetMachineIdDistributor,
 )
 from ._places import placed
+from ._values import misplaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,8 +47,6 @@ TAKES: Final[dict[str, set[str]]] = {
 }
 """The keys of each source; those of the lease go with all of them."""
 
-ONLY_SOME: Final = set[str]().union(*TAKES.values())
-
 REHEARSAL_POD: Final = "pod-0"
 
 
@@ -67,7 +68,7 @@ class Machines:
         self._clock = clock
         self._rehearsal = rehearsal
         self._first: dict[tuple[str, str], tuple[int, Planned]] = {}
-        self._made: dict[tuple[str, str], MachineIdLease] = {}
+        self._leases: dict[tuple[str, str], MachineIdLease] = {}
         self._is_refused = False
 
     def lease(
@@ -92,29 +93,29 @@ class Machines:
                 f"{where} takes some of {width} bits; {remedy}",
             )
             return None
-        if key not in self._made and (store is not None or not place):
+        if key not in self._leases and (store is not None or not place):
             distributor = self._distributor(store, planned.namespace, bits)
             lease = None if distributor is None else self._lease(distributor, bits)
             if lease is not None:
-                self._made[key] = lease
-        return self._made.get(key)
+                self._leases[key] = lease
+        return self._leases.get(key)
 
     def check_unused(self) -> None:
         """Look at the keys that do not go with the source also if no lease was made."""
-        if not self._made and not self._is_refused:
+        if not self._leases and not self._is_refused:
             self._fit_source(self._settings.machine)
 
     @property
     def leases(self) -> list[MachineIdLease]:
         """Those that were made."""
-        return list(self._made.values())
+        return list(self._leases.values())
 
     def _distributor(
         self, store: Store | None, namespace: str, bits: int
     ) -> MachineIdDistributor | None:
         machine = self._settings.machine
         if self._is_refused or not self._fits(machine):
-            self._is_refused = True  # told once, not for every generator
+            self._is_refused = True  # noted once, not for every generator
             return None
         try:
             return self._make(machine, store, namespace, bits)
@@ -124,20 +125,19 @@ class Machines:
 
     def _lease(self, distributor: MachineIdDistributor, bits: int) -> MachineIdLease | None:
         machine = self._settings.machine
-        patience = machine.broken_threshold
+        terms: dict[str, Any] = {
+            name: getattr(machine, name) for name in LeaseTerms.__annotations__
+        }
+        threshold = machine.broken_threshold
         try:
             return MachineIdLease(
                 distributor,
                 bits=bits,
-                on_lost=machine.on_lost,
-                peer_safe_guard=machine.peer_safe_guard,
-                lead=machine.lead,
-                broken_threshold=None if patience == float("inf") else patience,
-                start_timeout=machine.start_timeout,
-                call_timeout=machine.call_timeout,
+                broken_threshold=None if threshold == inf else threshold,
                 close_timeout=self._settings.close_timeout,
                 instrument=self._instrument,
                 clock=self._clock,
+                **terms,
             )
         except InvalidArgumentError as error:
             self._refuse(error)
@@ -156,32 +156,30 @@ class Machines:
         return fits
 
     def _fit_source(self, machine: MachineSettings) -> bool:
-        own, fits = TAKES[machine.source], True
-        for key in sorted(machine.model_fields_set & (ONLY_SOME - own)):
-            sources = " or ".join(f"'{name}'" for name, keys in TAKES.items() if key in keys)
-            self._note(("machine", key), f"goes with source = {sources}")
-            fits = False
-        return fits
+        wrong = [*misplaced(machine.model_fields_set, machine.source, TAKES, "source")]
+        for key, reason in wrong:
+            self._note(("machine", key), reason)
+        return not wrong
 
     def _make(
         self, machine: MachineSettings, store: Store | None, namespace: str, bits: int
     ) -> MachineIdDistributor:
         own = TAKES[machine.source] - {"instance_id", "stable"}
-        told: dict[str, Any] = {
+        options: dict[str, Any] = {
             key: value for key in own if (value := getattr(machine, key)) is not None
         }
-        told["namespace"] = namespace
+        options["namespace"] = namespace
         if machine.instance_id is not None:
-            told["instance_id"] = InstanceId(machine.instance_id, stable=machine.stable)
+            options["instance_id"] = InstanceId(machine.instance_id, stable=machine.stable)
         elif machine.stable:
             expected = "given with instance_id: an instance that nobody else is never comes back"
             raise InvalidArgumentError("stable", machine.stable, expected=expected)
         if store is not None:
-            return store.machine_id_distributor(**told)
+            return store.machine_id_distributor(**options)
         if machine.source == "manual":
-            return ManualMachineIdDistributor(**told)
+            return ManualMachineIdDistributor(**options)
         if machine.source in BY_ADDRESS:
-            return BY_ADDRESS[machine.source](bits=bits, **told)
+            return BY_ADDRESS[machine.source](bits=bits, **options)
         if self._rehearsal and "HOSTNAME" not in os.environ:
-            told.setdefault("hostname", REHEARSAL_POD)
-        return StatefulSetMachineIdDistributor(**told)
+            options.setdefault("hostname", REHEARSAL_POD)
+        return StatefulSetMachineIdDistributor(**options)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -13,6 +15,9 @@ from pydantic import BeforeValidator, ConfigDict, SecretStr, WrapValidator
 from pydantic_core import PydanticCustomError
 
 from ..abc import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
 
 __all__ = (
     "STRICT",
@@ -24,6 +29,7 @@ __all__ = (
     "StoreValue",
     "Threshold",
     "Whole",
+    "misplaced",
     "shorthand",
     "shown_url",
 )
@@ -48,25 +54,33 @@ STRICT: Final = ConfigDict(
 """Of each table of settings: unknown keys are refused, and nothing can be changed afterwards."""
 
 
-def _whole(value: object) -> object:
-    if isinstance(value, EnvironmentText) and INTEGER.fullmatch(value):
-        return int(value)
-    return value
+def _from_text(read: Callable[[str], object]) -> BeforeValidator:
+    """Read what an environment variable gave; its type names a text that cannot be read."""
+
+    def convert(value: object) -> object:
+        if isinstance(value, EnvironmentText):
+            with suppress(ValueError, KeyError):
+                return read(value)
+        return value
+
+    return BeforeValidator(convert)
 
 
-def _seconds(value: object) -> object:
-    if isinstance(value, EnvironmentText):
-        try:
-            return float(value)
-        except ValueError:
-            pass  # the type's own error says what it has to be
-    return value
+def _whole(text: str) -> int:
+    if INTEGER.fullmatch(text) is None:
+        raise ValueError(text)
+    return int(text)
+
+
+def _moment(text: str) -> object:
+    return int(text) if INTEGER.fullmatch(text) else datetime.fromisoformat(text)
 
 
 def _threshold(value: object) -> object:
     if value is None or value == "none":
         return None
-    value = _whole(value)
+    if isinstance(value, EnvironmentText) and INTEGER.fullmatch(value):
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < -1:
         message = "Input should be an integer of -1 or more, or 'none'"
         raise PydanticCustomError("threshold", message)
@@ -88,17 +102,20 @@ def _imported(value: object) -> object:
     return found
 
 
-def _flag(value: object) -> object:
-    return WORDS.get(value.lower(), value) if isinstance(value, EnvironmentText) else value
+def misplaced(
+    given: Collection[str], choice: str, takes: Mapping[str, Collection[str]], key: str
+) -> Iterator[tuple[str, str]]:
+    """Yield each given key that goes with other choices alone, and what is wrong with it.
 
-
-def _moment(value: object) -> object:
-    if isinstance(value, EnvironmentText) and not INTEGER.fullmatch(value):
-        try:
-            return datetime.fromisoformat(value)
-        except ValueError:
-            pass
-    return _whole(value)
+    Args:
+        given: the keys that a table has.
+        choice: the value of its key that decides.
+        takes: the keys that go with each choice.
+        key: the key that decides.
+    """
+    for each in sorted({*given}.intersection(chain(*takes.values())) - {*takes[choice]}):
+        choices = " or ".join(f"'{name}'" for name, keys in takes.items() if each in keys)
+        yield each, f"goes with {key} = {choices}"
 
 
 def shorthand(key: str, *, path: str = "") -> BeforeValidator:
@@ -127,14 +144,14 @@ else:
     StoreValue = Annotated[SecretStr, WrapValidator(_store)]
 """A URL or a name, which may be secret; or, in a mapping, a store itself."""
 
-Whole = Annotated[int, BeforeValidator(_whole)]
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-Flag = Annotated[bool, BeforeValidator(_flag)]
+Whole = Annotated[int, _from_text(_whole)]
+Seconds = Annotated[float, _from_text(float)]
+Flag = Annotated[bool, _from_text(lambda text: WORDS[text.lower()])]
 Function = Annotated[Callable[..., Any], BeforeValidator(_imported)]
 """One of the user's, by module and name; it is imported when settings are read."""
 Threshold = Annotated[int | None, BeforeValidator(_threshold)]
 """Where a sequence begins anew; None, written "none", for each tick."""
-Moment = Annotated[Any, BeforeValidator(_moment)]
+Moment = Annotated[Any, _from_text(_moment)]
 """A time with its offset, or an integer of milliseconds; the layout looks closer."""
 
 
