@@ -1,11 +1,27 @@
-"""Keeps a step whole.  Pure.
+"""Steps during which nobody else may take an id.  Pure.
 
-Python runs signal handlers, finalizers, log filters and instruments between any two lines of ours,
-and each of them may take an id.  What counts ids and then takes them must not be met half done: it
-is a *step*, during which nobody finds anything to take.
+Python runs signal handlers, finalizers, log filters and instruments between any two lines of a
+function, in the same thread.  One that takes an id while a step moves the position of a generator
+would begin where the step began, and both would hand out the same id.  A lock is no help: the
+handler would wait for the very step that it interrupts.  So a step marks its object as busy.
 
-The end of a step has no calls: a handler may raise in each of them, and out of recursion they all
-fail.  Where a decorator would cost too much, the same lines stand in the function itself.
+`refuse_reentry` makes a method raise `WouldBlock` where it finds the mark::
+
+    if self._busy:
+        raise WouldBlock
+    try:
+        self._busy = True
+        ...  # the step
+    finally:
+        self._busy = False
+
+`atomic_step` hides the ids in hand until the step ends, and lets a step within a step be a part of
+it.  Callers find nothing to take meanwhile.
+
+The mark is set inside of ``try``: a handler may also raise, between any two lines, and the mark has
+to go then.  For the same reason the end of a step has no calls: a handler may raise in each of
+them, and out of recursion they all fail.  The lines are repeated where a call more for each id would
+cost too much, and where a busy object is answered in another way.
 """
 
 from __future__ import annotations
@@ -13,69 +29,72 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
+from ..errors import WouldBlock
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ("EMPTY", "atomic_step")
+__all__ = ("EMPTY", "atomic_step", "refuse_reentry")
 
 EMPTY: Final[Iterator[int]] = iter(range(0))
 """What callers find while there is nothing to take."""
 
 
-class Hand(Protocol):
-    """What is in hand."""
+class _Busy(Protocol):
+    _busy: bool
 
+
+class _Hand(Protocol):
     piece: Iterator[int]
 
 
-class Outlet(Protocol):
-    """Where callers take ids.
-
-    Attributes:
-        _exposed: the piece in hand, or `EMPTY`.
-        _opening: whose ids they are.
-    """
-
-    _exposed: Iterator[int]
+class _Outlet(Protocol):
+    _exposed: Iterator[int]  # what callers take from: the piece in hand, or EMPTY
 
     @property
     def _opening(self) -> object: ...
 
 
-class Exposing(Protocol):
-    """What has steps.
-
-    Attributes:
-        busy: a step is under way.
-        hand: the ids in hand.
-        is_over: nobody is to get them any more.
-    """
-
+class _Exposing(Protocol):
     busy: bool
 
     @property
-    def hand(self) -> Hand: ...
+    def hand(self) -> _Hand: ...
 
     @property
-    def generator(self) -> Outlet: ...
+    def generator(self) -> _Outlet: ...
 
     @property
     def is_over(self) -> bool: ...
 
 
-S = TypeVar("S", bound=Exposing)
+B = TypeVar("B", bound=_Busy)
+E = TypeVar("E", bound=_Exposing)
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def atomic_step(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Make a method a step: callers find nothing to take until it ends.
-
-    A step within a step is a part of it.
-    """
+def refuse_reentry(method: Callable[Concatenate[B, P], R]) -> Callable[Concatenate[B, P], R]:
+    """Have a method raise `WouldBlock` if it is called during another step of its object."""
 
     @wraps(method)
-    def step(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def step(self: B, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._busy:
+            raise WouldBlock
+        try:
+            self._busy = True
+            return method(self, *args, **kwargs)
+        finally:
+            self._busy = False
+
+    return step
+
+
+def atomic_step(method: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
+    """Have callers find nothing to take while a method of their generator's opening runs."""
+
+    @wraps(method)
+    def step(self: E, /, *args: P.args, **kwargs: P.kwargs) -> R:
         generator = self.generator
         if self.busy:  # a step within a step, or in the last line of one
             generator._exposed = EMPTY

@@ -109,9 +109,9 @@ class Uuid7Id(UuidGenerator):
 
     def _new(self) -> str:
         if self._busy:
-            raise WouldBlock  # a signal handler asks between two of these lines
-        self._busy = True
-        try:
+            raise WouldBlock
+        try:  # a step as in `_life.atomic_step`, without the cost of a call
+            self._busy = True
             now_ms = self._read_ns() // NS_PER_MS
             if now_ms > self._last >> COUNTER_BITS:
                 # The highest bit is free at first, so that the counter has room.

@@ -40,7 +40,7 @@ class Fallback:
             wanted: the number of sequences that callers wait for.
             above: the highest sequence of that second that the store granted to the generator.
         """
-        if self._busy:  # called by a signal handler during the lines below
+        if self._busy:  # as in `_life.atomic_step`, but the caller can go on without
             return None
         try:
             self._busy = True

@@ -6,15 +6,15 @@ sharding id 0 here; a caller adds its own.
 
 from __future__ import annotations
 
-from functools import wraps
 from operator import length_hint
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from ..errors import ClockTooManyBackwardsError, WouldBlock
+from .._life.atomic_step import refuse_reentry
+from ..errors import ClockTooManyBackwardsError
 from ._sequencer import EMPTY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ..abc import SequenceGrant
     from ._sharded_layout import ShardedLayout
@@ -23,31 +23,6 @@ __all__ = ("NS", "SecondsInHand")
 
 NS: Final = 1_000_000_000
 KEPT: Final = 4  # how many used-up seconds are remembered
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def refuse_reentry(
-    method: Callable[Concatenate[SecondsInHand, P], R],
-) -> Callable[Concatenate[SecondsInHand, P], R]:
-    """Refuse calls that would change the ids in hand during another step.
-
-    Python runs signal handlers and finalizers between any two lines of it.
-    """
-
-    @wraps(method)
-    def step(self: SecondsInHand, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._busy:
-            raise WouldBlock
-        try:
-            self._busy = True
-            return method(self, *args, **kwargs)
-        finally:
-            self._busy = False
-
-    return step
 
 
 class SecondsInHand:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import length_hint
 from typing import TYPE_CHECKING, Final
 
-from ..errors import WouldBlock
+from .._life.atomic_step import refuse_reentry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -162,26 +162,21 @@ class Sequencer:
         self.issued = 0
         self.piece: Iterator[int] = EMPTY
         self._held: Iterator[int] = EMPTY  # the piece, also while no caller may step it
-        self._busy = False  # during a step
+        self._busy = False
         self.begin_ns = self.until_ns = 0
         self._first = self._size = 0
         self.term = term
         self._tick = floor_tick
         self.move(machine_id, floor_tick)
 
+    @refuse_reentry
     def move(self, machine_id: int, floor_tick: int) -> None:
         """Continue with another machine id, above its floor and above every id issued so far.
 
         Raises:
             WouldBlock: as in `install`.
         """
-        if self._busy:
-            raise WouldBlock
-        try:
-            self._busy = True
-            self._move(machine_id, floor_tick)
-        finally:
-            self._busy = False
+        self._move(machine_id, floor_tick)
 
     def _move(self, machine_id: int, floor_tick: int) -> None:
         self._settle()
@@ -231,21 +226,13 @@ class Sequencer:
             # As if the tick had not begun; its first sequence is used again.
             self._is_wrapped = self._first == 0
 
+    @refuse_reentry
     def install(self, now_ms: int, limit_ms: int, size: int = PIECE) -> Refusal | None:
         """Install a piece of at most ``size`` ids, for single ids; return None or the refusal.
 
         Raises:
             WouldBlock: a signal handler or finalizer calls during another step.
         """
-        if self._busy:
-            raise WouldBlock
-        try:
-            self._busy = True
-            return self._install(now_ms, limit_ms, size)
-        finally:
-            self._busy = False
-
-    def _install(self, now_ms: int, limit_ms: int, size: int) -> Refusal | None:
         self._settle()
         now_tick = self.layout.tick_at(now_ms)
         slot = self._next(now_ms, limit_ms, filling=False)
@@ -268,21 +255,13 @@ class Sequencer:
         begin_ms, until_ms = self.layout.ms_of(tick), self.layout.ms_of(tick + ticks)
         return begin_ms * NS_PER_MS, until_ms * NS_PER_MS
 
+    @refuse_reentry
     def take(self, n: int, now_ms: int, limit_ms: int) -> tuple[list[range], Refusal | None]:
         """Take up to ``n`` ids, whole ticks at once; return them and why there are fewer.
 
         Raises:
             WouldBlock: as in `install`.
         """
-        if self._busy:
-            raise WouldBlock
-        try:
-            self._busy = True
-            return self._take(n, now_ms, limit_ms)
-        finally:
-            self._busy = False
-
-    def _take(self, n: int, now_ms: int, limit_ms: int) -> tuple[list[range], Refusal | None]:
         self._settle()
         now_tick = self.layout.tick_at(now_ms)
         pieces: list[range] = []
@@ -362,7 +341,7 @@ class Shut:
 
     __slots__ = ()
 
-    begin_ns = until_ns = 0
+    begin_ns = until_ns = handed_out = 0
     piece: Iterator[int] = EMPTY
 
 
