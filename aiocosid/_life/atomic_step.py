@@ -20,8 +20,8 @@ it.  Callers find nothing to take meanwhile.
 
 The mark is set inside of ``try``: a handler may also raise, between any two lines, and the mark has
 to go then.  For the same reason the end of a step has no calls: a handler may raise in each of
-them, and out of recursion they all fail.  The lines are repeated where a call more for each id would
-cost too much, and where a busy object is answered in another way.
+them, and out of recursion they all fail.  The lines are repeated where a call more for each id
+would cost too much, and where a busy object is answered in another way.
 """
 
 from __future__ import annotations

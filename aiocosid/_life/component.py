@@ -9,7 +9,6 @@ uses the caller's task.
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Self, SupportsIndex
 
@@ -28,9 +27,11 @@ from . import fork
 from .clock import SYSTEM_CLOCK
 from .fork import refuse_copy
 from .loop import Root, is_dead, loop_finder, no_loop, running_loop, start_root_task
+from .opening import Sleeps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from anyio.abc import TaskStatus
@@ -80,7 +81,7 @@ class Component:
         "_loop",
         "_owns_root",
         "_root",
-        "_timers",
+        "_sleeps",
         "_unusable",
     )
 
@@ -101,7 +102,7 @@ class Component:
         self._loop: object = None
         self._find_loop: Callable[[], object | None] = no_loop
         self._born = fork.generation
-        self._timers: list[anyio.CancelScope] | None = None  # what is slept in, if anything is
+        self._sleeps = Sleeps(self._clock)
         self._unusable: CosIdError | None = NotOpenError(self._label())
 
     # What a subclass fills in.
@@ -147,8 +148,8 @@ class Component:
     async def run(self, *, task_status: TaskStatus[object] = anyio.TASK_STATUS_IGNORED) -> None:
         """Open in the calling task's own group, and stay until closed or cancelled."""
         await self._end_earlier_life()
-        self._claim()
-        root = self._root = Root(lambda: (self,))
+        root = Root(lambda: (self,))
+        self._claim(root)
         self._owns_root = True
         refused: list[CosIdError] = []
 
@@ -225,9 +226,9 @@ class Component:
     async def _open(self, root: Root | None) -> None:
         """Open in the given root, or in one of its own."""
         await self._end_earlier_life()
-        self._claim()
+        mine = root or Root(lambda: (self,))
+        self._claim(mine)
         self._owns_root = root is None
-        mine = self._root = root or Root(lambda: (self,))
         try:
             if root is None:
                 await mine.start(f"aiocosid {self._label()}")
@@ -244,8 +245,8 @@ class Component:
         if self._unusable is not None and root is not None and root.loop is running_loop():
             await self.aclose()
 
-    def _claim(self) -> None:
-        """Make sure that it may be opened here and now, and mark it as ours."""
+    def _claim(self, home: Root | None = None) -> None:
+        """Make sure that it may be opened here and now, and mark it as ours, with its root."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise UnsupportedRuntimeError("a free-threaded build; ids are taken under the GIL")
         forked = self._born != fork.generation
@@ -260,7 +261,8 @@ class Component:
         self._loop = self._find_loop()
         self._born = fork.generation
         self._closing = None
-        self._timers = None  # the parent's, or of a dead loop
+        self._root = home
+        self._sleeps = Sleeps(self._clock)  # the others are the parent's, or of a dead loop
         self._reset()
         self._unusable = None
 
@@ -273,26 +275,15 @@ class Component:
     async def _sleep(self, seconds: float) -> None:
         """Sleep until then, until woken, or until it is closed."""
         if self._unusable is None:
-            with self._woken():
-                await self._clock.sleep(max(0.0, seconds))
+            await self._sleeps.sleep(seconds)
 
-    @contextmanager
-    def _woken(self) -> Generator[anyio.CancelScope]:
+    def _woken(self) -> AbstractContextManager[anyio.CancelScope]:
         """Return a scope that `_wake` ends, as closing does."""
-        with anyio.CancelScope() as scope:
-            timers = self._timers = self._timers or []
-            timers.append(scope)
-            try:
-                yield scope
-            finally:
-                timers.remove(scope)
-                if not timers and self._timers is timers:
-                    self._timers = None  # an idle component is to be small
+        return self._sleeps.until_woken()
 
     def _wake(self) -> None:
         """End all sleeps."""
-        for timer in tuple(self._timers or ()):
-            timer.cancel()
+        self._sleeps.wake()
 
     def _has_ended(self) -> bool:
         """Tell whether it was closed, or has ended, perhaps while the caller was suspended."""

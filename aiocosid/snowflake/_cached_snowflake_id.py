@@ -12,7 +12,7 @@ from ._layout import UID_GENERATOR_HA
 from ._ring import SECOND_MS, Ring, RingOptions
 from ._sequencer import Behind
 from ._snowflake_id import SnowflakeId
-from ._stamper import NS_PER_MS
+from ._stamping import NS_PER_MS, Stamping
 from ._statistics import CachedSnowflakeStatistics, SnowflakeStatistics
 
 if TYPE_CHECKING:
@@ -25,6 +25,67 @@ if TYPE_CHECKING:
 __all__ = ("CachedSnowflakeId",)
 
 FIGURES: Final = tuple(field.name for field in fields(SnowflakeStatistics))
+
+
+class RingStamping(Stamping):
+    """One opening of a `CachedSnowflakeId`: keeps a ring filled, and asks the lease in time."""
+
+    __slots__ = ("_fills_reported", "_refill_interval", "_ring_options")
+
+    def __init__(self, generator: CachedSnowflakeId, before: Stamping | None) -> None:
+        """Begin; ``before`` is the generator's last opening."""
+        super().__init__(generator, before)
+        self._ring_options = generator._ring_options
+        self._refill_interval = generator._refill_interval
+        self._fills_reported = 0
+
+    def now_and_limit(self) -> tuple[int, int]:
+        """Return the clock's time and the latest one that the lease allows; fill the ring."""
+        now_ms, limit_ms = super().now_and_limit()
+        self._refill(now_ms, limit_ms)
+        return now_ms, limit_ms
+
+    def _refill(self, now_ms: int, limit_ms: int) -> None:
+        ring = self.sequencer
+        if not isinstance(ring, Ring):
+            return
+        wanted_ms = ring.refill(now_ms, limit_ms)
+        if wanted_ms is not None:
+            self._lease.ask(wanted_ms)
+        if ring.fills != self._fills_reported and self.is_observed:
+            self._fills_reported = ring.fills
+            filled, borrowed = ring.filled(now_ms), ring.borrowed(now_ms)
+            self.emit(RingFilled, filled=filled, borrowed=borrowed)
+
+    async def _refill_at_intervals(self, interval: float) -> None:
+        while self.ended is None:
+            self._refill(self.read_ns() // NS_PER_MS, self._lease.limit_ms())
+            await self.sleep(interval)
+
+    async def _wait_out(self, refusal: Refusal) -> None:
+        ring = self.sequencer
+        if isinstance(ring, Ring) and not isinstance(refusal, Behind):
+            self.emit(RingEmptied, borrowed=ring.borrowed(self.clock.now_ms()))
+        await super()._wait_out(refusal)
+
+    async def start(self) -> None:
+        """Join the lease with a mark that is far enough ahead, and fill the ring."""
+        ahead = min(2 * self._ring_options.seconds, int(self._ring_options.max_borrow))
+        self._lease.ask(self.clock.now_ms() + ahead * SECOND_MS)
+        await super().start()
+        self._refill(self.read_ns() // NS_PER_MS, self._lease.limit_ms())
+        if self._refill_interval is not None:
+            self.start_soon(self._refill_at_intervals, self._refill_interval, task="refill")
+
+    def _make_sequencer(self) -> Ring:
+        lease = self._lease
+        return Ring(
+            self.layout,
+            self._ring_options,
+            machine_id=lease.machine_id,
+            floor_tick=self._floor_tick(),
+            term=lease.term,
+        )
 
 
 class CachedSnowflakeId(SnowflakeId):
@@ -43,7 +104,7 @@ class CachedSnowflakeId(SnowflakeId):
     ahead of them, happens in the background.
     """
 
-    __slots__ = ("_fills_reported", "_refill_interval", "_ring_options")
+    __slots__ = ("_refill_interval", "_ring_options")
 
     def __init__(
         self,
@@ -120,15 +181,14 @@ class CachedSnowflakeId(SnowflakeId):
         )
         self._lease.let_borrow(max_borrow)
 
-    def _reset(self) -> None:
-        super()._reset()
-        self._fills_reported = 0
+    def _new_opening(self, before: Stamping | None) -> RingStamping:
+        return RingStamping(self, before)
 
     # Statistics.
 
     def statistics(self) -> CachedSnowflakeStatistics:
         """Return the generator's statistics; cheap, and never waits."""
-        seen, ring, now_ms = super().statistics(), self._sequencer, self._clock.now_ms()
+        seen, ring, now_ms = super().statistics(), self._opening.sequencer, self._clock.now_ms()
         filled = fills = borrowed = 0
         if isinstance(ring, Ring):
             filled, fills, borrowed = ring.filled(now_ms), ring.fills, ring.borrowed(now_ms)
@@ -138,57 +198,4 @@ class CachedSnowflakeId(SnowflakeId):
             filled=filled,
             fills=fills,
             borrowed=borrowed,
-        )
-
-    # The ring.
-
-    def _now_and_limit(self) -> tuple[int, int]:
-        now_ms, limit_ms = super()._now_and_limit()
-        self._refill(now_ms, limit_ms)
-        return now_ms, limit_ms
-
-    def _refill(self, now_ms: int, limit_ms: int) -> None:
-        ring = self._sequencer
-        if not isinstance(ring, Ring):
-            return
-        wanted_ms = ring.refill(now_ms, limit_ms)
-        if wanted_ms is not None:
-            self._lease.ask(wanted_ms)
-        if ring.fills != self._fills_reported and self._options.instrument is not None:
-            self._fills_reported = ring.fills
-            filled, borrowed = ring.filled(now_ms), ring.borrowed(now_ms)
-            self._emit(RingFilled, filled=filled, borrowed=borrowed)
-
-    async def _refill_at_intervals(self, interval: float) -> None:
-        life = self._waiters
-        while self._unusable is None and self._waiters is life:
-            self._refill(self._read_ns() // NS_PER_MS, self._lease.limit_ms())
-            await self._sleep(interval)
-
-    async def _wait_out(self, refusal: Refusal) -> None:
-        ring = self._sequencer
-        if isinstance(ring, Ring) and not isinstance(refusal, Behind):
-            self._emit(RingEmptied, borrowed=ring.borrowed(self._clock.now_ms()))
-        await super()._wait_out(refusal)
-
-    # Opening.
-
-    async def _start(self) -> None:
-        ahead = min(2 * self._ring_options.seconds, int(self._ring_options.max_borrow))
-        self._lease.ask(self._clock.now_ms() + ahead * SECOND_MS)
-        await super()._start()
-        self._refill(self._read_ns() // NS_PER_MS, self._lease.limit_ms())
-        root, interval = self._root, self._refill_interval
-        if interval is not None and root is not None and root.is_alive:
-            name = f"aiocosid refill {self._label()}"
-            root.start_soon(self._refill_at_intervals, interval, name=name)
-
-    def _make_sequencer(self) -> Ring:
-        lease = self._lease
-        return Ring(
-            self.layout,
-            self._ring_options,
-            machine_id=lease.machine_id,
-            floor_tick=self._floor_tick(),
-            term=lease.term,
         )

@@ -1,23 +1,24 @@
-"""The generator: hot path, boundary, and the waits for the tick, the clock and the lease."""
+"""The generator of Snowflake ids: what it is made of, its hot path, and its life."""
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING
 
 from .._life import fork
+from .._life.component import Component
 from .._life.turns import MAX_BATCH, expand_ranges
 from ..abc import IdGenerator, MachineIdDistributor
 from ..abc._ids import check_text
 from ..errors import InvalidArgumentError, MachineBitsMismatchError, WouldBlock
 from ._layout import COSID_MS
 from ._options import StampOptions
-from ._sequencer import Behind, Limited, Sequencer
-from ._stamper import MS, Stamper
+from ._sequencer import Sequencer
+from ._stamping import Stamping
 from ._statistics import SnowflakeStatistics
 
 if TYPE_CHECKING:
     from ..abc import Clock
+    from ..errors import CosIdError
     from ..events import Instrument
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ("SnowflakeId",)
 
 
-class SnowflakeId(Stamper, IdGenerator):
+class SnowflakeId(Component, IdGenerator):
     """Ids made of the time, a leased machine id and a sequence: no store is asked for an id.
 
     Calls wait while the clock is behind, or the tick is used up.  Ids are unique across owners
@@ -37,7 +38,7 @@ class SnowflakeId(Stamper, IdGenerator):
         name: generators of one name, lease and layout share one sequence.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_lease", "_opening", "_options", "layout", "name")
 
     def __init__(
         self,
@@ -111,7 +112,12 @@ class SnowflakeId(Stamper, IdGenerator):
             raise MachineBitsMismatchError(
                 lease.namespace, bits=layout.machine_bits, found=lease.bits
             )
-        super().__init__(lease, layout, name, options.fitted(layout), clock)
+        self.layout: SnowflakeLayout = layout
+        self.name: str = name
+        self._lease = lease
+        self._options = options.fitted(layout)
+        super().__init__(clock)
+        self._reset()
 
     # The hot path.
 
@@ -125,16 +131,18 @@ class SnowflakeId(Stamper, IdGenerator):
             LayoutExpiredError: the layout has ended.
             ClosedError: the generator was closed, also while this call waited.
         """
-        sequencer = self._sequencer
-        if sequencer.begin_ns <= self._read_ns() < sequencer.until_ns:
+        opening = self._opening
+        sequencer = opening.sequencer
+        if sequencer.begin_ns <= opening.read_ns() < sequencer.until_ns:
             for new_id in sequencer.piece:
                 return new_id
         return await self._next_id_slow()
 
     def next_id_nowait(self) -> int:
         """Return the next id if there is one now; raises `WouldBlock` otherwise."""
-        sequencer = self._sequencer
-        if sequencer.begin_ns <= self._read_ns() < sequencer.until_ns:
+        opening = self._opening
+        sequencer = opening.sequencer
+        if sequencer.begin_ns <= opening.read_ns() < sequencer.until_ns:
             for new_id in sequencer.piece:
                 return new_id
         return self._next_id_nowait_slow()
@@ -148,7 +156,7 @@ class SnowflakeId(Stamper, IdGenerator):
             raise InvalidArgumentError("n", n, expected=f"an integer from 1 to {MAX_BATCH}")
         self._check_usable()
         process = fork.generation
-        ids = await expand_ranges(await self._ranges(n))
+        ids = await expand_ranges(await self._opening.take(n))
         self._check_process(process)
         return ids
 
@@ -156,58 +164,60 @@ class SnowflakeId(Stamper, IdGenerator):
 
     async def _next_id_slow(self) -> int:
         self._check_usable()
-        if not self._waiters:
-            await self._turn_if_due()
-            if not self._waiters and self._install() is None:
-                for new_id in self._open_sequencer.piece:
+        opening = self._opening
+        if not opening.callers.line:
+            await opening.callers.take_turn(opening)
+            if not opening.callers.line and opening.install() is None:
+                for new_id in opening.sequencer.piece:
                     return new_id
-        return (await self._wait(1))[0][0]
+        return (await opening.callers.wait(1, opening))[0][0]
 
     def _next_id_nowait_slow(self) -> int:
         self._check_usable()
-        if self._waiters:
-            raise WouldBlock
-        refusal = self._install()
-        if refusal is None:
-            for new_id in self._open_sequencer.piece:
-                return new_id
-        if isinstance(refusal, Behind):
-            self._note_behind(refusal)
-            threshold = self._threshold(refusal)
-            if threshold is not None and refusal.by_ms > threshold * MS:
-                raise self._too_far_behind(refusal)
-        elif isinstance(refusal, Limited):
-            self._ask_for_more(refusal)
+        opening = self._opening
+        opening.install_nowait()
+        for new_id in opening.sequencer.piece:
+            return new_id
         raise WouldBlock
 
-    async def _ranges(self, n: int) -> list[range]:
-        await self._turn_if_due()
-        if self._waiters:
-            return await self._wait(n)
-        self._check_lease()
-        pieces, refusal = self._open_sequencer.take(n, *self._now_and_limit())
-        if refusal is None:
-            return pieces
-        self._pool.extend(pieces)
-        return await self._wait(n)
+    # Opening and closing.
 
-    def _make_sequencer(self) -> Sequencer:
-        lease, options = self._lease, self._options
-        return Sequencer(
-            self.layout,
-            machine_id=lease.machine_id,
-            floor_tick=self._floor_tick(),
-            reset_threshold=options.reset_threshold,
-            term=lease.term,
-            random_start=options.random_start,
-            draw=random.randrange,
-        )
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take."""
+        return self._options.close_timeout
+
+    @property
+    def _has_to_drain(self) -> bool:
+        return self._opening.has_joined
+
+    def _label(self) -> str:
+        return f"{type(self).__name__} {self._lease.namespace}.{self.name}"
+
+    def _reset(self) -> None:
+        self._opening = self._new_opening(getattr(self, "_opening", None))
+
+    def _new_opening(self, before: Stamping | None) -> Stamping:
+        return Stamping(self, before)
+
+    async def _start(self) -> None:
+        await self._opening.start()
+
+    def _stop(self, reason: CosIdError) -> None:
+        self._opening.stop(reason)
+
+    async def _drain(self) -> None:
+        await self._opening.drain()
+
+    async def _release(self) -> None:
+        """Nothing to release: the lease has everything."""
 
     # Statistics.
 
     def statistics(self) -> SnowflakeStatistics:
         """Return the generator's statistics; cheap, and never waits."""
-        sequencer, layout = self._sequencer, self.layout
+        opening, layout = self._opening, self.layout
+        sequencer = opening.sequencer
         machine = self._lease.statistics()
         machine_id, handed_out, last_ms = None, 0, -1
         if isinstance(sequencer, Sequencer):
@@ -227,11 +237,11 @@ class SnowflakeId(Stamper, IdGenerator):
             machine_id=machine_id,
             last_timestamp_ms=last_ms,
             ids_handed_out=handed_out,
-            waiting=len(self._waiters),
-            waits_for_tick=self._waits_for_tick,
-            waits_for_clock=self._waits_for_clock,
-            waits_for_lease=self._waits_for_lease,
-            longest_backwards=self._longest_backwards,
+            waiting=len(opening.callers.line),
+            waits_for_tick=opening.waits_for_tick,
+            waits_for_clock=opening.waits_for_clock,
+            waits_for_lease=opening.waits_for_lease,
+            longest_backwards=opening.longest_backwards,
             last_instant=layout.last_instant_text,
             machine=machine,
         )
@@ -241,5 +251,5 @@ class SnowflakeId(Stamper, IdGenerator):
         state = "open" if self._unusable is None else type(self._unusable).__name__
         return (
             f"<{self._label()} {state} machine_id={self._lease.machine_id} "
-            f"waiting={len(self._waiters)}>"
+            f"waiting={len(self._opening.callers.line)}>"
         )

@@ -16,7 +16,7 @@ from aiocosid.machine import _options as machine_options
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
 from aiocosid.machine.cells import Count, Marker, Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
-from aiocosid.snowflake import LAYOUTS, _sequencer, _stamper
+from aiocosid.snowflake import LAYOUTS, _sequencer, _stamping
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sqlite import SQLITE
@@ -184,7 +184,7 @@ def test_the_numbers_of_the_lease_are_those_of_the_code() -> None:
         "lease, in safe guards": (machine_options.LEASE_SHARE, 0.9),
         "interval by hand": (DEFAULT_MARK_INTERVAL, 3.0),
         "ticks back": (_sequencer.MAX_TICKS_BACK, 3),
-        "looks at a clock that is behind": (_stamper.LOOK, 0.1),
+        "looks at a clock that is behind": (_stamping.LOOK, 0.1),
     }
     assert {what: real for what, (real, _) in stated.items()} == {
         what: said for what, (_, said) in stated.items()

@@ -37,7 +37,6 @@ PURE = (
     *("compat/_stamps.py", "compat/_table.py", "compat/_url.py", "compat/tddl/_table.py"),
     "segment/_double_buffer.py",
     *("_life/atomic_step.py", "_life/waiting_line.py"),
-    "snowflake/_calendar.py",
     "snowflake/_clearance.py",
     "snowflake/_cosid_state.py",
     "snowflake/_friendly.py",

@@ -7,7 +7,7 @@ machine ids.  aiocosid's own nodes are below ``/aiocosid``.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from .._store import BackendStore
 from ._backend import ZookeeperBackend

@@ -15,7 +15,7 @@ from aiocosid._life.loop import Root
 from aiocosid._life.waiting_line import WaiterQueue
 from aiocosid.machine import MachineIdLease, _rules
 from aiocosid.machine._renewer import LeaseRenewer
-from aiocosid.snowflake._stamper import Stamper
+from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
 from aiocosid.stores.redis._link import Script
 from aiocosid.stores.striped._stripe import UNIT, ResidueClass
@@ -284,7 +284,7 @@ BROKEN: dict[str, Broken] = {
         60,
     ),
     "two sequencers on one lease": Broken(
-        broken(twins, (Stamper, "_attached", attached_alone)), "handed out twice", 0
+        broken(twins, (Stamping, "_attached", attached_alone)), "handed out twice", 0
     ),
     "mark behind use": Broken(
         broken(SCENARIOS["snowflake_crashes"], (LeaseRenewer, "_renew", marks_early)),

@@ -13,7 +13,7 @@ from aiocosid.abc import MachineIdDistributor
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._renewer import LeaseRenewer
 from aiocosid.snowflake._sequencer import Sequencer
-from aiocosid.snowflake._stamper import Stamper
+from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.memory import MemoryStore
 from tests.simulation import (
     Faults,
@@ -141,11 +141,11 @@ async def life(world: World, main: Any, nodes: int = 2, **faults: Any) -> None:
         node.crash()
 
 
-def attached_alone(stamper: Any) -> Sequencer:
+def attached_alone(stamping: Any) -> Sequencer:
     """As shipped, but never to what is there."""
-    stamper.name = f"{stamper.name}/{id(stamper)}"
-    sequencer: Sequencer = attached(stamper)
+    stamping.name = f"{stamping.name}/{id(stamping)}"
+    sequencer: Sequencer = attached(stamping)
     return sequencer
 
 
-attached = Stamper._attached
+attached = Stamping._attached

@@ -1,0 +1,249 @@
+"""The callers of one opening: how they take turns, wait in line, and are served."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from ..errors import WouldBlock
+from . import fork
+from .component import RESOLUTION
+from .turns import TurnLine
+from .waiting_line import Waiter, WaiterQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..abc import Clock
+    from ..errors import CosIdError
+
+__all__ = ("Callers", "Supplier")
+
+
+class Supplier(Protocol):
+    """An opening that hands out ids, as its callers see it."""
+
+    label: str
+    ended: CosIdError | None
+
+    @property
+    def handed_out(self) -> int:
+        """How many ids were handed out so far."""
+        ...
+
+    def check(self) -> None:
+        """Raise if it is over."""
+
+    def serve(self) -> None:
+        """Serve those in line who can be served now, and see to it that a task serves the rest."""
+
+    def drop(self, count: int) -> None:
+        """Count ids that a cancelled caller has left: a gap."""
+
+    def timed_out(self, waited: float) -> CosIdError:
+        """Return the error of a caller that has waited for so many seconds in vain."""
+        ...
+
+
+def _no_more(_n: int) -> list[range]:
+    return []
+
+
+class Callers:
+    """Those who want ids of one opening, and the ids that are set aside for the first in line.
+
+    It does not hold the supplier, which holds it.
+
+    Attributes:
+        line: those who wait, in the order in which they came.
+        is_pumped: whether a task of the supplier's goes on serving them.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_per_turn",
+        "_pool",
+        "_served_at",
+        "_turn_mark",
+        "_turns",
+        "is_pumped",
+        "line",
+    )
+
+    def __init__(self, clock: Clock, per_turn: int) -> None:
+        """Begin with nobody in line.
+
+        Args:
+            clock: counts the seconds that they wait.
+            per_turn: how many ids are handed out in one turn of the event loop.
+        """
+        self.line = WaiterQueue()
+        self.is_pumped = False
+        self._clock = clock
+        self._pool: deque[range] = deque()  # set aside for the first in line, which needs more
+        self._served_at = -inf  # by the monotonic clock: when one of them last got an id
+        self._per_turn = per_turn
+        self._turn_mark = 0  # the number of ids handed out when the loop last had a turn
+        self._turns = TurnLine()
+
+    # Turns of the event loop.
+
+    def begin_turn(self, handed_out: int) -> None:
+        """Count the ids of this turn of the loop from here on."""
+        self._turn_mark = handed_out
+
+    def left_of_turn(self, handed_out: int) -> int:
+        """Return how many ids this turn may still hand out.
+
+        A turn's worth if it is used up: the caller cannot be made to wait.
+        """
+        left = self._per_turn - (handed_out - self._turn_mark)
+        return left if left > 0 else self._per_turn
+
+    async def take_turn(self, supplier: Supplier) -> None:
+        """Yield to the loop after so many ids: an await that does not suspend does not yield."""
+
+        def is_spent() -> bool:
+            return supplier.handed_out - self._turn_mark >= self._per_turn
+
+        while is_spent():
+            if await self._turns.wait(is_spent):
+                self._turn_mark = supplier.handed_out
+            supplier.check()
+
+    # The line.
+
+    async def wait(
+        self, n: int, supplier: Supplier, wait_timeout: float | None = None
+    ) -> list[range]:
+        """Wait in line for ``n`` ids; 0 waits until there are any, and takes none.
+
+        A cancelled caller leaves the line at once; ids that it was given already are dropped.
+
+        Args:
+            n: the number of ids.
+            supplier: serves the line.
+            wait_timeout: seconds since it came, or since an earlier caller was served; None if the
+                supplier decides how long it waits.
+
+        Raises:
+            CosIdError: the supplier's, if it fails the line, is over, or takes too long.
+            ForkedError: the caller was suspended in the parent process.
+        """
+        event, process = anyio.Event(), fork.generation
+        waiter = Waiter(n, event.set, self._clock.monotonic())
+        self.line.add(waiter)
+        try:
+            supplier.check()  # in line already: whoever ends it from here on fails this caller
+            supplier.serve()
+            if waiter.is_done:
+                await checkpoint()
+            while not waiter.is_done and supplier.ended is None:
+                if wait_timeout is None:
+                    await event.wait()
+                else:
+                    await self._wait_until(waiter, event, supplier, wait_timeout)
+        except BaseException as error:
+            self._leave(waiter, supplier)
+            if supplier.ended is None and not isinstance(error, GeneratorExit):  # of a dead loop
+                supplier.serve()  # there may be enough for whoever stood behind
+            raise
+        fork.ensure_own(process, supplier.label)
+        if waiter.pieces is not None:
+            return waiter.pieces
+        raise waiter.error or WouldBlock
+
+    async def _wait_until(
+        self, waiter: Waiter, event: anyio.Event, supplier: Supplier, wait_timeout: float
+    ) -> None:
+        now = self._clock.monotonic()
+        left = self._deadline(waiter, wait_timeout) - now
+        if left <= RESOLUTION:
+            raise supplier.timed_out(now - waiter.since)
+        with self._clock.move_on_after(left):
+            await event.wait()
+
+    def _deadline(self, waiter: Waiter, wait_timeout: float) -> float:
+        return max(waiter.since, self._served_at) + wait_timeout
+
+    def _leave(self, waiter: Waiter, supplier: Supplier) -> None:
+        if waiter.pieces is not None:
+            supplier.drop(waiter.n)
+        elif waiter.error is None and supplier.ended is None:
+            if self.line.first is waiter:
+                supplier.drop(self._empty_pool())  # by now there may be ids above them
+            self.line.discard(waiter)
+
+    def seconds_waited(self) -> float:
+        """Return for how long the first in line has waited, or how long ago another was served."""
+        return self._clock.monotonic() - self._deadline(self.line.first, 0)
+
+    # Serving.
+
+    @property
+    def pooled(self) -> int:
+        """How many ids are set aside for the first in line."""
+        return sum(map(len, self._pool))
+
+    def set_aside(self, pieces: list[range]) -> None:
+        """Keep ids for the first in line; nobody else gets them."""
+        if pieces:
+            self._pool.extend(pieces)
+            self._served_at = self._clock.monotonic()
+
+    def hand_out(self, in_hand: int = 0, take: Callable[[int], list[range]] = _no_more) -> bool:
+        """Serve the line from the front, with the ids set aside and further ones.
+
+        Args:
+            in_hand: how many further ids there are.
+            take: takes so many of those.
+
+        Returns:
+            Whether anybody was served.
+        """
+        available = self.pooled + in_hand
+        if not self.line or available < max(1, self.line.first.n):
+            return False
+        self._served_at = self._clock.monotonic()
+        self.line.serve(available, partial(self._take, take=take))
+        return True
+
+    def _take(self, n: int, take: Callable[[int], list[range]]) -> list[range]:
+        pieces: list[range] = []
+        while n and self._pool:
+            piece = self._pool.popleft()
+            if len(piece) > n:
+                self._pool.appendleft(piece[n:])
+                piece = piece[:n]
+            pieces.append(piece)
+            n -= len(piece)
+        return pieces + take(n) if n else pieces
+
+    def _empty_pool(self) -> int:
+        pooled = self.pooled
+        self._pool.clear()
+        return pooled
+
+    # Failing.
+
+    def fail_first(self, error: CosIdError) -> int:
+        """Fail the first in line; return how many ids were set aside for it: a gap."""
+        pooled = self._empty_pool()
+        self.line.fail_first(error)
+        return pooled
+
+    def fail(self, make_error: Callable[[], CosIdError]) -> int:
+        """Fail everybody in line, each with an error of its own; return as `fail_first`."""
+        pooled = self._empty_pool()
+        self.line.fail(make_error)
+        return pooled
+
+    def end(self, make_error: Callable[[], CosIdError]) -> int:
+        """Fail everybody in line, and let go on who waits for a turn; return as `fail_first`."""
+        self._turns.release()
+        return self.fail(make_error)

@@ -1,0 +1,159 @@
+"""What a component has from one opening to its end."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ..errors import ClosedError
+from .loop import is_dead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+    from contextlib import AbstractContextManager
+    from typing import Any
+
+    from ..abc import Clock
+    from ..errors import CosIdError
+    from ..events import Event, Instrument
+    from .component import Component
+
+__all__ = ("Opening", "Sleeps")
+
+logger = logging.getLogger("aiocosid")
+
+
+class Sleeps:
+    """The sleeps of one opening, all of which can be ended at once.
+
+    Attributes:
+        scopes: what is slept in; None if nothing is.
+    """
+
+    __slots__ = ("_clock", "scopes")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.scopes: list[anyio.CancelScope] | None = None  # an idle component is to be small
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for so many seconds, or until woken."""
+        with self.until_woken():
+            await self._clock.sleep(max(0.0, seconds))
+
+    @contextmanager
+    def until_woken(self) -> Generator[anyio.CancelScope]:
+        """Return a scope that `wake` ends."""
+        with anyio.CancelScope() as scope:
+            scopes = self.scopes = self.scopes or []
+            scopes.append(scope)
+            try:
+                yield scope
+            finally:
+                scopes.remove(scope)
+                if not scopes:
+                    self.scopes = None
+
+    def wake(self) -> None:
+        """End all sleeps."""
+        for scope in tuple(self.scopes or ()):
+            scope.cancel()
+
+
+class Opening:
+    """The state of a component from one opening to its end.
+
+    The component makes a new one whenever it is opened.  Tasks, callers and calls to the store hold
+    on to the one they belong to: what outlasts its end reaches no later opening.  An opening does
+    not hold its component, which would then be freed by the garbage collector alone.
+
+    Attributes:
+        clock: the component's clock.
+        ended: why it is over; None while it lasts.
+        label: names the component in messages.
+        namespace: names it in events.
+        name: the same.
+        root: where its tasks run; None before it is open and once it is over.
+    """
+
+    __slots__ = ("_instrument", "_sleeps", "clock", "ended", "label", "name", "namespace", "root")
+
+    def __init__(
+        self,
+        component: Component,
+        before: Opening | None,
+        *,
+        namespace: str,
+        name: str,
+        instrument: Instrument | None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            component: what is opened.
+            before: its last opening.
+            namespace: for events.
+            name: for events.
+            instrument: receives the events.
+        """
+        if before is not None and before.ended is None:
+            before.ended = ClosedError(before.label)  # its loop has died, and could not tell
+        self.clock = component._clock
+        self.label: str = component._label()
+        self.root = component._root
+        self._sleeps = component._sleeps
+        self.ended: CosIdError | None = None
+        self.namespace = namespace
+        self.name = name
+        self._instrument = instrument
+
+    def check(self) -> None:
+        """Raise if it is over."""
+        if self.ended is not None:
+            raise self.ended.again()
+
+    def end(self, reason: CosIdError) -> None:
+        """Note that it is over.  Wakes nobody: the loop may be a parent process's."""
+        self.ended = reason
+        self.root = None
+
+    def start_soon(
+        self, func: Callable[..., Coroutine[Any, Any, None]], *args: object, task: str
+    ) -> bool:
+        """Start a task, named after what it does; return False where none can be started."""
+        root = self.root
+        if root is None or not root.is_alive or is_dead(root.loop):
+            return False
+        root.start_soon(func, *args, name=f"aiocosid {task} {self.label}")
+        return True
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for so many seconds, until woken, or until it is over."""
+        if self.ended is None:
+            await self._sleeps.sleep(seconds)
+
+    def until_woken(self) -> AbstractContextManager[anyio.CancelScope]:
+        """Return a scope that `wake` ends."""
+        return self._sleeps.until_woken()
+
+    def wake(self) -> None:
+        """End all sleeps."""
+        self._sleeps.wake()
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether anybody receives events."""
+        return self._instrument is not None
+
+    def emit(self, kind: Callable[..., Event], **facts: object) -> None:
+        """Tell the instrument of an event; what it raises is logged."""
+        if self._instrument is None:
+            return
+        event = kind(namespace=self.namespace, name=self.name, **facts)
+        try:
+            self._instrument.on_event(event)
+        except Exception:
+            logger.exception("%s: the instrument failed", self.label)

@@ -1,0 +1,358 @@
+"""How a Snowflake generator stamps ids while it is open: lease, clock, ticks, waiting callers."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+from .._life.callers import Callers
+from .._life.component import RESOLUTION
+from .._life.opening import Opening
+from ..abc._machine import RELEASE_MARGIN
+from ..errors import (
+    BusyError,
+    ClockTooFarForwardError,
+    ClockTooManyBackwardsError,
+    ClosedError,
+    CosIdError,
+    ForkedError,
+    MachineIdUnavailableError,
+    WouldBlock,
+)
+from ..events import ClockBackwards, SnowflakeOpened, WaitTimedOut
+from ._sequencer import PIECE, SHUT, Behind, Full, Limited, Sequencer, Shut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..machine import MachineIdLease
+    from ._layout import SnowflakeLayout
+    from ._sequencer import Refusal
+    from ._snowflake_id import SnowflakeId
+
+__all__ = ("MS", "NS_PER_MS", "Stamping", "join_lease")
+
+NS_PER_MS: Final = 1_000_000
+MS: Final = 1000
+LOOK: Final = 0.1  # seconds between two readings of a clock that is behind: it may be corrected
+
+
+class Stamping(Opening):
+    """One opening of a `SnowflakeId`: issues ids at once, or when clock, tick and lease allow it.
+
+    Attributes:
+        callers: those who want ids.
+        read_ns: reads the wall clock.
+        sequencer: issues the ids; shut until it is open and once it is over.
+        longest_backwards: the most seconds that the clock was behind.
+        waits_for_tick: how often callers found the current tick used up.
+        waits_for_clock: how often callers found the clock behind.
+        waits_for_lease: how often the lease allowed callers no id.
+    """
+
+    __slots__ = (
+        "_last_seen",
+        "_lease",
+        "_options",
+        "_refusal",
+        "callers",
+        "has_joined",
+        "layout",
+        "longest_backwards",
+        "read_ns",
+        "sequencer",
+        "waits_for_clock",
+        "waits_for_lease",
+        "waits_for_tick",
+    )
+
+    def __init__(self, generator: SnowflakeId, before: Stamping | None) -> None:
+        """Begin; ``before`` is the generator's last opening."""
+        lease, options = generator._lease, generator._options
+        super().__init__(
+            generator,
+            before,
+            namespace=lease.namespace,
+            name=generator.name,
+            instrument=options.instrument,
+        )
+        self.layout: SnowflakeLayout = generator.layout
+        self._lease = lease
+        self._options = options
+        self.has_joined = False
+        self.sequencer: Sequencer | Shut = SHUT
+        self.read_ns: Callable[[], int] = self.clock.wall_reader()
+        self.callers = Callers(self.clock, PIECE)
+        self._refusal: Refusal | None = None  # what those in line wait for
+        self._last_seen: tuple[int, float] | None = None
+        self.longest_backwards = 0.0
+        self.waits_for_tick: int = 0
+        self.waits_for_clock: int = 0
+        self.waits_for_lease: int = 0
+
+    # Now, or not.
+
+    def install(self) -> Refusal | None:
+        """Install a piece; return None, or why there is none."""
+        self._check_lease()
+        sequencer = self.open_sequencer
+        size = self.callers.left_of_turn(sequencer.handed_out)
+        return sequencer.install(*self.now_and_limit(), size)
+
+    def install_nowait(self) -> None:
+        """Install a piece for a caller that does not wait.
+
+        Raises:
+            WouldBlock: there is none now.
+            ClockTooManyBackwardsError: and there will be none soon.
+        """
+        if self.callers.line:
+            raise WouldBlock
+        refusal = self.install()
+        if isinstance(refusal, Behind):
+            self._note_behind(refusal)
+            threshold = self._threshold(refusal)
+            if threshold is not None and refusal.by_ms > threshold * MS:
+                raise self._too_far_behind(refusal)
+        elif isinstance(refusal, Limited):
+            self._ask_for_more(refusal)
+        if refusal is not None:
+            raise WouldBlock
+
+    async def take(self, n: int) -> list[range]:
+        """Take ``n`` ids, after those who came before."""
+        await self.callers.take_turn(self)
+        if not self.callers.line:
+            self._check_lease()
+            pieces, refusal = self.open_sequencer.take(n, *self.now_and_limit())
+            if refusal is None:
+                return pieces
+            self.callers.set_aside(pieces)
+        return await self.callers.wait(n, self)
+
+    @property
+    def open_sequencer(self) -> Sequencer:
+        """The sequencer; raises if it is shut."""
+        sequencer = self.sequencer
+        if isinstance(sequencer, Shut):
+            self.check()
+            raise BusyError(self.label, reason="is being opened")
+        return sequencer
+
+    def now_and_limit(self) -> tuple[int, int]:
+        """Return the clock's time and the latest one that the lease allows, in milliseconds."""
+        now_ms = self.read_ns() // NS_PER_MS
+        if self._options.max_forward_jump is not None:
+            self._check_jump(now_ms, self._options.max_forward_jump)
+        return now_ms, self._lease.limit_ms()
+
+    def _check_jump(self, now_ms: int, limit: float) -> None:
+        monotonic = self.clock.monotonic()
+        if self._last_seen is not None:
+            seen_ms, seen_at = self._last_seen
+            forward = (now_ms - seen_ms) / MS - (monotonic - seen_at)
+            if forward > limit:
+                raise ClockTooFarForwardError(forward=forward, limit=limit)
+        self._last_seen = now_ms, monotonic
+
+    def _check_lease(self) -> None:
+        """Follow the lease into a new term, but not into a new opening."""
+        lost = self._lease.lost
+        if lost is not None:
+            raise lost.again()
+        lease, sequencer = self._lease, self.open_sequencer
+        if lease.issuers.get(self.name) is not sequencer:
+            # With the lease; others may issue ids under this name by now.
+            raise ClosedError(self.label)
+        if sequencer.term != lease.term and lease.machine_id >= 0:
+            sequencer.move(lease.machine_id, self._floor_tick())
+            sequencer.term = lease.term
+
+    def _floor_tick(self) -> int:
+        lease, tick_at = self._lease, self.layout.tick_at
+        return max(tick_at(lease.floor_ms), tick_at(lease.taken_ms) - 1)
+
+    # For those in line.
+
+    @property
+    def handed_out(self) -> int:
+        """How many ids the sequencer has handed out, which generators of one name share."""
+        return self.sequencer.handed_out
+
+    def drop(self, count: int) -> None:
+        """Ids of a cancelled caller are a gap that nobody counts."""
+
+    def timed_out(self, waited: float) -> CosIdError:
+        """Return the error of a caller that has waited too long for the lease."""
+        cause, waited = self._lease.last_error, round(waited, 3)
+        reason = str(cause or "")
+        error = MachineIdUnavailableError(self._lease.namespace, waited=waited, reason=reason)
+        error.__cause__ = cause
+        return error
+
+    def serve(self) -> None:
+        """Serve those in line, unless the task does that begins when some have to wait."""
+        if not self.callers.is_pumped:
+            self._serve()
+            if self._refusal is not None:
+                self.callers.is_pumped = self.start_soon(self._pump, task="wait")
+
+    def _serve(self) -> None:
+        """Serve callers from the front; note what the rest has to wait for."""
+        callers, self._refusal = self.callers, None
+        if not callers.line:
+            return
+        try:
+            self._check_lease()
+            wanted = callers.line.wanted - callers.pooled
+            pieces, self._refusal = self.open_sequencer.take(wanted, *self.now_and_limit())
+        except CosIdError as error:
+            callers.fail(error.again)
+        else:
+            callers.set_aside(pieces)
+            callers.hand_out()
+
+    async def _pump(self) -> None:
+        """Wait for all in line, and serve them in order; ends with the last one."""
+        callers = self.callers
+        try:
+            while callers.line and self._refusal is not None and self.ended is None:
+                await self._wait_out(self._refusal)
+                if self.ended is None:
+                    self._serve()
+        except CosIdError as error:
+            callers.fail(error.again)
+        finally:
+            callers.is_pumped = False
+
+    async def _wait_out(self, refusal: Refusal) -> None:
+        if isinstance(refusal, Full):
+            self.waits_for_tick += 1
+            await self.sleep((refusal.until_ms * NS_PER_MS - self.read_ns()) / (NS_PER_MS * MS))
+        elif isinstance(refusal, Behind):
+            self.waits_for_clock += 1
+            await self._wait_for_clock(refusal)
+        else:
+            self.waits_for_lease += 1
+            await self._wait_for_lease()
+
+    async def _wait_for_clock(self, refusal: Behind) -> None:
+        """Wait for all until the clock has caught up, at most as long as the threshold."""
+        began, threshold = self.clock.monotonic(), self._threshold(refusal)
+        self.emit(ClockBackwards, backwards=refusal.by_ms / MS)
+        behind: Refusal | None = refusal
+        while isinstance(behind, Behind) and self.ended is None:
+            self._note_behind(behind)
+            by = behind.by_ms / MS
+            left = by
+            if threshold is not None:
+                left = threshold - (self.clock.monotonic() - began)
+                if by > threshold or left <= RESOLUTION:
+                    self.callers.fail(self._too_far_behind(behind).again)
+                    return
+            await self.sleep(min(by, left, LOOK))
+            if self.ended is None:
+                behind = self.open_sequencer.check(*self.now_and_limit())
+
+    async def _wait_for_lease(self) -> None:
+        """Wait until the lease allows ids again; each caller for ``wait_timeout`` at most.
+
+        The time counts since it came, or since an earlier caller got an id.
+        """
+        lease, callers = self._lease, self.callers
+        while callers.line and self.ended is None and lease.lost is None:
+            changed = lease.changed()
+            # By the current clock: it may have jumped meanwhile, and may be right again.
+            limited = self.open_sequencer.check(*self.now_and_limit())
+            if not isinstance(limited, Limited):
+                return
+            self._ask_for_more(limited)
+            waited = callers.seconds_waited()
+            left = self._options.wait_timeout - waited
+            if left <= RESOLUTION:
+                callers.fail_first(self.timed_out(waited))
+                self.emit(WaitTimedOut, waited=self._options.wait_timeout)
+                continue
+            with self.clock.move_on_after(left), self.until_woken():
+                await changed()
+
+    def _ask_for_more(self, refusal: Limited) -> None:
+        if self._lease.machine_id >= 0:
+            self._lease.ask(refusal.needed_ms)
+
+    def _threshold(self, refusal: Behind) -> float | None:
+        """Return seconds to wait; a former owner's time mark may be ahead of a correct clock."""
+        if self._options.broken_threshold is not None and refusal.is_floor:
+            return self._options.broken_threshold + self._lease.lead + RELEASE_MARGIN
+        return self._options.broken_threshold
+
+    def _note_behind(self, refusal: Behind) -> None:
+        if not refusal.is_floor:
+            self.longest_backwards = max(self.longest_backwards, refusal.by_ms / MS)
+
+    def _too_far_behind(self, refusal: Behind) -> CosIdError:
+        return ClockTooManyBackwardsError(
+            backwards=refusal.by_ms / MS, threshold=self._threshold(refusal) or 0.0
+        )
+
+    # Beginning and end.
+
+    async def start(self) -> None:
+        """Join the lease, and attach to the sequencer of this name."""
+        self.layout.check_usable(self.clock.now_ms())
+        await join_lease(self, self._lease)
+        self.has_joined = True
+        self.sequencer = self._attached()
+        self.callers.begin_turn(self.sequencer.handed_out)
+        self.emit(SnowflakeOpened, machine_id=self._lease.machine_id)
+
+    def _attached(self) -> Sequencer:
+        """Return the one sequencer of this lease and name."""
+        made = self._make_sequencer()
+        sequencer: Sequencer = self._lease.issuers.setdefault(self.name, made)
+        if sequencer.rules != made.rules:
+            raise BusyError(self.label, reason="is in use with another layout, threshold or ring")
+        return sequencer
+
+    def _make_sequencer(self) -> Sequencer:
+        """Return a new sequencer, above all ids of its machine id."""
+        lease, options = self._lease, self._options
+        return Sequencer(
+            self.layout,
+            machine_id=lease.machine_id,
+            floor_tick=self._floor_tick(),
+            reset_threshold=options.reset_threshold,
+            term=lease.term,
+            random_start=options.random_start,
+            draw=random.randrange,
+        )
+
+    def stop(self, reason: CosIdError) -> None:
+        """Issue no more ids, and fail whoever waits."""
+        self.sequencer = SHUT
+        self.end(reason)
+        if not isinstance(reason, ForkedError):  # otherwise nobody in this process waits
+            self.callers.end(reason.again)
+            self.wake()
+
+    async def drain(self) -> None:
+        """Leave the lease."""
+        if self.has_joined:
+            self.has_joined = False
+            await self._lease.leave()
+
+
+async def join_lease(opening: Opening, lease: MachineIdLease) -> None:
+    """Join a lease, unless the opening ends meanwhile.
+
+    Raises:
+        ClosedError: it has ended.
+        CosIdError: as opening the lease does.
+    """
+    with opening.until_woken() as scope:
+        await lease.join()
+    if scope.cancelled_caught:
+        raise ClosedError(opening.label)
+    if opening.ended is not None:
+        await lease.leave()
+        raise ClosedError(opening.label)
