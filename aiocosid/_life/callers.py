@@ -17,10 +17,12 @@ from .turns import TurnLine
 from .waiting_line import Waiter, WaiterQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+    from typing import Any
 
     from ..abc import Clock
     from ..errors import CosIdError
+    from .opening import Opening
 
 __all__ = ("Callers", "Supplier")
 
@@ -46,7 +48,7 @@ class Supplier(Protocol):
         """Count ids that a cancelled caller has left: a gap."""
 
     def timed_out(self, waited: float) -> CosIdError:
-        """Return the error of a caller that has waited for so many seconds in vain."""
+        """Tell of a caller that has waited for so many seconds in vain; return its error."""
         ...
 
 
@@ -182,6 +184,19 @@ class Callers:
     def seconds_waited(self) -> float:
         """Return for how long the first in line has waited, or how long ago another was served."""
         return self._clock.monotonic() - self._deadline(self.line.first, 0)
+
+    def begin_pump(self, opening: Opening, pump: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Start a task that serves those in line, unless there is one; return whether it began.
+
+        The task sets `is_pumped` back at its end.
+        """
+        if self.is_pumped:
+            return False
+        self.is_pumped = True  # first: an eager task may have ended before the call returns
+        if opening.start_soon(pump, task="wait"):
+            return True
+        self.is_pumped = False
+        return False
 
     # Serving.
 

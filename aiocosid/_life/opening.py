@@ -120,12 +120,18 @@ class Opening:
         self.ended = reason
         self.root = None
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether tasks can be started."""
+        root = self.root
+        return root is not None and root.is_alive and not is_dead(root.loop)
+
     def start_soon(
         self, func: Callable[..., Coroutine[Any, Any, None]], *args: object, task: str
     ) -> bool:
         """Start a task, named after what it does; return False where none can be started."""
         root = self.root
-        if root is None or not root.is_alive or is_dead(root.loop):
+        if root is None or not self.is_alive:
             return False
         root.start_soon(func, *args, name=f"aiocosid {task} {self.label}")
         return True

@@ -1,21 +1,23 @@
-"""The generator of ids that carry their shard: hot path and boundary."""
+"""The generator of ids that carry their shard: what it is made of, its hot path, and its life."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from .._life import fork
+from .._life.component import Component
 from .._life.turns import MAX_BATCH, expand_ranges
 from ..abc import IdGenerator, MachineIdDistributor, SequenceDistributor
 from ..abc._ids import check_integer
 from ..errors import InvalidArgumentError, WouldBlock
 from ..machine import MachineIdLease, lease_of
-from ._sequence_line import SequenceLine
-from ._sharded_options import ShardedOptions
+from ._granting import Granting
+from ._sharded_options import ShardedOptions, lane_width
 from ._statistics import ShardedStatistics
 
 if TYPE_CHECKING:
     from ..abc import Clock
+    from ..errors import CosIdError
     from ..events import Instrument
     from ._sharded_layout import ShardedLayout
     from ._sharded_options import OnUnavailable
@@ -25,7 +27,7 @@ __all__ = ("ShardedId",)
 LANE_BITS = 6  # 64 lanes
 
 
-class ShardedId(SequenceLine, IdGenerator):
+class ShardedId(Component, IdGenerator):
     """Ids made of the second, the caller's sharding id and a sequence that a store grants.
 
     All processes under one name share the sequences of a second, for all sharding ids: each
@@ -36,7 +38,17 @@ class ShardedId(SequenceLine, IdGenerator):
         sharding_id: the default sharding id.
     """
 
-    __slots__ = ("_offset", "sharding_id")
+    __slots__ = (
+        "__weakref__",
+        "_distributor",
+        "_lease",
+        "_most",
+        "_offset",
+        "_opening",
+        "_options",
+        "layout",
+        "sharding_id",
+    )
 
     def __init__(
         self,
@@ -103,7 +115,15 @@ class ShardedId(SequenceLine, IdGenerator):
             lane = lease_of(lane, bits=LANE_BITS, instrument=instrument, clock=clock)
         self.sharding_id: int = sharding_id
         self._offset = sharding_id << layout.bits.sequence_bits
-        super().__init__(distributor, layout, options, lane, clock)
+        self.layout: ShardedLayout = layout
+        self._distributor = distributor
+        self._options = options
+        self._most = options.most(distributor.max_sequence)  # sequences per request
+        self._lease = lane
+        if lane is not None:
+            lane_width(layout, distributor, lane)  # raises
+        super().__init__(clock)
+        self._reset()
 
     # The hot path.
 
@@ -125,8 +145,9 @@ class ShardedId(SequenceLine, IdGenerator):
             ClosedError: the generator was closed, also while this call waited.
         """
         offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
-        seconds = self._seconds
-        if seconds.begin_ns <= self._read_ns() < seconds.until_ns:
+        opening = self._opening
+        seconds = opening.seconds
+        if seconds.begin_ns <= opening.read_ns() < seconds.until_ns:
             for new_id in seconds.piece:
                 return new_id + offset
         return await self._next_id_slow() + offset
@@ -134,8 +155,9 @@ class ShardedId(SequenceLine, IdGenerator):
     def next_id_nowait(self, sharding_id: int | None = None) -> int:
         """Return the next id if one is in hand; raises `WouldBlock` otherwise."""
         offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
-        seconds = self._seconds
-        if seconds.begin_ns <= self._read_ns() < seconds.until_ns:
+        opening = self._opening
+        seconds = opening.seconds
+        if seconds.begin_ns <= opening.read_ns() < seconds.until_ns:
             for new_id in seconds.piece:
                 return new_id + offset
         return self._next_id_nowait_slow() + offset
@@ -153,10 +175,7 @@ class ShardedId(SequenceLine, IdGenerator):
         offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
         self._check_usable()
         process = fork.generation
-        await self._turn_if_due()
-        pieces = None if self._waiters else self._take_now(n)
-        if pieces is None:
-            pieces = await self._wait(n)
+        pieces = await self._opening.take(n)
         shifted = [range(each.start + offset, each.stop + offset) for each in pieces]
         ids = await expand_ranges(shifted)
         self._check_process(process)
@@ -180,25 +199,62 @@ class ShardedId(SequenceLine, IdGenerator):
 
     async def _next_id_slow(self) -> int:
         self._check_usable()
-        if not self._waiters:
-            await self._turn_if_due()
-            if not self._waiters and self._install():
-                for new_id in self._seconds.piece:
+        opening = self._opening
+        if not opening.callers.line:
+            await opening.callers.take_turn(opening)
+            if not opening.callers.line and opening.install():
+                for new_id in opening.seconds.piece:
                     return new_id
-        return (await self._wait(1))[0][0]
+        return (await opening.wait(1))[0][0]
 
     def _next_id_nowait_slow(self) -> int:
         self._check_usable()
-        if not self._waiters and self._install():
-            for new_id in self._seconds.piece:
+        opening = self._opening
+        if not opening.callers.line and opening.install():
+            for new_id in opening.seconds.piece:
                 return new_id
         raise WouldBlock
+
+    # Opening and closing.
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take."""
+        return self._options.close_timeout
+
+    @property
+    def name(self) -> str:
+        """The name under which sequences are granted."""
+        return self._distributor.name
+
+    @property
+    def _has_to_drain(self) -> bool:
+        return self._opening.has_joined or bool(self._opening.flights)
+
+    def _label(self) -> str:
+        return f"{type(self).__name__} {self._distributor.namespaced_name}"
+
+    def _reset(self) -> None:
+        self._opening = Granting(self, getattr(self, "_opening", None))
+
+    async def _start(self) -> None:
+        await self._opening.start()
+
+    def _stop(self, reason: CosIdError) -> None:
+        self._opening.stop(reason)
+
+    async def _drain(self) -> None:
+        await self._opening.drain()
+
+    async def _release(self) -> None:
+        await self._distributor.aclose()
 
     # Statistics.
 
     def statistics(self) -> ShardedStatistics:
         """Return the generator's statistics; cheap, and never waits."""
-        seconds, pooled = self._seconds, self._in_pool()
+        opening = self._opening
+        seconds, pooled = opening.seconds, opening.callers.pooled
         return ShardedStatistics(
             kind=type(self).__name__,
             namespace=self._distributor.namespace,
@@ -209,28 +265,27 @@ class ShardedId(SequenceLine, IdGenerator):
             second=seconds.last,
             remaining=seconds.remaining,
             prefetched=seconds.ahead,
-            rate=self._batch.rate,
-            batch=self._size,
-            ids_handed_out=seconds.issued - seconds.left - pooled - self._undelivered,
-            ids_discarded=seconds.dropped + self._discarded,
+            rate=opening.batch.rate,
+            batch=opening.size,
+            ids_handed_out=opening.handed_out - pooled - opening.undelivered,
+            ids_discarded=seconds.dropped + opening.discarded,
             ids_not_granted=seconds.fell_back,
-            grants=self._grants,
-            ids_granted=self._granted,
-            failures=self._failures,
-            spent=self._spent,
-            fenced=self._fenced,
-            skewed=self._skewed,
-            waits=self._waits,
-            waiting=len(self._waiters),
+            grants=opening.grants,
+            ids_granted=opening.granted,
+            failures=opening.failures,
+            spent=opening.spent,
+            fenced=opening.fenced,
+            skewed=opening.skewed,
+            waits=opening.waits,
+            waiting=len(opening.callers.line),
             on_unavailable=self._options.on_unavailable,
-            is_away=self._availability.is_away,
-            last_error=self._availability.last_error,
+            is_away=opening.availability.is_away,
+            last_error=opening.availability.last_error,
             last_instant=self.layout.bits.last_instant_text,
         )
 
     def __repr__(self) -> str:
         """Show the generator and how many callers wait."""
         state = "open" if self._unusable is None else type(self._unusable).__name__
-        return (
-            f"<{self._label()} {state} sharding_id={self.sharding_id} waiting={len(self._waiters)}>"
-        )
+        shard, waiting = self.sharding_id, len(self._opening.callers.line)
+        return f"<{self._label()} {state} sharding_id={shard} waiting={waiting}>"

@@ -183,7 +183,8 @@ class Stamping(Opening):
         """Ids of a cancelled caller are a gap that nobody counts."""
 
     def timed_out(self, waited: float) -> CosIdError:
-        """Return the error of a caller that has waited too long for the lease."""
+        """Tell of a caller that has waited too long for the lease; return its error."""
+        self.emit(WaitTimedOut, waited=self._options.wait_timeout)
         cause, waited = self._lease.last_error, round(waited, 3)
         reason = str(cause or "")
         error = MachineIdUnavailableError(self._lease.namespace, waited=waited, reason=reason)
@@ -195,7 +196,7 @@ class Stamping(Opening):
         if not self.callers.is_pumped:
             self._serve()
             if self._refusal is not None:
-                self.callers.is_pumped = self.start_soon(self._pump, task="wait")
+                self.callers.begin_pump(self, self._pump)
 
     def _serve(self) -> None:
         """Serve callers from the front; note what the rest has to wait for."""
@@ -271,7 +272,6 @@ class Stamping(Opening):
             left = self._options.wait_timeout - waited
             if left <= RESOLUTION:
                 callers.fail_first(self.timed_out(waited))
-                self.emit(WaitTimedOut, waited=self._options.wait_timeout)
                 continue
             with self.clock.move_on_after(left), self.until_woken():
                 await changed()

@@ -386,7 +386,7 @@ async def test_a_fence_that_is_taken_away(clock: ManualClock) -> None:
             await clock.advance(1)
             await gen.next_id()
         assert [second - START for second, _ in store.asked] == [4, 5, 6]
-        assert gen._availability.opens == START + 3
+        assert gen._opening.availability.opens == START + 3
 
 
 async def test_what_no_store_may_answer(clock: ManualClock) -> None:
@@ -503,7 +503,7 @@ async def test_a_store_that_says_nothing(clock: ManualClock) -> None:
             await settle()
             for _ in range(10):
                 await clock.advance(0.5)
-                assert len(gen._flights) <= 4
+                assert len(gen._opening.flights) <= 4
             store.gate.set()
         assert isinstance(call.error, SequenceUnavailableError)
         assert "no answer within 2 s" in str(call.error)

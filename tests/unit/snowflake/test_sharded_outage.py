@@ -135,7 +135,7 @@ async def test_nothing_is_guessed_of_a_spent_second(clock: ManualClock) -> None:
     store = Sequences(clock)
     async with ShardedId(store, layout=LAYOUT, clock=clock, on_unavailable="random_unsafe") as gen:
         await gen.next_ids(100)
-        gen._seconds.mark_spent(START + 1)
+        gen._opening.seconds.mark_spent(START + 1)
         store.error = AWAY
         guessed = await gen.next_ids(10)
         assert LAYOUT.parse(guessed[0]).second == START
@@ -439,7 +439,7 @@ async def test_a_lane_is_left(clock: ManualClock) -> None:
         await clock.advance(1)
         await gen.next_id()
         assert lease.machine_id >= 0
-        assert not gen._flights
+        assert not gen._opening.flights
     assert lease.machine_id == -1
     async with ConfiguredProvider({"order": ShardedId(store, layout=LAYOUT, clock=clock)}):
         pass  # it has nothing to wait for

@@ -1,0 +1,484 @@
+"""How a generator of sharded ids gets sequences while it is open: store, fallback, callers."""
+
+from __future__ import annotations
+
+import logging
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from .._life.callers import Callers
+from .._life.component import RESOLUTION
+from .._life.foreign_calls import as_cosid_error, call_bounded
+from .._life.opening import Opening
+from ..abc import SecondFenced, SecondSpent, SequenceGrant
+from ..errors import (
+    ClockSkewError,
+    ClockTooManyBackwardsError,
+    CosIdError,
+    ForkedError,
+    SequenceExhaustedError,
+    SequenceUnavailableError,
+)
+from ..events import (
+    ClockBackwards,
+    FetchFailed,
+    IdsDiscarded,
+    SegmentFetched,
+    Starved,
+    WaitTimedOut,
+)
+from ._availability import StoreAvailability
+from ._batch_size import BatchSize
+from ._lane import Guess, Lane
+from ._replies import validated_reply
+from ._seconds_in_hand import NS, SecondsInHand
+from ._sequencer import PIECE
+from ._sharded_options import lane_width
+from ._stamping import join_lease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._lane import Fallback
+    from ._sharded_id import ShardedId
+
+__all__ = ("Granting",)
+
+logger = logging.getLogger("aiocosid")
+
+# Each of another second: the oldest may hang because the store does not answer.
+MOST_FLIGHTS: Final = 4
+# Ids per second from which on those of the next second are fetched in advance.
+PREFETCH_RATE: Final = 1000
+PREFETCH_AT: Final = (0.5, 0.9)  # of a second; random, to differ from other nodes
+MS: Final = 1000
+
+
+class Granting(Opening):
+    """One opening of a `ShardedId`: requests sequences, and hands them out in order.
+
+    Attributes:
+        callers: those who want ids.
+        read_ns: reads the wall clock.
+        seconds: the ids in hand; empty once it is over.  They are not earlier than those of the
+            last opening.
+        availability: what is known of the store.
+        batch: how many sequences to request.
+        flights: the calls to the store that are under way, by second; None before it has begun.
+        has_joined: whether it has joined the lease of the lanes.
+        size: sequences in the last request.
+        discarded: ids that were dropped with their caller, or at the end.
+        undelivered: of those, how many had been handed out.
+        grants: answers that could be used.
+        granted: sequences in them.
+        failures: calls that failed.
+        spent: answers that a second is used up.
+        fenced: answers that a second's counter may have been lost.
+        skewed: answers that the clocks disagree.
+        waits: callers that had to wait.
+    """
+
+    __slots__ = (
+        "_distributor",
+        "_dropped_reported",
+        "_fallback",
+        "_grounded",
+        "_lease",
+        "_options",
+        "_planned",
+        "availability",
+        "batch",
+        "callers",
+        "discarded",
+        "failures",
+        "fenced",
+        "flights",
+        "granted",
+        "grants",
+        "has_joined",
+        "layout",
+        "read_ns",
+        "seconds",
+        "size",
+        "skewed",
+        "spent",
+        "undelivered",
+        "waits",
+    )
+
+    def __init__(self, generator: ShardedId, before: Granting | None) -> None:
+        """Begin; ``before`` is the generator's last opening."""
+        distributor, options = generator._distributor, generator._options
+        super().__init__(
+            generator,
+            before,
+            namespace=distributor.namespace,
+            name=distributor.name,
+            instrument=options.instrument,
+        )
+        self._distributor = distributor
+        self._options = options
+        self._lease = generator._lease
+        self.layout = generator.layout
+        self.read_ns: Callable[[], int] = self.clock.wall_reader()
+        self.callers = Callers(self.clock, PIECE)
+        self.seconds: SecondsInHand = (
+            SecondsInHand(self.layout, options.broken_threshold)
+            if before is None
+            else before.seconds.successor()
+        )
+        self.availability = StoreAvailability()
+        self.batch = BatchSize(generator._most, options.batch)
+        self._fallback: Fallback | None = None
+        self.has_joined = False
+        self.flights: dict[int, anyio.CancelScope | None] = {}
+        self._grounded: anyio.Event | None = None  # set when all calls have ended, for closing
+        self._planned = -1  # the last second in which a prefetch of the next one was planned
+        self._dropped_reported: int = 0  # dropped ids that the instrument was told of
+        self.size: int = 0
+        self.discarded: int = 0
+        self.undelivered: int = 0
+        self.grants: int = 0
+        self.granted: int = 0
+        self.failures: int = 0
+        self.spent: int = 0
+        self.fenced: int = 0
+        self.skewed: int = 0
+        self.waits: int = 0
+
+    # Now, or not.
+
+    def install(self) -> bool:
+        """Install a piece; return whether there is one."""
+        now_ns, seconds = self.read_ns(), self.seconds
+        size = self.callers.left_of_turn(self.handed_out)
+        try:
+            done = seconds.install(now_ns, size)
+            if not done:
+                self._order(1)
+                done = self._fall_back(now_ns, 1) and seconds.install(now_ns, size)
+        except ClockTooManyBackwardsError as error:
+            self.emit(ClockBackwards, backwards=error.backwards)
+            raise
+        self._plan(now_ns)
+        return done
+
+    async def take(self, n: int) -> list[range]:
+        """Take ``n`` ids, after those who came before."""
+        await self.callers.take_turn(self)
+        pieces = None if self.callers.line else self._take_now(n)
+        return await self.wait(n) if pieces is None else pieces
+
+    def _take_now(self, n: int) -> list[range] | None:
+        """Take ``n`` ids if so many are in hand; otherwise take none."""
+        now_ns = self.read_ns()
+        if self.seconds.in_hand(now_ns) < n:
+            return None
+        self._plan(now_ns)
+        return self.seconds.take(n, now_ns)
+
+    async def wait(self, n: int) -> list[range]:
+        """Wait in line for ``n`` ids; 0 waits until there are any, and takes none."""
+        self.waits += n > 0
+        return await self.callers.wait(n, self, self._options.wait_timeout)
+
+    # For those in line.
+
+    @property
+    def handed_out(self) -> int:
+        """How many ids were handed out so far."""
+        return self.seconds.issued - self.seconds.left
+
+    def drop(self, count: int) -> None:
+        """Count ids that a cancelled caller has left: a gap."""
+        self._discard(count, "cancelled")
+
+    def timed_out(self, waited: float) -> CosIdError:
+        """Tell of a caller that has waited too long; return its error."""
+        self.emit(WaitTimedOut, waited=self._options.wait_timeout)
+        second, name = self.seconds.target(self.read_ns()), self._distributor.namespaced_name
+        waited = round(waited, 3)
+        if self.availability.is_spent and not self.availability.is_away:
+            reason = (
+                f"all nodes together use up its seconds: {self._distributor.max_sequence} "
+                "sequences each; split the name, or use more sequence bits"
+            )
+            return SequenceExhaustedError(name, waited=waited, reason=reason)
+        if self.availability.opens > second and not self.availability.is_away:
+            reason = f"the store may have lost the counters before second {self.availability.opens}"
+            return SequenceUnavailableError(name, waited=waited, reason=reason)
+        return self._unavailable(waited)
+
+    def serve(self) -> None:
+        """Serve callers from the front, and request missing ids."""
+        callers, line = self.callers, self.callers.line
+        try:
+            while line:
+                now_ns, wanted = self.read_ns(), line.first.n
+                in_hand = self.seconds.in_hand(now_ns)
+                if callers.hand_out(in_hand, partial(self.seconds.take, now_ns=now_ns)):
+                    continue
+                # Ids of this second stay valid once they are set aside.
+                callers.set_aside(self.seconds.take(wanted - callers.pooled, now_ns))
+                self._order(line.wanted - callers.pooled)
+                if not self._fall_back(now_ns, wanted - callers.pooled):
+                    break
+            self._plan(self.read_ns())
+        except ClockTooManyBackwardsError as error:
+            self.emit(ClockBackwards, backwards=error.backwards)
+            self._fail_all(error.again)
+        except CosIdError as error:
+            self._fail_all(error.again)
+        if line and callers.begin_pump(self, self._pump):
+            self.emit(Starved)
+
+    def _fail_all(self, make_error: Callable[[], CosIdError]) -> None:
+        self.drop(self.callers.fail(make_error))
+
+    async def _pump(self) -> None:
+        """While callers wait, check again when a second begins, or the store may be asked again."""
+        callers = self.callers
+        try:
+            while callers.line and self.ended is None:
+                await self.sleep(self._pause())
+                if self.ended is None:
+                    self.serve()
+        finally:
+            callers.is_pumped = False
+
+    def _pause(self) -> float:
+        """Return the seconds until something can change by itself."""
+        now, next_second = self.clock.monotonic(), (NS - self.read_ns() % NS) / NS
+        pauses = [next_second, self.availability.retry_at - now, self.availability.fence_at - now]
+        return max(RESOLUTION, min(each for each in pauses if each > 0))
+
+    # Requesting.
+
+    def _order(self, wanted: int) -> None:
+        """Start a call to the store if it is useful now.  Quick, and never waits.
+
+        Raises:
+            LayoutExpiredError: the layout has ended.
+            InvalidArgumentError: the layout has not begun.
+        """
+        target = self.seconds.target(self.read_ns())
+        second = self.availability.to_ask(target, self.clock.monotonic())
+        if second is None:
+            return
+        if not self.layout.epoch_second <= second <= self.layout.last_second:
+            self.layout.check_usable(second * MS)  # raises
+        if self.seconds.is_open(second):
+            self._take_off(second, wanted, ahead=False)
+
+    def _take_off(self, second: int, wanted: int, *, ahead: bool) -> None:
+        flights, started = self.flights, False
+        if second in flights or len(flights) >= MOST_FLIGHTS or not self.is_alive:
+            return
+        flights[second] = None
+        size = self.size = self.batch.size(second, wanted)
+        try:
+            started = self.start_soon(self._fly, second, size, ahead, task="grant")
+        finally:
+            if not started:
+                flights.pop(second, None)
+
+    async def _fly(self, second: int, size: int, ahead: bool) -> None:  # noqa: FBT001 - of a task
+        """Make one call, shielded: it serves all callers, and no single one may cancel it."""
+        flights, sent_at = self.flights, self.clock.monotonic()
+        try:
+            answer = await call_bounded(
+                partial(self._distributor.grant, second, size),
+                store=self._distributor.store,
+                clock=self.clock,
+                within=self._options.fetch_timeout,
+                shield=True,
+                began=partial(flights.__setitem__, second),
+            )
+        finally:
+            flights.pop(second, None)
+            if not flights and self._grounded is not None:
+                self._grounded.set()
+        if self.ended is None:
+            self._landed(answer, second, ahead=ahead, took=self.clock.monotonic() - sent_at)
+
+    # Landing.
+
+    def _landed(self, answer: object, second: int, *, ahead: bool, took: float) -> None:
+        try:
+            self._take_in(answer, second, ahead=ahead, took=took)
+        except Exception as error:  # noqa: BLE001 - a stranger's answer must not end the root
+            error = as_cosid_error(self._distributor.store, error)
+            self._failed(error, ahead=ahead, took=took)
+        self.serve()
+        self.wake()  # the waiting task checks again
+
+    def _take_in(self, answer: object, second: int, *, ahead: bool, took: float) -> None:
+        above = self.seconds.top(second, granted=True)
+        found = validated_reply(answer, second, above, self._distributor)
+        if isinstance(found, CosIdError):
+            if isinstance(answer, SequenceGrant):
+                self.seconds.mark_spent(second)
+            self._failed(found, ahead=ahead, took=took)
+        else:
+            self.availability.answered(found, self._distributor.tolerance, self.clock.monotonic())
+            self._note_answer(found, ahead=ahead, took=took)
+
+    def _note_answer(
+        self, answer: SequenceGrant | SecondSpent | SecondFenced, *, ahead: bool, took: float
+    ) -> None:
+        if isinstance(answer, SecondSpent):
+            self.spent += 1
+            self.seconds.mark_spent(answer.second)
+        elif isinstance(answer, SecondFenced):
+            self.fenced += 1
+        else:
+            count = answer.last - answer.first + 1
+            self.seconds.land(answer, self.read_ns(), ahead=ahead, fallback=False)
+            self.grants += 1
+            self.granted += count
+            facts = {"max_id": answer.last, "count": count, "took": took, "starved": not ahead}
+            self.emit(SegmentFetched, **facts)
+
+    def _failed(self, error: CosIdError, *, ahead: bool, took: float) -> None:
+        """Record a failure, and decide which callers fail."""
+        availability, is_skew = self.availability, isinstance(error, ClockSkewError)
+        self.failures += 1
+        self.skewed += is_skew
+        self.emit(FetchFailed, error=error, attempt=availability.attempt + 1, took=took)
+        if ahead:
+            return  # a caller that needs one requests it again
+        if is_skew:
+            availability.answered(None, 0, 0)
+            availability.last_error = error
+            self._fail_all(error.again)
+            return
+        if not availability.attempt:
+            logger.warning("%s: no sequence is granted: %s", self.label, error)
+        in_a_hurry = self._options.on_unavailable == "raise"
+        jitter = random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
+        availability.failed(error, self.clock.monotonic(), in_a_hurry=in_a_hurry, jitter=jitter)
+        if not error.retryable or (in_a_hurry and not self.seconds.ahead):
+            self._fail_all(self._unavailable)
+
+    def _unavailable(self, waited: float = 0) -> CosIdError:
+        cause = self.availability.last_error
+        error = SequenceUnavailableError(
+            self._distributor.namespaced_name,
+            waited=waited,
+            reason=str(cause or ""),
+            retryable=cause is None or cause.retryable,
+        )
+        error.__cause__ = cause
+        return error
+
+    # Without the store.
+
+    def _fall_back(self, now_ns: int, wanted: int) -> bool:
+        """Add sequences that the store has not granted, if configured and due."""
+        fallback, seconds = self._fallback, self.seconds
+        availability, second = self.availability, seconds.target(now_ns)
+        is_due = availability.is_away or (
+            isinstance(fallback, Lane) and availability.opens > second
+        )
+        if fallback is None or not is_due or seconds.ahead:
+            return False
+        if seconds.is_spent(second):
+            return False
+        grant = fallback.take(second, wanted, seconds.top(second))
+        if grant is None:
+            return False
+        return seconds.land(grant, now_ns, ahead=False, fallback=True)
+
+    # The next second.
+
+    def _plan(self, now_ns: int) -> None:
+        """Record the demand; prefetch the next second's ids if it is high."""
+        seconds, now = self.seconds, now_ns // NS
+        self.batch.note(now, seconds.issued)
+        count = seconds.dropped - self._dropped_reported
+        if count > 0:
+            self._dropped_reported = seconds.dropped
+            self.emit(IdsDiscarded, count=count, reason="expired")
+        if now <= self._planned or self.batch.rate < PREFETCH_RATE or seconds.ahead:
+            return
+        if self.is_alive:
+            self._planned = now
+            self.start_soon(self._prefetch, now, task="prefetch")
+
+    async def _prefetch(self, second: int) -> None:
+        """Request the next second's ids, at a random time in this one."""
+        moment = second + random.uniform(*PREFETCH_AT)  # noqa: S311 - as in _failed
+        while self.ended is None:
+            left = moment - self.read_ns() / NS
+            if left > 0:
+                await self.sleep(min(left, 1.0))
+                continue
+            after = self.seconds.target(self.read_ns()) + 1
+            if not self.seconds.ahead and after <= self.layout.last_second:
+                self._take_off(after, 0, ahead=True)
+            return
+
+    # Beginning and end.
+
+    async def start(self) -> None:
+        """Open the distributor, join the lease of the lanes, and wait for the first ids."""
+        self.layout.check_usable(self.clock.now_ms())
+        await self._distributor.aopen()
+        if self._options.on_unavailable == "random_unsafe":
+            logger.warning(
+                "%s: on_unavailable='random_unsafe' guesses sequences while the store is away; "
+                "ids will repeat",
+                self.label,
+            )
+            self._fallback = Guess(self._distributor.max_sequence)
+        if self._lease is not None:
+            await join_lease(self, self._lease)
+            self.has_joined = True
+            width = lane_width(self.layout, self._distributor, self._lease)
+            base, name = self._distributor.max_sequence, self._distributor.namespaced_name
+            self._fallback = Lane.of(self._lease, base, width, name)
+        try:
+            await self.wait(0)
+        except SequenceUnavailableError as error:
+            cause = error.__cause__
+            if isinstance(cause, CosIdError) and not cause.retryable:
+                raise cause from cause.__cause__
+            raise
+
+    def stop(self, reason: CosIdError) -> None:
+        """Drop the ids in hand, and fail whoever waits."""
+        self.seconds, dropped = self.seconds.shut()
+        self.end(reason)
+        if isinstance(reason, ForkedError):
+            return  # no caller in this process waits
+        self._discard(dropped, "closed")
+        self.drop(self.callers.end(reason.again))
+        self.wake()
+
+    async def drain(self) -> None:
+        """Leave the lease; await the calls under way, and cancel them after the close timeout."""
+        self._fallback = None
+        if self.has_joined and self._lease is not None:
+            self.has_joined = False
+            await self._lease.leave()
+        if not self.flights:
+            return
+        grounded = self._grounded = self._grounded or anyio.Event()
+        try:
+            with self.clock.move_on_after(self._options.close_timeout):
+                await grounded.wait()
+        finally:
+            for flight in tuple(self.flights.values()):
+                if flight is not None:
+                    flight.cancel()
+        with self.clock.move_on_after(self._options.close_timeout):
+            await grounded.wait()
+
+    def _discard(self, count: int, reason: str) -> None:
+        if count:
+            self.discarded += count
+            self.undelivered += count if reason == "cancelled" else 0
+            self.emit(IdsDiscarded, count=count, reason=reason)
