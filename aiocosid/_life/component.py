@@ -31,7 +31,6 @@ from .opening import Sleeps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from anyio.abc import TaskStatus
@@ -276,10 +275,6 @@ class Component:
         """Sleep until then, until woken, or until it is closed."""
         if self._unusable is None:
             await self._sleeps.sleep(seconds)
-
-    def _woken(self) -> AbstractContextManager[anyio.CancelScope]:
-        """Return a scope that `_wake` ends, as closing does."""
-        return self._sleeps.until_woken()
 
     def _wake(self) -> None:
         """End all sleeps."""

@@ -115,6 +115,10 @@ class Opening:
         if self.ended is not None:
             raise self.ended.again()
 
+    def has_ended(self) -> bool:
+        """Tell whether it is over, perhaps while the caller was suspended."""
+        return self.ended is not None
+
     def end(self, reason: CosIdError) -> None:
         """Note that it is over.  Wakes nobody: the loop may be a parent process's."""
         self.ended = reason

@@ -14,16 +14,18 @@ from weakref import WeakKeyDictionary, ref
 import anyio
 
 from .._life import fork
-from .._life.loop import is_dead, start_root_task
+from .._life.component import Component
+from .._life.loop import is_dead, running_loop, start_root_task
 from ..abc._machine import check_machine_bits
 from ..errors import (
     ClosedError,
     CosIdError,
     InvalidArgumentError,
+    MachineIdInUseError,
     MachineIdUnavailableError,
 )
+from ._leasing import Leasing, MarkDemand
 from ._options import LeaseOptions
-from ._renewer import LeaseRenewer
 from ._statistics import MachineIdStatistics
 
 if TYPE_CHECKING:
@@ -36,7 +38,11 @@ if TYPE_CHECKING:
 __all__ = ("MachineIdLease", "lease_of")
 
 
-class MachineIdLease(LeaseRenewer):
+_holders: Final[WeakKeyDictionary[MachineIdDistributor, ref[MachineIdLease]]] = WeakKeyDictionary()
+"""The lease that was opened last on a distributor."""
+
+
+class MachineIdLease(Component):
     """A leased machine id, shared by all generators that are given this object.
 
     ``async with``, `run`, or the first generator that uses it opens it; the same closes it.
@@ -44,16 +50,20 @@ class MachineIdLease(LeaseRenewer):
     Attributes:
         distributor: the source of the id.
         bits: the width of the machine id.
-        machine_id: the id; -1 while there is none.
-        term: how many ids were taken so far; a generator that sees a new term begins above
-            `floor_ms`.
-        floor_ms: ids of this term have to be later, in milliseconds since 1970.
-        taken_ms: the wall clock when the id was taken, in milliseconds; no id has an earlier tick,
-            even if the former owner left no mark.
-        issuers: the sequencers that stamp ids under it, by name.
     """
 
-    __slots__ = ("_host", "_is_shared", "_opening", "_users")
+    __slots__ = (
+        "__weakref__",
+        "_demand",
+        "_host",
+        "_is_shared",
+        "_opening",
+        "_options",
+        "_starting",
+        "_users",
+        "bits",
+        "distributor",
+    )
 
     def __init__(
         self,
@@ -107,15 +117,52 @@ class MachineIdLease(LeaseRenewer):
         self._users = 0
         self._host: Root | None = None  # where its task runs, if it is a provider's
         self._is_shared = False  # a generator opened it, and the last one closes it
-        self._opening: _Opening | None = None  # on behalf of generators, in a task of its own
-        super().__init__(distributor, bits, options.fitted(distributor), clock)
+        self._starting: _SharedStart | None = None  # on behalf of generators, in a task of its own
+        self._demand = MarkDemand()
+        self.bits: int = bits
+        self.distributor: MachineIdDistributor = distributor
+        self._options = options.fitted(distributor)
+        super().__init__(clock)
+        self._reset()
 
     # For generators.
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of the machine id."""
+        return self.distributor.namespace
+
+    @property
+    def machine_id(self) -> int:
+        """The id; -1 while there is none."""
+        return self._opening.machine_id
+
+    @property
+    def term(self) -> int:
+        """How many ids were taken so far; who sees a new term begins above `floor_ms`."""
+        return self._opening.term
+
+    @property
+    def floor_ms(self) -> int:
+        """Ids of this term have to be later, in milliseconds since 1970."""
+        return self._opening.floor_ms
+
+    @property
+    def taken_ms(self) -> int:
+        """The wall clock when the id was taken, in milliseconds since 1970.
+
+        No id has an earlier tick, even if the former owner left no mark.
+        """
+        return self._opening.taken_ms
+
+    @property
+    def issuers(self) -> dict[str, Any]:
+        """The sequencers that stamp ids under it, by name."""
+        return self._opening.issuers
+
     def limit_ms(self) -> int:
         """Return the latest time that ids may have now, in ms since 1970; -1 for none at all."""
-        is_good = self._clock.monotonic() < self._ends_at
-        return self._mark_ms if is_good and self.distributor.session == self._session else -1
+        return self._opening.limit_ms()
 
     def let_borrow(self, seconds: float) -> None:
         """Let an issuer be ahead of the clock by so many seconds; call it before the issuer joins.
@@ -132,11 +179,11 @@ class MachineIdLease(LeaseRenewer):
         if not seconds <= longest:
             expected = f"seconds, at most {longest:g}, 0.9 of the safe guard of {self.namespace!r}"
             raise InvalidArgumentError("max_borrow", seconds, expected=expected)
-        self._borrowable = max(self._borrowable, seconds)
+        self._demand.borrowable = max(self._demand.borrowable, seconds)
 
     def ask(self, until_ms: int) -> None:
         """Request a renewal now, with a mark of at least that time, as far as borrowing allows."""
-        self._asked_ms = max(self._asked_ms, until_ms)
+        self._demand.asked_ms = max(self._demand.asked_ms, until_ms)
         self.hurry()
 
     def hurry(self) -> None:
@@ -146,18 +193,19 @@ class MachineIdLease(LeaseRenewer):
         forked child or on another loop, which must not end this loop's sleep.
         """
         is_here = self._born == fork.generation and self._find_loop() is self._loop
-        if is_here and self._last_error is None:
-            self._hurry = True
-            self._wake()
+        opening = self._opening
+        if is_here and opening.last_error is None:
+            opening.hurry = True
+            opening.wake()
 
     def changed(self) -> Callable[[], Coroutine[object, object, None]]:
         """Return a function that waits until the lease is next renewed, lost or taken again."""
-        return self._changed.wait
+        return self._opening.changed.wait
 
     @property
     def lead(self) -> float:
         """Seconds that the time mark is ahead of the clock at most."""
-        return self._options.lead_seconds + self._borrowable
+        return self._options.lead_seconds + self._demand.borrowable
 
     @property
     def lost(self) -> CosIdError | None:
@@ -167,7 +215,7 @@ class MachineIdLease(LeaseRenewer):
     @property
     def last_error(self) -> Exception | None:
         """The error of the last call to the store, or None."""
-        return self._last_error
+        return self._opening.last_error
 
     # Shared by generators.
 
@@ -190,54 +238,54 @@ class MachineIdLease(LeaseRenewer):
         while True:
             if self._closing is not None:
                 await self.aclose()  # waits until the last opening has ended
-            if self._root is None and self._opening is None:
-                self._opening = _Opening()
-                self._opening.start(self._open_shared, f"aiocosid open {self._label()}")
-            opening = self._opening
-            if opening is None:
+            if self._root is None and self._starting is None:
+                self._starting = _SharedStart()
+                self._starting.start(self._open_shared, f"aiocosid open {self._label()}")
+            start = self._starting
+            if start is None:
                 break
-            await opening.ended.wait()
-            error = opening.error
-            if isinstance(error, ClosedError) and opening.is_given_up:
+            await start.ended.wait()
+            error = start.error
+            if isinstance(error, ClosedError) and start.is_given_up:
                 continue  # by all that wanted it before
             if error is not None:
                 raise error.again() if isinstance(error, CosIdError) else error
-        if self._mark_ms < 0 and self._unusable is None:
+        if self._opening.mark_ms < 0 and self._unusable is None:
             await self._wait_for_id()
 
-    async def _open_shared(self, opening: _Opening) -> None:
+    async def _open_shared(self, start: _SharedStart) -> None:
         """Open in a task of its own: the first generator may give up while others wait."""
         try:
             if self._users:
                 await self._open(self._host)
                 self._is_shared = True
         except Exception as error:  # noqa: BLE001 - for all who wait
-            opening.error = error
+            start.error = error
         finally:
-            if self._opening is opening:
-                self._opening = None
-            opening.ended.set()
+            if self._starting is start:  # otherwise its loop has died, or the process was forked
+                self._starting = None
+            start.ended.set()
 
     async def _wait_for_id(self) -> None:
         """Wait while its user opens it, or while it takes another id after a loss."""
-        limit = self._options.start_timeout
+        limit, opening = self._options.start_timeout, self._opening
         with self._clock.move_on_after(limit) as scope:
-            while self._mark_ms < 0 and self._unusable is None:
-                await self.changed()()
-        if self._refusal is not None:
-            raise self._refusal.again()
+            while opening.mark_ms < 0 and opening.ended is None:
+                await opening.changed.wait()
+        if opening.refusal is not None:
+            raise opening.refusal.again()
         if scope.cancelled_caught:
-            cause = self._last_error
+            cause = opening.last_error
             reason = str(cause or "")
             raise MachineIdUnavailableError(self.namespace, waited=limit, reason=reason) from cause
 
     async def leave(self) -> None:
         """Remove a generator; the last one closes the lease if a generator opened it."""
         self._users = max(0, self._users - 1)
-        if self._users == 0 and (self._is_shared or self._opening is not None):
+        if self._users == 0 and (self._is_shared or self._starting is not None):
             self._is_shared = False
-            if self._opening is not None:
-                self._opening.is_given_up = True
+            if self._starting is not None:
+                self._starting.is_given_up = True
             await self.aclose()
 
     def _is_left_by(self, bits: int) -> bool:
@@ -248,41 +296,91 @@ class MachineIdLease(LeaseRenewer):
         """Start afresh in a forked child, or on another loop after the last one has ended."""
         root = self._root if self._closing is None else self._closing.root
         if self._born != fork.generation or (root is not None and is_dead(root.loop)):
-            self._past_ms = self._last_issued_ms()
-            self.issuers: dict[str, Any] = {}
-            self._users, self._is_shared, self._opening = 0, False, None
+            self._users, self._is_shared, self._starting = 0, False, None
             self._root = self._closing = None
             self._born = fork.generation
+
+    # Opening and closing.
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take."""
+        return self._options.close_timeout
+
+    def _label(self) -> str:
+        return f"{type(self).__name__} {self.distributor.namespace}"
+
+    def _reset(self) -> None:
+        self._opening = Leasing(self, getattr(self, "_opening", None))
+
+    async def _start(self) -> None:
+        await self._take_over_distributor()
+        opening = self._opening
+        try:
+            await self.distributor.aopen()
+            await opening.start(self._retire)
+        except CosIdError as error:
+            opening.refuse(error)
+            raise
+
+    async def _take_over_distributor(self) -> None:
+        """Become the only lease on the distributor, which would give two leases the same id."""
+        while True:
+            holder = _holders.get(self.distributor)
+            other = holder() if holder is not None else None
+            if other is None or other is self or other._born != fork.generation:
+                break
+            root = other._root if other._closing is None else other._closing.root
+            if root is None or is_dead(root.loop):
+                break
+            if other._unusable is None or root.loop is not running_loop():
+                raise MachineIdInUseError(repr(self.distributor), holder=repr(other))
+            await other.aclose()  # it gives its id back first; others may wait for that as well
+        _holders[self.distributor] = ref(self)
+
+    def _stop(self, reason: CosIdError) -> None:
+        self._opening.stop(reason)
+
+    async def _drain(self) -> None:
+        await self._opening.drain()
+
+    async def _release(self) -> None:
+        holder = _holders.get(self.distributor)
+        if holder is not None and holder() is self:  # otherwise another lease uses it
+            await self.distributor.aclose()
 
     # Statistics.
 
     def statistics(self) -> MachineIdStatistics:
         """Return a snapshot of the lease; cheap, and never waits."""
-        left = self._ends_at - self._clock.monotonic()
+        opening = self._opening
         return MachineIdStatistics(
             namespace=self.namespace,
             instance_id=self.distributor.instance_id.text,
             machine_id=self.machine_id if self.machine_id >= 0 else None,
             bits=self.bits,
             term=self.term,
-            seconds_left=max(0.0, left),
-            mark_ms=self._mark_ms,
-            mark_wait=self._mark_wait,
-            renewals=self._renewals,
-            failures=self._failures,
-            losses=self._losses,
-            last_error=self._last_error,
-            quarantine_left=self._quarantine_left(),
+            seconds_left=self._seconds_left(),
+            mark_ms=opening.mark_ms,
+            mark_wait=opening.mark_wait,
+            renewals=opening.renewals,
+            failures=opening.failures,
+            losses=opening.losses,
+            last_error=opening.last_error,
+            quarantine_left=opening.quarantine_left(),
         )
+
+    def _seconds_left(self) -> float:
+        return max(0.0, self._opening.ends_at - self._clock.monotonic())
 
     def __repr__(self) -> str:
         """Name the id and the seconds that the lease has left."""
         state = "open" if self._unusable is None else type(self._unusable).__name__
-        left = max(0.0, self._ends_at - self._clock.monotonic())
+        left = self._seconds_left()
         return f"<{self._label()} {state} machine_id={self.machine_id} seconds_left={left:g}>"
 
 
-class _Opening:
+class _SharedStart:
     """An opening under way, for all generators that wait for its end.
 
     Attributes:
@@ -300,7 +398,9 @@ class _Opening:
         self.is_given_up = False
         self.task: object = None
 
-    def start(self, run: Callable[[_Opening], Coroutine[object, object, None]], name: str) -> None:
+    def start(
+        self, run: Callable[[_SharedStart], Coroutine[object, object, None]], name: str
+    ) -> None:
         """Start the task."""
         self.task = start_root_task(partial(run, self), name)
 

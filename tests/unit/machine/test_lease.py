@@ -25,7 +25,7 @@ from aiocosid.errors import (
 )
 from aiocosid.events import MachineIdDistributed, MachineIdGuarded, MachineIdLost
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine._renewer import LOSSES
+from aiocosid.machine._leasing import LOSSES
 from aiocosid.snowflake import COSID_MS, COSID_S, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle

@@ -14,7 +14,7 @@ from aiocosid import CosIdError, SegmentChainId
 from aiocosid._life.loop import Root
 from aiocosid._life.waiting_line import WaiterQueue
 from aiocosid.machine import MachineIdLease, _rules
-from aiocosid.machine._renewer import LeaseRenewer
+from aiocosid.machine._leasing import Leasing
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
 from aiocosid.stores.redis._link import Script
@@ -256,7 +256,7 @@ BROKEN: dict[str, Broken] = {
         0,
     ),
     "lease judged after the renewal": Broken(
-        broken(silent_past_the_lease, (LeaseRenewer, "_renew", renews_late)),
+        broken(silent_past_the_lease, (Leasing, "_renew", renews_late)),
         "its lease had ended",
         5,
     ),
@@ -287,7 +287,7 @@ BROKEN: dict[str, Broken] = {
         broken(twins, (Stamping, "_attached", attached_alone)), "handed out twice", 0
     ),
     "mark behind use": Broken(
-        broken(SCENARIOS["snowflake_crashes"], (LeaseRenewer, "_renew", marks_early)),
+        broken(SCENARIOS["snowflake_crashes"], (Leasing, "_renew", marks_early)),
         "machine id",
         3,
     ),

@@ -11,7 +11,7 @@ import anyio
 from aiocosid import CosIdError, SnowflakeId
 from aiocosid.abc import MachineIdDistributor
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine._renewer import LeaseRenewer
+from aiocosid.machine._leasing import Leasing
 from aiocosid.snowflake._sequencer import Sequencer
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.memory import MemoryStore
@@ -81,25 +81,25 @@ async def silent_past_the_lease(
 
 
 def ignores_lease(lease: MachineIdLease) -> int:
-    return lease._mark_ms
+    return lease.statistics().mark_ms
 
 
-async def renews_late(keeper: LeaseRenewer) -> CosIdError | None:
+async def renews_late(leasing: Leasing) -> CosIdError | None:
     """As shipped, but counts from the reply."""
-    result = await renew(keeper)
+    result = await renew(leasing)
     if result is None:
-        keeper._ends_at = keeper._clock.monotonic() + keeper._options.lease_time
+        leasing.ends_at = leasing.clock.monotonic() + leasing._options.lease_time
     return result
 
 
-async def marks_early(keeper: LeaseRenewer) -> CosIdError | None:
+async def marks_early(leasing: Leasing) -> CosIdError | None:
     """As shipped, but uses the mark before the store has it."""
-    now_ms = keeper._clock.now_ms() + int(keeper._options.lead_seconds * 1000)
-    keeper._mark_ms = max(keeper._mark_ms, now_ms)
-    return await renew(keeper)
+    now_ms = leasing.clock.now_ms() + int(leasing._options.lead_seconds * 1000)
+    leasing.mark_ms = max(leasing.mark_ms, now_ms)
+    return await renew(leasing)
 
 
-renew = LeaseRenewer._renew
+renew = Leasing._renew
 
 
 async def twins(world: World) -> None:

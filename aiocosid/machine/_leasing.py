@@ -1,0 +1,476 @@
+"""What a lease does while it is open: takes a machine id, renews it, and gives it back."""
+
+from __future__ import annotations
+
+import logging
+import random
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import anyio
+
+from .._life.foreign_calls import as_cosid_error, call_bounded
+from .._life.opening import Opening
+from ..abc._machine import RELEASE_MARGIN
+from ..errors import (
+    ClockTooManyBackwardsError,
+    ClosedError,
+    CosIdError,
+    ForkedError,
+    MachineIdInUseError,
+    MachineIdLostError,
+    MachineIdQuarantineError,
+    MachineIdUnavailableError,
+    StoreError,
+    StoreUnavailableError,
+)
+from ..events import (
+    MachineIdDistributed,
+    MachineIdGuarded,
+    MachineIdGuardFailed,
+    MachineIdLost,
+    MachineIdsQuarantined,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..abc import MachineGrant
+    from ..events import Event
+    from ._lease import MachineIdLease
+
+__all__ = ("Issuer", "Leasing", "MarkDemand")
+
+logger = logging.getLogger("aiocosid")
+
+LOSSES: Final = 3  # in a row, while the lease was valid: another process uses our instance id
+SETTLED: Final = 3  # renewals after which an id counts as stable, and earlier losses are forgotten
+FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
+LAST_BACKOFF: Final = 2.0  # seconds; at most this long after an outage has ended, it is noticed
+JITTER: Final = 0.1  # of an interval: processes that started at the same time drift apart
+MS: Final = 1000
+
+
+class Issuer(Protocol):
+    """A sequencer that issues ids under a lease."""
+
+    @property
+    def last_ms(self) -> int:
+        """No id was issued with a later time, in milliseconds since 1970."""
+        ...
+
+
+class MarkDemand:
+    """How far ahead of the clock the issuers want the time mark; also before the lease is open.
+
+    Attributes:
+        asked_ms: the mark that they asked for.
+        borrowable: seconds that they may be ahead of the clock.
+    """
+
+    __slots__ = ("asked_ms", "borrowable")
+
+    def __init__(self) -> None:
+        self.asked_ms = -1
+        self.borrowable = 0.0
+
+
+class Leasing(Opening):
+    """One opening of a `MachineIdLease`: its two ends, and the task that extends them.
+
+    Each call to the store has a timeout; each failure is counted and logged.
+
+    Attributes:
+        machine_id: the id; -1 while there is none.
+        term: how many ids were taken so far, also by earlier openings.
+        floor_ms: ids of this term have to be later, in milliseconds since 1970.
+        taken_ms: the wall clock when the id was taken, in milliseconds.
+        issuers: what issues ids under it, by name.
+        ends_at: when the lease ends, by the monotonic clock.
+        mark_ms: no id is issued with a later time; -1 for none at all.
+        session: the store's session of the last renewal.
+        changed: set when the lease is next renewed, lost or taken again.
+        hurry: whether it is to be renewed now.
+        refusal: why it could not be opened.
+        last_error: the error of the last call, or None.
+        mark_wait: seconds waited for the marks of former owners to pass.
+        renewals: renewals that the store has accepted.
+        failures: calls that failed.
+        losses: how often the id was lost.
+    """
+
+    __slots__ = (
+        "_bits",
+        "_call_by",
+        "_demand",
+        "_distributor",
+        "_is_left",
+        "_opened",
+        "_options",
+        "_past_ms",
+        "_quarantine_ends_at",
+        "_settling",
+        "_signed_ms",
+        "_thefts",
+        "_watching",
+        "changed",
+        "ends_at",
+        "failures",
+        "floor_ms",
+        "hurry",
+        "issuers",
+        "last_error",
+        "losses",
+        "machine_id",
+        "mark_ms",
+        "mark_wait",
+        "refusal",
+        "renewals",
+        "session",
+        "taken_ms",
+        "term",
+    )
+
+    def __init__(self, lease: MachineIdLease, before: Leasing | None) -> None:
+        """Begin; ``before`` is the lease's last opening."""
+        distributor, options = lease.distributor, lease._options
+        super().__init__(
+            lease,
+            before,
+            namespace=distributor.namespace,
+            name=distributor.instance_id.text,
+            instrument=options.instrument,
+        )
+        self._distributor = distributor
+        self._options = options
+        self._bits = lease.bits
+        self._demand = lease._demand
+        self.term: int = 0 if before is None else before.term
+        # No id of an earlier opening was issued with a later time.
+        self._past_ms: int = -1 if before is None else before._last_issued_ms()
+        self.issuers: dict[str, Any] = {}
+        self._call_by = inf  # by the monotonic clock: when opening gives up
+        self._is_left = False  # the id was given back, or nobody will do that any more
+        self.last_error: CosIdError | None = None
+        self.failures: int = 0
+        self._quarantine_ends_at: float | None = None  # monotonic; None: no quarantine known
+        self.machine_id: int = -1
+        self.floor_ms: int = -1
+        self.taken_ms: int = -1
+        self.ends_at = -inf
+        self.mark_ms: int = -1
+        self._signed_ms = -1  # by the wall clock: when the last renewal was sent
+        self.session: int = 0
+        self.mark_wait = 0.0
+        self.changed = anyio.Event()
+        self.hurry = False
+        self._watching: anyio.Event | None = None  # set when its task has ended
+        self._opened = anyio.Event()
+        self.refusal: CosIdError | None = None
+        self.renewals: int = 0
+        self.losses: int = 0
+        self._settling = self._thefts = 0
+
+    def limit_ms(self) -> int:
+        """Return the latest time that ids may have now, in ms since 1970; -1 for none at all."""
+        is_good = self.clock.monotonic() < self.ends_at
+        return self.mark_ms if is_good and self._distributor.session == self.session else -1
+
+    def _last_issued_ms(self) -> int:
+        last_ms: int = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
+        return max(last_ms, self._past_ms)
+
+    def emit(self, kind: Callable[..., Event], **facts: object) -> None:
+        """Tell the instrument of an event, under the instance id, which may have changed."""
+        self.name = self._distributor.instance_id.text
+        super().emit(kind, **facts)
+
+    # Calls to the store, and the pauses between them.
+
+    async def _call(self, method: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - any call
+        """Call the store once, with a timeout; return an error instead of raising it."""
+        answer = await call_bounded(
+            partial(method, *args, **named),
+            store=self._distributor.store,
+            clock=self.clock,
+            within=min(self._options.call_timeout, self._call_by - self.clock.monotonic()),
+            shield=True,
+        )
+        return ClosedError(self.label) if self._is_left else answer
+
+    def _interval(self) -> float:
+        return self._distributor.interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
+
+    def _pause(self, attempt: int) -> float:
+        """Return seconds until the next attempt: longer each time, never past the margin."""
+        longest = min(LAST_BACKOFF, self._options.lead_seconds - self._distributor.interval)
+        delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
+        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
+
+    def _note(self, error: CosIdError, attempt: int) -> None:
+        self.last_error = error
+        self.failures += 1
+        if attempt == 1:
+            logger.warning("%s: %s", self.label, error)
+        self.emit(MachineIdGuardFailed, error=error, attempt=attempt)
+        if isinstance(error, MachineIdQuarantineError):
+            is_first = self._quarantine_ends_at is None
+            self._quarantine_ends_at = self.clock.monotonic() + error.seconds_left
+            if is_first:
+                self.emit(MachineIdsQuarantined, seconds_left=error.seconds_left)
+
+    def quarantine_left(self) -> float:
+        """Return the seconds for which the store hands out no ids, by its last answer."""
+        if self._quarantine_ends_at is None:
+            return 0.0
+        return max(0.0, self._quarantine_ends_at - self.clock.monotonic())
+
+    # Opening.
+
+    async def start(self, retire: Callable[[CosIdError], object]) -> None:
+        """Take an id, and wait until ids may be issued under it.
+
+        Args:
+            retire: ends the lease, with a reason.
+        """
+        watching = self._watching = anyio.Event()
+        if not self.start_soon(self._watch, watching, retire, task="guard"):
+            self._watching = None
+            raise ClosedError(self.label)  # with the provider whose tasks run there
+        await self._opened.wait()
+        if self.refusal is not None:
+            raise self.refusal
+        self.check()
+        await self._wait_for_floor()
+
+    def refuse(self, error: CosIdError) -> None:
+        """Note why it cannot be opened, unless it was closed meanwhile: then nothing is wrong."""
+        if self.ended is None:
+            self.refusal = error
+
+    async def _take(self) -> None:
+        """Take a machine id and raise its mark; tries until the start timeout."""
+        started, attempt = self.clock.monotonic(), 0
+        answered: CosIdError | None = None
+        self._call_by = started + self._options.start_timeout
+        try:
+            while (error := await self._try_to_take()) is not None:
+                attempt += 1
+                self._note(error, attempt)
+                if isinstance(error, MachineIdLostError) and self._takes_another:
+                    self._lose(error)  # before the first renewal: a process of the same instance id
+                    self._thefts += 1
+                    if self._thefts >= LOSSES:
+                        raise self._namesake() from error
+                elif not error.retryable or not isinstance(error, StoreError):
+                    raise error
+                if answered is None or self.clock.monotonic() < self._call_by:
+                    answered = error  # otherwise it says only that this call had no time left
+                waited, pause = self.clock.monotonic() - started, self._pause(attempt)
+                if waited + pause >= self._options.start_timeout:
+                    reason = str(answered)
+                    raise MachineIdUnavailableError(
+                        self.namespace, waited=waited, reason=reason
+                    ) from answered
+                await self.sleep(pause)
+                self.check()
+        finally:
+            self._call_by = inf
+
+    async def _try_to_take(self) -> CosIdError | None:
+        now_ms = self.clock.now_ms()
+        threshold = self._options.broken_threshold
+        latest = 2**62 if threshold is None else now_ms + int(threshold * MS)
+        taken = await self._call(
+            self._distributor.distribute, self._bits, now_ms=now_ms, latest_ms=latest
+        )
+        if isinstance(taken, CosIdError):
+            return taken
+        self._begin_term(taken, now_ms)
+        return await self._renew()
+
+    def _begin_term(self, grant: MachineGrant, now_ms: int) -> None:
+        self.machine_id = grant.machine_id
+        self.floor_ms = max(grant.floor_ms, self._last_issued_ms())
+        self.taken_ms = now_ms
+        self.term += 1
+        ahead = (grant.floor_ms - now_ms) / MS
+        self.emit(MachineIdDistributed, machine_id=grant.machine_id, wait=max(0.0, ahead))
+        logger.info("%s: machine id %d", self.label, grant.machine_id)
+
+    async def _wait_for_floor(self) -> None:
+        """Wait until the clock is past all ids that the former owner may have issued.
+
+        A mark is ahead of the clock by the lead and by the borrowed time, a stamp by one second
+        more; if it is further ahead, the clock is wrong.  An issuer that may borrow begins above it
+        at once.
+        """
+        began, waited = self.clock.monotonic(), 0.0
+        options, borrowable = self._options, int(self._demand.borrowable * MS)
+        threshold = inf if options.broken_threshold is None else options.broken_threshold
+        longest = options.lead_seconds + self._demand.borrowable + RELEASE_MARGIN + threshold
+        while (ahead := self.floor_ms - self.clock.now_ms()) >= borrowable:
+            if ahead + int(waited * MS) > longest * MS:  # the wall clock may step back meanwhile
+                raise ClockTooManyBackwardsError(backwards=ahead / MS, threshold=longest)
+            await self.sleep((ahead - borrowable + 1) / MS)
+            self.check()
+            waited = self.clock.monotonic() - began
+        self.mark_wait += waited
+
+    # Renewing.
+
+    async def _watch(self, watching: anyio.Event, retire: Callable[[CosIdError], object]) -> None:
+        """Take an id and renew it until closed; take another one after a loss.
+
+        It runs in a task of its own: cancelling the opener does not interrupt a call that takes an
+        id.
+        """
+        attempt = 0
+        try:
+            await self._take()
+            self._opened.set()
+            while not self.has_ended():
+                await self._rest(self._pause(attempt) if attempt else self._interval())
+                error = None if self.has_ended() else await self._keep()
+                if self.has_ended():
+                    break
+                attempt = 0 if error is None else attempt + 1
+                if error is not None:
+                    self._note(error, attempt)
+                if isinstance(error, MachineIdLostError) and not self._takes_another:
+                    retire(error)
+        except Exception as error:  # noqa: BLE001 - a stranger's distributor, whatever it answers
+            if self.ended is None:
+                ours = as_cosid_error(self._distributor.store, error)
+                (retire if self._opened.is_set() else self.refuse)(ours)
+        finally:
+            self._opened.set()
+            watching.set()
+            self._notify()
+
+    async def _keep(self) -> CosIdError | None:
+        """Renew the id, or take one if there is none."""
+        self.hurry = False
+        if self.machine_id < 0:
+            return await self._take_anew()
+        was_good = self.clock.monotonic() < self.ends_at
+        error = await self._renew()
+        if isinstance(error, MachineIdLostError):
+            self._lose(error)
+            # An id that was lost with the store's session was not taken over by another process.
+            is_theft = was_good and self._distributor.session == self.session
+            self._thefts = self._thefts + 1 if is_theft else 0
+            if self._thefts >= LOSSES:
+                raise self._namesake()
+            if self._takes_another:
+                self._note(error, 1)
+                return await self._take_anew()
+        elif error is None:
+            self._settling += 1
+            if self._settling >= SETTLED:
+                self._thefts = 0
+        return error
+
+    @property
+    def _takes_another(self) -> bool:
+        return self._options.on_lost == "redistribute"
+
+    def _namesake(self) -> CosIdError:
+        """Return the error of a lease that has lost its id several times in a row."""
+        who = f"instance id {self._distributor.instance_id.text!r} of namespace {self.namespace!r}"
+        return MachineIdInUseError(who, holder="another process, which takes its machine id away")
+
+    def _lose(self, error: MachineIdLostError) -> None:
+        self.emit(MachineIdLost, machine_id=self.machine_id, error=error)
+        self.ends_at = -inf
+        self.mark_ms = -1
+        self.machine_id = -1
+        self._settling = 0
+        self.losses += 1
+        self._notify()
+
+    async def _take_anew(self) -> CosIdError | None:
+        error = await self._try_to_take()
+        if error is None and self.floor_ms >= self.clock.now_ms():
+            self.mark_wait += (self.floor_ms - self.clock.now_ms()) / MS  # issuers wait for it
+        return error
+
+    async def _renew(self) -> CosIdError | None:
+        """Renew once, with a mark ahead of the clock; the lease counts from before the call.
+
+        While the lease is valid no other process can have been given the id, even if the store has
+        lost its data.
+        """
+        sent_at, now_ms = self.clock.monotonic(), self.clock.now_ms()
+        mark_ms = max(self.mark_ms, self.floor_ms, self._due_mark(now_ms))
+        machine_id, by = self.machine_id, self._distributor
+        session = by.session
+        is_good = self._is_surely_ours()
+        call = by.reassert if is_good else by.guard
+        done = await self._call(call, machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        if isinstance(done, CosIdError):
+            return done
+        if is_good and not self._is_surely_ours():  # the lease had expired before the answer
+            return StoreUnavailableError(by.store, "its answer came after the lease had ended")
+        if by.session != session:
+            return StoreUnavailableError(by.store, "its session was interrupted meanwhile")
+        self.session = session
+        self.ends_at = sent_at + self._options.lease_time
+        self.mark_ms, self._signed_ms = mark_ms, now_ms
+        self.renewals += 1
+        self.last_error = self._quarantine_ends_at = None
+        took = self.clock.monotonic() - sent_at
+        self.emit(MachineIdGuarded, machine_id=machine_id, mark_ms=mark_ms, took=took)
+        self._notify()
+        return None
+
+    def _is_surely_ours(self) -> bool:
+        """Whether the lease is valid by both clocks: a suspended host stops the monotonic one."""
+        longest = self._options.lease_time * MS
+        is_good: bool = self.clock.monotonic() < self.ends_at
+        return is_good and self.clock.now_ms() < self._signed_ms + longest
+
+    def _due_mark(self, now_ms: int) -> int:
+        """Return a mark that is ahead of the clock, and not below the one that an issuer asked for.
+
+        Never by more than the lease time: where the mark is lost or unknown, as to a Java peer,
+        only the elapsed time protects the ids issued below it.
+        """
+        lead, lease_time = self._options.lead_seconds, self._options.lease_time
+        longest = int(min(lead + self._demand.borrowable, lease_time) * MS)
+        return min(max(now_ms, self._demand.asked_ms) + int(lead * MS), now_ms + longest)
+
+    async def _rest(self, seconds: float) -> None:
+        if not self.hurry:
+            await self.sleep(seconds)
+
+    def _notify(self) -> None:
+        self.changed.set()
+        self.changed = anyio.Event()
+
+    # Closing.
+
+    def stop(self, reason: CosIdError) -> None:
+        """End the lease at once."""
+        self.ends_at = -inf
+        self.end(reason)
+        if not isinstance(reason, ForkedError):
+            self.wake()
+            self._notify()
+
+    async def drain(self) -> None:
+        """Give the id back, once no task renews it any more."""
+        if self._watching is not None:
+            with self.clock.move_on_after(self._options.close_timeout):
+                await self._watching.wait()
+            self._watching = None
+        machine_id, self.machine_id = self.machine_id, -1
+        if machine_id >= 0:
+            # A millisecond later: the next owner may be CosId, which issues ids in the same
+            # millisecond.
+            last_ms = max(self._last_issued_ms() + 1, self.floor_ms)
+            error = await self._call(self._distributor.revert, machine_id, last_ms=last_ms)
+            if isinstance(error, CosIdError):
+                self._note(error, 1)
+        self._is_left = True
