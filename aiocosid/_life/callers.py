@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ..errors import WouldBlock
+from ..errors import CosIdError, WouldBlock
 from . import fork
 from .component import RESOLUTION
 from .turns import TurnLine
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..abc import Clock
-    from ..errors import CosIdError
-    from .opening import Opening
 
 __all__ = ("Callers", "Supplier")
 
@@ -31,7 +29,6 @@ class Supplier(Protocol):
     """An opening that hands out ids, as its callers see it."""
 
     label: str
-    ended: CosIdError | None
 
     @property
     def handed_out(self) -> int:
@@ -41,8 +38,21 @@ class Supplier(Protocol):
     def check(self) -> None:
         """Raise if it is over."""
 
+    def has_ended(self) -> bool:
+        """Tell whether it is over."""
+        ...
+
+    def start_soon(
+        self, func: Callable[..., Coroutine[Any, Any, None]], *args: object, task: str
+    ) -> bool:
+        """Start a task, named after what it does; return False where none can be started."""
+        ...
+
     def serve(self) -> None:
-        """Serve those in line who can be served now, and see to it that a task serves the rest."""
+        """Serve those in line who can be served now."""
+
+    async def pause(self) -> None:
+        """Wait until more of them may be served."""
 
     def drop(self, count: int) -> None:
         """Count ids that a cancelled caller has left: a gap."""
@@ -63,7 +73,7 @@ class Callers:
 
     Attributes:
         line: those who wait, in the order in which they came.
-        is_pumped: whether a task of the supplier's goes on serving them.
+        is_pumped: whether a task goes on serving them.
     """
 
     __slots__ = (
@@ -145,14 +155,18 @@ class Callers:
             supplier.serve()
             if waiter.is_done:
                 await checkpoint()
-            while not waiter.is_done and supplier.ended is None:
+            elif not self.is_pumped:
+                self.is_pumped = True  # first: an eager task may end before the call returns
+                if not supplier.start_soon(self._pump, supplier, task="wait"):
+                    self.is_pumped = False
+            while not waiter.is_done and not supplier.has_ended():
                 if wait_timeout is None:
                     await event.wait()
                 else:
                     await self._wait_until(waiter, event, supplier, wait_timeout)
         except BaseException as error:
             self._leave(waiter, supplier)
-            if supplier.ended is None and not isinstance(error, GeneratorExit):  # of a dead loop
+            if not supplier.has_ended() and not isinstance(error, GeneratorExit):  # of a dead loop
                 supplier.serve()  # there may be enough for whoever stood behind
             raise
         fork.ensure_own(process, supplier.label)
@@ -163,40 +177,35 @@ class Callers:
     async def _wait_until(
         self, waiter: Waiter, event: anyio.Event, supplier: Supplier, wait_timeout: float
     ) -> None:
-        now = self._clock.monotonic()
-        left = self._deadline(waiter, wait_timeout) - now
+        left = wait_timeout - self.seconds_waited(waiter)
         if left <= RESOLUTION:
-            raise supplier.timed_out(now - waiter.since)
+            raise supplier.timed_out(self._clock.monotonic() - waiter.since)
         with self._clock.move_on_after(left):
             await event.wait()
-
-    def _deadline(self, waiter: Waiter, wait_timeout: float) -> float:
-        return max(waiter.since, self._served_at) + wait_timeout
 
     def _leave(self, waiter: Waiter, supplier: Supplier) -> None:
         if waiter.pieces is not None:
             supplier.drop(waiter.n)
-        elif waiter.error is None and supplier.ended is None:
+        elif waiter.error is None and not supplier.has_ended():
             if self.line.first is waiter:
                 supplier.drop(self._empty_pool())  # by now there may be ids above them
             self.line.discard(waiter)
 
-    def seconds_waited(self) -> float:
-        """Return for how long the first in line has waited, or how long ago another was served."""
-        return self._clock.monotonic() - self._deadline(self.line.first, 0)
+    def seconds_waited(self, waiter: Waiter) -> float:
+        """Return for how long a caller has waited, or how long ago another was served."""
+        return self._clock.monotonic() - max(waiter.since, self._served_at)
 
-    def begin_pump(self, opening: Opening, pump: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Start a task that serves those in line, unless there is one; return whether it began.
-
-        The task sets `is_pumped` back at its end.
-        """
-        if self.is_pumped:
-            return False
-        self.is_pumped = True  # first: an eager task may have ended before the call returns
-        if opening.start_soon(pump, task="wait"):
-            return True
-        self.is_pumped = False
-        return False
+    async def _pump(self, supplier: Supplier) -> None:
+        """Serve those in line, one after the other; ends with the last one."""
+        try:
+            while self.line and not supplier.has_ended():
+                await supplier.pause()
+                if not supplier.has_ended():
+                    supplier.serve()
+        except CosIdError as error:
+            self.fail(error.again)
+        finally:
+            self.is_pumped = False
 
     # Serving.
 

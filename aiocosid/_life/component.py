@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 
 import anyio
 
@@ -78,6 +78,7 @@ class Component:
         "_closing",
         "_find_loop",
         "_loop",
+        "_opening",
         "_owns_root",
         "_root",
         "_sleeps",
@@ -101,6 +102,7 @@ class Component:
         self._loop: object = None
         self._find_loop: Callable[[], object | None] = no_loop
         self._born = fork.generation
+        self._opening: Any = None  # the state of one opening, where it has an object of its own
         self._sleeps = Sleeps(self._clock)
         self._unusable: CosIdError | None = NotOpenError(self._label())
 
@@ -116,15 +118,15 @@ class Component:
 
     async def _start(self) -> None:
         """Get ready for use; the root is there already."""
-        raise NotImplementedError
+        await self._opening.start()
 
     def _stop(self, reason: CosIdError) -> None:
         """Give up what is in hand and fail whoever waits.  Synchronous and quick."""
-        raise NotImplementedError
+        self._opening.stop(reason)
 
     async def _drain(self) -> None:
         """Wait for what is under way, as long as the close timeout; then tear it."""
-        raise NotImplementedError
+        await self._opening.drain()
 
     async def _release(self) -> None:
         """Close the connections that are owned."""

@@ -52,12 +52,13 @@ class MachineIdLease(Component):
         bits: the width of the machine id.
     """
 
+    _opening: Leasing
+
     __slots__ = (
         "__weakref__",
         "_demand",
         "_host",
         "_is_shared",
-        "_opening",
         "_options",
         "_starting",
         "_users",
@@ -311,7 +312,7 @@ class MachineIdLease(Component):
         return f"{type(self).__name__} {self.distributor.namespace}"
 
     def _reset(self) -> None:
-        self._opening = Leasing(self, getattr(self, "_opening", None))
+        self._opening = Leasing(self, self._opening)
 
     async def _start(self) -> None:
         await self._take_over_distributor()
@@ -337,12 +338,6 @@ class MachineIdLease(Component):
                 raise MachineIdInUseError(repr(self.distributor), holder=repr(other))
             await other.aclose()  # it gives its id back first; others may wait for that as well
         _holders[self.distributor] = ref(self)
-
-    def _stop(self, reason: CosIdError) -> None:
-        self._opening.stop(reason)
-
-    async def _drain(self) -> None:
-        await self._opening.drain()
 
     async def _release(self) -> None:
         holder = _holders.get(self.distributor)

@@ -153,13 +153,10 @@ class Leasing(Opening):
         self._call_by = inf  # by the monotonic clock: when opening gives up
         self._is_left = False  # the id was given back, or nobody will do that any more
         self.last_error: CosIdError | None = None
-        self.failures: int = 0
+        self.failures = 0
         self._quarantine_ends_at: float | None = None  # monotonic; None: no quarantine known
-        self.machine_id: int = -1
-        self.floor_ms: int = -1
-        self.taken_ms: int = -1
+        self.machine_id = self.floor_ms = self.taken_ms = self.mark_ms = -1
         self.ends_at = -inf
-        self.mark_ms: int = -1
         self._signed_ms = -1  # by the wall clock: when the last renewal was sent
         self.session: int = 0
         self.mark_wait = 0.0
@@ -168,8 +165,7 @@ class Leasing(Opening):
         self._watching: anyio.Event | None = None  # set when its task has ended
         self._opened = anyio.Event()
         self.refusal: CosIdError | None = None
-        self.renewals: int = 0
-        self.losses: int = 0
+        self.renewals = self.losses = 0
         self._settling = self._thefts = 0
 
     def limit_ms(self) -> int:

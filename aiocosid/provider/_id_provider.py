@@ -113,12 +113,12 @@ class IdProvider(
     """
 
     __slots__ = (
+        "_being_opened",
         "_counters",
         "_creates",
         "_defaults",
         "_floors",
         "_machines",
-        "_opening",
         "_owns_store",
         "_specs",
         "_store",
@@ -146,7 +146,7 @@ class IdProvider(
         self._machines = MachineLeases(store, machine, self._defaults, clock)
         self._specs: dict[str, GeneratorSpec[Any]] = {}
         self._counters: dict[str, CounterId] = {}
-        self._opening: dict[str, anyio.Event] = {}
+        self._being_opened: dict[str, anyio.Event] = {}
         # Of generators that are gone, by their kind and name: how far they have come.
         self._floors: dict[tuple[str, str], Any] = {}
         super().__init__(close_timeout=close_timeout, clock=clock)
@@ -158,7 +158,7 @@ class IdProvider(
 
     def _reset(self) -> None:
         self._drop_generators()  # they are another loop's, or the parent process's
-        self._opening = {}
+        self._being_opened = {}
 
     def _ask(
         self, name: str, spec: GeneratorSpec[_G], batch: None
@@ -226,7 +226,7 @@ class IdProvider(
     async def _settled(self, name: str) -> None:
         """Return when no other task is opening the generator of this name."""
         self._check_usable()
-        while (opening := self._opening.get(name)) is not None:
+        while (opening := self._being_opened.get(name)) is not None:
             await opening.wait()  # it ends within its own deadline
             self._check_usable()
 
@@ -247,7 +247,7 @@ class IdProvider(
         if spec.is_own:
             timeout = self._close_timeout
             self._own[name] = OwnGenerator(generator, close_timeout=timeout, clock=self._clock)
-        opening = self._opening
+        opening = self._being_opened
         done = opening[name] = anyio.Event()
         # Among the others at once: a provider that closes now has to close this one too.
         self._generators[name], self._specs[name] = generator, spec.without_make()

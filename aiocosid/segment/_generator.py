@@ -37,11 +37,12 @@ class SegmentGenerator(Component, IdGenerator):
         "_distributor",
         "_exposed",
         "_floor",
-        "_opening",
         "_options",
         "_pace",
         "_row_step",
     )
+
+    _opening: SegmentOpening
 
     def __init__(
         self,
@@ -159,9 +160,6 @@ class SegmentGenerator(Component, IdGenerator):
                 raise cause from cause.__cause__
             raise
 
-    def _stop(self, reason: CosIdError) -> None:
-        self._opening.stop(reason)
-
     @property
     def close_timeout(self) -> float:
         """Seconds that closing may take."""
@@ -170,9 +168,6 @@ class SegmentGenerator(Component, IdGenerator):
     @property
     def _has_to_drain(self) -> bool:
         return self._opening.has_to_drain
-
-    async def _drain(self) -> None:
-        await self._opening.drain()
 
     async def _release(self) -> None:
         await self._distributor.aclose()

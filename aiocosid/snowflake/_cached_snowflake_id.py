@@ -181,8 +181,8 @@ class CachedSnowflakeId(SnowflakeId):
         )
         self._lease.let_borrow(max_borrow)
 
-    def _new_opening(self, before: Stamping | None) -> RingStamping:
-        return RingStamping(self, before)
+    def _reset(self) -> None:
+        self._opening = RingStamping(self, self._opening)
 
     # Statistics.
 

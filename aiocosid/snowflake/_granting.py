@@ -125,11 +125,8 @@ class Granting(Opening):
         self.layout = generator.layout
         self.read_ns: Callable[[], int] = self.clock.wall_reader()
         self.callers = Callers(self.clock, PIECE)
-        self.seconds: SecondsInHand = (
-            SecondsInHand(self.layout, options.broken_threshold)
-            if before is None
-            else before.seconds.successor()
-        )
+        first = SecondsInHand(self.layout, options.broken_threshold)
+        self.seconds: SecondsInHand = first if before is None else before.seconds.successor()
         self.availability = StoreAvailability()
         self.batch = BatchSize(generator._most, options.batch)
         self._fallback: Fallback | None = None
@@ -138,16 +135,9 @@ class Granting(Opening):
         self._grounded: anyio.Event | None = None  # set when all calls have ended, for closing
         self._planned = -1  # the last second in which a prefetch of the next one was planned
         self._dropped_reported: int = 0  # dropped ids that the instrument was told of
-        self.size: int = 0
-        self.discarded: int = 0
-        self.undelivered: int = 0
-        self.grants: int = 0
-        self.granted: int = 0
-        self.failures: int = 0
-        self.spent: int = 0
-        self.fenced: int = 0
-        self.skewed: int = 0
-        self.waits: int = 0
+        self.size = self.discarded = self.undelivered = self.waits = 0
+        self.grants = self.granted = 0
+        self.failures = self.spent = self.fenced = self.skewed = 0
 
     # Now, or not.
 
@@ -232,28 +222,17 @@ class Granting(Opening):
             self._fail_all(error.again)
         except CosIdError as error:
             self._fail_all(error.again)
-        if line and callers.begin_pump(self, self._pump):
+        if line and not callers.is_pumped and self.is_alive:
             self.emit(Starved)
 
     def _fail_all(self, make_error: Callable[[], CosIdError]) -> None:
         self.drop(self.callers.fail(make_error))
 
-    async def _pump(self) -> None:
-        """While callers wait, check again when a second begins, or the store may be asked again."""
-        callers = self.callers
-        try:
-            while callers.line and self.ended is None:
-                await self.sleep(self._pause())
-                if self.ended is None:
-                    self.serve()
-        finally:
-            callers.is_pumped = False
-
-    def _pause(self) -> float:
-        """Return the seconds until something can change by itself."""
+    async def pause(self) -> None:
+        """Wait until a second begins, or the store may be asked again."""
         now, next_second = self.clock.monotonic(), (NS - self.read_ns() % NS) / NS
         pauses = [next_second, self.availability.retry_at - now, self.availability.fence_at - now]
-        return max(RESOLUTION, min(each for each in pauses if each > 0))
+        await self.sleep(max(RESOLUTION, min(each for each in pauses if each > 0)))
 
     # Requesting.
 

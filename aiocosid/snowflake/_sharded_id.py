@@ -17,7 +17,6 @@ from ._statistics import ShardedStatistics
 
 if TYPE_CHECKING:
     from ..abc import Clock
-    from ..errors import CosIdError
     from ..events import Instrument
     from ._sharded_layout import ShardedLayout
     from ._sharded_options import OnUnavailable
@@ -38,13 +37,14 @@ class ShardedId(Component, IdGenerator):
         sharding_id: the default sharding id.
     """
 
+    _opening: Granting
+
     __slots__ = (
         "__weakref__",
         "_distributor",
         "_lease",
         "_most",
         "_offset",
-        "_opening",
         "_options",
         "layout",
         "sharding_id",
@@ -235,16 +235,7 @@ class ShardedId(Component, IdGenerator):
         return f"{type(self).__name__} {self._distributor.namespaced_name}"
 
     def _reset(self) -> None:
-        self._opening = Granting(self, getattr(self, "_opening", None))
-
-    async def _start(self) -> None:
-        await self._opening.start()
-
-    def _stop(self, reason: CosIdError) -> None:
-        self._opening.stop(reason)
-
-    async def _drain(self) -> None:
-        await self._opening.drain()
+        self._opening = Granting(self, self._opening)
 
     async def _release(self) -> None:
         await self._distributor.aclose()

@@ -18,7 +18,6 @@ from ._statistics import SnowflakeStatistics
 
 if TYPE_CHECKING:
     from ..abc import Clock
-    from ..errors import CosIdError
     from ..events import Instrument
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
@@ -38,7 +37,9 @@ class SnowflakeId(Component, IdGenerator):
         name: generators of one name, lease and layout share one sequence.
     """
 
-    __slots__ = ("__weakref__", "_lease", "_opening", "_options", "layout", "name")
+    _opening: Stamping
+
+    __slots__ = ("__weakref__", "_lease", "_options", "layout", "name")
 
     def __init__(
         self,
@@ -195,19 +196,7 @@ class SnowflakeId(Component, IdGenerator):
         return f"{type(self).__name__} {self._lease.namespace}.{self.name}"
 
     def _reset(self) -> None:
-        self._opening = self._new_opening(getattr(self, "_opening", None))
-
-    def _new_opening(self, before: Stamping | None) -> Stamping:
-        return Stamping(self, before)
-
-    async def _start(self) -> None:
-        await self._opening.start()
-
-    def _stop(self, reason: CosIdError) -> None:
-        self._opening.stop(reason)
-
-    async def _drain(self) -> None:
-        await self._opening.drain()
+        self._opening = Stamping(self, self._opening)
 
     async def _release(self) -> None:
         """Nothing to release: the lease has everything."""

@@ -86,9 +86,7 @@ class Stamping(Opening):
         self._refusal: Refusal | None = None  # what those in line wait for
         self._last_seen: tuple[int, float] | None = None
         self.longest_backwards = 0.0
-        self.waits_for_tick: int = 0
-        self.waits_for_clock: int = 0
-        self.waits_for_lease: int = 0
+        self.waits_for_tick = self.waits_for_clock = self.waits_for_lease = 0
 
     # Now, or not.
 
@@ -192,13 +190,6 @@ class Stamping(Opening):
         return error
 
     def serve(self) -> None:
-        """Serve those in line, unless the task does that begins when some have to wait."""
-        if not self.callers.is_pumped:
-            self._serve()
-            if self._refusal is not None:
-                self.callers.begin_pump(self, self._pump)
-
-    def _serve(self) -> None:
         """Serve callers from the front; note what the rest has to wait for."""
         callers, self._refusal = self.callers, None
         if not callers.line:
@@ -207,24 +198,18 @@ class Stamping(Opening):
             self._check_lease()
             wanted = callers.line.wanted - callers.pooled
             pieces, self._refusal = self.open_sequencer.take(wanted, *self.now_and_limit())
+        except WouldBlock:
+            return  # called by a signal handler during a step; the task serves them
         except CosIdError as error:
             callers.fail(error.again)
         else:
             callers.set_aside(pieces)
             callers.hand_out()
 
-    async def _pump(self) -> None:
-        """Wait for all in line, and serve them in order; ends with the last one."""
-        callers = self.callers
-        try:
-            while callers.line and self._refusal is not None and self.ended is None:
-                await self._wait_out(self._refusal)
-                if self.ended is None:
-                    self._serve()
-        except CosIdError as error:
-            callers.fail(error.again)
-        finally:
-            callers.is_pumped = False
+    async def pause(self) -> None:
+        """Wait for what those in line have to wait for."""
+        if self._refusal is not None:
+            await self._wait_out(self._refusal)
 
     async def _wait_out(self, refusal: Refusal) -> None:
         if isinstance(refusal, Full):
@@ -268,7 +253,7 @@ class Stamping(Opening):
             if not isinstance(limited, Limited):
                 return
             self._ask_for_more(limited)
-            waited = callers.seconds_waited()
+            waited = callers.seconds_waited(callers.line.first)
             left = self._options.wait_timeout - waited
             if left <= RESOLUTION:
                 callers.fail_first(self.timed_out(waited))
