@@ -27,7 +27,7 @@ from . import fork
 from .clock import SYSTEM_CLOCK
 from .fork import refuse_copy
 from .loop import Root, is_dead, loop_finder, no_loop, running_loop, start_root_task
-from .opening import Sleeps
+from .open_state import Sleeps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -276,7 +276,7 @@ class Component:
     async def _sleep(self, seconds: float) -> None:
         """Sleep until then, until woken, or until it is closed."""
         if self._unusable is None:
-            await self._sleeps.sleep(seconds)
+            await self._sleeps.sleep_for(seconds)
 
     def _wake(self) -> None:
         """End all sleeps."""

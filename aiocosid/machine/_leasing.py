@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import anyio
 
 from .._life.foreign_calls import as_cosid_error, call_bounded
-from .._life.opening import Opening
+from .._life.open_state import OpenState
 from ..abc._machine import RELEASE_MARGIN
 from ..errors import (
     ClockTooManyBackwardsError,
@@ -76,7 +76,7 @@ class MarkDemand:
         self.borrowable = 0.0
 
 
-class Leasing(Opening):
+class Leasing(OpenState):
     """One opening of a `MachineIdLease`: its two ends, and the task that extends them.
 
     Each call to the store has a timeout; each failure is counted and logged.
@@ -269,7 +269,7 @@ class Leasing(Opening):
                     raise MachineIdUnavailableError(
                         self.namespace, waited=waited, reason=reason
                     ) from answered
-                await self.sleep(pause)
+                await self.sleep_for(pause)
                 self.check()
         finally:
             self._call_by = inf
@@ -309,7 +309,7 @@ class Leasing(Opening):
         while (ahead := self.floor_ms - self.clock.now_ms()) >= borrowable:
             if ahead + int(waited * MS) > longest * MS:  # the wall clock may step back meanwhile
                 raise ClockTooManyBackwardsError(backwards=ahead / MS, threshold=longest)
-            await self.sleep((ahead - borrowable + 1) / MS)
+            await self.sleep_for((ahead - borrowable + 1) / MS)
             self.check()
             waited = self.clock.monotonic() - began
         self.mark_wait += waited
@@ -439,7 +439,7 @@ class Leasing(Opening):
 
     async def _rest(self, seconds: float) -> None:
         if not self.hurry:
-            await self.sleep(seconds)
+            await self.sleep_for(seconds)
 
     def _notify(self) -> None:
         self.changed.set()

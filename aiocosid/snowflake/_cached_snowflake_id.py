@@ -60,7 +60,7 @@ class RingStamping(Stamping):
     async def _refill_at_intervals(self, interval: float) -> None:
         while self.ended is None:
             self._refill(self.read_ns() // NS_PER_MS, self._lease.limit_ms())
-            await self.sleep(interval)
+            await self.sleep_for(interval)
 
     async def _wait_out(self, refusal: Refusal) -> None:
         ring = self.sequencer

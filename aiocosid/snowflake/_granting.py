@@ -12,7 +12,7 @@ import anyio
 from .._life.callers import Callers
 from .._life.component import RESOLUTION
 from .._life.foreign_calls import as_cosid_error, call_bounded
-from .._life.opening import Opening
+from .._life.open_state import OpenState
 from ..abc import SecondFenced, SecondSpent, SequenceGrant
 from ..errors import (
     ClockSkewError,
@@ -57,7 +57,7 @@ PREFETCH_AT: Final = (0.5, 0.9)  # of a second; random, to differ from other nod
 MS: Final = 1000
 
 
-class Granting(Opening):
+class Granting(OpenState):
     """One opening of a `ShardedId`: requests sequences, and hands them out in order.
 
     Attributes:
@@ -232,7 +232,7 @@ class Granting(Opening):
         """Wait until a second begins, or the store may be asked again."""
         now, next_second = self.clock.monotonic(), (NS - self.read_ns() % NS) / NS
         pauses = [next_second, self.availability.retry_at - now, self.availability.fence_at - now]
-        await self.sleep(max(RESOLUTION, min(each for each in pauses if each > 0)))
+        await self.sleep_for(max(RESOLUTION, min(each for each in pauses if each > 0)))
 
     # Requesting.
 
@@ -393,7 +393,7 @@ class Granting(Opening):
         while self.ended is None:
             left = moment - self.read_ns() / NS
             if left > 0:
-                await self.sleep(min(left, 1.0))
+                await self.sleep_for(min(left, 1.0))
                 continue
             after = self.seconds.target(self.read_ns()) + 1
             if not self.seconds.ahead and after <= self.layout.last_second:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from .._life.callers import Callers
 from .._life.component import RESOLUTION
-from .._life.opening import Opening
+from .._life.open_state import OpenState
 from ..abc._machine import RELEASE_MARGIN
 from ..errors import (
     BusyError,
@@ -37,7 +37,7 @@ MS: Final = 1000
 LOOK: Final = 0.1  # seconds between two readings of a clock that is behind: it may be corrected
 
 
-class Stamping(Opening):
+class Stamping(OpenState):
     """One opening of a `SnowflakeId`: issues ids at once, or when clock, tick and lease allow it.
 
     Attributes:
@@ -214,7 +214,7 @@ class Stamping(Opening):
     async def _wait_out(self, refusal: Refusal) -> None:
         if isinstance(refusal, Full):
             self.waits_for_tick += 1
-            await self.sleep((refusal.until_ms * NS_PER_MS - self.read_ns()) / (NS_PER_MS * MS))
+            await self.sleep_for((refusal.until_ms * NS_PER_MS - self.read_ns()) / (NS_PER_MS * MS))
         elif isinstance(refusal, Behind):
             self.waits_for_clock += 1
             await self._wait_for_clock(refusal)
@@ -236,7 +236,7 @@ class Stamping(Opening):
                 if by > threshold or left <= RESOLUTION:
                     self.callers.fail(self._too_far_behind(behind).again)
                     return
-            await self.sleep(min(by, left, LOOK))
+            await self.sleep_for(min(by, left, LOOK))
             if self.ended is None:
                 behind = self.open_sequencer.check(*self.now_and_limit())
 
@@ -327,7 +327,7 @@ class Stamping(Opening):
             await self._lease.leave()
 
 
-async def join_lease(opening: Opening, lease: MachineIdLease) -> None:
+async def join_lease(opening: OpenState, lease: MachineIdLease) -> None:
     """Join a lease, unless the opening ends meanwhile.
 
     Raises:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..events import Event, Instrument
     from .component import Component
 
-__all__ = ("Opening", "Sleeps")
+__all__ = ("OpenState", "Sleeps")
 
 logger = logging.getLogger("aiocosid")
 
@@ -39,7 +39,7 @@ class Sleeps:
         self._clock = clock
         self.scopes: list[anyio.CancelScope] | None = None  # an idle component is to be small
 
-    async def sleep(self, seconds: float) -> None:
+    async def sleep_for(self, seconds: float) -> None:
         """Sleep for so many seconds, or until woken."""
         with self.until_woken():
             await self._clock.sleep(max(0.0, seconds))
@@ -63,7 +63,7 @@ class Sleeps:
             scope.cancel()
 
 
-class Opening:
+class OpenState:
     """The state of a component from one opening to its end.
 
     The component makes a new one whenever it is opened.  Tasks, callers and calls to the store hold
@@ -84,7 +84,7 @@ class Opening:
     def __init__(
         self,
         component: Component,
-        before: Opening | None,
+        before: OpenState | None,
         *,
         namespace: str,
         name: str,
@@ -140,10 +140,10 @@ class Opening:
         root.start_soon(func, *args, name=f"aiocosid {task} {self.label}")
         return True
 
-    async def sleep(self, seconds: float) -> None:
+    async def sleep_for(self, seconds: float) -> None:
         """Sleep for so many seconds, until woken, or until it is over."""
         if self.ended is None:
-            await self._sleeps.sleep(seconds)
+            await self._sleeps.sleep_for(seconds)
 
     def until_woken(self) -> AbstractContextManager[anyio.CancelScope]:
         """Return a scope that `wake` ends."""
