@@ -532,3 +532,14 @@ async def test_the_size_follows_the_demand() -> None:
     assert batch.rate < 1
     assert batch.size(80, 10**9) == 50_000
     assert BatchSize(50_000, 7).size(0, 10**9) == 7
+
+
+async def test_the_demand_is_counted_anew_by_each_opening(clock: ManualClock) -> None:
+    """Its counts begin at 0 again: compared with the old ones, callers would give ids back."""
+    gen = ShardedId(Sequences(clock), layout=LAYOUT, clock=clock)
+    for _ in range(2):
+        async with gen:
+            await gen.next_ids(500)
+            await clock.advance(1)
+            await gen.next_ids(1)
+            assert gen.statistics().rate == 250
