@@ -166,11 +166,7 @@ def set_floor(
     with StoreSession(store, timeout=timeout) as session:
         try:
             counter = session.call(
-                session.store.set_floor,
-                namespace=namespace,
-                name=name,
-                above=above,
-                create=create,
+                session.store.set_floor, namespace=namespace, name=name, above=above, create=create
             )
         except CounterMissingError as error:
             raise _with_similar(session, error) from error

@@ -11,11 +11,7 @@ import typer
 
 from .. import open_store
 from ..abc import DEFAULT_SAFE_GUARD
-from ..errors import (
-    InvalidArgumentError,
-    MachineIdQuarantineError,
-    UnsupportedByStoreError,
-)
+from ..errors import InvalidArgumentError, MachineIdQuarantineError, UnsupportedByStoreError
 from ._exit import ExitCode, printable, redacted
 from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, StoreUrl, Timeout
 from ._output import confirmed, has_terminal, progress_bar, write

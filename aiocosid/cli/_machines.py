@@ -127,8 +127,7 @@ def bits(
     store: StoreUrl = DEFAULT_STORE,
     namespace: MachineNamespace = DEFAULT_NAMESPACE,
     change_to: Annotated[
-        int | None,
-        typer.Option("--set", metavar="N", min=1, help="The new width."),
+        int | None, typer.Option("--set", metavar="N", min=1, help="The new width.")
     ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:

@@ -79,10 +79,7 @@ class StoreSession:
         return self._runner.run(bounded())
 
     def run(
-        self,
-        function: Callable[_P, Coroutine[Any, Any, _T]],
-        *args: _P.args,
-        **kwargs: _P.kwargs,
+        self, function: Callable[_P, Coroutine[Any, Any, _T]], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
         """Await a function that has its own deadlines.
 

@@ -35,8 +35,7 @@ __all__ = ("parse", "snowflake")
 
 def parse(
     id_: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="A number, friendly text, or CosIdGenerator's text."),
+        str, typer.Argument(metavar="ID", help="A number, friendly text, or CosIdGenerator's text.")
     ],
     *,
     layout: Layout = None,

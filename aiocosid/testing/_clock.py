@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -27,14 +28,12 @@ START_MS: Final = 1_700_000_000_000
 """2023-11-14T22:13:20Z; any date does."""
 
 
+@dataclass(slots=True, eq=False)
 class _Timer:
     """Something to be woken at a moment.  ``wake`` is None once that is done, or not wanted."""
 
-    __slots__ = ("at", "wake")
-
-    def __init__(self, at: int, wake: Callable[[], object]) -> None:
-        self.at = at
-        self.wake: Callable[[], object] | None = wake
+    at: int
+    wake: Callable[[], object] | None
 
 
 class ManualClock(Clock):

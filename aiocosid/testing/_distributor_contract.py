@@ -9,12 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from anyio.lowlevel import checkpoint
 
 from ..abc import MAX_ID, IdSegmentDistributor
-from ..errors import (
-    IdOverflowError,
-    InvalidArgumentError,
-    StoreRolledBackError,
-    WouldBlock,
-)
+from ..errors import IdOverflowError, InvalidArgumentError, StoreRolledBackError, WouldBlock
 from ..segment import SegmentChainId, SegmentId
 from ._give_back_contract import GiveBackContract
 from ._workers import (

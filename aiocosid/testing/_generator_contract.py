@@ -13,13 +13,7 @@ from anyio.lowlevel import checkpoint
 from ..errors import BusyError, ClosedError, InvalidArgumentError, NotOpenError, WouldBlock
 from ..segment import SegmentStatistics
 from ._own_tests import OwnTests
-from ._workers import (
-    assert_rising,
-    assert_unique,
-    refused,
-    storm,
-    take_at_once,
-)
+from ._workers import assert_rising, assert_unique, refused, storm, take_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator

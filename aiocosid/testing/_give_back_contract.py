@@ -11,11 +11,7 @@ import anyio
 
 from ..segment import SegmentChainId
 from ._own_tests import OwnTests
-from ._workers import (
-    assert_unique,
-    at_once,
-    fresh_namespace,
-)
+from ._workers import assert_unique, at_once, fresh_namespace
 
 if TYPE_CHECKING:
     from ..abc import IdSegmentDistributor

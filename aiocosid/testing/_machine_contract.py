@@ -20,11 +20,7 @@ from ._machine_kit import (
 )
 from ._machine_quarantine import MachineQuarantines
 from ._machine_times import MachineTimes
-from ._workers import (
-    assert_refusals,
-    fresh_namespace,
-    refused,
-)
+from ._workers import assert_refusals, fresh_namespace, refused
 
 if TYPE_CHECKING:
     from ..abc import MachineIdDistributor

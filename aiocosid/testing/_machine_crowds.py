@@ -11,10 +11,7 @@ from anyio.lowlevel import checkpoint
 from ..errors import MachineBitsMismatchError
 from ._machine_kit import MachineKit, assert_different, refused_as_full
 from ._own_tests import OwnTests
-from ._workers import (
-    at_once,
-    storm,
-)
+from ._workers import at_once, storm
 
 if TYPE_CHECKING:
     from ._machine_kit import MakeMachineIdDistributor as Make

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Final, Protocol
 
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import InstanceId
 from ..errors import MachineBitsMismatchError, MachineIdLostError, MachineIdOverflowError
-from ._workers import (
-    fresh_namespace,
-    refused,
-)
+from ._workers import fresh_namespace, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,13 +51,6 @@ class MakeMachineIdDistributor(Protocol):
         raise NotImplementedError
 
 
-class Times(TypedDict):
-    """The times that are passed to `distribute`."""
-
-    now_ms: int
-    latest_ms: int
-
-
 class MachineKit:
     """The instances of one namespace, by their texts.
 
@@ -91,10 +81,9 @@ class MachineKit:
         now_ms = self.now_ms()
         return [now_ms + each * SECOND for each in seconds]
 
-    def times(self, *, latest_ms: int | None = None) -> Times:
+    def times(self, *, latest_ms: int = 2**53) -> dict[str, int]:
         """Return the arguments of `distribute` now; by default any floor is allowed."""
-        now_ms = self.now_ms()
-        return {"now_ms": now_ms, "latest_ms": 2**53 if latest_ms is None else latest_ms}
+        return {"now_ms": self.now_ms(), "latest_ms": latest_ms}
 
     def anew(self, text: str) -> MachineIdDistributor:
         """Return a new distributor for an instance, as after a restart."""
@@ -107,7 +96,7 @@ class MachineKit:
             self._distributors[text] = self.anew(text)
         return self._distributors[text]
 
-    async def take(self, text: str, *, bits: int = 2, latest_ms: int | None = None) -> MachineGrant:
+    async def take(self, text: str, *, bits: int = 2, latest_ms: int = 2**53) -> MachineGrant:
         """Have an instance ask for a machine id."""
         return await self.of(text).distribute(bits, **self.times(latest_ms=latest_ms))
 

@@ -18,10 +18,7 @@ from ._machine_kit import (
     refused_for_its_width,
 )
 from ._own_tests import OwnTests
-from ._workers import (
-    at_once,
-    refused,
-)
+from ._workers import at_once, refused
 
 if TYPE_CHECKING:
     from ._machine_kit import MakeMachineIdDistributor as Make
