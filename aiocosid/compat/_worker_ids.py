@@ -20,15 +20,7 @@ if TYPE_CHECKING:
     from ..abc import Counter, IdSegmentDistributor
     from ._url import Options
 
-__all__ = (
-    "LIVES",
-    "Entry",
-    "Registry",
-    "WorkerIdDistributor",
-    "WorkerIdStore",
-    "claim_stamp",
-    "stamp",
-)
+__all__ = ("Entry", "Registry", "WorkerIdDistributor", "WorkerIdStore", "claim_stamp", "stamp")
 
 At = TypeVar("At")
 T = TypeVar("T")

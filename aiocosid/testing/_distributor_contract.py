@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from anyio.lowlevel import checkpoint
 
@@ -23,12 +23,16 @@ from ._workers import (
     take_at_once,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..abc import IdGenerator
+
 __all__ = ("DistributorFactory", "IdSegmentDistributorContract")
 
 FAR_AWAY = 10**12  # where the second of two counters starts: no answer fits both
 
 ODD_NAMES = ("a-b", "a:b", "a/b", "{a}", "a b", "a.b", "ä€", "a'b", 'a"b', "a%s", "a\\b", "A-B")
-
 
 BAD: Final[dict[str, dict[str, object]]] = {
     "empty": {"name": ""},
@@ -272,15 +276,13 @@ class IdSegmentDistributorContract(GiveBackContract):
         """Four tasks on one `SegmentId` take exactly the ids from 1 on, each rising."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         async with SegmentId(distributor) as generator:
-            ids = await take_at_once([generator], workers=4, ids=self.ids_per_worker)
-        _assert_contiguous(ids)
+            await _take_all([generator], self.ids_per_worker)
 
     async def test_four_workers_on_a_chain(self, make_distributor: Make) -> None:
         """Four tasks on one `SegmentChainId` take exactly the ids from 1 on, each rising."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         async with SegmentChainId(distributor) as generator:
-            ids = await take_at_once([generator], workers=4, ids=self.ids_per_worker)
-        _assert_contiguous(ids)
+            await _take_all([generator], self.ids_per_worker)
 
     async def test_two_generators_take_turns(self, make_distributor: Make) -> None:
         """Two `SegmentId` on two distributors of one counter leave no gap and repeat nothing."""
@@ -288,11 +290,12 @@ class IdSegmentDistributorContract(GiveBackContract):
         # A whole number of segments for each: what is left over would be a gap.
         each = max(100, self.ids_per_worker // 100 * 100)
         async with SegmentId(make()) as one, SegmentId(make()) as other:
-            ids = await take_at_once([one, other], workers=4, ids=each)
-        _assert_contiguous(ids)
+            await _take_all([one, other], each)
 
 
-def _assert_contiguous(ids: list[int]) -> None:
+async def _take_all(generators: Sequence[IdGenerator], each: int) -> None:
+    """Have four tasks take so many ids each, and leave out none."""
+    ids = await take_at_once(generators, workers=4, ids=each)
     due = set(range(1, len(ids) + 1))
     missing, foreign = sorted(due - set(ids)), sorted(set(ids) - due)
     assert not missing, f"ids below {len(ids)} are missing, such as {missing[:5]}"
