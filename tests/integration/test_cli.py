@@ -14,10 +14,11 @@ import pytest
 
 from tests.command import Command, Ended, command, environment, in_process, run
 from tests.machine_marks import mark_machines
-from tests.servers._waiting import eventually
 from tests.servers.postgres import EXECUTED, GUEST, GUEST_PASSWORD, PostgresServer
 from tests.servers.proxy import FaultProxy
 from tests.servers.valkey import READER, ValkeyServer
+
+from ._snowflakes import until
 
 pytestmark = pytest.mark.integration
 
@@ -269,11 +270,7 @@ class TestCtrlC:
             env=environment(),
         )
         if interrupt is not None:
-
-            async def lost() -> bool:
-                return interrupt.swallowed == 1
-
-            await eventually(lost)
+            await until(lambda: interrupt.swallowed == 1)
             process.send_signal(signal.SIGINT)
         out, err = await asyncio.wait_for(process.communicate(), 30)
         return process.returncode, out.decode(), err.decode()

@@ -28,6 +28,8 @@ from aiocosid.stores.etcd import EtcdStore
 from tests.script import run_python
 from tests.servers import PASSWORD, EtcdServer, FaultProxy, eventually, free_port
 
+from ._snowflakes import until
+
 pytestmark = [pytest.mark.integration]
 
 ROUNDS: Final = 1000
@@ -55,10 +57,10 @@ def value_of(server: EtcdServer, namespace: str) -> int:
     return int(server.get(f"/cosid/{namespace}.order") or 0)
 
 
+@pytest.mark.asyncio
 class TestFaults:
     """A lost reply costs a range; nothing is granted twice."""
 
-    @pytest.mark.asyncio
     async def test_a_lost_reply(self, etcd: EtcdServer, namespace: str) -> None:
         """The server has acted, and the connection is reset: the range is lost, and no other."""
         async with behind_proxy(etcd, namespace) as (proxy, counter):
@@ -68,14 +70,10 @@ class TestFaults:
                 await counter.next_max_id(10)
             assert proxy.swallowed == 1
 
-            async def has_acted() -> bool:
-                return value_of(etcd, namespace) == before + 10
-
-            await eventually(has_acted)
+            await until(lambda: value_of(etcd, namespace) == before + 10)
             granted = await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
             assert granted > before + 10
 
-    @pytest.mark.asyncio
     async def test_a_black_hole(self, etcd: EtcdServer, namespace: str) -> None:
         """It ends in time, and the next call takes another connection."""
         async with behind_proxy(etcd, namespace) as (proxy, counter):
@@ -90,7 +88,6 @@ class TestFaults:
                 assert granted > before
                 assert proxy.connections > made
 
-    @pytest.mark.asyncio
     async def test_a_dead_connection_under_a_silent_one(
         self, etcd: EtcdServer, namespace: str
     ) -> None:
@@ -106,7 +103,6 @@ class TestFaults:
             assert granted > before
             assert proxy.connections > made
 
-    @pytest.mark.asyncio
     async def test_another_member_answers(self, etcd: EtcdServer, namespace: str) -> None:
         """Within the same call: of one that is down, silent or loses its reply."""
         async with behind_proxy(etcd, namespace, etcd.address, seconds=1.0) as (proxy, counter):
@@ -123,7 +119,6 @@ class TestFaults:
         async with EtcdStore.from_url(url) as store:
             assert await store.segment_distributor(namespace=namespace, name="x").next_max_id(1)
 
-    @pytest.mark.asyncio
     async def test_a_cancelled_call(self, etcd: EtcdServer, namespace: str) -> None:
         """Whether the server has acted or not, the next one gets a reply of its own."""
         async with behind_proxy(etcd, namespace, seconds=10) as (proxy, counter):
@@ -141,7 +136,6 @@ class TestFaults:
                 assert call.cancelled()
                 assert granted[0] > 10**12 > granted[1] > before
 
-    @pytest.mark.asyncio
     async def test_a_cancel_scope(self, etcd: EtcdServer, namespace: str) -> None:
         """It knows its own cancellation, which the driver replaces; a generator lives on."""
         async with behind_proxy(etcd, namespace, seconds=10) as (proxy, counter):
@@ -162,7 +156,6 @@ class TestFaults:
                 proxy.heal()
                 assert len({first, *await waiting}) == 1001
 
-    @pytest.mark.asyncio
     async def test_a_login_without_an_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is silence, and not the end of the client."""
         monkeypatch.setattr("aiocosid.stores.etcd._link.TIMEOUT", 0.1)
@@ -173,7 +166,6 @@ class TestFaults:
                 await EtcdStore(client).counters()
             await client.close()
 
-    @pytest.mark.asyncio
     async def test_closing_under_a_call(self, etcd: EtcdServer, namespace: str) -> None:
         """Whoever waits is told; also in a cancelled scope; then it connects anew."""
         async with behind_proxy(etcd, namespace, seconds=10) as (proxy, counter):
@@ -193,7 +185,6 @@ class TestFaults:
                 assert await counter.next_max_id(10) >= 20
 
     @pytest.mark.stress
-    @pytest.mark.asyncio
     async def test_a_server_that_is_down_comes_back(
         self, etcd_factory: Callable[..., EtcdServer], namespace: str
     ) -> None:
@@ -214,10 +205,10 @@ class TestFaults:
                 await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
 
 
+@pytest.mark.asyncio
 class TestValues:
     """What lies in the key."""
 
-    @pytest.mark.asyncio
     async def test_a_damaged_counter(self, etcd: EtcdServer, namespace: str) -> None:
         """It is named, and left as it is."""
         key = f"/cosid/{namespace}.order"
@@ -238,7 +229,6 @@ class TestValues:
                 await counter.next_max_id(11)
             assert await counter.next_max_id(10) == 2**63 - 1
 
-    @pytest.mark.asyncio
     async def test_a_revision_that_comes_again(self, etcd: EtcdServer, namespace: str) -> None:
         """As on a cluster that was restored: the number is compared as well."""
         async with EtcdStore.from_url(etcd.url) as store:
@@ -250,7 +240,6 @@ class TestValues:
             assert await counter.next_max_id(10) == 20
         assert etcd.get(f"/cosid/{namespace}.order") == "20"
 
-    @pytest.mark.asyncio
     async def test_a_prefix_of_ones_own(self, etcd: EtcdServer, namespace: str) -> None:
         """It is told by the URL or the argument; machine ids beneath it are no counters."""
         url = f"{etcd.url}/apps/{namespace}/"
@@ -267,7 +256,6 @@ class TestValues:
             assert await own.segment_distributor(namespace="a", name="b").next_max_id(10) == 20
         assert etcd.get(f"/apps/{namespace}/a.b") == "20"
 
-    @pytest.mark.asyncio
     async def test_many_counters_are_read_in_pages(self, etcd: EtcdServer, namespace: str) -> None:
         """All of them, once each."""
         async with EtcdStore.from_url(f"{etcd.url}/{namespace}") as store:
@@ -311,11 +299,11 @@ class TestPlainClients:
         assert ends[-1] == ROUNDS * 10
 
 
+@pytest.mark.asyncio
 class TestLogin:
     """Who may, and by which certificate."""
 
     @pytest.mark.stress
-    @pytest.mark.asyncio
     async def test_users_and_passwords(
         self, etcd_factory: Callable[..., EtcdServer], namespace: str
     ) -> None:
@@ -346,7 +334,6 @@ class TestLogin:
                 with pytest.raises(StoreAuthenticationError):
                     await store.set_floor(namespace=namespace, name="order", above=7)
 
-    @pytest.mark.asyncio
     async def test_a_login_that_is_not_asked_for(self, etcd: EtcdServer, namespace: str) -> None:
         """It is an error: the password was to protect something."""
         async with EtcdStore.from_url(etcd.url.replace("://", "://root:x@")) as store:
@@ -354,7 +341,6 @@ class TestLogin:
                 await store.counters(namespace=namespace)
 
     @pytest.mark.stress
-    @pytest.mark.asyncio
     async def test_tls(self, etcd_factory: Callable[..., EtcdServer], namespace: str) -> None:
         """For those who trust the right authority."""
         server = etcd_factory(tls=True)

@@ -31,7 +31,9 @@ from aiocosid.stores.etcd._driver import Member
 from tests.machine_marks import etcd_root
 from tests.servers import EtcdServer, FaultProxy, eventually
 
-pytestmark = [pytest.mark.integration]
+from ._snowflakes import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 T: Final = 1_700_000_000_000  # some time in the past, in ms
 FAR: Final = 2**62  # no floor is too late
@@ -92,7 +94,6 @@ class Leases:
 class TestLeases:
     """They are the store's clock."""
 
-    @pytest.mark.asyncio
     async def test_an_owner_is_on_a_lease_of_its_own_safe_guard(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str
     ) -> None:
@@ -109,7 +110,6 @@ class TestLeases:
         assert leases.of("alive/00000000") != before
         assert leases.granted("alive/00000000") == 100
 
-    @pytest.mark.asyncio
     async def test_a_sign_of_life_has_the_lease_begin_anew(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str
     ) -> None:
@@ -121,14 +121,10 @@ class TestLeases:
         def left() -> int:
             return int(etcd.call("lease/timetolive", ID=leases.of("alive/00000000"))["TTL"])
 
-        async def has_run() -> bool:
-            return left() < 19
-
-        await eventually(has_run)
+        await until(lambda: left() < 19)
         await owner.guard(0, now_ms=T, mark_ms=-1)
         assert left() >= 19
 
-    @pytest.mark.asyncio
     async def test_nobody_waits_less_than_the_owner_said(
         self, store: EtcdStore, namespace: str
     ) -> None:
@@ -141,7 +137,6 @@ class TestLeases:
                 await take(machine_of(store, namespace, f"c{seconds}", seconds))
 
     @pytest.mark.stress
-    @pytest.mark.asyncio
     async def test_a_real_lease_ends(self, store: EtcdStore, namespace: str) -> None:
         """With nobody's help; a stable owner's id stays."""
         owner = machine_of(store, namespace, "a", 0.5)
@@ -153,7 +148,6 @@ class TestLeases:
         with pytest.raises(MachineIdLostError, match="c holds it"):
             await owner.guard(0, now_ms=T, mark_ms=-1)
 
-    @pytest.mark.asyncio
     async def test_who_lets_go_is_not_alive(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str
     ) -> None:
@@ -178,7 +172,6 @@ class TestLeases:
         )
         assert list(await store.machines(namespace=namespace)) == [machine]
 
-    @pytest.mark.asyncio
     async def test_a_quarantine_is_a_lease_as_well(self, etcd: EtcdServer, namespace: str) -> None:
         """Of the longest safe guard and 5 s; longer if somebody names a longer one in it."""
         leases = Leases(etcd, namespace)
@@ -203,7 +196,6 @@ class TestForgetting:
     """A cluster that is not the one that it was."""
 
     @pytest.mark.stress
-    @pytest.mark.asyncio
     async def test_a_wiped_cluster(
         self, etcd_factory: Callable[..., EtcdServer], namespace: str
     ) -> None:
@@ -223,7 +215,6 @@ class TestForgetting:
                 await take(machine_of(store, namespace, "b"))
             assert [each.mark_ms for each in await store.machines()] == [T + 6]
 
-    @pytest.mark.asyncio
     async def test_a_restored_cluster(
         self, etcd_factory: Callable[..., EtcdServer], namespace: str
     ) -> None:
@@ -255,7 +246,6 @@ class TestForgetting:
             with pytest.raises(MachineIdQuarantineError):
                 await take(machine_of(store, namespace, "c"), bits=1)
 
-    @pytest.mark.asyncio
     async def test_a_term_that_fell(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str
     ) -> None:
@@ -273,7 +263,6 @@ class TestForgetting:
         with pytest.raises(MachineIdQuarantineError):
             await take(machine_of(store, namespace, "b"))
 
-    @pytest.mark.asyncio
     async def test_who_does_not_look_vouches_for_nothing(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str
     ) -> None:
@@ -291,7 +280,6 @@ class TestForgetting:
         with pytest.raises(MachineIdQuarantineError):
             await take(owner)
 
-    @pytest.mark.asyncio
     async def test_an_id_of_an_earlier_life(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str
     ) -> None:
@@ -312,7 +300,6 @@ class TestForgetting:
         }
         assert found == {0: "a", 3: ""}
 
-    @pytest.mark.asyncio
     async def test_what_was_asserted_in_an_earlier_quarantine(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str
     ) -> None:
@@ -338,7 +325,6 @@ class TestForgetting:
 class TestDamage:
     """What somebody else has put there."""
 
-    @pytest.mark.asyncio
     async def test_it_is_named_and_left(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str
     ) -> None:
@@ -380,7 +366,6 @@ class TestDamage:
 class TestCalls:
     """One step, whatever happens on the way."""
 
-    @pytest.mark.asyncio
     async def test_lost_replies(self, etcd: EtcdServer, store: EtcdStore, namespace: str) -> None:
         """What was applied is found again; the marks stay."""
         async with FaultProxy(etcd.host, etcd.port) as proxy:
@@ -410,7 +395,6 @@ class TestCalls:
         (machine_found,) = await store.machines(namespace=namespace)
         assert (machine_found.instance_id, machine_found.mark_ms) == ("", T + 1)
 
-    @pytest.mark.asyncio
     async def test_an_own_client(self, etcd: EtcdServer, store: EtcdStore, namespace: str) -> None:
         """A generator on a lease of it."""
         async with aetcd.Client(etcd.host, etcd.port) as client:
@@ -419,7 +403,6 @@ class TestCalls:
                 assert await generator.next_id() > 0
             assert [each.instance_id for each in await store.machines(namespace=namespace)] == [""]
 
-    @pytest.mark.asyncio
     async def test_a_lease_that_ends_under_a_call(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -446,7 +429,6 @@ class TestCalls:
         assert leases.granted("alive/00000000") == 300
         assert [each.mark_ms for each in await store.machines(namespace=namespace)] == [T + 8]
 
-    @pytest.mark.asyncio
     async def test_one_instance_in_two_calls(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -466,7 +448,6 @@ class TestCalls:
             assert (await take(machine_of(store, namespace, "a"))).machine_id == 0
         assert [each.instance_id for each in await store.machines(namespace=namespace)] == ["a"]
 
-    @pytest.mark.asyncio
     async def test_a_sign_of_life_under_an_heir(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -488,7 +469,6 @@ class TestCalls:
             await take(machine_of(store, namespace, "c"))
         await owner.guard(0, now_ms=T + 2, mark_ms=T + 99)
 
-    @pytest.mark.asyncio
     async def test_guards_do_not_stop_for_those_who_come(
         self, store: EtcdStore, namespace: str
     ) -> None:

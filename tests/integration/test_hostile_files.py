@@ -20,7 +20,7 @@ from aiocosid.machine import (
     ManualMachineIdDistributor,
 )
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 NOW: Final = 1_777_000_000_000
 MARK: Final = NOW + 5000
@@ -59,7 +59,6 @@ def of_kind(files: dict[str, bytes], end: str) -> str:
     return name
 
 
-@pytest.mark.asyncio
 async def test_a_file_that_was_cut_anywhere(tmp_path: Path) -> None:
     """Never a time below the one that was used: the mark knows where it ends."""
     whole = await used(tmp_path)
@@ -84,7 +83,6 @@ async def test_a_file_that_was_cut_anywhere(tmp_path: Path) -> None:
             assert await floor_of(tmp_path) == MARK
 
 
-@pytest.mark.asyncio
 async def test_what_is_no_state(tmp_path: Path) -> None:
     """It is named and left as it is, and no id comes; once it is repaired they go on above."""
     whole = await used(tmp_path)
@@ -129,7 +127,6 @@ async def test_what_is_no_state(tmp_path: Path) -> None:
         assert await floor_of(tmp_path) == MARK
 
 
-@pytest.mark.asyncio
 async def test_the_state_of_cosid(tmp_path: Path) -> None:
     """The storage of its own, for whoever reads it by itself."""
     storage = LocalMachineStateStorage(tmp_path)
@@ -172,7 +169,6 @@ def folder() -> Iterator[Path]:
         Path(name).chmod(0o755)
 
 
-@pytest.mark.asyncio
 async def test_a_folder_that_may_not_be_written(folder: Path) -> None:
     """Told at once, with the way out, and nothing is guessed from what can be read."""
     whole = await used(folder)

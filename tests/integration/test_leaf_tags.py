@@ -41,6 +41,8 @@ from aiocosid.testing import (
 )
 from tests.servers import MariadbServer, eventually
 
+from ._snowflakes import until
+
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 Execute: TypeAlias = Callable[..., Any]
@@ -155,10 +157,7 @@ async def test_a_number_that_was_lowered(
         execute("UPDATE leaf_alloc SET max_id = 7 WHERE biz_tag = 'order'")
         await clock.advance(REFRESH_INTERVAL)
 
-        async def is_closed() -> bool:
-            return not tags.generators
-
-        await eventually(is_closed)
+        await until(lambda: not tags.generators)
         with pytest.raises(ClosedError):
             await order.next_id()
         for _ in range(3):
@@ -201,10 +200,7 @@ async def test_one_that_has_ended_by_itself_is_closed(
         await store.set_floor(name="order", above=9000)
         assert await tags.next_id("order") == 9001
 
-        async def is_closed() -> bool:
-            return [each.closed for each in made] == [1, 0]
-
-        await eventually(is_closed)
+        await until(lambda: [each.closed for each in made] == [1, 0])
 
 
 async def test_who_waits_for_an_opening_that_fails_fails_with_it(
@@ -285,10 +281,7 @@ async def test_a_slow_tag_keeps_nobody_waiting(store: LeafStore, clock: ManualCl
         for _ in range(3):
             group.start_soon(tags.next_id, "slow")
 
-        async def is_held() -> bool:
-            return "slow" in gates and gates["slow"].held == 1
-
-        await eventually(is_held)
+        await until(lambda: "slow" in gates and gates["slow"].held == 1)
         assert [await tags.next_id("fast") for _ in range(25)] == list(range(1, 26))
         await store.create_tag("new", step=10)
         await looked(tags, clock, {"slow", "fast", "new"})

@@ -15,6 +15,8 @@ import aiocosid
 from aiocosid.integrations.prometheus import PrometheusInstrument
 from tests.servers import HOST, ValkeyServer, eventually
 
+from ._snowflakes import until
+
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 
@@ -58,10 +60,7 @@ async def test_a_store_that_hangs_is_seen(
         with metrics.watch(ids):
             orders = await ids.segment_chain("order", step=100, fetch_timeout=0.3, wait_timeout=20)
 
-            async def is_full() -> bool:
-                return orders.statistics().remaining >= 200
-
-            await eventually(is_full)
+            await until(lambda: orders.statistics().remaining >= 200)
             server.pause()
             taken = 0
             with suppress(aiocosid.WouldBlock):

@@ -20,6 +20,7 @@ from tests.servers import MariadbServer, eventually
 from tests.servers.mariadb import GUEST, GUEST_PASSWORD
 
 from ._clients import pool_of
+from ._snowflakes import until
 from ._sql import proxied, within
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -132,10 +133,7 @@ class TestOutages:
         assert {"marker", "space/cosid", "note/cosid.00000000"} <= {each[0] for each in cells}
         was = server.execute("select unix_timestamp()")
 
-        async def is_later() -> bool:
-            return server.execute("select unix_timestamp()") != was
-
-        await eventually(is_later)
+        await until(lambda: server.execute("select unix_timestamp()") != was)
         server.execute("drop table aiocosid_cell")
         await store.create_schema()
         server.execute(f"insert into aiocosid_cell values {', '.join(map(repr, cells))}")
@@ -236,10 +234,7 @@ class TestOutages:
                 torn.cancel()
                 await asyncio.wait([torn])
 
-                async def is_gone() -> bool:
-                    return mariadb.execute(asked) == "1"
-
-                await eventually(is_gone)
+                await until(lambda: mariadb.execute(asked) == "1")
                 raw.rollback()
             assert await counter_of(store, "order").next_max_id(10) == 30
 

@@ -42,6 +42,8 @@ from aiocosid.stores.nats import BIAS, NatsBackend, NatsStore
 from aiocosid.testing import settle
 from tests.servers import PASSWORD, FaultProxy, NatsCluster, NatsServer, eventually, free_port
 
+from ._snowflakes import until
+
 pytestmark = [pytest.mark.integration]
 
 T: Final = 1_700_000_000_000  # some time in the past, in ms
@@ -124,10 +126,10 @@ def old_server(version: str) -> Generator[str]:
         listener.close()
 
 
+@pytest.mark.asyncio
 class TestServers:
     """Which are served, and what has to be there."""
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize("version", ["2.9.25", "2.11.11", "2.12.0", "1.14.2"])
     async def test_an_old_server_is_refused(self, version: str) -> None:
         """By name, whatever is asked."""
@@ -141,14 +143,12 @@ class TestServers:
                     with pytest.raises(UnsupportedByStoreError, match=rf"v{version}.*2\.12\.1"):
                         await call
 
-    @pytest.mark.asyncio
     async def test_a_version_that_is_none(self) -> None:
         with old_server("main") as url:
             async with NatsStore.from_url(url) as store:
                 with pytest.raises(StoreError, match="main is not a valid"):
                     await store.counters()
 
-    @pytest.mark.asyncio
     async def test_without_streams(self, nats: NatsServer, url: str, namespace: str) -> None:
         """What creates them is named; one that goes away later is missed as well."""
         async with NatsStore.from_url(url) as store:
@@ -170,7 +170,6 @@ class TestServers:
                 await counter.next_max_id(10)
             assert await store.counters() == []
 
-    @pytest.mark.asyncio
     async def test_who_creates_them_marks_the_store(self, url: str) -> None:
         """One of many at once, and nobody who finds them."""
         stores = [NatsStore.from_url(url) for _ in range(8)]
@@ -184,7 +183,6 @@ class TestServers:
         for each in stores:
             await each.aclose()
 
-    @pytest.mark.asyncio
     async def test_streams_of_somebody_else(
         self, nats: NatsServer, url: str, namespace: str
     ) -> None:
@@ -204,14 +202,12 @@ class TestServers:
             with pytest.raises(StoreError, match="not created by 'aiocosid init'"):
                 await store.initialize()
 
-    @pytest.mark.asyncio
     async def test_replicas(self, url: str) -> None:
         """More than one server can hold are refused."""
         async with NatsStore.from_url(f"{url}&replicas=3") as store:
             with pytest.raises(StoreError, match="replicas"):
                 await store.create_schema()
 
-    @pytest.mark.asyncio
     async def test_a_prefix_of_ones_own(self, nats: NatsServer, url: str, namespace: str) -> None:
         async with NatsStore.from_url(url) as store, NatsStore.from_url(nats.url) as other:
             await store.create_schema()
@@ -222,10 +218,10 @@ class TestServers:
             assert "aiocosid" in repr(other)
 
 
+@pytest.mark.asyncio
 class TestCounters:
     """One message each, which the server adds to."""
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize("offset", [0, 10**6])
     async def test_thirty_two_begin_at_once(self, url: str, offset: int) -> None:
         """The counter is created once, at its offset."""
@@ -237,7 +233,6 @@ class TestCounters:
         for each in stores:
             await each.aclose()
 
-    @pytest.mark.asyncio
     async def test_a_counter_deleted_under_a_generator(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -255,7 +250,6 @@ class TestCounters:
         assert first >= 510
         assert await fresh.next_max_id(10) == first + 10
 
-    @pytest.mark.asyncio
     async def test_those_who_create_it_anew_share_nothing(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -275,7 +269,6 @@ class TestCounters:
             assert all(b - a >= 50 for a, b in pairwise([0, *ends]))
             late = store.segment_distributor(name="order", step=7)
 
-    @pytest.mark.asyncio
     async def test_floors(self, store: NatsStore) -> None:
         """Many at once raise it exactly, none lowers it, and a missing one is made if wished."""
         floors = await asyncio.gather(
@@ -286,7 +279,6 @@ class TestCounters:
         assert await backend_of(store).raise_to("cosid.none", 5, create=False) is None
         assert [each.namespaced_name for each in await store.counters()] == ["cosid.order"]
 
-    @pytest.mark.asyncio
     async def test_a_floor_under_many_increments(self, store: NatsStore) -> None:
         """Nobody is given what is below, and no range twice."""
         counters = [store.segment_distributor(name="order") for _ in range(8)]
@@ -304,7 +296,6 @@ class TestCounters:
         ends = sorted(ranges)
         assert all(b - a >= 10 for a, b in pairwise(ends))
 
-    @pytest.mark.asyncio
     async def test_a_segment_is_one_trip(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -317,7 +308,6 @@ class TestCounters:
                 await counter.next_max_id(10)
                 assert proxy.requests == before + 1
 
-    @pytest.mark.asyncio
     async def test_no_counter_is_listed_by_a_replica_that_lags(
         self, store: NatsStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -368,10 +358,10 @@ async def test_a_reply_without_its_place_is_refused() -> None:
         await stores_nats._scan(client, "stream", "a.>")
 
 
+@pytest.mark.asyncio
 class TestFaults:
     """A lost reply costs a range; nothing is granted twice."""
 
-    @pytest.mark.asyncio
     async def test_a_lost_reply(self, nats: NatsServer, store: NatsStore, namespace: str) -> None:
         """The server has acted, and the connection is reset: the range is lost, and no other."""
         async with behind_proxy(nats, namespace) as (proxy, near):
@@ -384,7 +374,6 @@ class TestFaults:
             assert value_of(nats, namespace) == granted + 10
             assert await counter.next_max_id(10) == granted + 20
 
-    @pytest.mark.asyncio
     async def test_a_lost_first_reply(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -397,7 +386,6 @@ class TestFaults:
                 await counter.next_max_id(10)
             assert await counter.next_max_id(10) == 110
 
-    @pytest.mark.asyncio
     async def test_a_black_hole(self, nats: NatsServer, store: NatsStore, namespace: str) -> None:
         """It ends in time, and nothing that was sent into it comes late as another's reply."""
         async with behind_proxy(nats, namespace, seconds=0.5) as (proxy, near):
@@ -412,7 +400,6 @@ class TestFaults:
                 assert later >= granted + 10
                 granted = later
 
-    @pytest.mark.asyncio
     async def test_a_silent_connection_is_given_up(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -425,7 +412,6 @@ class TestFaults:
                 again = lambda: counter.next_max_id(10)  # noqa: E731 - for a moment
                 assert await eventually(again, StoreUnavailableError, deadline=10)
 
-    @pytest.mark.asyncio
     async def test_one_of_several_is_down(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -435,14 +421,12 @@ class TestFaults:
             async with NatsStore.from_url(url) as near:
                 assert await near.segment_distributor(name="order").next_max_id(1)
 
-    @pytest.mark.asyncio
     async def test_nobody_listens(self) -> None:
         """The reason is told."""
         async with NatsStore.from_url(f"nats://127.0.0.1:{free_port()}") as store:
             with pytest.raises(StoreUnavailableError, match=r"(?i)connect"):
                 await store.counters()
 
-    @pytest.mark.asyncio
     async def test_a_cancelled_call(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -461,7 +445,6 @@ class TestFaults:
                 assert call.cancelled()
                 assert granted[0] > 10**12 > granted[1] > before
 
-    @pytest.mark.asyncio
     async def test_a_cancel_scope_while_connecting(self, nats: NatsServer, namespace: str) -> None:
         """No socket stays open."""
         async with behind_proxy(nats, namespace, seconds=10) as (proxy, near):
@@ -471,12 +454,8 @@ class TestFaults:
             assert scope.cancelled_caught
             proxy.heal()
 
-            async def is_closed() -> bool:
-                return proxy.open_connections == 0
+            await until(lambda: proxy.open_connections == 0)
 
-            await eventually(is_closed)
-
-    @pytest.mark.asyncio
     async def test_closing_under_a_call(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -495,7 +474,6 @@ class TestFaults:
             proxy.heal()
             assert await counter.next_max_id(10) > 10
 
-    @pytest.mark.asyncio
     async def test_a_server_that_dies_and_comes_back(
         self, nats_factory: Callable[..., NatsServer]
     ) -> None:
@@ -522,10 +500,10 @@ class TestFaults:
                 await counter.next_max_id(10)
 
 
+@pytest.mark.asyncio
 class TestLogin:
     """Who may, and by which certificate."""
 
-    @pytest.mark.asyncio
     async def test_password_and_tls(self, nats_factory: Callable[..., NatsServer]) -> None:
         server = nats_factory(password=PASSWORD, tls=True)
         assert server.certificates is not None
@@ -547,7 +525,6 @@ class TestLogin:
         with pytest.raises(InvalidArgumentError, match="certificates"):
             NatsStore.from_url(f"{server.url}?ssl_ca_certs={server.certificates.key}")
 
-    @pytest.mark.asyncio
     async def test_a_server_without_tls_hears_no_password(self) -> None:
         """Who asks for TLS does not go on in plain text."""
         heard: list[bytes] = []
@@ -568,7 +545,6 @@ class TestLogin:
                         await store.counters()
         assert PASSWORD.encode() not in b"".join(heard)
 
-    @pytest.mark.asyncio
     async def test_rights(
         self,
         nats_factory: Callable[..., NatsServer],
@@ -611,10 +587,10 @@ class TestLogin:
                 await store.segment_distributor(name="order").next_max_id(10)
 
 
+@pytest.mark.asyncio
 class TestClients:
     """A user's own client."""
 
-    @pytest.mark.asyncio
     async def test_it_stays_open(self, nats: NatsServer, url: str, namespace: str) -> None:
         client = Client()
         await client.connect(nats.url)
@@ -630,7 +606,6 @@ class TestClients:
         with pytest.raises(StoreUnavailableError, match="interrupted"):
             await counter.next_max_id(10)
 
-    @pytest.mark.asyncio
     async def test_what_is_no_client(self) -> None:
         for wrong in (None, "nats://localhost", 5):
             with pytest.raises(InvalidArgumentError, match=r"nats\.aio\.client\.Client"):
@@ -639,7 +614,6 @@ class TestClients:
             with pytest.raises(InvalidArgumentError, match="letters, digits"):
                 NatsStore(Client(), prefix=prefix)
 
-    @pytest.mark.asyncio
     async def test_nothing_is_sent_on_an_interrupted_one(self, nats: NatsServer, url: str) -> None:
         """The driver would send it later."""
         async with NatsStore.from_url(url) as own, FaultProxy(nats.host, nats.port) as proxy:
@@ -667,10 +641,10 @@ class TestClients:
             await client.close()
 
 
+@pytest.mark.asyncio
 class TestCells:
     """Machine ids: one subject each, compared by their last sequences."""
 
-    @pytest.mark.asyncio
     async def test_a_renewal_is_one_trip(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -690,7 +664,6 @@ class TestCells:
                 if turn % 2:
                     await other.revert(theirs, last_ms=T)
 
-    @pytest.mark.asyncio
     async def test_a_lost_reply_of_a_commit(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -710,7 +683,6 @@ class TestCells:
             assert [each.mark_ms for each in await store.machines()] == [T + 5]
             assert proxy.swallowed == 2
 
-    @pytest.mark.asyncio
     async def test_the_clock_is_the_servers(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -728,7 +700,6 @@ class TestCells:
         await owner.guard(number, now_ms=1, mark_ms=1)
         assert (await backend.read("n", Need("a", number))).seats[number].seen_ms > seen_ms
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize("bad", ["x", "{}", "\n", "x\n5", '{"instance":5}\n5'])
     async def test_a_damaged_cell(
         self, nats: NatsServer, store: NatsStore, namespace: str, bad: str
@@ -747,7 +718,6 @@ class TestCells:
             nats.put(subject, sound)
         assert await take(machine_of(store, "b")) == 1
 
-    @pytest.mark.asyncio
     async def test_many_seats_and_another_width(
         self, store: NatsStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -777,10 +747,10 @@ class TestCells:
         assert await store.machine_bits(namespace="n") == 4
 
 
+@pytest.mark.asyncio
 class TestLosses:
     """What a store that forgot, or was changed underneath, leads to."""
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize("below", ["ns.n.>", "ns.n.id.*", "ns.n.id.00000000"])
     async def test_cells_that_vanish_under_the_marker(
         self, nats: NatsServer, store: NatsStore, namespace: str, below: str
@@ -797,7 +767,6 @@ class TestLosses:
         held = [each.instance_id for each in await store.machines()]
         assert held == ["a"]
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize("way", ["purged", "recreated"])
     async def test_a_stream_that_was_emptied(
         self, nats: NatsServer, store: NatsStore, namespace: str, way: str
@@ -820,7 +789,6 @@ class TestLosses:
         await store.initialize()
         assert await take(machine_of(store, "b")) == 1
 
-    @pytest.mark.asyncio
     async def test_initialised_anew_under_an_owner(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -833,7 +801,6 @@ class TestLosses:
         with pytest.raises(MachineIdLostError, match="b holds it"):
             await owner.guard(number, now_ms=T + 1, mark_ms=T + 1)
 
-    @pytest.mark.asyncio
     async def test_a_generator_on_an_emptied_stream(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
@@ -851,7 +818,6 @@ class TestLosses:
             with pytest.raises(MachineIdQuarantineError):
                 await take(machine_of(store, "b"), 10)
 
-    @pytest.mark.asyncio
     async def test_an_older_state_is_noticed_by_the_next_renewal(
         self, nats_factory: Callable[..., NatsServer], tmp_path: Any
     ) -> None:
@@ -890,11 +856,11 @@ def _copy(source: Any, target: Any) -> None:
     shutil.copytree(source, target)
 
 
+@pytest.mark.asyncio
 @pytest.mark.stress
 class TestClusters:
     """Three members, of which one is behind, or leads no more."""
 
-    @pytest.mark.asyncio
     async def test_a_replica_that_lags_leads_to_no_hand_out(
         self, nats_cluster: NatsCluster
     ) -> None:
@@ -923,7 +889,6 @@ class TestClusters:
                 assert len({0, *numbers, late}) == 12
             await near.aclose()
 
-    @pytest.mark.asyncio
     async def test_many_ask_while_leaders_change(self, nats_cluster: NatsCluster) -> None:
         """Everybody is served, with an id of its own."""
         async with NatsStore.from_url(nats_cluster.url) as store:

@@ -22,7 +22,7 @@ from tests.servers import (
     PostgresServer,
 )
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 
 driver: Any = asyncpg  # its annotations stop half-way
@@ -53,7 +53,6 @@ async def rows(raw: Connection) -> list[tuple[str, int]]:
     return [(name, last_max_id) for name, last_max_id in found]
 
 
-@pytest.mark.asyncio
 class TestCounter:
     """One counter and its row."""
 
@@ -90,7 +89,6 @@ class TestCounter:
         assert await rows(raw) == [("cosid.order", MAX_ID)]
 
 
-@pytest.mark.asyncio
 class TestRefusals:
     """What retrying does not mend."""
 
@@ -115,7 +113,6 @@ class TestRefusals:
             PostgresStore(raw)
 
 
-@pytest.mark.asyncio
 class TestSchema:
     """The table: ours, CosId's, or none."""
 

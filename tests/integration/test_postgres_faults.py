@@ -26,7 +26,7 @@ from tests.servers import (
 from ._clients import pool_of
 from ._sql import proxied, within
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 
 driver: Any = asyncpg  # its annotations stop half-way
@@ -57,7 +57,6 @@ async def raw(postgres_database: str) -> AsyncIterator[Connection]:
     await connection.close(timeout=5)
 
 
-@pytest.mark.asyncio
 class TestTornCalls:
     """A cancelled call, a lost reply: a gap at most, and nobody else's reply."""
 
@@ -159,7 +158,6 @@ class TestTornCalls:
             assert proxy.requests == before + 2
 
 
-@pytest.mark.asyncio
 class TestOutages:
     """A server that is away comes back; a server that refuses is told apart."""
 
@@ -245,7 +243,6 @@ class TestOutages:
                         await within(1.9, counter.next_max_id(1))
 
 
-@pytest.mark.asyncio
 class TestPgBouncer:
     """Behind PgBouncer in transaction mode, where each statement may run in another session."""
 

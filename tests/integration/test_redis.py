@@ -28,7 +28,9 @@ from aiocosid.errors import (
 from aiocosid.stores.redis import RedisStore, _link
 from aiocosid.testing import settle
 from tests.script import run_python
-from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, eventually, free_port
+from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer, free_port
+
+from ._snowflakes import until
 
 pytestmark = [pytest.mark.integration]
 
@@ -557,7 +559,4 @@ class TestLife:
 
 
 async def all_closed(proxy: FaultProxy) -> None:
-    async def closed() -> bool:
-        return proxy.open_connections == 0
-
-    await eventually(closed)
+    await until(lambda: proxy.open_connections == 0)

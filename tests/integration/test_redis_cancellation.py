@@ -18,9 +18,11 @@ from redis.asyncio.sentinel import Sentinel
 from aiocosid import SegmentChainId
 from aiocosid.errors import StoreUnavailableError
 from aiocosid.stores.redis import RedisStore
-from tests.servers import FaultProxy, ValkeyCluster, ValkeySentinel, ValkeyServer, eventually
+from tests.servers import FaultProxy, ValkeyCluster, ValkeySentinel, ValkeyServer
 
-pytestmark = [pytest.mark.integration]
+from ._snowflakes import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 FAR = 10**12  # where the second counter starts: whose a reply is shows at a glance
 ROUNDS = 200
@@ -127,7 +129,6 @@ async def cancel_scope(call: Callable[[], Awaitable[None]], turns: int) -> None:
 
 @pytest.mark.stress
 @pytest.mark.both_loops
-@pytest.mark.asyncio
 @pytest.mark.parametrize("cancel", [cancel_task, cancel_scope])
 async def test_two_counters_on_one_connection_in_a_storm_of_cancellations(
     client_on_one_connection: Callable[[], Any],
@@ -175,7 +176,6 @@ def key_of(namespace: str, name: str) -> str:
 
 
 @pytest.mark.both_loops
-@pytest.mark.asyncio
 class TestLostReplies:
     """The server acted and the caller does not know: a gap, never a repeat."""
 
@@ -253,10 +253,7 @@ class TestLostReplies:
             draw = asyncio.ensure_future(chain.next_ids(200))
             await silent
 
-            async def failed() -> bool:
-                return chain.statistics().last_error is not None
-
-            await eventually(failed)
+            await until(lambda: chain.statistics().last_error is not None)
             proxy.heal()
             ids += await draw
         assert ids == sorted(set(ids))
@@ -299,10 +296,7 @@ class TestLostReplies:
         with pytest.raises(StoreUnavailableError, match="closed"):
             await call
 
-        async def closed() -> bool:
-            return proxy.open_connections == 0
-
-        await eventually(closed)
+        await until(lambda: proxy.open_connections == 0)
 
     async def test_closing_in_a_cancelled_scope(
         self, proxy: FaultProxy, store: RedisStore, namespace: str
@@ -313,10 +307,7 @@ class TestLostReplies:
             scope.cancel()
             await store.aclose()
 
-        async def closed() -> bool:
-            return proxy.open_connections == 0
-
-        await eventually(closed)
+        await until(lambda: proxy.open_connections == 0)
 
     async def test_cancelled_while_it_waits_for_its_turn(
         self, proxy: FaultProxy, store: RedisStore, namespace: str

@@ -30,7 +30,7 @@ from aiocosid.stores.redis import RedisStore, _link
 from tests.machine_marks import mark_machines
 from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 T = 1_700_000_000_000  # some time in the past, in ms
 FAR = 2**62  # no floor is too late
@@ -157,7 +157,6 @@ def instances(store: RedisStore, server: ValkeyServer, namespace: str) -> Instan
     return Instances(store, namespace)
 
 
-@pytest.mark.asyncio
 class TestOrder:
     """Own, given back, new, expired; too late ones only if there is no other."""
 
@@ -199,7 +198,6 @@ class TestOrder:
             await instances.take("e", 2)
 
 
-@pytest.mark.asyncio
 class TestExpiry:
     """An id whose owner is silent goes to somebody else, when there is no other."""
 
@@ -249,7 +247,6 @@ class TestExpiry:
         assert set(keys.entries) == {"c", "d"}
 
 
-@pytest.mark.asyncio
 class TestDamage:
     """What is no state of a machine id is named; nothing is handed out, nothing written."""
 
@@ -301,7 +298,6 @@ class TestDamage:
         assert await instances.take("a") == MachineGrant(0, -1)
 
 
-@pytest.mark.asyncio
 class TestStore:
     """What an operator sees and does."""
 
@@ -367,7 +363,6 @@ async def check_client(client: Any, keys: Keys) -> None:
         await instances.take("x")
 
 
-@pytest.mark.asyncio
 class TestClients:
     """Whatever client the user has."""
 
@@ -410,7 +405,6 @@ class TestClients:
             await client.aclose()
 
 
-@pytest.mark.asyncio
 class TestOutages:
     """A server that cannot serve is named; what was sent may be sent again."""
 
@@ -508,7 +502,6 @@ class CosIdPeer:
         self._keys.set("revert", machine_id, stamp)
 
 
-@pytest.mark.asyncio
 class TestBesideCosId:
     """Java processes work on the same keys at the same time."""
 

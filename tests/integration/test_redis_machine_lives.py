@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import pytest
 from redis.asyncio import RedisCluster
@@ -21,7 +22,7 @@ from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.redis import RedisStore
 from tests.machine_marks import mark_machines
 from tests.script import run_python
-from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, wait_until
+from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, eventually, wait_until
 
 pytestmark = [pytest.mark.integration]
 
@@ -128,7 +129,8 @@ class TestCluster:
             owner = cluster.owner(f"cosid:{{{namespace}}}:itc_idx")
             await caught_up(owner, cluster.replicas[cluster.masters.index(owner)])
             owner.kill()
-            await keeps_guarding(machine)
+            again = partial(machine.reassert, 0, now_ms=T + 1, mark_ms=T + 10)
+            await eventually(again, StoreUnavailableError, deadline=FAILOVER)
             held = [(each.instance_id, each.mark_ms) for each in await store.machines()]
             assert held == [("c", T + 10), ("b", -1)]
 
@@ -149,16 +151,6 @@ async def caught_up(master: ValkeyServer, replica: ValkeyServer) -> None:
 
     # WAIT is of no use here: it is about the writes of the connection that it is sent on.
     await asyncio.to_thread(wait_until, has_it, "the replica has caught up", deadline=FAILOVER)
-
-
-async def keeps_guarding(machine: CellMachineIdDistributor) -> None:
-    """A sign of life that is tried until the server is back."""
-    async with asyncio.timeout(FAILOVER):
-        while True:
-            try:
-                return await machine.reassert(0, now_ms=T + 1, mark_ms=T + 10)
-            except StoreUnavailableError:
-                await asyncio.sleep(0.05)
 
 
 @pytest.mark.asyncio
@@ -183,7 +175,8 @@ class TestSentinel:
             await machine.distribute(1, now_ms=T, latest_ms=FAR)
             await caught_up(group.master, group.replica)
             group.master.kill()
-            await keeps_guarding(machine)
+            again = partial(machine.reassert, 0, now_ms=T + 1, mark_ms=T + 10)
+            await eventually(again, StoreUnavailableError, deadline=FAILOVER)
             assert (await store.machines(namespace=namespace))[0].mark_ms == T + 10
 
 

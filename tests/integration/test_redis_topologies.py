@@ -32,7 +32,7 @@ from tests.servers import (
     free_port,
 )
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 BIG = 2**53 + 1
 FAILOVER = 20.0  # seconds; it takes about 1 on a cluster and 2 under sentinels
@@ -51,7 +51,6 @@ async def keeps_going(counter: CounterDistributor, step: int = 10) -> int:
     return await eventually(attempt, StoreUnavailableError, deadline=FAILOVER)
 
 
-@pytest.mark.asyncio
 async def test_unix_socket(valkey_unix: ValkeyServer, namespace: str) -> None:
     """With a database of its own in the URL."""
     async with RedisStore.from_url(f"{valkey_unix.unix_url}?db=3") as store:
@@ -65,7 +64,6 @@ async def test_unix_socket(valkey_unix: ValkeyServer, namespace: str) -> None:
             await store.counters()
 
 
-@pytest.mark.asyncio
 async def test_database_of_a_url(valkey: ValkeyServer, namespace: str) -> None:
     """Counters of two databases are two."""
     for database in (5, 6):
@@ -75,7 +73,6 @@ async def test_database_of_a_url(valkey: ValkeyServer, namespace: str) -> None:
             assert await counter.next_max_id(1) == 1
 
 
-@pytest.mark.asyncio
 class TestTls:
     """A connection is encrypted, and the server is who it says it is."""
 
@@ -137,7 +134,6 @@ class TestTls:
             assert await keeps_going(store.segment_distributor(namespace=namespace, name="n")) == 10
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("driver", ["redis", "valkey"])
 @pytest.mark.parametrize("servers", ["valkey", "valkey_cluster", "valkey_sentinel"])
 async def test_what_is_no_utf8(
@@ -194,7 +190,6 @@ async def cluster_store(cluster: ValkeyCluster, kind: str) -> AsyncGenerator[Red
         await client.aclose()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("kind", ["url", "redis-py", "valkey-py"])
 class TestCluster:
     """Every counter lies in one slot, and all slots are reached."""
@@ -278,7 +273,6 @@ async def sentinel_store(group: ValkeySentinel, kind: str) -> AsyncGenerator[Red
             await each.aclose()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("kind", ["url", "redis-py", "valkey-py"])
 class TestSentinel:
     """Whoever is the master serves."""
@@ -319,7 +313,6 @@ class TestSentinel:
             assert held >= ids[-1]
 
 
-@pytest.mark.asyncio
 class TestLostWrites:
     """A replica that was behind takes over: what was granted is not granted again."""
 
@@ -384,7 +377,6 @@ class TestLostWrites:
             assert group.replica.call("GET", key_of(namespace, "n")) == str(granted[-1])
 
 
-@pytest.mark.asyncio
 class TestUnreachable:
     """What cannot be reached is an outage, named in a way that helps."""
 

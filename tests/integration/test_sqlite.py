@@ -33,9 +33,9 @@ from aiocosid.errors import (
     UnsupportedRuntimeError,
 )
 from aiocosid.stores.sqlite import SqliteStore
-from tests.servers import eventually
 
 from ._machine_tables import Tapped
+from ._snowflakes import until
 
 pytestmark = [pytest.mark.integration]
 
@@ -421,11 +421,7 @@ def _from_url(url: str) -> IdSegmentDistributor:
 
 async def _ended_down_to(threads: int) -> None:
     """The workers of connections end a moment after them."""
-
-    async def ended() -> bool:
-        return threading.active_count() <= threads
-
-    await eventually(ended)
+    await until(lambda: threading.active_count() <= threads)
 
 
 async def _granted(url: str, step: int) -> int:

@@ -20,10 +20,9 @@ from aiocosid.stores.striped import StripedStore
 from aiocosid.testing import DistributorFactory, IdSegmentDistributorContract
 from tests.servers import ValkeyServer
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 
-@pytest.mark.asyncio
 class TestContract:
     """What of the public contract holds for ids with holes; the rest in words of its own."""
 
@@ -87,7 +86,6 @@ class TestContract:
             seen |= {*ids}
 
 
-@pytest.mark.asyncio
 async def test_stores_of_several_kinds(tmp_path: Any, valkey: ValkeyServer, namespace: str) -> None:
     """A file, a server and memory; one of them is closed for good."""
     stores: list[Store] = [
@@ -111,7 +109,6 @@ async def test_stores_of_several_kinds(tmp_path: Any, valkey: ValkeyServer, name
 
 @pytest.mark.stress
 @pytest.mark.timeout(120)
-@pytest.mark.asyncio
 async def test_one_is_killed_every_2_s_in_turn(valkey_factory: Callable[..., ValkeyServer]) -> None:
     """No error to callers, no duplicate, and each generator's ids rise."""
     servers = [await asyncio.to_thread(valkey_factory, persistent=True) for _ in range(3)]

@@ -29,7 +29,9 @@ from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import TWITTER, SnowflakeId
 from tests.servers import FaultProxy, ZookeeperServer, eventually
 
-pytestmark = [pytest.mark.integration]
+from ._snowflakes import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 LATE = 2**53
 
@@ -84,7 +86,6 @@ async def take(one: MachineIdDistributor, *, latest_ms: int = LATE) -> tuple[int
     return grant.machine_id, grant.floor_ms
 
 
-@pytest.mark.asyncio
 async def test_golden_node(zookeeper: ZookeeperServer, path: str, twitter: Any) -> None:
     """Row before, first id, last id, row after; the ids are Twitter's, of both numbers."""
     server = zookeeper.behind
@@ -107,7 +108,6 @@ async def test_golden_node(zookeeper: ZookeeperServer, path: str, twitter: Any) 
     assert server.get_children(path) == ["0"]
 
 
-@pytest.mark.asyncio
 async def test_the_first_that_is_free(zookeeper: ZookeeperServer, path: str, twitter: Any) -> None:
     """Beside Twitter's, and beside each other, on one client as well; then none is left."""
     for worker_id in (0, 2, *range(5, 32)):
@@ -127,7 +127,6 @@ async def test_the_first_that_is_free(zookeeper: ZookeeperServer, path: str, twi
         await end(each)
 
 
-@pytest.mark.asyncio
 async def test_it_is_somebody_elses(zookeeper: ZookeeperServer, path: str, twitter: Any) -> None:
     """Another host's is refused; one of our own host and port is waited for."""
     await asyncio.to_thread(register, twitter, path, 5, "h:1")
@@ -148,7 +147,6 @@ async def test_it_is_somebody_elses(zookeeper: ZookeeperServer, path: str, twitt
     await end(other)
 
 
-@pytest.mark.asyncio
 async def test_it_is_another_objects_of_our_session(zookeeper: ZookeeperServer, path: str) -> None:
     """Which does not end while the client lives: nothing to wait for, whatever their names."""
     client = zookeeper.behind
@@ -166,7 +164,6 @@ async def has_failed(lease: MachineIdLease) -> bool:
     return lease.last_error is not None
 
 
-@pytest.mark.asyncio
 async def test_a_session_that_is_over(zookeeper: ZookeeperServer, path: str, twitter: Any) -> None:
     """It is silent at once; when the node is gone and Twitter's, it takes another id."""
     async with FaultProxy(zookeeper.host, zookeeper.port) as proxy:
@@ -178,18 +175,12 @@ async def test_a_session_that_is_over(zookeeper: ZookeeperServer, path: str, twi
             proxy.refuse()
             proxy.cut()
 
-            async def is_silent() -> bool:
-                return lease.limit_ms() == -1
-
-            await eventually(is_silent)
+            await until(lambda: lease.limit_ms() == -1)
             claim = partial(register, twitter, path, 0, "h:1")
             await eventually(lambda: asyncio.to_thread(claim), NodeExistsError)
             await proxy.accept()
 
-            async def has_another() -> bool:
-                return lease.machine_id == 1 and lease.limit_ms() > 0
-
-            await eventually(has_another)
+            await until(lambda: lease.machine_id == 1 and lease.limit_ms() > 0)
             assert lease.term == 2
             with pytest.raises(MachineIdLostError, match="h:1 holds it"):
                 await one.guard(0, now_ms=1, mark_ms=1)
@@ -198,7 +189,6 @@ async def test_a_session_that_is_over(zookeeper: ZookeeperServer, path: str, twi
         await end(one)
 
 
-@pytest.mark.asyncio
 async def test_bad_arguments(zookeeper: ZookeeperServer, path: str) -> None:
     """Each is told at once; sessions that the server does not grant are refused."""
     several: list[dict[str, Any]] = [
@@ -229,7 +219,6 @@ async def test_bad_arguments(zookeeper: ZookeeperServer, path: str) -> None:
     await end(long)
 
 
-@pytest.mark.asyncio
 async def test_by_url(zookeeper: ZookeeperServer, twitter: KazooClient, path: str) -> None:
     """A store of worker ids alone; what it opened is closed, and a client passed in is not."""
     about = f"path={path}&datacenter_id=3&worker_id=7&host=10.0.0.9&port=8000"

@@ -26,7 +26,7 @@ from aiocosid.errors import (
 from aiocosid.stores.zookeeper import ZookeeperStore
 from tests.servers import FaultProxy, ZookeeperServer, eventually
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 SET = 5  # the protocol's number of a write
 
@@ -63,7 +63,6 @@ def curator_add(client: Any, path: str, step: int) -> int:
         return int(before + step)
 
 
-@pytest.mark.asyncio
 class TestNodes:
     """What lies there, before and after."""
 
@@ -157,7 +156,6 @@ async def alternate(zookeeper: ZookeeperServer, namespace: str, times: int) -> N
     assert value(zookeeper, path) == ends[-1]
 
 
-@pytest.mark.asyncio
 class TestFaults:
     """A server that cannot be reached, is silent, or whose answers are lost."""
 
@@ -252,7 +250,6 @@ async def is_suspended(store: ZookeeperStore) -> bool:
 class TestSessions:
     """Whose they are, on which loop and in which process."""
 
-    @pytest.mark.asyncio
     async def test_a_users_client(self, zookeeper: ZookeeperServer, namespace: str) -> None:
         """It is shared and never stopped; one that was not started is told."""
         client = KazooClient(zookeeper.hosts)

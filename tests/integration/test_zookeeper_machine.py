@@ -36,6 +36,8 @@ from aiocosid.stores.zookeeper import ZookeeperStore
 from tests.machine_marks import mark_zookeeper
 from tests.servers import FaultProxy, ZookeeperServer, eventually
 
+from ._snowflakes import until
+
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 MULTI = 14  # the protocol's number of a transaction
@@ -334,10 +336,7 @@ async def test_a_session_that_is_suspended(zookeeper: ZookeeperServer, namespace
             proxy.refuse()
             proxy.cut()
 
-            async def is_silent() -> bool:
-                return lease.limit_ms() == -1
-
-            await eventually(is_silent)
+            await until(lambda: lease.limit_ms() == -1)
             waiting = asyncio.create_task(gen.next_id())
             done, _ = await asyncio.wait((waiting,), timeout=0.1)
             assert not done
@@ -356,10 +355,7 @@ async def test_a_black_hole(zookeeper: ZookeeperServer, namespace: str) -> None:
             async with MachineIdLease(machine) as lease:
                 proxy.blackhole(requests=True, replies=True)
 
-                async def is_silent() -> bool:
-                    return lease.limit_ms() == -1
-
-                await eventually(is_silent)
+                await until(lambda: lease.limit_ms() == -1)
                 assert lease.statistics().seconds_left > 200
                 proxy.heal()
 

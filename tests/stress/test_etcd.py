@@ -7,10 +7,9 @@ import pytest
 from tests.leader_kills import take_under_kills
 from tests.servers import EtcdEnsemble
 
-pytestmark = [pytest.mark.stress, pytest.mark.integration]
+pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.asyncio]
 
 
-@pytest.mark.asyncio
 async def test_the_leader_is_killed(etcd_ensemble: EtcdEnsemble) -> None:
     """No caller gets an error, and none an id twice; the machine ids are kept."""
     taken = await take_under_kills(etcd_ensemble, kills=2)

@@ -31,7 +31,12 @@ from tests.servers import (
     free_port,
 )
 
-pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.stress,
+    pytest.mark.integration,
+    pytest.mark.timeout(120),
+    pytest.mark.asyncio,
+]
 
 PROCESSES = 8
 KILLS, FAILOVERS = 20, 10
@@ -126,7 +131,6 @@ def judge(what: str, folder: Path, record: Callable[[str, object], None]) -> Non
 
 
 @pytest.mark.nightly
-@pytest.mark.asyncio
 async def test_killed_and_empty(
     valkey_factory: Callable[..., ValkeyServer],
     tmp_path: Path,
@@ -145,7 +149,6 @@ async def test_killed_and_empty(
 
 
 @pytest.mark.nightly
-@pytest.mark.asyncio
 async def test_failed_over_to_who_lags(
     valkey_factory: Callable[..., ValkeyServer],
     tmp_path: Path,
@@ -180,7 +183,6 @@ async def test_failed_over_to_who_lags(
     judge("10 fail-overs", tmp_path, record_property)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("kind", ["cluster", "sentinel"])
 async def test_a_master_dies(request: pytest.FixtureRequest, namespace: str, kind: str) -> None:
     """The root serves until another one is elected, and then the new master does."""

@@ -8,10 +8,9 @@ from tests.servers import ZookeeperEnsemble
 
 from ._leader import under_load
 
-pytestmark = [pytest.mark.stress, pytest.mark.integration]
+pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.asyncio]
 
 
-@pytest.mark.asyncio
 @pytest.mark.timeout(120)
 async def test_a_leader_that_is_killed(zookeeper_ensemble: ZookeeperEnsemble) -> None:
     """No id twice, and each kind goes on after it; generators wait for the election."""

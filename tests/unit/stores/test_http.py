@@ -16,6 +16,7 @@ from aiocosid.stores._url_specs import HTTP
 from aiocosid.stores.http import HttpStore
 from aiocosid.stores.http._backend import CALLS_AT_ONCE, HttpSession, base_of, path_of
 from aiocosid.stores.http._machine import iso_duration
+from aiocosid.testing import settle
 
 
 def test_durations() -> None:
@@ -55,7 +56,7 @@ class Reluctant(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         """Take longer than what is cancelled at once."""
-        await anyio.sleep(0.1)
+        await settle()
 
 
 @pytest.mark.asyncio
