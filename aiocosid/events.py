@@ -1,7 +1,7 @@
-"""What a generator tells an `Instrument`: frozen facts to make logs, metrics and traces of.
+"""Events that generators send to an `Instrument`, for logs, metrics and traces.
 
-The core knows no metrics library.  An event is made only when an instrument is there, and never for
-a single id.
+The core depends on no metrics library.  An event is created only if there is an instrument, and
+never for a single id.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SegmentFetched(Event):
         max_id: the store's counter after the fetch, which is the segment's last id.
         count: ids in the segment.
         took: seconds that the store needed.
-        starved: whether somebody was waiting for it.
+        starved: whether a caller was waiting for it.
     """
 
     max_id: int
@@ -71,7 +71,7 @@ class SegmentFetched(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchFailed(Event):
-    """The store did not answer with a segment.
+    """A fetch of a segment failed.
 
     Attributes:
         error: what it answered.
@@ -86,7 +86,7 @@ class FetchFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starved(Event):
-    """The chain went dry and a caller has to wait.  Sent once for each dry spell."""
+    """The chain is empty and a caller has to wait.  Sent once until the next segment arrives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class WaitTimedOut(Event):
     """A caller's wait ended without an id.
 
     Attributes:
-        waited: seconds that it was allowed to wait.
+        waited: seconds that the caller was allowed to wait.
     """
 
     waited: float
@@ -115,7 +115,7 @@ class WaitTimedOut(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdsDiscarded(Event):
-    """Ids that were reserved are given up; they leave a gap and never come back.
+    """Reserved ids are discarded; they leave a gap and are never handed out.
 
     Attributes:
         count: how many.
@@ -128,7 +128,7 @@ class IdsDiscarded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdsGivenBack(Event):
-    """Ids that were not used went back to the store when the generator was closed.
+    """Unused ids went back to the store when the generator was closed.
 
     Attributes:
         count: how many.
@@ -150,10 +150,10 @@ class ClockBackwards(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnowflakeOpened(Event):
-    """A Snowflake generator can stamp ids.
+    """A Snowflake generator is open.
 
     Attributes:
-        machine_id: the machine id under which it does.
+        machine_id: the machine id in its ids.
     """
 
     machine_id: int
@@ -174,11 +174,11 @@ class RingFilled(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingEmptied(Event):
-    """Callers of a `CachedSnowflakeId` wait: no more ids can be prepared now.
+    """Callers of a `CachedSnowflakeId` wait, because no more ids can be prepared now.
 
     Attributes:
-        borrowed: seconds that the last id handed out is ahead of the clock; if it is about as much
-            as ``max_borrow`` allows, more ids are asked for than the layout has.
+        borrowed: seconds that the last id handed out is ahead of the clock; a value close to
+            ``max_borrow`` means that callers ask for more ids than the layout has.
     """
 
     borrowed: int
@@ -199,7 +199,7 @@ class MachineIdDistributed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineIdGuarded(Event):
-    """The store has taken a sign of life; ``name`` is the instance id.
+    """The store accepted a renewal; ``name`` is the instance id.
 
     Attributes:
         machine_id: the id.
@@ -214,7 +214,7 @@ class MachineIdGuarded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineIdGuardFailed(Event):
-    """The store did not take a sign of life, or gave no machine id; ``name`` is the instance id.
+    """A renewal failed, or no machine id was granted; ``name`` is the instance id.
 
     Attributes:
         error: what it answered.
@@ -227,11 +227,11 @@ class MachineIdGuardFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineIdLost(Event):
-    """The machine id belongs to somebody else; ``name`` is the instance id.
+    """Another instance holds the machine id; ``name`` is this one's instance id.
 
     Attributes:
         machine_id: the id that was lost.
-        error: how that came out.
+        error: the error that showed it.
     """
 
     machine_id: int
@@ -240,14 +240,14 @@ class MachineIdLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanLeased(Event):
-    """A tiered store's root has leased a span, for the cache to hand out.
+    """A tiered store's root has leased a span of ids to its cache.
 
     Attributes:
         max_id: the span's last id.
         count: ids in the span.
-        reason: what was wrong with the one before: ``"missing"``, ``"server"`` (another one, or in
-            another life), ``"damaged"``, ``"behind"`` (a segment seen here) or ``"left"`` (too few
-            ids).
+        reason: why the span before it was replaced: ``"missing"``, ``"server"`` (another server, or
+            a restarted one), ``"damaged"``, ``"behind"`` (below a segment that this process has
+            seen) or ``"left"`` (too few ids left).
         took: seconds that the root needed.
     """
 
@@ -259,7 +259,7 @@ class SpanLeased(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheLost(Event):
-    """A tiered store's cache does not answer, or refuses; segments come from the root.
+    """A tiered store's cache failed; segments come from the root now.
 
     Attributes:
         error: what it answered.
@@ -273,7 +273,7 @@ class CacheFound(Event):
     """A tiered store's cache answers again.
 
     Attributes:
-        lasted: seconds that it did not.
+        lasted: seconds that it did not answer.
     """
 
     lasted: float
@@ -281,12 +281,12 @@ class CacheFound(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineIdsQuarantined(Event):
-    """The store hands out no machine ids for a while; ``name`` is the instance id.
+    """The store is in quarantine and hands out no machine ids; ``name`` is the instance id.
 
-    Sent once for each quarantine that a lease is refused by.
+    Sent once for each quarantine that refuses a lease.
 
     Attributes:
-        seconds_left: how long it takes from now; ``inf`` if it does not end by itself.
+        seconds_left: seconds until it ends; ``inf`` if it does not end by itself.
     """
 
     seconds_left: float
@@ -296,15 +296,15 @@ class MachineIdsQuarantined(Event):
 class Instrument(Protocol):
     """Receives events, synchronously, on the generator's event loop.
 
-    It has to be quick and must not wait.  What it raises is logged and goes no further.
+    It has to be quick and must not wait.  An exception that it raises is logged and dropped.
     """
 
     def on_event(self, event: Event, /) -> None:
-        """Take note of one event."""
+        """Receive one event."""
 
 
 class Instruments:
-    """Several instruments as one; what one of them raises is logged, and the others are told."""
+    """Several instruments as one; an exception of one is logged, and the others get the event."""
 
     __slots__ = ("_instruments",)
 
@@ -312,12 +312,12 @@ class Instruments:
         """Join instruments.
 
         Args:
-            *instruments: they are told of an event in this order.
+            *instruments: receive each event in this order.
         """
         self._instruments = instruments
 
     def on_event(self, event: Event, /) -> None:
-        """Tell each of them."""
+        """Pass the event on to each of them."""
         for instrument in self._instruments:
             try:
                 instrument.on_event(event)

@@ -98,7 +98,7 @@ class Clock(ABC):
 class GroupedId(int):
     """An id that knows its group, so that a number and its prefix cannot come from two periods.
 
-    Otherwise an `int` as any other: equal to, sorted with and written as its number.
+    It compares, sorts and prints as its number, like any other `int`.
 
     Attributes:
         group: the group that the number was counted in, such as ``20260116``.
@@ -184,11 +184,12 @@ class IdGenerator(ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Close the generator; whoever waits gets `ClosedError`.
+        """Close the generator; waiting callers get `ClosedError`.
 
         Idempotent, and safe from any task, in any order and in a cancelled scope; a second caller
-        waits for the same end.  A call under way has the generator's ``close_timeout``, as long
-        again if its driver heeds no cancellation, and connections then some seconds to close.
+        waits for the same end.  A store call under way may take the generator's ``close_timeout``,
+        twice that if its driver ignores cancellation; closing the connections may take some seconds
+        more.
         """
 
     async def __aenter__(self) -> Self:
@@ -227,8 +228,7 @@ class IdSegmentDistributor(ABC):
     """From one id of a segment to the next: above 1 for a counter of one residue class.
 
     A call for ``step`` ids then grants ``range(max_id - (step - 1) * stride, max_id + 1, stride)``.
-    It is read as soon as the call has answered, and may be another one by the next; 0 while it is
-    not known."""
+    It is read right after each call, and may change with the next one; 0 while it is not known."""
 
     step_limit: int | None = None
     """The most ids that one call may ask for, at least ``step``; None for as many as there are."""
@@ -263,7 +263,7 @@ class IdSegmentDistributor(ABC):
 
     @property
     def namespaced_name(self) -> str:
-        """``{namespace}.{name}``, by which CosId's stores know the counter."""
+        """``{namespace}.{name}``, the counter's key in CosId's stores."""
         return f"{self.namespace}.{self.name}"
 
     @abstractmethod
@@ -271,8 +271,8 @@ class IdSegmentDistributor(ABC):
         """Add ``step`` to the store's counter and return the new value; create it on first use.
 
         It takes effect in one atomic operation, so that the caller owns ``(result - step, result]``
-        alone, or as many ids a `stride` apart.  It has to be safe to be applied twice (drivers
-        resend): that may waste a range, never share one.  A cancelled call may have taken effect on
+        alone, or as many ids a `stride` apart.  Applying it twice has to be safe, because drivers
+        resend: that may waste a range, never share one.  A cancelled call may have taken effect on
         the store; its connection must not go back to a pool, where its late reply would be read as
         another call's.
 
@@ -298,48 +298,50 @@ class IdSegmentDistributor(ABC):
         raise WouldBlock
 
     def resume_above(self, reached: int) -> None:
-        """Go on where another object for this counter ended: a generator that is made anew.
+        """Continue above the max id that an earlier object for this counter reached.
 
-        Told before the first call.  Whoever may answer lower than ``reached`` although nothing was
-        lost has to answer above it from now on; the default does nothing.
+        A generator that replaces another one calls it before its first fetch.  A distributor whose
+        store may answer lower than ``reached`` without a loss, such as a tiered one, has to answer
+        above it from now on; the default does nothing.
 
         Args:
-            reached: the highest max id that the former one is known to have answered.
+            reached: the highest max id that the earlier object is known to have answered.
         """
 
     def allow_give_back(self) -> bool:
-        """Have every grant from now on noted, so that `give_back` can work; tell whether it can.
+        """Record every grant from now on, as `give_back` requires; return whether it can work.
 
-        The default is that it cannot.
+        The default returns False.
         """
         return False
 
     async def give_back(self, max_id: int, unused: int) -> int:
-        """Give back the ids ``(max_id - unused, max_id]``, which nobody has used nor ever will.
+        """Give back ids of ``(max_id - unused, max_id]``, which nobody has used or will use.
 
-        Some of the topmost of them, or none: it lowers the store's counter in one atomic step, and
-        only if nothing at all has happened to it since this object was granted ``max_id``.  It has
-        to be safe to be applied twice, with others' grants between.  A cancelled call, or one that
-        raises, may have taken effect.
+        It lowers the store's counter in one atomic step, by the topmost of these ids or by none,
+        and only if nothing has happened to the counter since this object was granted ``max_id``.
+        Applying it twice has to be safe, even with other callers' grants in between.  A cancelled
+        call, or one that raises, may have taken effect.
 
         Args:
             max_id: the last answer of `next_max_id`.
-            unused: how many ids below and with it, at least 1; all granted to this object.
+            unused: how many ids up to and including ``max_id``, at least 1; all were granted to
+                this object.
 
         Returns:
-            How many went back; the others are a gap.
+            How many went back; the others leave a gap.
 
         Raises:
             StoreError: the store cannot be reached, or refuses.
-            ForkedError: they are the parent process's.
+            ForkedError: the ids belong to the parent process.
         """
         return 0
 
     async def aopen(self) -> None:
-        """Get ready in this process and loop; called whenever a generator on it is opened.
+        """Prepare for this process and event loop; called whenever a generator on it is opened.
 
         Raises:
-            ForkedError: it lives on a client of the parent process.
+            ForkedError: it uses a client of the parent process.
         """
 
     async def aclose(self) -> None:
@@ -367,8 +369,7 @@ class IdConverter(ABC):
     Attributes:
         is_timeless: whether the text of an id is the same whenever it is written, provided that
             this holds for an ``inner`` converter too.  Threads may then take a thousand texts at
-            once and keep them.  It counts for the very class that states it, not for its
-            subclasses.
+            once and keep them.  A subclass has to state it again.
     """
 
     __slots__ = ()
@@ -407,7 +408,7 @@ class IdConverter(ABC):
 class TextIdGenerator(ABC):
     """The contract of a generator whose ids are text: `IdGenerator`'s, with `str` for `int`.
 
-    Whether the texts sort as they were made is the kind's own promise.
+    Whether the texts sort in the order in which they were made depends on the kind.
     """
 
     __slots__ = ()
@@ -452,7 +453,7 @@ class TextIdGenerator(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """What every generator can say about itself.  A frozen picture of one moment.
+    """A snapshot of a generator, frozen; each kind of generator adds to it.
 
     Attributes:
         kind: the generator's class name.
@@ -465,9 +466,9 @@ class Statistics:
     name: str
 
     def as_tree(self) -> dict[str, object]:
-        """Return the picture as CosId's actuator shows a generator's, ready for JSON.
+        """Return the snapshot as CosId's actuator shows it, ready for JSON.
 
-        A kind of generator that CosId has not either shows all that it knows, in camelCase.
+        For a kind of generator that CosId does not have, all fields in camelCase.
         """
         return _facts(self)
 
@@ -483,7 +484,7 @@ def _camel(key: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return what JSON has a word for: an error or an enum as text."""
+    """Return a value that JSON has: an error or an enum becomes text."""
     if is_dataclass(value):
         return _facts(value)
     if isinstance(value, list | tuple):

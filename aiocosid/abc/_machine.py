@@ -1,4 +1,4 @@
-"""The contract of who hands out machine ids."""
+"""The contract of a distributor of machine ids."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class InstanceId:
         text: `host:port`, or any text of 1 to 100 characters that no other instance has.
         stable: whether the same instance comes back under the same text, as a StatefulSet's pod
             does.  A stable instance keeps its machine id when it is closed, and this library gives
-            it to no other instance, however long this one is silent.  CosId on Java may.
+            it to no other instance, however long this one does not renew.  CosId on Java may.
     """
 
     text: str
@@ -75,8 +75,8 @@ class MachineGrant:
 
     Attributes:
         machine_id: 0 to ``2^bits - 1``.
-        floor_ms: unix time in milliseconds that every id's time has to be *above*: the highest of
-            the former owner's last sign of life and time mark; -1 if nobody had it before.
+        floor_ms: unix time in milliseconds that every id's time has to be *above*: the later of the
+            former owner's last renewal and its time mark; -1 if nobody had it before.
     """
 
     machine_id: int
@@ -85,15 +85,15 @@ class MachineGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One machine id as it lies in a store.
+    """One machine id as a store has it.
 
     Attributes:
         namespace: where it counts.
         machine_id: the number.
         instance_id: who holds it; empty if it was given back.
-        last_timestamp_ms: the holder's last sign of life, unix time in milliseconds.
+        last_timestamp_ms: the holder's last renewal, unix time in milliseconds.
         mark_ms: no id was issued with a later time; -1 where the holder keeps no mark (CosId's).
-        stable: whether the holder told us that it is stable; CosId keeps no note of it.
+        stable: whether the holder said that it is stable; CosId does not store that.
     """
 
     namespace: str
@@ -107,37 +107,39 @@ class Machine:
 class MachineIdDistributor(ABC):
     """Hands out the machine ids of one namespace, each to one instance at a time.
 
-    It is the store's side alone: one atomic step a call, no clock and no task of its own.
-    `aiocosid.machine.MachineIdLease` calls it, and knows how long an id may be used.  Check your
-    own with `aiocosid.testing.MachineIdDistributorContract`.
+    It is the store's side of a lease: each call is one atomic step, and it has no clock and no task
+    of its own. `aiocosid.machine.MachineIdLease` calls it, and keeps track of how long an id may be
+    used.  Check your own with `aiocosid.testing.MachineIdDistributorContract`.
 
-    A store may forget: it is emptied, restored, or fails over to a replica that lags.  So the
-    namespace has a *marker* in it, with the store's *identity*, which the same atomic step looks at
+    A store may forget: it is emptied, restored, or fails over to a replica that lags.  So the store
+    keeps a *marker* for each namespace, with the store's *identity*, and each atomic step checks it
     first.  If it is missing, or names another identity than the store has now, a **quarantine**
     begins, in that step:
 
-    * It ends when the longest safe guard that was ever named in the namespace, and
-      `QUARANTINE_MARGIN`, have passed since its beginning by the *store's* clock.  The marker
-      remembers it, before an id is handed out for it; one that is missing knows nothing, and then
-      those count who call in the quarantine.  The first call after that marks the store as sound.
-    * Until then nobody is handed an id, whatever the store says: `distribute` is
+    * It ends when the longest safe guard that was ever named in the namespace, plus
+      `QUARANTINE_MARGIN`, has passed since its beginning by the *store's* clock. The marker records
+      that safe guard before an id is handed out under it; if the marker is missing, the safe guards
+      of those who call during the quarantine count. The first call after the end marks the store as
+      sound.
+    * Until then nobody is handed an id, whatever the store says: `distribute` raises
       `MachineIdQuarantineError`.
-    * Whoever holds an id, and knows that it is still good, says so by `reassert`, which writes all
-      that the store may have forgotten.
+    * An instance that holds an id, and knows that its lease is still valid, calls `reassert`, which
+      writes again all that the store may have forgotten.
     * Of two instances that assert one id the earlier keeps it: the one whose `distribute` was
-      called with the lower ``now_ms``, then the one with the lower text.  The other is told by
-      `MachineIdLostError`, at once or at its next call.  Of two lives under one text the later has
-      it.  What the store says of somebody who has not asserted it in this quarantine counts for
-      nothing, but for a Java peer's sign of life since it began: CosId does not observe it, and
-      would not yield; and for an id that was handed out before anybody could notice, as on a
-      ZooKeeper that was put back: who has it is not silent, the former holder is.
+      called with the lower ``now_ms``, then the one with the lower text.  The other gets
+      `MachineIdLostError`, at once or at its next call. Of two lives under one text the later keeps
+      it.  An entry whose holder has not asserted it during this quarantine does not count, with two
+      exceptions: a Java peer's renewal since the quarantine began, because CosId knows no
+      quarantine and would not yield; and an id that was handed out before anybody could notice the
+      loss, as on a ZooKeeper that was restored: there the new holder renews, and the former one
+      does not.
 
     Attributes:
         namespace: groups the machines of one system.
-        instance_id: who asks.
-        safe_guard: seconds without a sign of life after which an id whose owner is not stable may
-            be handed to somebody else; CosId's default is 300.
-        interval: seconds between two signs of life.
+        instance_id: the instance that asks.
+        safe_guard: seconds without a renewal after which the id of an owner that is not stable may
+            be handed to another instance; CosId's default is 300.
+        interval: seconds between two renewals.
     """
 
     __slots__ = ("__weakref__", "instance_id", "interval", "namespace", "safe_guard")
@@ -163,7 +165,7 @@ class MachineIdDistributor(ABC):
         safe_guard: float = DEFAULT_SAFE_GUARD,
         interval: float = DEFAULT_GUARD_INTERVAL,
     ) -> None:
-        """Describe who asks; nothing is sent yet.
+        """Describe the instance that asks; nothing is sent yet.
 
         Args:
             namespace: not empty, without NUL.
@@ -188,27 +190,27 @@ class MachineIdDistributor(ABC):
 
     @property
     def session(self) -> int:
-        """Another number each time that the session with the store was interrupted.
+        """A number that changes each time the session with the store is interrupted.
 
-        A lease is silent from that very moment, until a sign of life that was sent after it has
-        succeeded.  Always the same where there is no session (the default).  Never waits.
+        From that moment a lease allows no ids, until a renewal that was sent after it has
+        succeeded.  The default, for stores without sessions, never changes.  Never waits.
         """
         return 0
 
     @abstractmethod
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
-        """Take a machine id: the own one, else one given back, else a new one, else an expired one.
+        """Take a machine id: its own, else one given back, else a new one, else an expired one.
 
-        One atomic step.  Safe to be applied twice: the second time the instance finds its own.  A
-        cancelled call may have taken effect; the id is found again by the same instance, and is
-        recycled after the safe guard duration otherwise.
+        One atomic step.  Applying it twice is safe: the second time the instance finds its own id.
+        A cancelled call may have taken effect; the same instance finds the id again, and otherwise
+        it is recycled after the safe guard duration.
 
         Args:
-            bits: width of the machine id, 1 to 31; all of a namespace use one width, which the
-                first call that hands an id out notes in the same step.
-            now_ms: our wall clock, the first sign of life.
-            latest_ms: an id that has to wait for a later floor is taken only if there is no other;
-                if it is our own, and we are not stable, it is given back then.
+            bits: width of the machine id, 1 to 31; all instances of a namespace use one width,
+                which the first call that hands out an id writes in the same step.
+            now_ms: our wall clock, the time of the first renewal.
+            latest_ms: an id whose floor is later than this is taken only if there is no other; if
+                it is our own, and we are not stable, it is given back instead.
 
         Raises:
             MachineBitsMismatchError: another width is noted; nothing was written.
@@ -220,7 +222,7 @@ class MachineIdDistributor(ABC):
 
     @abstractmethod
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Give a sign of life, and raise the time mark; never lowers either.
+        """Renew the id and raise its time mark; neither is ever lowered.
 
         One atomic step, safe to be applied twice.
 
@@ -230,22 +232,22 @@ class MachineIdDistributor(ABC):
             mark_ms: no id with a later time will be issued before the next call has succeeded.
 
         Raises:
-            MachineIdLostError: somebody else holds the id, or nobody, or the instance was handed it
-                again by another call; nothing was written.
-            MachineIdQuarantineError: the store may have forgotten that somebody else has it by now;
-                nothing was written of the id.
+            MachineIdLostError: another instance holds the id, or nobody does, or another call of
+                this instance took it again; nothing was written.
+            MachineIdQuarantineError: the store may have forgotten that another instance has it by
+                now; the id's entry was not written.
             StoreError: the store refuses or cannot be reached.
         """
 
     async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Give a sign of life for an id that is surely ours: in a quarantine, take it back.
+        """Renew an id whose lease is surely valid; in a quarantine, write it again.
 
-        As `guard`, which it is where this method is not overridden, but in a quarantine: there the
-        store is told again what it may have forgotten, and the id stays ours if nobody who took it
-        earlier asserts it too.  One atomic step, safe to be applied twice.
+        Outside of a quarantine it is `guard`, and so is the default.  In a quarantine it writes
+        again what the store may have forgotten, and the id stays ours unless an instance that took
+        it earlier asserts it too.  One atomic step, safe to be applied twice.
 
-        Only for an id that was handed out to this object, and only while its lease has not ended,
-        by a clock that nobody sets: until then nobody else can have been handed it.
+        Only for an id that was handed out to this object, and only while its lease has not ended by
+        the monotonic clock: until then nobody else can have been handed it.
 
         Args:
             machine_id: the one that was handed out to this instance.
@@ -253,36 +255,36 @@ class MachineIdDistributor(ABC):
             mark_ms: no id with a later time will be issued before the next call has succeeded.
 
         Raises:
-            MachineIdLostError: as for `guard`; in a quarantine somebody who took it earlier asserts
-                it, and nothing was written of the id.
+            MachineIdLostError: as for `guard`; in a quarantine an instance that took it earlier
+                asserts it, and the id's entry was not written.
             StoreError: the store refuses or cannot be reached.
         """
         await self.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
 
     @abstractmethod
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        """Give the id back; does nothing if it is not ours any more.
+        """Give the id back; does nothing if this call's owner no longer holds it.
 
-        Nor if the instance was handed it again by another call, of a later life or of a process of
-        the same name: that one keeps the id, and its mark.
+        If a later call took the id again, from a later life or from another process under the same
+        instance id, that one keeps the id and its mark.
 
         One atomic step, safe to be applied twice.  A stable instance stays its owner.
 
         Args:
             machine_id: the one that was handed out to this instance.
-            last_ms: no id with a later time was issued: the mark is lowered to it; -1 if none was
-                issued at all since the id was taken, which leaves the mark as it is.
+            last_ms: the time of the last id that was issued, to which the mark is lowered; -1 if
+                none was issued since the id was taken, which leaves the mark as it is.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
 
     async def aopen(self) -> None:
-        """Get ready in this process and loop; called whenever a lease on it is opened.
+        """Prepare for this process and event loop; called whenever a lease on it is opened.
 
         Raises:
-            ForkedError: it lives on a client of the parent process.
-            MachineIdInUseError: a lock of the system is held by another process.
+            ForkedError: it uses a client of the parent process.
+            MachineIdInUseError: another process holds the operating system's lock on it.
         """
 
     async def aclose(self) -> None:
@@ -294,10 +296,10 @@ class MachineIdDistributor(ABC):
 
 
 def check_safe_guard(safe_guard: float | None) -> float:
-    """Return what somebody names who asks for no id, in seconds; 0 for nothing.
+    """Return the safe guard that a caller names without asking for an id, in seconds; 0 for None.
 
     Raises:
-        InvalidArgumentError: it is no time.
+        InvalidArgumentError: it is no number of seconds above 0.
     """
     if safe_guard is None:
         return 0.0
@@ -307,13 +309,13 @@ def check_safe_guard(safe_guard: float | None) -> float:
 
 
 def check_same_bits(namespace: str, bits: int, found: int | None, *, remedy: str = "") -> None:
-    """Raise `MachineBitsMismatchError` if another width is noted than ``bits``."""
+    """Raise `MachineBitsMismatchError` if the noted width differs from ``bits``."""
     if found is not None and found != bits:
         raise MachineBitsMismatchError(namespace, bits=bits, found=found, remedy=remedy)
 
 
 def bits_in_use(namespace: str, found: int | None, holders: Iterable[str]) -> MachineIdInUseError:
-    """Return the error for a width that is to be changed while somebody holds a machine id."""
+    """Return the error for changing the width while somebody holds a machine id."""
     width = "" if found is None else f", {found} bits"
     what = f"the width of the machine ids of namespace {namespace!r}{width},"
     remedy = "close them, and free what dead ones hold by 'aiocosid machines revert'"

@@ -1,4 +1,4 @@
-"""The contract of what grants sequences of a second, which many processes share."""
+"""The contract of a distributor of sequences, which many processes share second by second."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ MAX_SECOND: Final = 2**43
 
 @dataclass(frozen=True, slots=True)
 class SequenceGrant:
-    """Sequences of one second that are the caller's alone.
+    """Sequences of one second that belong to the caller alone.
 
     Attributes:
-        second: the second, since 1970-01-01T00:00Z; they are good for no other.
+        second: the second since 1970-01-01T00:00Z; the sequences are valid in no other.
         first: the first sequence, at least 1.
         last: the last one, `first` at least; fewer than asked for where a second ends.
     """
@@ -63,7 +63,7 @@ class SecondFenced:
     """The store may have forgotten what it granted of the second; it grants nothing of it.
 
     Attributes:
-        opens: the first second of which it grants sequences.
+        opens: the first second of which it grants sequences again.
         now: the store's own second.
     """
 
@@ -76,13 +76,13 @@ SequenceReply: TypeAlias = SequenceGrant | SecondSpent | SecondFenced
 
 
 class SequenceDistributor(ABC):
-    """Grants sequences, each once for a second, to all processes under one name.
+    """Grants sequences to all processes under one name, each once in a second.
 
     A subclass of your own calls ``super().__init__`` and implements `grant`.
 
     Attributes:
         namespace: groups the names of one system.
-        name: the name; what is granted under it is unique.
+        name: the name; within a second each sequence is granted once under it.
         max_sequence: the highest sequence that is granted.
         tolerance: seconds by which a second may differ from the store's own.
     """
@@ -129,13 +129,13 @@ class SequenceDistributor(ABC):
     async def grant(self, second: int, size: int) -> SequenceReply:
         """Take the next ``size`` sequences of a second.
 
-        It takes effect in one atomic operation, and has to be safe to be applied twice (drivers
-        resend): that may waste sequences, never grant one again.  A cancelled call may have taken
+        It takes effect in one atomic operation.  Applying it twice has to be safe, because drivers
+        resend: that may waste sequences, never grant one again.  A cancelled call may have taken
         effect; its connection must not go back to a pool.
 
         Args:
             second: since 1970-01-01T00:00Z, 0 to 2^43.
-            size: how many, 1 to `max_sequence`; fewer come where the second has no more.
+            size: how many, 1 to `max_sequence`; fewer are granted if the second has no more.
 
         Raises:
             InvalidArgumentError: an argument is outside its range; nothing was written.
@@ -151,10 +151,10 @@ class SequenceDistributor(ABC):
         check_integer("size", size, at_least=1, at_most=self.max_sequence)
 
     async def aopen(self) -> None:
-        """Get ready in this process and loop; called whenever a generator on it is opened.
+        """Prepare for this process and event loop; called whenever a generator on it is opened.
 
         Raises:
-            ForkedError: it lives on a client of the parent process.
+            ForkedError: it uses a client of the parent process.
         """
 
     async def aclose(self) -> None:

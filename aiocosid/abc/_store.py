@@ -21,13 +21,13 @@ __all__ = ("Counter", "MachineMarker", "MachineStore", "Store")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineMarker:
-    """What a store's marker says of the machine ids of one namespace.
+    """What a store's marker says about the machine ids of one namespace.
 
     Attributes:
-        namespace: where it counts.
+        namespace: its namespace.
         is_new: whether this call has written it for the identity that the store has now.
-        seconds_left: above 0 in a quarantine: how long it takes from now, by the store's clock;
-            ``inf`` if it does not end by itself.
+        seconds_left: above 0 in a quarantine: seconds until it ends, by the store's clock; ``inf``
+            if it does not end by itself.
     """
 
     namespace: str
@@ -36,14 +36,14 @@ class MachineMarker:
 
     @property
     def is_quarantined(self) -> bool:
-        """Whether nobody is handed a machine id now."""
+        """Whether a quarantine runs, in which no machine id is handed out."""
         return self.seconds_left > 0
 
 
 class MachineStore:
-    """What a store does about machine ids; one of your own may have none.
+    """The machine ids of a store; a store of your own may have none.
 
-    What a store does not do itself is done by its `_holder`.
+    A store that keeps none itself passes the calls on to its `_holder`.
     """
 
     __slots__ = ()
@@ -60,20 +60,20 @@ class MachineStore:
 
         Args:
             namespace: the namespace of the machine ids, at most 91 characters.
-            instance_id: who asks; by default an instance that nobody else is.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
+            instance_id: the instance that asks; by default a new, unique one.
+            safe_guard: seconds without a renewal after which an id may go to another instance.
+            interval: seconds between two renewals.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
-            UnsupportedByStoreError: this store has no machine ids, as one of your own may not.
+            UnsupportedByStoreError: this store has no machine ids.
         """
         return self._holder().machine_id_distributor(
             namespace=namespace, instance_id=instance_id, safe_guard=safe_guard, interval=interval
         )
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
-        """Return the machine ids that were ever handed out, by namespace and number.
+        """Return all machine ids that were ever handed out, sorted by namespace and number.
 
         Args:
             namespace: only this one's; None for all.
@@ -85,9 +85,9 @@ class MachineStore:
         return await self._holder().machines(namespace=namespace)
 
     async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
-        """Take a machine id from its owner, whoever that is: for one that died and is stable.
+        """Take a machine id from its owner: for a stable instance that will not come back.
 
-        Its mark stays, so that the next owner begins above it.  The owner must not run any more.
+        The mark stays, so the next owner begins above it.  The owner must have stopped.
 
         Raises:
             InvalidArgumentError: nobody holds the id.
@@ -107,8 +107,8 @@ class MachineStore:
     async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
         """Change the width of a namespace's machine ids for good, while nobody holds one.
 
-        One atomic step, safe to repeat.  That the new layout makes no id again that the old one has
-        made is the caller's to see to.
+        One atomic step, safe to repeat.  The caller has to make sure that the new layout repeats no
+        id of the old one.
 
         Args:
             namespace: the namespace.
@@ -123,7 +123,7 @@ class MachineStore:
         await self._holder().set_machine_bits(namespace=namespace, bits=bits)
 
     async def is_initialized(self) -> bool:
-        """Tell whether the store has a marker of its own, as it is now: it has forgotten nothing.
+        """Tell whether the store has a marker with its present identity: it has forgotten nothing.
 
         Raises:
             UnsupportedByStoreError: this store keeps no marker for all namespaces.
@@ -134,10 +134,10 @@ class MachineStore:
     async def initialize(self) -> None:
         """Write the store's marker: it has forgotten nothing, so that every namespace may start.
 
-        It ends quarantines that run.  Nobody who was started before may hold a machine id, which is
-        the caller's to know: a store that was never initialised and one that was emptied look
-        alike.  Not at every start, or a store that was just emptied would be marked by it.  One
-        atomic step, safe to repeat; a cancelled call may have taken effect.
+        It ends running quarantines.  The caller has to know that no process that was started before
+        holds a machine id: a store that was never initialised and one that was emptied look alike.
+        Do not call it at every start, or it would mark a store that was just emptied.  One atomic
+        step, safe to repeat; a cancelled call may have taken effect.
 
         Raises:
             UnsupportedByStoreError: this store keeps no marker for all namespaces.
@@ -152,32 +152,35 @@ class MachineStore:
         is_new: bool = False,
         safe_guard: float | None = None,
     ) -> MachineMarker:
-        """Mark one namespace as one of which the store has forgotten nothing.
+        """Write the marker of one namespace: the store has forgotten nothing of it.
 
-        Where `initialize` cannot be used, as on Redis Cluster, or for one namespace alone.  Not at
-        every start, or a store that was just emptied would be marked by it.  One atomic step, safe
-        to repeat.
+        For one namespace alone, or where `initialize` cannot be used, as on Redis Cluster.  Do not
+        call it at every start, or it would mark a store that was just emptied.  One atomic step,
+        safe to repeat.
 
-        A missing marker is written.  One of another identity is not: a quarantine begins, as by
-        `MachineIdDistributor.distribute` with the safe guard that is given.  One that runs goes on.
+        A missing marker is written.  A marker of another identity is not replaced: a quarantine
+        begins, as in `MachineIdDistributor.distribute` with the given safe guard.  A running
+        quarantine continues.
 
-        The marker remembers the longest safe guard that was ever named, by those who lease too, and
-        a quarantine lasts as long.  So one that is given here is only needed before its owner has
-        called, or with ``is_new``, which alone forgets a longer one.
+        The marker records the longest safe guard that was ever named, by leases too, and a
+        quarantine lasts that long.  So ``safe_guard`` is only needed before the first lease with it
+        is opened, or with ``is_new``, which alone discards a longer one.
 
         Args:
             namespace: the namespace of the machine ids.
-            is_new: write the marker in any case, and end a quarantine: nobody who was started
-                before holds a machine id any more, which is the caller's to know.
-            safe_guard: the longest one of all who use the namespace, in seconds, above 0; ``inf``
-                for ids that are never recycled.  None names none; where none was ever named, a
-                quarantine lasts for `DEFAULT_SAFE_GUARD`, or the first that is named in it.
+            is_new: write the marker in any case, and end a quarantine.  The caller has to know that
+                no process that was started before holds a machine id.
+            safe_guard: the longest one of all instances in the namespace, in seconds, above 0;
+                ``inf`` for ids that are never recycled.  None leaves the recorded one; if there is
+                none, a quarantine lasts `DEFAULT_SAFE_GUARD`, or the first safe guard that is named
+                during it.
 
         Returns:
             The marker as it is now.
 
         Raises:
-            InvalidArgumentError: the namespace is no text, or too long, or the safe guard no time.
+            InvalidArgumentError: the namespace is no text or too long, or the safe guard is no
+                number of seconds.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
         return await self._holder().mark_machines(
@@ -185,7 +188,7 @@ class MachineStore:
         )
 
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
-        """Return the markers, by namespace; where there is none yet, none.  Writes nothing.
+        """Return the markers that exist, sorted by namespace; writes nothing.
 
         Args:
             namespace: only this one's; None for all.
@@ -196,7 +199,7 @@ class MachineStore:
         return await self._holder().machine_markers(namespace=namespace)
 
     def _holder(self) -> MachineStore:
-        """Return the store that keeps the machine ids of one that does not do so itself.
+        """Return the store that keeps the machine ids for a store that does not itself.
 
         Raises:
             UnsupportedByStoreError: there is none (the default).
@@ -206,7 +209,7 @@ class MachineStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter:
-    """One counter as it lies in a store.
+    """One counter as a store has it.
 
     Attributes:
         namespaced_name: ``{namespace}.{name}``.
@@ -246,7 +249,7 @@ class Store(MachineStore, ABC):
     async def create_schema(self) -> None:
         """Create the tables if they are missing; does nothing on a store without any.
 
-        What this very call has created needs no `initialize`; what was there does.
+        Tables that this call has created need no `initialize`; those that existed do.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
@@ -297,10 +300,10 @@ class Store(MachineStore, ABC):
         """Close the connections that this store opened itself."""
 
     async def aopen(self) -> None:
-        """Get ready in this process and loop; connections are opened on first use.
+        """Prepare for this process and event loop; connections are opened on first use.
 
         Raises:
-            ForkedError: it lives on a client of the parent process.
+            ForkedError: it uses a client of the parent process.
         """
 
     async def __aenter__(self) -> Self:

@@ -1,7 +1,7 @@
 """Ids as text and back: CosId's converters, and ids that cannot be guessed, misread or rounded.
 
 A converter is a value: it compares, hashes and shows its settings, and never changes.  It never
-shortens an id either; one that it has no text for is an `InvalidIdError`.
+shortens an id: an id without a text raises `InvalidIdError`.
 """
 
 from __future__ import annotations

@@ -124,12 +124,12 @@ class SuffixIdConverter(IdConverter):
 class GroupedPrefixIdConverter(IdConverter):
     """Writes the group of each id before it: ``20260116-42``.  CosId's GroupedPrefixIdConverter.
 
-    The group comes with the id, a `GroupedId`, so that both are of one period.  CosId takes it from
-    the thread, and reads no such text.
+    The group is part of the id, a `GroupedId`, so both belong to one period.  CosId takes the group
+    from the thread, and cannot read such a text.
 
     Attributes:
         inner: writes and reads the number.
-        delimiter: the text between group and number; it may be empty, but then no text is read.
+        delimiter: the text between group and number; if it is empty, texts cannot be read back.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -206,9 +206,9 @@ FIELDS: Final = {
 class DatePrefixIdConverter(IdConverter):
     """Writes the date before each id: ``260116-42``.  CosId's DatePrefixIdConverter.
 
-    It is the date of the conversion, as in CosId; each call of `convert_many` has one date.  So it
-    may be a later one than the id is of, a text made twice may differ, and a batch of a
-    `StringIdGenerator`, which converts in several calls, may have two dates.  It makes no id
+    It is the date of the conversion, as in CosId, and one call of `convert_many` uses one date.  So
+    the date may be later than the id, an id converted twice may have two texts, and a batch of a
+    `StringIdGenerator`, which converts in several calls, may have two dates.  It does not make ids
     unique: numbers that restart each day need a `GroupedPrefixIdConverter`.
 
     Attributes:
@@ -240,7 +240,8 @@ class DatePrefixIdConverter(IdConverter):
         """Choose date and place.
 
         Args:
-            pattern: letters ``y u M d D H m s S``, text in single quotes, and signs.
+            pattern: made of the letters ``y u M d D H m s S``, text in single quotes, and
+                punctuation.
             inner: writes and reads what follows.
             delimiter: the text between date and id; not empty, and no digit first, if the pattern
                 has fields that vary in length.
@@ -248,8 +249,8 @@ class DatePrefixIdConverter(IdConverter):
             clock: the clock; the system's by default.
 
         Raises:
-            InvalidArgumentError: pattern or zone are unknown, or the date could not be told from
-                what follows.
+            InvalidArgumentError: the pattern or zone is unknown, or the end of the date could not
+                be found in a text.
         """
         dates = DatePattern(pattern)
         check_converter(inner)
@@ -278,11 +279,11 @@ class DatePrefixIdConverter(IdConverter):
         return [today + text for text in self.inner.convert_many(ids)]
 
     def as_int(self, text: str, /) -> int:
-        """Return the id of a text that starts with a date of the pattern, whichever it is.
+        """Return the id of a text that starts with any date of the pattern.
 
-        Each field is looked at for itself, so that 30 February is a date too.
+        Each field is checked alone, so 30 February counts as a date.
 
-        CosId drops as many characters as pattern and delimiter have, whatever they are.
+        CosId drops as many characters as pattern and delimiter have, without a check.
         """
         found = self._form.match(text_of(text))
         if found is None:
@@ -377,7 +378,7 @@ def compose(
         date_prefix: the date of the conversion, if asked for.
 
     Raises:
-        InvalidArgumentError: a converter, text, flag, pattern or zone is no such thing.
+        InvalidArgumentError: an argument has the wrong type, or the pattern or zone is unknown.
     """
     check_converter(base, "base")
     check_affix("prefix", prefix)

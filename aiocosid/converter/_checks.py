@@ -14,7 +14,7 @@ __all__ = ("are_plain", "check_affix", "check_converter", "check_flag", "check_i
 
 
 def check_id(new_id: object, *, at_most: int = MAX_ID, remedy: str = "") -> None:
-    """Raise unless it is an id from 0 to a limit; ``remedy`` says where a higher one has a text."""
+    """Raise unless it is an id from 0 to a limit; ``remedy`` names a converter for higher ones."""
     # bool is an int to isinstance; an id it is not.
     if isinstance(new_id, int) and not isinstance(new_id, bool) and 0 <= new_id <= at_most:
         return
@@ -25,12 +25,12 @@ def check_id(new_id: object, *, at_most: int = MAX_ID, remedy: str = "") -> None
 
 
 def are_plain(ids: Sequence[int], *, at_most: int = MAX_ID) -> bool:
-    """Return, fast, whether all of them are an `int` from 0 to a limit; False if there is none."""
+    """Return whether all are an `int` from 0 to a limit, fast; False if there are none."""
     return set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) <= at_most
 
 
 def text_of(text: object) -> str:
-    """Return what is to be read; raise unless it is a text."""
+    """Return the argument; raise unless it is a text."""
     if not isinstance(text, str):
         raise InvalidIdError("id", text, expected="a text")
     return text

@@ -27,8 +27,9 @@ JAVASCRIPT_MAX_SAFE_ID: Final = 2**53 - 1
 class ToStringIdConverter(IdConverter):
     """Writes ids in decimal, with zeros in front if asked for.  CosId's ToStringIdConverter.
 
-    An id with more digits is written whole.  Texts with and without the zeros are read.  Negative
-    numbers, which no generator makes, have a text where no zeros would stand before the sign.
+    An id with more digits than ``char_size`` is written in full.  Texts are read with or without
+    the zeros.  Negative numbers, which no generator makes, have a text unless zeros would precede
+    the sign.
 
     Attributes:
         pad_start: whether zeros fill a text up to ``char_size``; texts of up to that many digits
@@ -90,7 +91,7 @@ class ToStringIdConverter(IdConverter):
 
 @dataclass(frozen=True, slots=True)
 class JavaScriptSafeIdConverter(IdConverter):
-    """Refuses ids that JavaScript would round, those above 2^53-1, and leaves the rest to another.
+    """Refuses ids above 2^53-1, which JavaScript would round; another converter writes the rest.
 
     Attributes:
         inner: writes and reads the ids that are safe.

@@ -18,8 +18,8 @@ __all__ = ("SnowflakeFriendlyIdConverter",)
 class SnowflakeFriendlyIdConverter(IdConverter):
     """Writes ``20211228202301948-0-0``.  CosId's SnowflakeFriendlyIdConverter.
 
-    An id whose local time occurs twice has no text: take UTC or a fixed offset for ids of all the
-    year round.
+    An id whose local time occurs twice, when clocks are put back, has no text: use UTC or a fixed
+    offset to have texts for all ids.
 
     Attributes:
         text: layout, zone and padding; with padding, texts sort like ids in a zone that keeps one
@@ -48,7 +48,7 @@ class SnowflakeFriendlyIdConverter(IdConverter):
 
 
 def _check_text(text: object) -> None:
-    """Raise unless it is one; its class is not imported, it brings a room of generators along."""
+    """Raise unless it is a FriendlyText, without importing the Snowflake generators."""
     if isinstance(text, type) or not hasattr(text, "as_text"):
         expected = "a FriendlyText, as FriendlyText(COSID_MS, zone='UTC')"
         raise InvalidArgumentError("text", text, expected=expected)

@@ -1,7 +1,7 @@
-"""Ids that tell nothing: a keyed permutation of all of them.  Requires the ``opaque`` extra.
+"""Ids that reveal nothing: a keyed permutation of all ids.  Requires the ``opaque`` extra.
 
-A Feistel network of ten rounds whose round function is AES; it turns each number of some digits in
-a radix into another one, each once.  https://doi.org/10.6028/NIST.SP.800-38G
+The permutation is FF1, a Feistel network of ten rounds with AES as the round function; it maps the
+numbers of a given count of digits one to one.  https://doi.org/10.6028/NIST.SP.800-38G
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class OpaqueIdConverter(IdConverter):
     """Writes ids so that they cannot be counted, guessed or put in order without the key.
 
     Each id becomes another number of 63 bits, by FF1 of NIST SP 800-38G with AES, which a second
-    converter writes.  Equal ids have equal texts; any text of the right form is some id; and a text
-    gives no right to anything.  After a change of the key old texts can only be read with the old
-    key.  The key is in no repr, error, tree or pickle.
+    converter writes.  Equal ids have equal texts, and every text of the right form is the text of
+    some id, so a valid text proves no permission.  After a change of the key, old texts can only be
+    read with the old key.  The key is in no repr, error, tree or pickle.
 
     Attributes:
         inner: writes and reads the changed numbers.
@@ -57,7 +57,7 @@ class OpaqueIdConverter(IdConverter):
         """Choose key and writing.
 
         Args:
-            key: 16, 24 or 32 bytes, random and secret; one of its own for each kind of id.
+            key: 16, 24 or 32 random secret bytes; use another key for each kind of id.
             inner: has a text for every id; `Radix62IdConverter` by default.
 
         Raises:
@@ -79,7 +79,7 @@ class OpaqueIdConverter(IdConverter):
 
     @classmethod
     def from_text(cls, key: str, inner: IdConverter | None = None) -> Self:
-        """Make one of a key as settings hold it.
+        """Make a converter from a key as settings hold it.
 
         Args:
             key: 32, 48 or 64 hexadecimal digits, or else base64 of 16, 24 or 32 bytes.
@@ -192,13 +192,13 @@ class Ff1:
     _rounds: tuple[tuple[int, int], ...]
 
     def __init__(self, key: bytes, *, radix: int, length: int, tweak: bytes = b"") -> None:
-        """Prepare what is the same for all numbers.
+        """Prepare the parts that are the same for all numbers.
 
         Args:
             key: 16, 24 or 32 bytes, for AES.
             radix: 2 to 65536.
             length: digits of a number, at least 2.
-            tweak: public bytes that choose one of many permutations.
+            tweak: public bytes that select one of many permutations.
 
         Raises:
             MissingExtraError: cryptography is not installed.
@@ -228,7 +228,7 @@ class Ff1:
         )
 
     def encrypt(self, number: int) -> int:
-        """Return the number that another one, below radix to the power of length, is turned to."""
+        """Return the number that a number below ``radix ** length`` is mapped to."""
         a, b = divmod(number, self._half)
         aes = self._taken()
         for block, modulus in self._rounds:
@@ -237,7 +237,7 @@ class Ff1:
         return a * self._half + b
 
     def encrypt_many(self, numbers: Iterable[int]) -> list[int]:
-        """Do the same for many; where halves have at most 32 bits, with one call of AES a round."""
+        """Do the same for many; with one call of AES a round if halves have at most 32 bits."""
         if self._width != LANE:
             return list(map(self.encrypt, numbers))
         halves = [divmod(number, self._half) for number in numbers]
@@ -255,7 +255,7 @@ class Ff1:
         return [a * self._half + b for a, b in zip(left, right, strict=True)]
 
     def decrypt(self, number: int) -> int:
-        """Return the number that is turned into this one."""
+        """Return the number that is mapped to this one."""
         a, b = divmod(number, self._half)
         aes = self._taken()
         for block, modulus in reversed(self._rounds):
@@ -270,7 +270,8 @@ class Ff1:
     def _taken(self) -> Aes:
         """Return a context of AES that no other call is using.
 
-        While one encrypts 2 KiB or more it lets other threads run, and fails if they use it too.
+        A context that encrypts 2 KiB or more releases the GIL, and fails if another thread uses it
+        then.
         """
         try:
             return self._idle.pop()

@@ -1,6 +1,6 @@
-"""Ids in base 62, 36 and, for people who read them out, 32.  Pure.
+"""Ids in base 62 and 36, and in Crockford's base 32 for people who read them out.  Pure.
 
-Digits are written two at a time, from a table of all pairs, which each radix makes once.
+Digits are written two at a time, from a table of all pairs that is made once for each base.
 """
 
 from __future__ import annotations
@@ -210,10 +210,10 @@ class _Radix32(RadixIdConverter):
 class CrockfordIdConverter(IdConverter):
     """Writes ids in Crockford's base 32 with a check symbol: ``000000000016JD``.
 
-    The symbol finds every wrong digit, and every two neighbours that are swapped.  Padded texts
-    sort like ids.  Small letters are read too, I and L as 1, O as 0, hyphens are passed over, and
-    zeros at the front may be missing.  A hyphen in the place of a digit is a missing digit, which
-    the symbol does not always find.
+    The symbol detects every wrong digit, and every swap of two neighbouring digits.  Padded texts
+    sort like ids.  Reading accepts small letters, takes I and L for 1 and O for 0, skips hyphens,
+    and allows missing zeros at the front.  A hyphen in the place of a digit counts as a missing
+    digit, which the symbol does not always detect.
 
     Attributes:
         pad_start: whether zeros fill a text up to ``char_size``.
@@ -252,7 +252,7 @@ class CrockfordIdConverter(IdConverter):
         return [text + CHECKS[each % len(CHECKS)] for text, each in zip(texts, ids, strict=True)]
 
     def as_int(self, text: str, /) -> int:
-        """Return the id of a text, as it was written or as people write it."""
+        """Return the id of a text, as `as_str` or as people write it."""
         if len(text_of(text)) > MOST_READ or not text.isascii():
             raise self._refusal(text)
         read = text.upper().translate(AS_WRITTEN)

@@ -1,4 +1,4 @@
-"""What generators share that need nothing but this process, and the simplest: a counter."""
+"""Generators that need nothing but this process: their common base, and a counter."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ NONE: Final[Iterator[int]] = iter(())
 
 
 class LocalGenerator(Component):
-    """Opens at once and holds nothing.  ``for _ in self._budget`` is the leave to make one id.
+    """Opens at once and holds nothing.  ``for _ in self._budget`` permits one id.
 
-    The budget of one turn of the event loop: an ``await`` that does not suspend gives it none.  It
-    is empty while the generator is not open, so that the hot path asks nothing else.
+    The budget limits the ids of one turn of the event loop, because an ``await`` that does not
+    suspend gives the loop no turn.  It is empty while the generator is not open, so the hot path
+    needs no other check.
     """
 
     __slots__ = ("__weakref__", "_budget", "_turns", "name", "namespace")
@@ -67,7 +68,7 @@ class LocalGenerator(Component):
         return Statistics(kind=type(self).__name__, namespace=self.namespace, name=self.name)
 
     async def _wait_turn(self) -> None:
-        """Return when one id may be made; the loop has had a turn if one was due."""
+        """Return when one id may be made, after a turn of the loop if one was due."""
         process, again = fork.generation, False
         self._check_usable()
         while self._is_spent():
@@ -78,7 +79,7 @@ class LocalGenerator(Component):
             again = True
 
     def _now(self) -> None:
-        """Take leave to make one id, turn or no turn: the caller cannot be made to wait."""
+        """Permit one id even if a turn is due: a nowait caller cannot wait."""
         self._check_usable()
         self._renew()
 
@@ -125,10 +126,10 @@ class LocalGenerator(Component):
 
 
 class CounterId(LocalGenerator, IdGenerator):
-    """Counts 1, 2, 3 in this process, anew in each: for tests, and what does not outlive it.
+    """Counts 1, 2, 3 ..., beginning anew in each process: for tests and short-lived data.
 
-    CosId's AtomicLongGenerator.  Each object has a counter of its own, which goes on when it is
-    opened again; a forked child is refused, since its parent goes on with the same numbers.
+    CosId's AtomicLongGenerator.  Each object has its own counter, which continues when it is opened
+    again.  A forked child gets an error, because its parent continues with the same numbers.
     """
 
     __slots__ = ("_made_in", "_numbers")

@@ -78,7 +78,7 @@ class UuidGenerator(LocalGenerator, TextIdGenerator):
 
 
 class Uuid4Id(UuidGenerator):
-    """Random UUIDs, version 4.  CosId's UuidGenerator.  They do not sort as they were made."""
+    """Random UUIDs, version 4, which do not sort by age.  CosId's UuidGenerator."""
 
     __slots__ = ()
 
@@ -91,9 +91,9 @@ class Uuid4Id(UuidGenerator):
 class Uuid7Id(UuidGenerator):
     """UUIDs of version 7, which sort as they were made: RFC 9562, as Python 3.14 makes them.
 
-    48 bits of milliseconds since 1970, a counter of 42 bits that starts at random with each
-    millisecond, 32 random bits.  Within one generator each is above the one before, also after the
-    clock stepped back: the last millisecond is counted on then.
+    A UUID has 48 bits of milliseconds since 1970, a 42-bit counter that starts at random in each
+    millisecond, and 32 random bits.  Within one generator each is above the one before, even after
+    the clock stepped back: the generator then stays in the last millisecond and counts on.
     """
 
     __slots__ = ("_busy", "_last", "_made_in", "_read_ns")

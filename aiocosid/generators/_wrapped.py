@@ -1,4 +1,4 @@
-"""What the generators around another one share."""
+"""Generators that wrap another one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrappedStatistics(Statistics):
-    """What a generator around another one can say about itself.
+    """The statistics of a generator that wraps another one.
 
     Attributes:
         actual: the statistics of the generator inside.
@@ -39,7 +39,7 @@ class WrappedStatistics(Statistics):
 
 
 class WrappedGenerator(DelegatingLifecycle, IdGenerator):
-    """Opens and closes with the generator inside of it; a subclass changes or checks its ids."""
+    """Opens and closes with the wrapped generator; a subclass changes or checks its ids."""
 
     __slots__ = ("__weakref__", "_inner")
 
@@ -49,7 +49,7 @@ class WrappedGenerator(DelegatingLifecycle, IdGenerator):
         self._inner: IdGenerator = generator
 
     def statistics(self) -> WrappedStatistics:
-        """Return a frozen picture of both; cheap, and never waits."""
+        """Return a frozen snapshot of both; cheap, and never waits."""
         actual = self._inner.statistics()
         return WrappedStatistics(
             kind=type(self).__name__, namespace=actual.namespace, name=actual.name, actual=actual
@@ -71,8 +71,8 @@ MAX_INT32: Final = 2**31 - 1
 class IntegerIdGenerator(WrappedGenerator):
     """Hands out the ids of another generator as long as they fit 32 bits.
 
-    CosId's IntegerIdGenerator.  Above 2^31-1 every call raises `IdOverflowError`: nothing is
-    wrapped or cut.  A batch that ends above it is refused as a whole; its ids are a gap.
+    CosId's IntegerIdGenerator.  Above 2^31-1 every call raises `IdOverflowError`; an id is never
+    truncated.  A batch that ends above it is refused as a whole, and its ids are a gap.
     """
 
     __slots__ = ()
@@ -108,9 +108,9 @@ WORD: Final = 8  # bytes
 class UncertaintyIdGenerator(WrappedGenerator):
     """Appends random bits to the ids of another generator.
 
-    CosId's UncertaintyIdGenerator.  The ids stay unique and rising.  From one id the next is
-    guessed with a chance of ``1 / 2**bits`` only; about how many ids there are can still be seen
-    (``id >> bits``).  The bits come from the operating system's secure source; CosId's do not.
+    CosId's UncertaintyIdGenerator.  The ids stay unique and rising.  The chance to guess the next
+    id from one id is only ``1 / 2**bits``, but ``id >> bits`` still shows about how many ids there
+    are.  The bits come from the operating system's secure source, unlike CosId's.
 
     Attributes:
         bits: random bits of each id.

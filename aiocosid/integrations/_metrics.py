@@ -1,4 +1,4 @@
-"""The metrics: their names, and what events and statistics say of them.
+"""The metrics: their names, and how events and statistics measure them.
 
 One list for Prometheus and for OpenTelemetry; docs/reference/metrics.md shows it.
 """
@@ -72,8 +72,8 @@ class Metric:
         name: with dots.
         unit: as UCUM writes it: seconds, or a thing in braces.
         description: its meaning.
-        attributes: whose values tell its series apart.
-        merge: makes one value of those of two generators with the same attributes.
+        attributes: the attributes that distinguish its series.
+        merge: combines the values of two generators with the same attributes.
     """
 
     kind: Literal["counter", "gauge", "histogram"]
@@ -85,7 +85,7 @@ class Metric:
 
     @property
     def prometheus_name(self) -> str:
-        """The name in Prometheus, by OpenTelemetry's rules for the translation."""
+        """The name in Prometheus, by OpenTelemetry's translation rules."""
         name = self.name.replace(".", "_")
         name += "_seconds" if self.unit == "s" else ""
         return name + ("_total" if self.kind == "counter" else "")
@@ -219,7 +219,7 @@ class Value(NamedTuple):
     """A value of one series.
 
     Attributes:
-        metric: whose it is.
+        metric: the metric that it belongs to.
         value: what is added to a counter or observed by a histogram; what a statistic reads.
         where: values of the metric's attributes.
     """
@@ -230,10 +230,10 @@ class Value(NamedTuple):
 
 
 def measurements(event: Event) -> Iterator[Value]:
-    """Say what an event adds to the metrics.
+    """Return what an event adds to the metrics.
 
-    A counter that is to be alerted on begins at 0, with the first segment, at the opening or with
-    the first machine id: a server sees no increase in a series that begins at 1.
+    A counter for alerts is written as 0 first, at the first segment, the opening or the first
+    machine id, because a server sees no increase in a series that begins at 1.
     """
     where = (event.namespace, event.name)
     match event:

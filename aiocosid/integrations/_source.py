@@ -23,10 +23,10 @@ RETRY_AFTER: Final = "1"  # seconds; a generator that starves asks its store aga
 
 @asynccontextmanager
 async def opened(source: Source) -> AsyncGenerator[Provider]:
-    """Have a provider open, as the process's default one too.
+    """Keep a provider open, also as the process's default one.
 
     Raises:
-        InvalidArgumentError: the source is none, or gives something else.
+        InvalidArgumentError: the source is no provider and returns none.
     """
     # The result of `asynccontextmanager` can be called as well: it is a decorator.
     given: Any = source

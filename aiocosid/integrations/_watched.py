@@ -50,7 +50,7 @@ class GeneratorTally:
     """The counts of one generator over all its openings.
 
     Attributes:
-        generator: the generator; None when it is not watched any more.
+        generator: the generator; None once it is no longer watched.
         again: gives it also then, if it is still there: it may be watched again.
     """
 
@@ -66,7 +66,7 @@ class GeneratorTally:
     def note(self, statistics: Statistics, counts: Iterable[Value]) -> None:
         """Take note of where its counts are.
 
-        Another thread than the generator's may read it in the middle of a step, and see a dip.
+        A thread other than the generator's may read in the middle of a step, and see a lower count.
         """
         life = _life(statistics) or self._life
         if any(now < before for now, before in zip(life, self._life, strict=False)):
@@ -77,14 +77,14 @@ class GeneratorTally:
             self._now[metric, where] = max(value, self._now.get((metric, where), 0))
 
     def totals(self) -> dict[Series, float]:
-        """Return what it has counted."""
+        """Return its counts."""
         found = dict(self._before)
         _add(found, self._now)
         return found
 
 
 class Tallies:
-    """Those of all generators, the ones that are gone among them."""
+    """The counts of all generators, including those that are gone."""
 
     __slots__ = ("_gone", "_tallies")
 
@@ -193,8 +193,8 @@ class Watched:
     def read(self) -> dict[Metric, dict[Where, float]]:
         """Return the values of all generators; those with the same attributes are merged.
 
-        A count goes on where generators of its attributes have ended, and each is read once,
-        however often it is watched.
+        Counts continue from those of ended generators with the same attributes.  Each generator is
+        read once, however often it is watched.
         """
         found: dict[Metric, dict[Where, float]] = {}
         with self._lock:
@@ -219,7 +219,7 @@ _all: Final[WeakSet[Watched]] = WeakSet()
 
 
 def _forget_parent() -> None:
-    """Forget in a forked child what the parent watches: it exports that itself."""
+    """Forget, in a forked child, what the parent watches and exports itself."""
     for watched in tuple(_all):
         watched._forget()
 
@@ -241,7 +241,7 @@ class _Watch:
         """Read each generator that counts; one that fails is logged once, and left out.
 
         Args:
-            here: those that were read already; the others are added.
+            here: the generators that were read already; the others are added.
         """
         for name in tuple(self._generators):
             try:
@@ -262,7 +262,7 @@ class _Watch:
 
 
 def _noted(tally: GeneratorTally, outer: Statistics) -> list[Value]:
-    """Take note of the counts, and return the rest."""
+    """Record the counts, and return the other readings."""
     # A group's statistics are those of the latest call only, and not cumulative.
     inner, is_grouped = _innermost(outer), hasattr(outer, "group")
     values = list(readings(inner, (outer.namespace, outer.name)))
@@ -272,21 +272,21 @@ def _noted(tally: GeneratorTally, outer: Statistics) -> list[Value]:
 
 
 def _inmost(generator: AnyGenerator) -> AnyGenerator:
-    """Return the generator that counts, within those that only convert."""
+    """Return the innermost generator, which counts; those around it only convert."""
     while (inner := getattr(generator, "inner", None)) is not None:
         generator = inner
     return generator
 
 
 def _innermost(statistics: Statistics) -> Statistics:
-    """Return the statistics of the generator that counts, beneath those that only convert."""
+    """Return the statistics of the innermost generator, which counts."""
     while (actual := getattr(statistics, "actual", None)) is not None:
         statistics = actual
     return statistics
 
 
 def readings(statistics: Statistics, where: Where) -> Iterator[Value]:
-    """Say what the statistics of one generator read; what is unknown or endless is left out."""
+    """Return the values of one generator's statistics, without those unknown or infinite."""
     if isinstance(statistics, SegmentStatistics):
         yield from _of_segments(statistics, where)
     elif isinstance(statistics, SnowflakeStatistics):

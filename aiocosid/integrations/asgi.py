@@ -1,7 +1,7 @@
 """Statistics and health as read-only ASGI applications; they need no framework.
 
-Mount them for operators only.  The messages of store errors may contain hosts and users, so the
-statistics are not for everybody; the health report names the errors' classes only.
+Mount them for operators only.  The messages of store errors may contain hosts and users, so do not
+publish the statistics; the health report names only the errors' classes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _UP, _DEGRADED, _DOWN = "up", "degraded", "down"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Whether ids can be had now.
+    """Whether ids can be handed out now.
 
     Attributes:
-        generators: what is known of each, by name, ready for JSON: its ``status`` (``up``,
-            ``degraded`` or ``down``), the class of its last ``error``, and, where it has them, the
-            ids ``remaining`` in hand, the ``machineId`` and the ``secondsLeft`` of its lease.
-        error: why there is nothing to ask, the class of an error; None if there is.
+        generators: the state of each, by name, ready for JSON: its ``status`` (``up``, ``degraded``
+            or ``down``), the class of its last ``error``, and, where it has them, the ids
+            ``remaining`` in hand, the ``machineId`` and the ``secondsLeft`` of its lease.
+        error: the class of the error if there is no open provider; else None.
     """
 
     generators: dict[str, dict[str, object]]
@@ -74,8 +74,8 @@ def check_health(provider: Provider | None = None) -> Health:
     """Return whether a provider's generators can hand out ids now; never waits.
 
     A generator is down when it has ended, when its machine id's lease has run out, or when its
-    store fails and no id is in hand.  It is degraded when the store fails and ids are left.
-    A generator without a number of ids in hand, as a `SnowflakeId`, has to hand out an id, which is
+    store fails and no id is in hand.  It is degraded when the store fails and ids are left.  A
+    generator that counts no ids in hand, such as a `SnowflakeId`, is asked for an id, which becomes
     a gap.
 
     Call it on the event loop of the generators: in FastAPI from an ``async def`` route.
@@ -116,7 +116,7 @@ def _look_at(generator: AnyGenerator) -> dict[str, object]:
 
 
 def _pictures(statistics: Any) -> Iterator[Any]:  # noqa: ANN401 - a dataclass of any kind
-    """Give the statistics and those within: of a lease, of what a generator is wrapped around."""
+    """Iterate over the statistics and those inside: of a lease, and of a wrapped generator."""
     yield statistics
     for each in fields(statistics):
         if is_dataclass(inner := getattr(statistics, each.name)):
@@ -124,7 +124,7 @@ def _pictures(statistics: Any) -> Iterator[Any]:  # noqa: ANN401 - a dataclass o
 
 
 def _refusal(generator: AnyGenerator) -> CosIdError | None:
-    """Return why a generator hands out no id, but for one that only has to be awaited."""
+    """Return why a generator hands out no id; None if it only has to be awaited."""
     try:
         generator.next_id_nowait()
     except WouldBlock:
@@ -144,8 +144,8 @@ class _ReadOnlyApp:
     """Answers GET and HEAD with JSON.
 
     Args:
-        provider: whose generators are shown; by default that of the lifespan of the application
-            around it, or else the process's default one.
+        provider: its generators are shown; by default the provider of the surrounding application's
+            lifespan, else the process's default one.
     """
 
     def __init__(self, provider: Provider | None = None) -> None:
@@ -174,7 +174,7 @@ class _ReadOnlyApp:
 
 
 class StatisticsApp(_ReadOnlyApp):
-    """Shows what generators know about themselves, as CosId's actuator does.
+    """Shows the generators' statistics in the form of CosId's actuator.
 
     ``GET /`` gives all of them by name, ``GET /{name}`` one; a slash in a name may be written as it
     is or as ``%2F``.  An unknown name is a 404, and a provider that is not open a 503.
@@ -196,7 +196,7 @@ class StatisticsApp(_ReadOnlyApp):
 
 
 class HealthApp(_ReadOnlyApp):
-    """Tells whether ids can be had, by 200 or 503, at whatever path; see `check_health`."""
+    """Answers 200 if ids can be handed out and else 503, at any path; see `check_health`."""
 
     def _answer(
         self,
@@ -208,7 +208,7 @@ class HealthApp(_ReadOnlyApp):
 
 
 def _path(scope: _Scope) -> str:
-    """Return the path below where it is mounted; the server has decoded it."""
+    """Return the path below the mount point, as the server has decoded it."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "").rstrip("/")
     return path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path

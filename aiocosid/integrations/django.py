@@ -29,14 +29,15 @@ __all__ = ("CosIdDefault",)
 class CosIdDefault:
     """A field's default: ``BigIntegerField(primary_key=True, default=CosIdDefault("order"))``.
 
-    An object has its id as soon as it is made, before it is saved.  Migrations keep the name alone.
+    An object has its id as soon as it is made, before it is saved.  Migrations contain only the
+    name.
 
-    Django asks once for all rows that are there when a field is added, and writes the same id into
-    each.  So a field that is neither the primary key nor unique is warned of, by the system check
-    ``aiocosid.W001``.
+    When a field is added, Django calls the default once and writes the same id into all existing
+    rows.  So the system check ``aiocosid.W001`` warns of a field that is neither the primary key
+    nor unique.
 
     Attributes:
-        name: of a generator in ``settings.AIOCOSID``, a mapping or a `SyncProvider`.
+        name: the generator's name in ``settings.AIOCOSID``, a mapping or a `SyncProvider`.
     """
 
     def __init__(self, name: str = SHARE) -> None:
@@ -98,7 +99,7 @@ class CosIdDefault:
 
 
 def _check_fields(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:  # noqa: ANN401 - Django's
-    """Warn of fields that would get one id for many rows without an error."""
+    """Warn of fields in which many rows would get the same id without an error."""
     configs = cast("Any", apps.get_app_configs() if app_configs is None else app_configs)
     return [
         checks.Warning(

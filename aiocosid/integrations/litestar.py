@@ -31,11 +31,11 @@ __all__ = ("CosIdPlugin", "generator")
 
 
 class CosIdPlugin(InitPlugin):
-    """Has a provider open while a Litestar application serves.
+    """Keeps a provider open while a Litestar application serves.
 
-    Handlers get it as the dependency ``ids``, and single generators by `generator`.  A request that
-    gets no id for now (a `CosIdError` that is ``retryable``) is answered with 503 and
-    ``Retry-After``, and any other `CosIdError` with 500 like an unexpected error.
+    Handlers get it as the dependency ``ids``, and single generators by `generator`.  A
+    ``retryable`` `CosIdError` is answered with 503 and ``Retry-After``, any other `CosIdError` with
+    500 like an unexpected error.
 
     Args:
         source: a provider that is not open yet; or a function that returns one, or any asynchronous

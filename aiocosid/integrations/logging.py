@@ -68,8 +68,8 @@ class LoggingInstrument:
     ``shop.order: fetch failed error='redis: ...' attempt=2 took=0.004``.  A record has an attribute
     ``aiocosid``, a dict of the event's name and its facts, for handlers that write JSON.
 
-    Above the level DEBUG a line that is like an earlier one (event, namespace, name, kind of error)
-    is left out for some seconds; the next one says how many were.
+    Above the level DEBUG, a line with the same event, namespace, name and kind of error as an
+    earlier one is suppressed for some seconds; the next one says how many were.
     """
 
     __slots__ = ("_levels", "_logger", "_pause", "_written")
@@ -85,8 +85,8 @@ class LoggingInstrument:
 
         Args:
             logger: where to; the logger ``aiocosid.events`` by default.
-            levels: of events that are to have another level than in `LEVELS`.
-            pause: seconds between two lines that are alike; 0 writes them all.
+            levels: levels of events that differ from `LEVELS`.
+            pause: seconds between two similar lines; 0 writes all of them.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -131,7 +131,7 @@ class LoggingInstrument:
         )
 
     def _left_out(self, event: Event, now: float) -> int | None:
-        """Return how many lines like this one were left out; None if it is to be left out too."""
+        """Return how many similar lines were suppressed; None if this one is suppressed too."""
         error: object = getattr(event, "error", None)
         key = (type(event), event.namespace, event.name, type(error))
         at, left_out = self._written.get(key, (-self._pause, 0))

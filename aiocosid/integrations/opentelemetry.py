@@ -30,8 +30,9 @@ class OpenTelemetryInstrument:
     """An `aiocosid.Instrument` that measures events, and reads statistics at each collection.
 
     One serves any number of providers, event loops and threads; docs/reference/metrics.md lists its
-    metrics.  A meter keeps what was made on it: make one instrument and keep it.  The SDK's locks
-    are not re-entrant: a signal handler or finalizer must not take ids itself while there is one.
+    metrics.  A meter keeps the metrics made on it, so make one instrument and keep it.  The SDK's
+    locks are not re-entrant, so with this instrument a signal handler or finalizer must not take
+    ids itself.
     """
 
     __slots__ = ("_instruments", "_watched")
@@ -40,7 +41,7 @@ class OpenTelemetryInstrument:
         """Create the metrics on a meter named ``aiocosid``.
 
         Args:
-            meter_provider: whose; the global one by default.
+            meter_provider: the provider of the meter; the global one by default.
         """
         meter = get_meter("aiocosid", meter_provider=meter_provider)
         self._watched: Final = Watched()
@@ -105,7 +106,7 @@ class _Reading:
         self._found: dict[Metric, dict[Where, float]] = {}
 
     def of(self, metric: Metric) -> dict[Where, float]:
-        """Return the series of a metric; a metric that is read again starts a new collection."""
+        """Return the series of a metric; reading a metric twice starts a new collection."""
         if metric in self._observed:
             self._observed, self._found = set[Metric](), self._watched.read()
         self._observed.add(metric)

@@ -32,9 +32,9 @@ class PrometheusInstrument:
     """An `aiocosid.Instrument` that counts events, and reads statistics at each scrape.
 
     One serves any number of providers, event loops and threads; docs/reference/metrics.md lists its
-    metrics.  prometheus_client's locks are not re-entrant: a signal handler or finalizer must not
-    take ids itself while there is one.  In prometheus_client's multiprocess mode there are the
-    metrics made of events alone.
+    metrics.  prometheus_client's locks are not re-entrant, so with this instrument a signal handler
+    or finalizer must not take ids itself. prometheus_client's multiprocess mode has only the
+    metrics that are made from events.
     """
 
     __slots__ = ("_collectors", "_families", "_registry", "_watched")
@@ -43,10 +43,10 @@ class PrometheusInstrument:
         """Register the metrics.
 
         Args:
-            registry: where; prometheus_client's own by default.
+            registry: the registry; prometheus_client's own by default.
 
         Raises:
-            InvalidArgumentError: the registry has metrics of these names.
+            InvalidArgumentError: the registry already has metrics of these names.
         """
         self._registry: Final = registry
         self._watched: Final = Watched()
@@ -86,7 +86,7 @@ class PrometheusInstrument:
 
 
 class _Reader:
-    """Asks the generators when Prometheus asks."""
+    """Reads the generators when Prometheus scrapes."""
 
     __slots__ = ("_watched",)
 
@@ -94,7 +94,7 @@ class _Reader:
         self._watched = watched
 
     def describe(self) -> Iterator[_Family]:
-        """Say which metrics there will be; the registry refuses them if it has such."""
+        """Return the metrics that will exist, so that the registry can refuse names that it has."""
         return map(_read_family, READ)
 
     def collect(self) -> Iterator[_Family]:

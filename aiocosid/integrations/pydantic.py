@@ -1,7 +1,7 @@
 """Ids as text in pydantic models, and so in the JSON and the URLs of FastAPI.
 
-An id may need more than the 53 bits that JavaScript has for integers, so that it has to travel as a
-string.  In Python it is an `int`.
+JavaScript reads integers of at most 53 bits exactly, so an id is sent as a string.  In Python it is
+an `int`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EXAMPLE: Final = 42
 
 @dataclass(frozen=True, slots=True)
 class _DecimalText:
-    """The annotation that makes `Int64Str` of `int`; see there."""
+    """The annotation of `Int64Str`; see there."""
 
     def __get_pydantic_core_schema__(
         self, _source: object, _handler: GetCoreSchemaHandler
@@ -71,18 +71,18 @@ def _from_decimal(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedId:
-    """Makes ids of `int` that are a converter's text in JSON and URLs.
+    """Marks ids that are an `int` in Python, and a converter's text in JSON and URLs.
 
     An annotation::
 
         OrderId = Annotated[int, ConvertedId(Radix62IdConverter())]
 
-    It is read from that text, and in Python also from an integer, as ``Order(id=42)`` needs it.
-    FastAPI reads bodies in Python, so that a client may write the number there too.
+    A value is read from that text, and in Python also from an integer, as in ``Order(id=42)``.
+    FastAPI validates request bodies in Python mode, so clients may send the number there too.
 
     Attributes:
         converter: of `aiocosid.converter`, or your own.
-        text_only: whether a number is refused in Python as well: for what clients send where the
+        text_only: whether numbers are refused in Python as well: for models of client input if the
             numbers are secret, as with an opaque converter.
     """
 
@@ -127,14 +127,14 @@ class ConvertedId:
 
 
 def _checked(text: str, new_id: int) -> int:
-    """Return an id; raise unless it is one: a converter of decimal digits reads a sign too."""
+    """Return the argument; raise unless it is an id, since a decimal converter may read a sign."""
     if not 0 <= new_id <= MAX_ID:
         raise InvalidIdError("id", text, expected=f"the text of an id from 0 to {MAX_ID}")
     return new_id
 
 
 def _described(converter: IdConverter) -> dict[str, Any]:
-    """Return pattern and example; of a text that depends on the day, or on a key, neither."""
+    """Return pattern and example, or neither for a text that depends on the day or on a key."""
     pattern = _pattern(converter.as_tree())
     if pattern is None:
         return {}

@@ -32,11 +32,11 @@ __all__ = ("generator_of", "handle_errors", "lifespan", "provider_of")
 def lifespan(
     source: Source,
 ) -> Callable[[object], AbstractAsyncContextManager[dict[str, object]]]:
-    """Return a lifespan that has the provider open while the application serves.
+    """Return a lifespan that keeps the provider open while the application serves.
 
-    Requests find it by `provider_of`, everything else as the process's default one.  An application
-    whose provider cannot be opened does not start.  To have a lifespan of your own as well, enter
-    this one in it and pass on the state that it yields::
+    Requests find the provider by `provider_of`, other code as the process's default one.  If it
+    cannot be opened, the application does not start.  In a lifespan of your own, enter this one and
+    pass on the state that it yields::
 
         ids = lifespan(aiocosid.configure("ids.toml"))
 
@@ -93,10 +93,10 @@ def generator_of(connection: HTTPConnection, name: str = SHARE) -> AnyGenerator:
 
 
 def handle_errors(app: Starlette) -> None:
-    """Answer a request that gets no id for now with 503 and ``Retry-After``.
+    """Answer requests that cannot get an id now with 503 and ``Retry-After``.
 
-    That is any `CosIdError` that is ``retryable``.  The others are mistakes, or for operators: they
-    go on, as if there was no handler, to the server's log and a 500.
+    It handles each ``retryable`` `CosIdError`.  The others are mistakes or need an operator: they
+    are raised on, to the server's log and a 500.
 
     Args:
         app: a Starlette or FastAPI application.

@@ -1,4 +1,4 @@
-"""Fills the ids of objects that have none, and remembers them until it is sure that they stay."""
+"""Fills the ids of objects that have none; all of them are taken back if one is refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Assigned:
             raise InvalidArgumentError(place, new_id, expected=expected) from error
 
     def take_back(self) -> None:
-        """Leave the objects as they were, except where somebody has set another value."""
+        """Restore the objects, except where other code has set another value."""
         for of, attribute, new_id, old, is_unset in reversed(self._done):
             with suppress(Exception):  # the others' turn comes, whatever this one does
                 if getattr(of, attribute, None) == new_id:
@@ -62,7 +62,7 @@ class Assigned:
 
 
 def _own_value(of: object, attribute: str) -> object:
-    """Return what an object has itself, and not its class."""
+    """Return the value that an object has itself, not that of its class."""
     own: dict[str, Any] = getattr(of, "__dict__", {})
     if attribute in own:
         return own[attribute]
@@ -90,12 +90,12 @@ _STRETCH: Final = 1000  # objects between two turns of the event loop, about a m
 async def ensure_ids(objects: object, provider: Provider | None = None) -> int:
     """Give an id to each object that has none.
 
-    An id is empty if it is None, not positive, or an empty text; a row that is in its database
-    already is left alone.  There is one ``next_ids(n)`` for each generator, and the ids rise in the
-    order of the objects.  Nothing is assigned before all ids are there: a call that fails on the
-    way or is cancelled leaves the objects as they were, and the ids taken for them are a gap; so
-    does one of whose objects refuses its id, as a validator may: whoever has one already loses it.
-    An object that somebody else fills meanwhile keeps what it got.
+    An id is empty if it is None, not positive, or an empty text; an object whose row is in the
+    database already is left alone.  Each generator is asked once, by ``next_ids(n)``, and the ids
+    rise in the order of the objects.  Ids are assigned only when all of them are there: a call that
+    fails or is cancelled before leaves the objects as they were.  If an object refuses its id, as a
+    validator may, the ids that were assigned before are taken back.  In both cases the ids are a
+    gap.  An object that other code fills meanwhile keeps that id.
 
     Args:
         objects: one object, or an iterable of objects, whose classes may differ.

@@ -52,7 +52,7 @@ class Unresolved:
 def annotations_of(model: type) -> Iterator[tuple[str, Any]]:
     """Iterate over the fields of a class, nearest definition first, without repeating a name.
 
-    An annotation is an object, no text; type variables are replaced by what they are bound to.
+    An annotation is an object, not text; type variables are replaced by their bounds in the class.
     """
     seen: set[str] = set()
     for name, info in getattr(model, "__pydantic_fields__", {}).items():
@@ -203,7 +203,7 @@ def id_fields(model: type) -> tuple[IdField, ...]:
     """Return the fields of a class that `ensure_ids` fills.
 
     That is the one field marked `CosId`, its own or a base's; and in a class mapped by SQLAlchemy
-    the columns with a `cosid_default` too.  A class is looked through once.
+    the columns with a `cosid_default` too.  The result is cached for each class.
 
     Args:
         model: a dataclass, a model of pydantic, SQLModel or SQLAlchemy, a class of attrs or

@@ -1,4 +1,4 @@
-"""Which table or database holds a key: by remainder, or by time."""
+"""Sharding: which table or database holds a key, by remainder or by time."""
 
 from __future__ import annotations
 

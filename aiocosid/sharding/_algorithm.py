@@ -65,7 +65,7 @@ def sharding_algorithm(
 ) -> Sharding[Any]:
     """Return the sharding that ShardingSphere's properties describe.
 
-    Both ends of an interval belong to it, as there.
+    Both ends belong to the interval, as in ShardingSphere.
 
     Args:
         kind: "COSID_MOD", "COSID_INTERVAL" or "COSID_INTERVAL_SNOWFLAKE".
@@ -79,7 +79,7 @@ def sharding_algorithm(
 
     Raises:
         InvalidArgumentError: the type or a property is unknown, a property is missing, or a value
-            is not of its kind; the error has the property's name.
+            has the wrong type; the error names the property.
     """
     if kind not in SHARDING_PROPERTIES:
         expected = f"one of {', '.join(SHARDING_PROPERTIES)}"
@@ -113,7 +113,7 @@ def _built(
     layout: SnowflakeLayout | None,
     converter: IdConverter | None,
 ) -> Sharding[Any]:
-    """Return the sharding; what a value may be is the sharding's own affair."""
+    """Return the sharding, which checks the values itself."""
     if kind == "COSID_MOD":
         return ModCycle(_integer(given["mod"]), given["logic-name-prefix"])
     key: TimeKey[Any]

@@ -1,6 +1,6 @@
 """Sharding by time, as CosId's ``IntervalTimeline`` has it.  Pure.
 
-Months are counted as ``year * 12 + month``, all that is shorter has one length.
+Months are counted as ``year * 12 + month``; shorter units have a fixed length.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Spans:
 
 
 def steps(lower: datetime, unit: ShardUnit, amount: int) -> Months | Spans:
-    """Return the pieces from the unit that holds a time on; the amount moves no begin."""
+    """Return the pieces that begin with the unit that holds a time, however long a piece is."""
     first = lower.replace(**FLOORS[unit])  # type: ignore[arg-type]  # all are integers
     if unit in LENGTHS:
         return Spans(first, LENGTHS[unit] * amount)
@@ -109,7 +109,7 @@ MAX_AMOUNT: Final = 1_000_000
 
 @dataclass(frozen=True, repr=False)  # no slots: as `ShardRange`
 class IntervalTimeline(Sharding[K]):
-    """An interval of local time that is cut into equal pieces, each with a node of its own.
+    """An interval of local time, cut into equal pieces with a node for each.
 
     The first piece begins at the begin of the unit that holds the interval's lower end, and each
     further one `amount` units later.  A piece's name is the prefix and its begin, written by the

@@ -1,7 +1,7 @@
 """Converts keys to local times: CosId's ``LocalDateTimeConvertor``.  Pure.
 
-A timeline is cut by local time, the date and time that clocks on a wall show, so every key that
-names a moment, not a local time, is read in a zone.
+A timeline is cut by local time, the date and time of a wall clock, so a key that names a moment is
+converted to a zone.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class DateTextReader:
     __slots__ = ("_format", "pattern")
 
     def __init__(self, pattern: str, *, argument: str = "pattern") -> None:
-        """Read a pattern; a field that it does not have is the first: the month of ``yyyy`` is 1.
+        """Read a pattern; a missing field has its first value: with ``yyyy`` the month is 1.
 
         Raises:
-            InvalidArgumentError: the pattern is unknown, leaves out a field before its finest, or
-                has digits right after a field that varies in length: 2026111 as ``yyyyMd`` is of
-                two days.
+            InvalidArgumentError: the pattern is unknown, lacks a field above its finest one, or has
+                digits right after a field of varying length: as ``yyyyMd``, 2026111 could be two
+                days.
         """
         self.pattern = DatePattern(pattern, argument=argument)
         tokens = [found[0] for found in TOKEN.finditer(pattern)]
@@ -98,12 +98,12 @@ def _may_begin_with_digit(token: str) -> bool:
 
 
 def _is_field(token: str) -> bool:
-    """Tell whether a part of a pattern is letters of Java's; those of other alphabets are text."""
+    """Tell whether a part of a pattern is Java's pattern letters; other alphabets are text."""
     return token.isascii() and token.isalpha()
 
 
 def _directive(token: str) -> str:
-    """Return a part of a pattern as `strptime` has it."""
+    """Return the `strptime` directive of a part of a pattern."""
     if token[0] == "'":
         return token[1:-1].replace("''", "'") or "'"  # no %: a pattern has none
     if not _is_field(token):
@@ -156,8 +156,8 @@ class StandardTimeKey(TimeKey[Any]):
 
     * A naive datetime is the local time itself, a date is its midnight.
     * An aware datetime and a timestamp are converted to `zone`.  The same moment has the same local
-    time, in whatever zone it is written; CosId takes the fields as they are written.
-    * Text is read by `pattern`; a field that the pattern does not have is the first.
+      time, whatever zone it is written in; CosId takes the fields as they are written.
+    * Text is read by `pattern`; a field that the pattern lacks has its first value.
 
     Attributes:
         zone: a tzinfo, a name as "Asia/Shanghai", or an offset as "+08:00"; without one, aware
@@ -197,7 +197,7 @@ class StandardTimeKey(TimeKey[Any]):
     def local_span(self, values: ShardRange[Any], /) -> LocalSpan | None:
         """Return the first and the last local time of a range of keys; None if it is empty.
 
-        An end beyond the years 1 to 9999 of the zone, as `datetime.max` may be, counts as none.
+        An end outside the years 1 to 9999 of the zone, such as `datetime.max`, counts as no end.
         """
         try:
             return (
@@ -278,7 +278,7 @@ class SnowflakeTimeKey(TimeKey[Any]):
     converter: IdConverter | None = None
 
     def __post_init__(self) -> None:
-        """Raise `InvalidArgumentError` if an argument is no such thing."""
+        """Raise `InvalidArgumentError` if an argument has the wrong type."""
         _check_layout(self.layout)
         if self.converter is not None:
             check_kind("converter", self.converter, IdConverter, "an IdConverter")
@@ -324,7 +324,7 @@ class SnowflakeTimeKey(TimeKey[Any]):
 
 
 def _check_layout(layout: object) -> None:
-    """Raise unless it is one; its class is not imported, it brings a room of generators along."""
+    """Raise unless it is a SnowflakeLayout, without importing the Snowflake generators."""
     if isinstance(layout, type) or not hasattr(layout, "max_id"):
         expected = "a SnowflakeLayout, as aiocosid.snowflake.COSID_MS"
         raise InvalidArgumentError("layout", layout, expected=expected)
@@ -333,8 +333,8 @@ def _check_layout(layout: object) -> None:
 def outermost(at: datetime, *, upper: bool) -> datetime:
     """Return the local time that ends a range of moments, without its zone.
 
-    When clocks are put back an hour comes twice.  Of moments that end in its second pass the first
-    pass is part, up to its last minute; the other way round for moments that begin in its first.
+    When clocks are put back, an hour comes twice.  A range that ends in its second pass includes
+    the whole first pass; a range that begins in the first pass includes the whole second.
     """
     if at.fold == upper:
         first, second = at.replace(fold=0).utcoffset(), at.replace(fold=1).utcoffset()

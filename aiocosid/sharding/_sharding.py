@@ -1,4 +1,4 @@
-"""The contract of a sharding, which tells the nodes of keys; and that by remainder.  Pure."""
+"""The contract of a sharding, which names the nodes of keys, and sharding by remainder.  Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Sharding(ABC, Generic[K]):
     def range(self, values: ShardRange[K], /) -> tuple[str, ...]:
         """Return the names of the nodes that may hold a key of a range, each once, in their order.
 
-        No node is named that cannot hold one, and none if no key is in the range.
+        Nodes that cannot hold such a key are left out; an empty range has no nodes.
 
         Raises:
             InvalidArgumentError: an end of it is no key.
@@ -74,7 +74,7 @@ def check_range(values: object) -> None:
 class ModCycle(Sharding[int]):
     """The node of a key is ``key % divisor``: ``ModCycle(4, "order_")`` has order_0 to order_3.
 
-    A negative key has the remainder that Python gives it, which is never negative.
+    A negative key has Python's remainder, which is never negative.
 
     Attributes:
         divisor: how many nodes there are, 1 to 1,000,000.
@@ -110,9 +110,9 @@ class ModCycle(Sharding[int]):
     def range(self, values: ShardRange[int], /) -> tuple[str, ...]:
         """Return the names of the nodes that may hold a key of a range.
 
-        They come in the order of the keys, so that 3 to 5 by 4 is the nodes 3, 0 and 1; all nodes
-        come by remainder.  A range without a lower end begins at 0, as ids do and as CosId has it:
-        if keys are negative, give it one.
+        The order is that of the keys: with four nodes, the keys 3 to 5 are on the nodes 3, 0 and 1.
+        If all nodes are named, their order is that of the remainders.  A range without a lower end
+        begins at 0, as ids do and as in CosId; for negative keys give it a lower end.
 
         Raises:
             InvalidArgumentError: an end is no integer, or it is no range.

@@ -30,7 +30,7 @@ START_MS: Final = 1_700_000_000_000
 
 @dataclass(slots=True, eq=False)
 class _Timer:
-    """Something to be woken at a moment.  ``wake`` is None once that is done, or not wanted."""
+    """A wake-up at a moment.  ``wake`` is None once it is done or cancelled."""
 
     at: int
     wake: Callable[[], object] | None
@@ -39,9 +39,9 @@ class _Timer:
 class ManualClock(Clock):
     """A clock that stands still until `advance` is awaited.
 
-    Both its times, monotonic and wall, move together; the wall clock can be set besides, as NTP
-    and operators do it.  It counts in whole nanoseconds, so that ten times 0.1 s is 1 s.  It works
-    on asyncio, with and without uvloop, and on trio.
+    The monotonic and the wall time advance together; the wall clock can also be set, as NTP and
+    operators do.  It counts in whole nanoseconds, so that ten times 0.1 s is 1 s.  It works on
+    asyncio, with and without uvloop, and on trio.
     """
 
     __slots__ = ("_advancing", "_now", "_order", "_timers", "_wall")
@@ -65,7 +65,7 @@ class ManualClock(Clock):
         return self._now / NS
 
     def now_ms(self) -> int:
-        """Return what the wall clock shows, in milliseconds since 1970."""
+        """Return the wall clock's time in milliseconds since 1970."""
         return (self._wall + self._now) // NS_PER_MS
 
     def wall_reader(self) -> Callable[[], int]:
@@ -99,10 +99,10 @@ class ManualClock(Clock):
     # For tests.
 
     async def advance(self, seconds: float) -> None:
-        """Move both times on, from one sleeper or deadline that is due to the next, in their order.
+        """Advance both times, stopping at each due sleeper or deadline in order.
 
-        Between two of them all tasks run until they wait again, so that what they set on the way is
-        seen as well.  A task that never waits is given a thousand turns of the loop.
+        At each stop all tasks run until they wait again, so timers that they set are seen as well.
+        A task that never waits gets a thousand turns of the loop.
 
         Args:
             seconds: at least 0; 0 only lets the others run.
@@ -124,7 +124,7 @@ class ManualClock(Clock):
         self._now = max(self._now, end)
 
     def stall(self, seconds: float) -> None:
-        """Move both times on as if the loop had been blocked: no task runs before you await.
+        """Advance both times as if the loop had been blocked: no task runs before you await.
 
         Args:
             seconds: at least 0.
@@ -167,7 +167,7 @@ class ManualClock(Clock):
         return timer
 
     def _wake_next(self, end: int) -> bool:
-        """Go to the next moment up to ``end`` at which something is due; wake all that is."""
+        """Go to the next due moment up to ``end``, and wake everything that is due."""
         timers = self._timers
         while timers and timers[0][2].wake is None:
             heappop(timers)

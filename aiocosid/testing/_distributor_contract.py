@@ -67,8 +67,8 @@ class IdSegmentDistributorContract(GiveBackContract):
             def make_distributor(self) -> DistributorFactory:
                 return functools.partial(MyDistributor, client)
 
-    Each test uses its own names, so the store need not be emptied.  What the distributors open,
-    your fixture closes.
+    Each test uses its own names, so the store need not be emptied.  Your fixture closes what the
+    distributors open.
 
     Attributes:
         ids_per_worker: ids that each of four workers takes through a generator; fewer for a store

@@ -1,7 +1,7 @@
 """Stores that fail on demand: wrappers around any distributor.
 
-Each of them has to be awaited, also around the memory store: ``next_max_id_nowait`` raises
-`WouldBlock`, so that a generator takes the way it takes with a server.
+They have to be awaited even around the memory store: ``next_max_id_nowait`` raises `WouldBlock`, so
+a generator behaves as with a server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = (
 
 
 class WrappedDistributor(IdSegmentDistributor):
-    """Passes everything on, and remembers what it was asked for.
+    """Passes all calls on, and records them.
 
     Attributes:
         inner: the distributor that does the work.
@@ -99,7 +99,7 @@ class WrappedDistributor(IdSegmentDistributor):
 
 
 class SlowDistributor(WrappedDistributor):
-    """Needs time for each call: half of it on the way to the store, half on the way back.
+    """Delays each call: half of the time before the store acts, half after.
 
     Attributes:
         latency: seconds that a call takes.
@@ -175,8 +175,8 @@ class GatedDistributor(WrappedDistributor):
 
         Args:
             inner: the distributor that does the work.
-            holds_replies: hold the reply instead of the call: the store has done its part when a
-                call arrives at the gate.
+            holds_replies: hold the reply instead of the call: the store has carried out a call when
+                it arrives at the gate.
         """
         super().__init__(inner)
         self._holds_replies = holds_replies
@@ -245,7 +245,7 @@ class GatedDistributor(WrappedDistributor):
 
 
 class LossyDistributor(WrappedDistributor):
-    """Loses replies: the store has done its part, and the caller gets an error."""
+    """Loses replies: the store has carried out the call, and the caller gets an error."""
 
     __slots__ = ("_times",)
 
@@ -260,7 +260,7 @@ class LossyDistributor(WrappedDistributor):
         self._times = times
 
     def lose(self, times: int | None = 1) -> None:
-        """Lose the next replies; None for all from now on, 0 for none any more."""
+        """Lose the next replies; None for all from now on, 0 to stop."""
         self._times = times
 
     async def next_max_id(self, step: int) -> int:
@@ -288,5 +288,5 @@ class RolledBackDistributor(WrappedDistributor):
         self._behind += ids
 
     async def next_max_id(self, step: int) -> int:
-        """Pass the call on, and answer what a store that was set back would."""
+        """Pass the call on, and answer as a store that was set back would."""
         return await super().next_max_id(step) - self._behind

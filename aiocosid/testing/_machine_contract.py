@@ -59,11 +59,11 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             async def age(self, namespace: str, seconds: float) -> None:
                 await admin.execute("update ... set last_timestamp = last_timestamp - ...")
 
-    Each test uses a namespace of its own, so that the store need not be emptied.  If yours has to
-    be marked for a namespace, as by `Store.mark_machines`, what ``make_machines`` returns does so
-    when it is given a new one.  Your fixture closes what the distributors open.  No test sleeps:
-    who has been silent is made so by `age`, and the store is made to forget by `forget`; the tests
-    that need them are skipped where they are not overridden.
+    Each test uses a namespace of its own, so the store need not be emptied.  If your store needs a
+    marker for each namespace, as by `Store.mark_machines`, ``make_machines`` has to write it for a
+    new namespace.  Your fixture closes what the distributors open.  No test sleeps: `age` makes
+    renewals older, and `forget` makes the store forget; tests that need one that you do not
+    override are skipped.
     """
 
     # The instance that asks.
@@ -320,10 +320,10 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
     async def age(self, namespace: str, seconds: float) -> None:  # noqa: ARG002
         """Make all machine ids of a namespace look as if they had not been renewed since.
 
-        Behind the distributors' back, and without waiting: take ``seconds`` from the stamps that
-        the store compares with its clock, and from the beginning of a quarantine; or move that
-        clock on.  The time marks stay.  Override it where the store allows it; the tests that need
-        it are skipped otherwise.
+        Without the distributors, and without waiting: subtract ``seconds`` from the stamps that the
+        store compares with its clock, and from the beginning of a quarantine; or advance that
+        clock.  The time marks stay.  Override it where the store allows it; the tests that need it
+        are skipped otherwise.
 
         Args:
             namespace: whose ids.

@@ -24,8 +24,9 @@ MAX_TURNS: Final = 1000
 async def settle(*, max_turns: int = MAX_TURNS) -> None:
     """Return when all other tasks of this loop wait for something, or after ``max_turns``.
 
-    Unlike `anyio.wait_all_tasks_blocked` it never sleeps, and a busy task does not hang it.  What
-    waits for a socket, a file or a thread counts as waiting; a second task that settles does not.
+    Unlike `anyio.wait_all_tasks_blocked` it never sleeps, and a busy task does not hang it.  A task
+    that waits for a socket, a file or a thread counts as waiting; another task in `settle` does
+    not.
 
     Args:
         max_turns: turns of the loop.

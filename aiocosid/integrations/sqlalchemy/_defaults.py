@@ -47,7 +47,7 @@ _kinds: Final[dict[type, type[CosIdError]]] = {}
 
 
 class _Passing(DontWrapMixin):
-    """Makes an error pass through SQLAlchemy, which puts others into a ``StatementError``."""
+    """Makes an error pass through SQLAlchemy, which wraps others in a ``StatementError``."""
 
     def __reduce__(self) -> Any:  # noqa: ANN401 - as CosIdError's
         """Pickle as the error that it was made from."""
@@ -57,7 +57,7 @@ class _Passing(DontWrapMixin):
 
 
 def passing(error: CosIdError) -> CosIdError:
-    """Return a copy of an error that SQLAlchemy lets through; raise it from the same cause."""
+    """Return a copy of an error that SQLAlchemy does not wrap; raise it from the same cause."""
     kind = type(error)
     if kind not in _kinds:
         names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
@@ -92,7 +92,7 @@ class CosIdDefault(CosId):
     """The result of `cosid_default`; it marks the column for `ensure_ids` as well.
 
     Attributes:
-        given: the generator itself; it needs no name then.
+        given: the generator itself, if it was passed instead of a name.
         provider: where to look for the name.
     """
 
@@ -100,7 +100,7 @@ class CosIdDefault(CosId):
     provider: Provider | NamedSyncIds | None = field(default=None, hash=False)
 
     def generator(self, provider: Provider | None = None) -> AnyGenerator:
-        """Return the generator; its own provider goes before the one given."""
+        """Return the generator; its own provider takes precedence over the given one."""
         found: Any = self.given  # it may be one for threads; the caller checks its type
         if found is None:
             where = cast(
@@ -158,7 +158,7 @@ class CosIdDefault(CosId):
 
 
 def _check_statement(context: Any, column: Column[Any]) -> None:  # noqa: ANN401 - as `_first`
-    """Refuse where SQLAlchemy asks for one id and writes it into all rows."""
+    """Refuse statements for which SQLAlchemy takes one id and writes it into all rows."""
     compiled = context.compiled  # SQLAlchemy keeps it for the next statement of this form
     if any(each is column for each in compiled.update_prefetch):
         expected = "a default alone: an UPDATE asks for it once, for all its rows"
@@ -195,9 +195,9 @@ def cosid_default(
 ) -> CosIdDefault:
     """Return a column default that takes ids: ``mapped_column(default=cosid_default("order"))``.
 
-    With an ``AsyncSession`` or ``AsyncConnection`` an id in hand is taken without waiting, and the
-    generator is awaited otherwise.  A statement with many rows takes all its ids by one
-    ``next_ids(n)``.  The ids of a statement that fails or is cancelled are a gap.
+    With an ``AsyncSession`` or ``AsyncConnection`` an id in hand is taken at once; otherwise the
+    generator is awaited.  A statement with many rows takes all its ids by one ``next_ids(n)``.  The
+    ids of a statement that fails or is cancelled are a gap.
 
     Without asyncio, in a ``Session`` or ``Connection``, the generator has to be one that needs no
     ``await``, as `SyncIdGenerator`.
@@ -218,7 +218,7 @@ BIGINT: Final = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class _Key(declared_attr[_T]):
-    """May be looked at on a mixin itself, of which SQLAlchemy would warn."""
+    """Can be read on a mixin itself without SQLAlchemy's warning."""
 
     if not TYPE_CHECKING:
 
@@ -296,7 +296,7 @@ async def assign_ids(session: AsyncSession, provider: Provider | None = None) ->
     """Fill the empty ids of the objects that were added to a session and not flushed yet.
 
     For keys that are needed before the flush.  See `aiocosid.models.ensure_ids`; objects whose
-    class has no id of ours are left alone.
+    class has no marked id are ignored.
 
     Args:
         session: whose ``new`` objects to fill.

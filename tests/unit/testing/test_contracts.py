@@ -294,7 +294,8 @@ async def test_a_broken_distributor_is_seen(
     [
         name
         for name, each in vars(IdSegmentDistributorContract).items()
-        if name.startswith("test_") and each.__module__ == IdSegmentDistributorContract.__module__
+        if name.startswith("test_")
+        and each.__qualname__ == f"{IdSegmentDistributorContract.__name__}.{name}"
     ],
 )
 async def test_the_double_is_sound_before_it_is_broken(test: str) -> None:
