@@ -85,7 +85,8 @@ def _with_placeholders(template: type, options: dict[str, bool]) -> type:
         with _lock:
             if isinstance(vars(cls)[missing[-1]], _Unmade):
                 decorate: Any = dataclasses.dataclass(frozen=True, **options)
-                made: dict[str, Any] = dict(vars(decorate(template)))
+                plain: type = decorate(template)
+                made = vars(plain)
                 for name in missing:  # one by one: the others still lead here
                     setattr(cls, name, made[name])
         return dict(vars(cls))

@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 
     from ..snowflake import CosIdState, SnowflakeParts
 
-__all__ = (
-    "AS_NAMED",
-    "DEFAULT_LAYOUT",
-    "OwnLayout",
-    "Parsed",
-    "layout_of",
-    "parsed",
-)
+__all__ = ("AS_NAMED", "DEFAULT_LAYOUT", "OwnLayout", "Parsed", "layout_of", "parsed")
 
 DEFAULT_LAYOUT: Final = "cosid-ms"
 

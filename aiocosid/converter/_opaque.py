@@ -22,10 +22,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.modes import ECB
 
-__all__ = (
-    "Ff1",
-    "OpaqueIdConverter",
-)
+__all__ = ("Ff1", "OpaqueIdConverter")
 
 BITS: Final = 63
 KEY_SIZES: Final = (16, 24, 32)

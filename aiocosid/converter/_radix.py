@@ -18,12 +18,7 @@ from ._checks import are_plain, check_flag, check_id, text_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = (
-    "CrockfordIdConverter",
-    "Radix36IdConverter",
-    "Radix62IdConverter",
-    "RadixIdConverter",
-)
+__all__ = ("CrockfordIdConverter", "Radix36IdConverter", "Radix62IdConverter", "RadixIdConverter")
 
 PAIRS = 7  # hold every id in radix 32 and above
 LOW = 4  # digits in which neighbouring ids differ

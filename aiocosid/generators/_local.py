@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = (
-    "CounterId",
-    "LocalGenerator",
-)
+__all__ = ("CounterId", "LocalGenerator")
 
 NONE: Final[Iterator[int]] = iter(())
 

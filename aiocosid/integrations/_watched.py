@@ -34,14 +34,7 @@ if TYPE_CHECKING:
     from ..abc import AnyGenerator, Provider, Statistics
     from ._metrics import Metric, Where
 
-__all__ = (
-    "GeneratorTally",
-    "Generators",
-    "Series",
-    "Tallies",
-    "Watched",
-    "readings",
-)
+__all__ = ("GeneratorTally", "Generators", "Series", "Tallies", "Watched", "readings")
 
 Series: TypeAlias = "tuple[Metric, Where]"
 

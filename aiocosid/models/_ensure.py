@@ -15,10 +15,7 @@ from ._fields import IdField, describe, id_fields, unresolved_fields
 if TYPE_CHECKING:
     from ..abc import Provider
 
-__all__ = (
-    "Assigned",
-    "ensure_ids",
-)
+__all__ = ("Assigned", "ensure_ids")
 
 _ABSENT: Final = object()  # an attribute that was not set
 

@@ -20,14 +20,7 @@ from ._sharding import MAX_NODES, Sharding, check_kind, check_prefix, check_rang
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = (
-    "IntervalTimeline",
-    "Months",
-    "ShardUnit",
-    "Spans",
-    "check_unit",
-    "steps",
-)
+__all__ = ("IntervalTimeline", "Months", "ShardUnit", "Spans", "check_unit", "steps")
 
 ShardUnit: TypeAlias = Literal["years", "months", "days", "hours", "minutes", "seconds"]
 """The units of an interval."""

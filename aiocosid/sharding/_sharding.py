@@ -10,14 +10,7 @@ from ..abc._ids import check_integer, is_integer
 from ..errors import InvalidArgumentError
 from ._range import Ordered, ShardRange
 
-__all__ = (
-    "MAX_NODES",
-    "ModCycle",
-    "Sharding",
-    "check_kind",
-    "check_prefix",
-    "check_range",
-)
+__all__ = ("MAX_NODES", "ModCycle", "Sharding", "check_kind", "check_prefix", "check_range")
 
 MAX_NODES: Final = 1_000_000
 """The names of all nodes are kept: more than that is a mistake in a unit or a divisor."""
