@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ("KindMethods",)
 
-BatchT = TypeVar("BatchT")
+B = TypeVar("B")
 ChainT = TypeVar("ChainT")
 SegmentT = TypeVar("SegmentT")
 LeafT = TypeVar("LeafT")
@@ -48,7 +48,7 @@ TextT = TypeVar("TextT")
 
 class KindMethods(
     Generic[
-        BatchT,
+        B,
         ChainT,
         SegmentT,
         LeafT,
@@ -73,23 +73,18 @@ class KindMethods(
 
     __slots__ = ()
 
-    def _ask(self, name: str, spec: GeneratorSpec[Any], batch: BatchT | None) -> Any:  # noqa: ANN401 - what the subclass says
+    def _ask(self, name: str, spec: GeneratorSpec[Any], batch: B | None) -> Any:  # noqa: ANN401 - what the subclass says
         """Return what the subclass has for a generator."""
         raise NotImplementedError
 
     @overload
     def segment_chain(
-        self, name: str, *, batch: BatchT = ..., **options: Unpack[NamedChain]
+        self, name: str, *, batch: B = ..., **options: Unpack[NamedChain]
     ) -> ChainT: ...
 
     @overload
     def segment_chain(
-        self,
-        name: str,
-        *,
-        converter: IdConverter,
-        batch: BatchT = ...,
-        **options: Unpack[NamedChain],
+        self, name: str, *, converter: IdConverter, batch: B = ..., **options: Unpack[NamedChain]
     ) -> TextT: ...
 
     def segment_chain(
@@ -97,7 +92,7 @@ class KindMethods(
         name: str,
         *,
         converter: IdConverter | None = None,
-        batch: BatchT | None = None,
+        batch: B | None = None,
         **options: Unpack[NamedChain],
     ) -> ChainT | TextT:
         """Return the `SegmentChainId` of this name, which the first call creates.
@@ -126,17 +121,12 @@ class KindMethods(
 
     @overload
     def segment(
-        self, name: str, *, batch: BatchT = ..., **options: Unpack[NamedSegment]
+        self, name: str, *, batch: B = ..., **options: Unpack[NamedSegment]
     ) -> SegmentT: ...
 
     @overload
     def segment(
-        self,
-        name: str,
-        *,
-        converter: IdConverter,
-        batch: BatchT = ...,
-        **options: Unpack[NamedSegment],
+        self, name: str, *, converter: IdConverter, batch: B = ..., **options: Unpack[NamedSegment]
     ) -> TextT: ...
 
     def segment(
@@ -144,7 +134,7 @@ class KindMethods(
         name: str,
         *,
         converter: IdConverter | None = None,
-        batch: BatchT | None = None,
+        batch: B | None = None,
         **options: Unpack[NamedSegment],
     ) -> SegmentT | TextT:
         """Return the `SegmentId` of this name, which the first call creates.
@@ -162,16 +152,11 @@ class KindMethods(
         return self._ask(name, _kinds.segment(**options).written(converter), batch)
 
     @overload
-    def leaf(self, name: str, *, batch: BatchT = ..., **options: Unpack[NamedLeaf]) -> LeafT: ...
+    def leaf(self, name: str, *, batch: B = ..., **options: Unpack[NamedLeaf]) -> LeafT: ...
 
     @overload
     def leaf(
-        self,
-        name: str,
-        *,
-        converter: IdConverter,
-        batch: BatchT = ...,
-        **options: Unpack[NamedLeaf],
+        self, name: str, *, converter: IdConverter, batch: B = ..., **options: Unpack[NamedLeaf]
     ) -> TextT: ...
 
     def leaf(
@@ -179,7 +164,7 @@ class KindMethods(
         name: str,
         *,
         converter: IdConverter | None = None,
-        batch: BatchT | None = None,
+        batch: B | None = None,
         **options: Unpack[NamedLeaf],
     ) -> LeafT | TextT:
         """Return the `LeafSegmentId` of this name, which the first call creates.
@@ -198,7 +183,7 @@ class KindMethods(
 
     @overload
     def grouped(
-        self, name: str, *, group_by: GroupBy, batch: BatchT = ..., **options: Unpack[NamedGroups]
+        self, name: str, *, group_by: GroupBy, batch: B = ..., **options: Unpack[NamedGroups]
     ) -> GroupedT: ...
 
     @overload
@@ -208,7 +193,7 @@ class KindMethods(
         *,
         group_by: GroupBy,
         converter: IdConverter,
-        batch: BatchT = ...,
+        batch: B = ...,
         **options: Unpack[NamedGroups],
     ) -> TextT: ...
 
@@ -218,7 +203,7 @@ class KindMethods(
         *,
         group_by: GroupBy,
         converter: IdConverter | None = None,
-        batch: BatchT | None = None,
+        batch: B | None = None,
         **options: Unpack[NamedGroups],
     ) -> GroupedT | TextT:
         """Return the `GroupedSegmentId` of this name, which the first call creates.
@@ -247,16 +232,11 @@ class KindMethods(
         )
 
     @overload
-    def int32(self, name: str, *, batch: BatchT = ..., **options: Unpack[NamedInner]) -> Int32T: ...
+    def int32(self, name: str, *, batch: B = ..., **options: Unpack[NamedInner]) -> Int32T: ...
 
     @overload
     def int32(
-        self,
-        name: str,
-        *,
-        converter: IdConverter,
-        batch: BatchT = ...,
-        **options: Unpack[NamedInner],
+        self, name: str, *, converter: IdConverter, batch: B = ..., **options: Unpack[NamedInner]
     ) -> TextT: ...
 
     def int32(
@@ -264,7 +244,7 @@ class KindMethods(
         name: str,
         *,
         converter: IdConverter | None = None,
-        batch: BatchT | None = None,
+        batch: B | None = None,
         **options: Unpack[NamedInner],
     ) -> Int32T | TextT:
         """Return the `IntegerIdGenerator` of this name, which the first call creates.
@@ -288,7 +268,7 @@ class KindMethods(
 
     @overload
     def uncertainty(
-        self, name: str, *, bits: int, batch: BatchT = ..., **options: Unpack[NamedInner]
+        self, name: str, *, bits: int, batch: B = ..., **options: Unpack[NamedInner]
     ) -> UncertaintyT: ...
 
     @overload
@@ -298,7 +278,7 @@ class KindMethods(
         *,
         bits: int,
         converter: IdConverter,
-        batch: BatchT = ...,
+        batch: B = ...,
         **options: Unpack[NamedInner],
     ) -> TextT: ...
 
@@ -308,7 +288,7 @@ class KindMethods(
         *,
         bits: int,
         converter: IdConverter | None = None,
-        batch: BatchT | None = None,
+        batch: B | None = None,
         **options: Unpack[NamedInner],
     ) -> UncertaintyT | TextT:
         """Return the `UncertaintyIdGenerator` of this name, which the first call creates.
@@ -332,7 +312,7 @@ class KindMethods(
 
     @overload
     def snowflake(
-        self, name: str = SHARE, *, batch: BatchT = ..., **options: Unpack[NamedSnowflake]
+        self, name: str = SHARE, *, batch: B = ..., **options: Unpack[NamedSnowflake]
     ) -> SnowflakeT: ...
 
     @overload
@@ -341,7 +321,7 @@ class KindMethods(
         name: str = SHARE,
         *,
         converter: IdConverter,
-        batch: BatchT = ...,
+        batch: B = ...,
         **options: Unpack[NamedSnowflake],
     ) -> TextT: ...
 
@@ -350,7 +330,7 @@ class KindMethods(
         name: str = SHARE,
         *,
         converter: IdConverter | None = None,
-        batch: BatchT | None = None,
+        batch: B | None = None,
         **options: Unpack[NamedSnowflake],
     ) -> SnowflakeT | TextT:
         """Return the `SnowflakeId` of this name, which the first call creates.
@@ -385,7 +365,7 @@ class KindMethods(
 
     @overload
     def cached(
-        self, name: str = SHARE, *, batch: BatchT = ..., **options: Unpack[NamedCached]
+        self, name: str = SHARE, *, batch: B = ..., **options: Unpack[NamedCached]
     ) -> CachedT: ...
 
     @overload
@@ -394,7 +374,7 @@ class KindMethods(
         name: str = SHARE,
         *,
         converter: IdConverter,
-        batch: BatchT = ...,
+        batch: B = ...,
         **options: Unpack[NamedCached],
     ) -> TextT: ...
 
@@ -403,7 +383,7 @@ class KindMethods(
         name: str = SHARE,
         *,
         converter: IdConverter | None = None,
-        batch: BatchT | None = None,
+        batch: B | None = None,
         **options: Unpack[NamedCached],
     ) -> CachedT | TextT:
         """Return the `CachedSnowflakeId` of this name, which the first call creates.
@@ -423,7 +403,7 @@ class KindMethods(
         return self._ask(name, _kinds.cached(**options).written(converter), batch)
 
     def cosid(
-        self, name: str = "cosid", *, batch: BatchT | None = None, **options: Unpack[NamedCosId]
+        self, name: str = "cosid", *, batch: B | None = None, **options: Unpack[NamedCosId]
     ) -> CosIdT:
         """Return the `CosIdGenerator` of this name, which the first call creates; its ids are text.
 
@@ -491,7 +471,7 @@ class KindMethods(
         """
         return self._ask(name, _kinds.sharded(layout=layout, **options).written(converter), None)
 
-    def uuid4(self, name: str, *, batch: BatchT | None = None) -> Uuid4T:
+    def uuid4(self, name: str, *, batch: B | None = None) -> Uuid4T:
         """Return the `Uuid4Id` of this name, which the first call creates.
 
         Args:
@@ -504,7 +484,7 @@ class KindMethods(
         """
         return self._ask(name, _kinds.uuid4(), batch)
 
-    def uuid7(self, name: str, *, batch: BatchT | None = None) -> Uuid7T:
+    def uuid7(self, name: str, *, batch: B | None = None) -> Uuid7T:
         """Return the `Uuid7Id` of this name, which the first call creates.
 
         Args:
@@ -517,7 +497,7 @@ class KindMethods(
         """
         return self._ask(name, _kinds.uuid7(), batch)
 
-    def counter(self, name: str, *, batch: BatchT | None = None) -> CounterT:
+    def counter(self, name: str, *, batch: B | None = None) -> CounterT:
         """Return the `CounterId` of this name, which counts in this process alone.
 
         The first call creates it.  It goes on counting as long as this provider lives, also when

@@ -264,7 +264,7 @@ class NamedLeaf(SegmentIdOptions, StepOptions, total=False):
     max_step: int
 
 
-class NamedInner(NamedChain, total=False):
+class NamedInner(SegmentChainOptions, StepOptions, total=False):
     """The options of `IdProvider.int32` and `IdProvider.uncertainty`.
 
     Attributes:

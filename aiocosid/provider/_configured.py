@@ -35,34 +35,34 @@ def configure(
 ) -> ConfiguredProvider:
     """Return a provider of the generators that settings describe, to be opened by ``async with``.
 
-    Everything is checked here, and nothing is sent.
+    It checks everything, and sends nothing.
 
     Args:
         settings: the path of a TOML file, a mapping of the same shape, `Settings`, or nothing: the
             file that ``AIOCOSID_CONFIG`` names, if any.  Variables as
-            ``AIOCOSID_GENERATORS__ORDER__STEP`` come before what a file says.  In a mapping a
-            ``store`` may be a `Store` itself, which stays open.
+            ``AIOCOSID_GENERATORS__ORDER__STEP`` override the file.  In a mapping a ``store`` may be
+            a `Store` itself, which stays open.
         default: whether it is the process's default provider while it is open.
         instrument: receives the events of all its generators.
         clock: time; the system's by default.
 
     Raises:
-        InvalidSettingsError: something is wrong; the error tells all of it, with places.
+        InvalidSettingsError: something is wrong; the error lists every problem with its place.
         MissingExtraError: the extra ``settings`` is not installed.
     """
     from ..settings._load import built
 
-    found, _, made = built(settings, instrument=instrument, clock=clock)
+    found, _, parts = built(settings, instrument=instrument, clock=clock)
     return ConfiguredProvider(
         {
             name: each.generator
-            for name, each in made.generators.items()
+            for name, each in parts.generators.items()
             if each.generator is not None
         },
-        leases=made.leases,
-        stores=made.stores,
-        borrowed=made.borrowed,
-        sharding=made.shardings,
+        leases=parts.leases,
+        stores=parts.stores,
+        borrowed=parts.borrowed,
+        sharding=parts.shardings,
         default=default,
         create=found.create,
         close_timeout=found.close_timeout,
@@ -73,10 +73,10 @@ def configure(
 class ConfiguredProvider(Hosting):
     """Generators that settings describe, opened together: ``ids["order"]``, ``ids.share``.
 
-    Opening returns when all of them can hand out ids.  If one cannot be opened, none is, and its
-    own error is raised with its name in front.  Closing closes what they have opened themselves,
-    as their own closing does, and then the stores.  The generators stay the same objects, so that
-    it may be opened again.
+    Opening returns once all of them can hand out ids.  If one cannot be opened, opening closes the
+    others and raises the error of that one, which names it.  Closing closes the generators, then
+    the stores that were opened from URLs.  The provider may be opened again, with the same
+    generators.
 
     Attributes:
         sharding: shardings by name.
@@ -101,9 +101,9 @@ class ConfiguredProvider(Hosting):
 
         Args:
             generators: by name; none of them is open.
-            leases: that Snowflake generators among them share.
-            stores: that are closed at the end.
-            borrowed: stores that stay open.
+            leases: the leases of machine ids that Snowflake generators among them share.
+            stores: the stores that this provider closes.
+            borrowed: the stores that it leaves open.
             sharding: shardings by name.
             default: whether it is the process's default provider while it is open.
             create: whether opening creates missing tables and files in the stores.
@@ -138,7 +138,7 @@ class ConfiguredProvider(Hosting):
         return self._shared
 
     def _reset(self) -> None:
-        self._end_use()  # of an earlier life, on a loop that has died
+        self._end_use()  # of an earlier opening, on a loop that has died
 
     async def _start(self) -> None:
         root = self._root
@@ -171,7 +171,7 @@ class ConfiguredProvider(Hosting):
     ) -> None:
         generator = component_of(self._generators[name])
         try:
-            await generator._end_earlier_life()  # that on its own, which takes its time
+            await generator._end_earlier_life()  # one of its own; that may take a while
             self._check_same_life(root)
             await generator._open(root)
         except Exception as error:  # noqa: BLE001 - kept out of the group, which would wrap it
@@ -179,7 +179,7 @@ class ConfiguredProvider(Hosting):
             scope.cancel()
 
     def _check_same_life(self, root: Root | None) -> None:
-        """Raise if it was closed while it opened, and perhaps opened anew since."""
+        """Raise if the provider was closed while it opened, and perhaps opened again."""
         self._check_usable()
         if root is None or self._root is not root:
             raise ClosedError(self._label())
@@ -194,7 +194,7 @@ class ConfiguredProvider(Hosting):
             in_use.__exit__(None, None, None)
 
     async def _release(self) -> None:
-        """Close what the generators' own distributors have opened, then the stores."""
+        """Close the connections of the generators' own distributors, then the stores."""
         errors: list[Exception] = []
         for close in (
             *(each._release for each in self._hosted()),
@@ -202,7 +202,7 @@ class ConfiguredProvider(Hosting):
         ):
             try:
                 await close()
-            except Exception as error:  # noqa: BLE001 - for whoever closes, after all the others
+            except Exception as error:  # noqa: BLE001 - raised when all are closed
                 errors.append(error)
         if errors:
             raise errors[0]
@@ -212,12 +212,12 @@ def _check_ours(name: str, generator: object) -> None:
     try:
         component_of(generator)
     except AttributeError:
-        expected = "a generator of this library, or one that wraps such"
+        expected = "a generator of this library, or one that wraps such a generator"
         raise InvalidArgumentError(f"generators[{name!r}]", generator, expected=expected) from None
 
 
 def _named(error: CosIdError, name: str) -> CosIdError:
-    """Return the error with the generator's name in its sentence."""
+    """Return the error with the generator's name in its message."""
     named = error.again()
     named.args = (f"generator {name!r} could not be opened: {error}",)
     return named

@@ -22,10 +22,10 @@ __all__ = ("Hosting", "OwnGenerator", "check_ids", "check_type", "component_of",
 
 
 class Hosted(Component):
-    """What every generator of ours is, or wraps.
+    """The part of a generator of ours that a provider opens and closes.
 
     Attributes:
-        _has_to_drain: whether closing it has to wait for anything.
+        _has_to_drain: whether closing it has to wait for calls under way.
     """
 
     __slots__ = ()
@@ -34,7 +34,7 @@ class Hosted(Component):
 
 
 def component_of(generator: Any) -> Hosted:  # noqa: ANN401 - ours, of any kind
-    """Return what is opened and closed of a generator: itself, or the one that it wraps."""
+    """Return the part of a generator that has a life: itself, or the generator that it wraps."""
     found = generator
     while not isinstance(found, Component):
         found = found._inner
@@ -56,7 +56,7 @@ def check_ids(name: str, generator: AnyGenerator, of: type[int | str]) -> None:
 
 
 def wrong_type(name: str, found: object, of: type[int | str]) -> InvalidArgumentError:
-    """Return the error of somebody who asks for other ids than a name has."""
+    """Return the error for a caller who asks for ids of the type that the name does not have."""
     expected = f"a generator whose ids are {of.__name__}"
     return InvalidArgumentError(f"ids[{name!r}]", found, expected=expected)
 
@@ -70,7 +70,7 @@ class Hosting(Component):
         check_seconds("close_timeout", close_timeout)
         self._close_timeout = close_timeout
         self._generators: dict[str, AnyGenerator] = {}
-        self._own: dict[str, OwnGenerator] = {}  # those that somebody has brought along
+        self._own: dict[str, OwnGenerator] = {}  # of generators that callers have brought
         super().__init__(clock)
 
     @overload
@@ -127,7 +127,7 @@ class Hosting(Component):
         return (self, *self._parts(), *self._leases())
 
     def _part(self, name: str) -> Hosted:
-        """Return what is opened and closed of the generator of a name."""
+        """Return the part of the generator of a name that has a life."""
         return self._own.get(name) or component_of(self._generators[name])
 
     def _parts(self) -> list[Hosted]:
@@ -135,13 +135,13 @@ class Hosting(Component):
 
     def _stop(self, reason: CosIdError) -> None:
         for generator in self._hosted():
-            made = type(reason)(generator._label()) if isinstance(reason, ClosedError) else reason
+            error = type(reason)(generator._label()) if isinstance(reason, ClosedError) else reason
             if self._closing is not None:
-                generator._root = None  # else whoever opens it now would close it too, and wait
-            generator._retire(made)
+                generator._root = None  # a caller who opens it now must not close it too, and wait
+            generator._retire(error)
 
     def _hosted(self) -> list[Hosted]:
-        """List the generators but for those that were closed, and opened anew on their own."""
+        """List the generators, without those that a caller has closed and opened again alone."""
         return [each for each in self._parts() if not each._owns_root]
 
     async def _drain(self) -> None:
@@ -151,7 +151,7 @@ class Hosting(Component):
         async def drain(generator: Hosted) -> None:
             try:
                 await generator._drain()
-            except Exception as error:  # noqa: BLE001 - for whoever closes, after all the others
+            except Exception as error:  # noqa: BLE001 - raised when all are drained
                 errors.append(error)
 
         # A generator's own close timeout may be longer than ours.
@@ -165,13 +165,13 @@ class Hosting(Component):
             raise errors[0]
 
     def _drop_generators(self) -> None:
-        """Forget the generators, if they are not to come back."""
+        """Forget the generators, if the next opening begins without any."""
 
 
 class OwnGenerator(Hosted):
     """Opens and closes a generator of the user's own, of any class, with the provider.
 
-    It keeps a root of its own: only what the contract says is asked of it.
+    The generator keeps a root of its own: this class uses only what the contract has.
     """
 
     __slots__ = ("_close_timeout", "_generator", "_is_open")
@@ -208,7 +208,7 @@ class OwnGenerator(Hosted):
         self._is_open = True
 
     def _stop(self, reason: CosIdError) -> None:
-        del reason  # its own closing tells who waits
+        del reason  # its own closing wakes those who wait
 
     async def _drain(self) -> None:
         if self._is_open:

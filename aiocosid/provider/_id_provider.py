@@ -147,7 +147,7 @@ class IdProvider(
         self._specs: dict[str, GeneratorSpec[Any]] = {}
         self._counters: dict[str, CounterId] = {}
         self._being_opened: dict[str, anyio.Event] = {}
-        # Of generators that are gone, by their kind and name: how far they have come.
+        # Where successors of closed generators continue, by the state that they resume and name.
         self._floors: dict[tuple[str, str], Any] = {}
         super().__init__(close_timeout=close_timeout, clock=clock)
 
@@ -189,11 +189,11 @@ class IdProvider(
     async def remove(self, name: str) -> None:
         """Close the generator of this name, whichever kind it is, and free the name.
 
-        Asked for again, the name gets a new generator, above all that came before.  A cancelled
-        call has closed it all the same.
+        The next call for the name creates a new generator, whose ids are above all earlier ones.
+        A cancelled call has closed the generator all the same.
 
         Args:
-            name: as it was asked for, or added.
+            name: the generator's name.
 
         Raises:
             InvalidArgumentError: there is no generator of that name.
@@ -207,7 +207,7 @@ class IdProvider(
             if self._generators.get(name) is found and self._closing is None:
                 self._drop(name)
 
-    # For what makes them.
+    # For the specs of kinds.
 
     def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return a generator's options, with the provider's own where it has none."""
@@ -224,7 +224,7 @@ class IdProvider(
     # By name.
 
     async def _settled(self, name: str) -> None:
-        """Return when no other task is opening the generator of this name."""
+        """Wait until no other task is opening the generator of this name."""
         self._check_usable()
         while (opening := self._being_opened.get(name)) is not None:
             await opening.wait()  # it ends within its own deadline
@@ -249,12 +249,12 @@ class IdProvider(
             self._own[name] = OwnGenerator(generator, close_timeout=timeout, clock=self._clock)
         opening = self._being_opened
         done = opening[name] = anyio.Event()
-        # Among the others at once: a provider that closes now has to close this one too.
+        # Added before it is open: a provider that closes meanwhile has to close it, too.
         self._generators[name], self._specs[name] = generator, spec.without_make()
         try:
             await self._part(name)._open(self._root)
         except BaseException:
-            # While we close, its call is still to be waited for.
+            # While the provider closes, it still has to wait for this generator.
             if self._generators.get(name) is generator and self._closing is None:
                 self._drop(name)
             raise
@@ -265,7 +265,7 @@ class IdProvider(
             done.set()
 
     def _drop(self, name: str) -> None:
-        """Forget a generator, but not how far it has come: its successor must not go below."""
+        """Forget a generator, but keep where its successor has to continue."""
         if name not in self._generators:
             return
         part, resumes = self._part(name), self._specs[name].resumes

@@ -1,6 +1,6 @@
 """Settings: a TOML file, the environment, or a mapping, checked before anything is opened.
 
-`aiocosid.configure` builds a provider of them; `check_settings` tells what it would build.
+`aiocosid.configure` builds a provider from them; `check_settings` reports what it would build.
 """
 
 from __future__ import annotations

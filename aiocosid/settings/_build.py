@@ -1,4 +1,4 @@
-"""Builds what the settings describe; nothing is opened or sent.  All that does not fit is noted."""
+"""Builds what settings describe, opens and sends nothing, and collects all problems."""
 
 from __future__ import annotations
 
@@ -84,19 +84,19 @@ STAMPED: Final = {"snowflake", "cached", "cosid"}
 
 
 class Incomplete(Exception):  # noqa: N818 - no error: the problem is noted already
-    """Something that is needed could not be built."""
+    """A part that the generator needs could not be built."""
 
 
 @dataclass(slots=True)
 class Built:
-    """Everything.
+    """What the settings describe.
 
     Attributes:
         generators: by name.
         shardings: by name.
-        leases: of machine ids.
-        stores: that have to be closed.
-        borrowed: stores that were given, and stay open.
+        leases: the leases of machine ids.
+        stores: the stores that the provider has to close.
+        borrowed: the stores that were given as objects, which stay open.
     """
 
     generators: dict[str, Planned] = field(default_factory=dict)
@@ -107,10 +107,10 @@ class Built:
 
 
 class Builder:
-    """Builds, and notes what does not fit.
+    """Builds what the settings describe, and notes each problem.
 
     Attributes:
-        problems: what did not fit.
+        problems: the problems so far.
     """
 
     def __init__(
@@ -123,15 +123,15 @@ class Builder:
         rehearsal: bool = False,
         broken: Collection[str] = (),
     ) -> None:
-        """Look at settings.
+        """Prepare to build settings.
 
         Args:
             settings: what to build.
-            given: where they came from.
+            given: their source, for the places of problems.
             instrument: receives the events of all generators.
             clock: time; the system's by default.
-            rehearsal: whether this process is not the one that will open them.
-            broken: generators that were left out, as something is wrong with them already.
+            rehearsal: whether another process is going to open them, as for a report.
+            broken: the names of tables that were left out, as their problems are noted already.
         """
         self.problems: list[SettingsProblem] = []
         self._settings = settings
@@ -158,9 +158,9 @@ class Builder:
         for name, sharding in self._settings.sharding.items():
             path = ("sharding", name)
             with self._noting(path, sharding):
-                made = sharding_of(sharding, built.generators, self._broken)
-                if made is not None:
-                    built.shardings[name] = made
+                algorithm = sharding_of(sharding, built.generators, self._broken)
+                if algorithm is not None:
+                    built.shardings[name] = algorithm
         self._stores.check_unused()
         self._machines.check_unused()
         built.leases = self._machines.leases
@@ -183,7 +183,7 @@ class Builder:
 
     @contextmanager
     def _noting(self, path: tuple[str, ...], section: Any) -> Generator[None]:  # noqa: ANN401 - of any kind
-        """Note what is raised within, at the key that it is about."""
+        """Note an error that the block raises, at the key that caused it."""
         try:
             yield
         except Incomplete:

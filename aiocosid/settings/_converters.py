@@ -63,7 +63,7 @@ def converter_of(
     Args:
         section: its settings.
         planned: whose ids it writes.
-        note: is told, by key, what does not go together.
+        note: is called with each key that does not go with the others, and the reason.
         date: as `date_of` returns it.
 
     Raises:
@@ -76,8 +76,8 @@ def converter_of(
         note("group_prefix", f"goes with kind = 'grouped'; ids of {planned.name!r} have no group")
         group = None
     if date is not None and group is None and planned.section.kind == "grouped":
-        about = "the date of a call may be another than that of its number, which begins anew"
-        note("date_prefix", f"needs group_prefix = {{}} beside it: {about}")
+        why = "the date of a call may be another than that of its number, which begins anew"
+        note("date_prefix", f"needs group_prefix = {{}} beside it: {why}")
     if section.type == "to-string" and section.pad_start and not section.char_size:
         note("char_size", "is missing; pad_start needs it, the number of digits")
     return compose(

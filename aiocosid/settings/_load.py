@@ -1,4 +1,4 @@
-"""From a source to generators that are built and not opened, or to all that is wrong with it."""
+"""Reads a source, and builds its generators without opening them or collects all its problems."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ if TYPE_CHECKING:
 
 
 def load_settings(source: Source = None) -> Settings:
-    """Return settings from a file, a mapping or the environment; everything is checked.
+    """Return the settings of a file, a mapping or the environment, once all of them are checked.
 
     Args:
         source: the path of a TOML file, a mapping of the same shape, or nothing: the file that
-            ``AIOCOSID_CONFIG`` names, if any.  ``AIOCOSID_...`` variables come before a file.
+            ``AIOCOSID_CONFIG`` names, if any.  ``AIOCOSID_...`` variables override a file.
 
     Raises:
-        InvalidSettingsError: something is wrong; the error tells all of it, with places.
+        InvalidSettingsError: something is wrong; the error lists every problem with its place.
         MissingExtraError: the extra ``settings`` is not installed.
     """
     return built(source)[0]
 
 
 def configured_stores(source: Source = None) -> list[tuple[str, Callable[[], Store]]]:
-    """Return what makes the stores that settings name, each with its URL without credentials.
+    """Return a function for each store that settings name, which makes it, and the store's URL.
 
-    Stores of yours have their names instead, and those that are given as objects are left out.
+    The URLs have no credentials.  A store of yours has its name instead of a URL; stores that are
+    given as objects are left out.
 
     Args:
         source: as for `load_settings`.
@@ -79,19 +80,20 @@ def built(source: Source, **options: Any) -> tuple[Settings, Given, Built]:  # n
 
 def _built(settings: Settings, given: Given, options: Mapping[str, Any]) -> Built:
     builder = Builder(settings, given, **options)
-    made = builder.build()
+    parts = builder.build()
     problems = [*given.environment.mistyped, *builder.problems]
     if problems:
         raise InvalidSettingsError(_ordered(problems))
-    return made
+    return parts
 
 
 def _others(
     given: Given, found: Collection[Path], options: Mapping[str, Any]
 ) -> list[SettingsProblem]:
-    """Return what else is wrong, beside the tables that pydantic has refused.
+    """Return the problems of the tables that pydantic has not refused.
 
-    Not where what all generators lean on is refused: half of what followed would not be true.
+    If pydantic has refused a table that all generators depend on, return none: they would follow
+    from that table, and many would be wrong.
     """
     rest = {
         key: dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
@@ -109,7 +111,7 @@ def _others(
                 return []
     try:
         sound = Settings.model_validate(rest)
-    except ValidationError:  # a name that is no text in UTF-8 is told by pydantic as another one
+    except ValidationError:  # pydantic shows a name that is no text in UTF-8 as another one
         return []
     builder = Builder(sound, replace(given, data=rest), broken=broken, **options)
     builder.build()
@@ -117,15 +119,15 @@ def _others(
 
 
 def _without(table: Mapping[Any, Any], name: str) -> dict[str, Any]:
-    """Leave out a key, which may be no text: that is what was wrong with it."""
+    """Return the table without a key, which may have been refused because it is no text."""
     return {key: value for key, value in table.items() if str(key) != name}
 
 
 def _may_tell(error: ValidationError) -> bool:
-    """Tell whether pydantic shows a URL: what it takes for a kind, it shows."""
+    """Tell whether pydantic's message has a URL, as it quotes an unknown kind."""
     return "://" in str(error).replace("https://errors.pydantic.dev", "")
 
 
 def _ordered(problems: Iterable[SettingsProblem]) -> list[SettingsProblem]:
-    """Sort by line; what has none comes last, in the order in which it was found."""
+    """Sort problems by line; those without a line come last, in the order of their discovery."""
     return sorted(problems, key=lambda each: (each.line is None, each.line or 0))

@@ -51,7 +51,7 @@ REHEARSAL_POD: Final = "pod-0"
 
 
 class Machines:
-    """Makes leases; nothing is asked for."""
+    """Makes leases, and sends nothing."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class Machines:
         return self._leases.get(key)
 
     def check_unused(self) -> None:
-        """Look at the keys that do not go with the source also if no lease was made."""
+        """Note the keys that do not go with the source, also if no generator needs a lease."""
         if not self._leases and not self._is_refused:
             self._fit_source(self._settings.machine)
 
     @property
     def leases(self) -> list[MachineIdLease]:
-        """Those that were made."""
+        """The leases that the generators use."""
         return list(self._leases.values())
 
     def _distributor(

@@ -1,4 +1,4 @@
-"""One generator of the settings, on its way to being built."""
+"""One generator of the settings, and the parts of it that are built so far."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def example_of(planned: Planned, now_ms: int) -> str:
 
 
 def _group_of(group_by: GroupBy, now_ms: int) -> str:
-    """Return a group of now; the user's function is asked for no key, as no call is being made."""
+    """Return a group of now; the user's key function is not called, since nobody asks for an id."""
     if group_by.is_by_date_alone:
         return group_by.key_at(now_ms)
     return "-".join(filter(None, ("key", group_by.period_at(now_ms))))

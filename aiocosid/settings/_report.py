@@ -1,4 +1,4 @@
-"""What settings would build, and what may be wrong with it although it can be built."""
+"""Reports what settings would build, with warnings about what is probably not meant."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ class ShardingReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsReport:
-    """What would be built.
+    """What `configure` would build.
 
     Attributes:
         generators: in the order of the settings.
         sharding: likewise.
-        warnings: what can be built, and is perhaps not what was meant.
+        warnings: settings that can be built, but are probably not what was meant.
     """
 
     generators: tuple[GeneratorReport, ...]
@@ -79,24 +79,24 @@ class SettingsReport:
 
 
 def check_settings(source: Source = None, *, clock: Clock | None = None) -> SettingsReport:
-    """Tell what `configure` would build of the same source; nothing is opened or sent.
+    """Return what `configure` would build from the same source; open and send nothing.
 
     Args:
         source: as for `configure`.
         clock: time; the system's by default.
 
     Raises:
-        InvalidSettingsError: nothing can be built; the error tells all that is wrong.
+        InvalidSettingsError: nothing can be built; the error lists every problem.
         MissingExtraError: the extra ``settings``, or a store's driver, is not installed.
     """
     now_ms = (clock or SYSTEM_CLOCK).now_ms()
-    _, given, made = built(source, clock=clock, rehearsal=True)
-    planned = made.generators.values()
+    _, given, parts = built(source, clock=clock, rehearsal=True)
+    planned = parts.generators.values()
     return SettingsReport(
         generators=tuple(map(_reported, planned)),
         sharding=tuple(
             ShardingReport(name=name, kind=type(each).__name__, nodes=len(each.effective_nodes))
-            for name, each in made.shardings.items()
+            for name, each in parts.shardings.items()
         ),
         warnings=(
             *given.environment.unknown,
@@ -123,7 +123,7 @@ def _reported(planned: Planned) -> GeneratorReport:
 
 
 def _writing(planned: Planned) -> str:
-    """Return the type of what writes the ids; of one of the user's the name of what makes it."""
+    """Return the type of the converter; for one of the user's, the name of its ``make``."""
     section = planned.section
     if planned.text is not None:
         return str(section.text)

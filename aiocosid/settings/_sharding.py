@@ -45,7 +45,7 @@ LocalTime: TypeAlias = str | datetime
 
 
 class _Sharding(BaseModel):
-    """What all of them have.
+    """The keys that all kinds of shardings have.
 
     Attributes:
         logic_name_prefix: in front of every node's name.
@@ -58,9 +58,10 @@ class _Sharding(BaseModel):
     logic_name_prefix: str
 
     def properties(self) -> dict[str, object]:
-        """Return what ShardingSphere would be told."""
-        told = self.model_dump(by_alias=True, exclude={"type", "generator"}, exclude_none=True)
-        return dict(told)
+        """Return ShardingSphere's properties for this sharding."""
+        return dict(
+            self.model_dump(by_alias=True, exclude={"type", "generator"}, exclude_none=True)
+        )
 
 
 class ModShardingSettings(_Sharding):
@@ -135,12 +136,12 @@ def sharding_of(
     Raises:
         InvalidArgumentError: a value does not fit, or there is no such Snowflake generator.
     """
-    told = section.properties()
+    properties = section.properties()
     match section:
         case ModShardingSettings():
-            return sharding_algorithm("COSID_MOD", told)
+            return sharding_algorithm("COSID_MOD", properties)
         case IntervalShardingSettings():
-            return sharding_algorithm("COSID_INTERVAL", told)
+            return sharding_algorithm("COSID_INTERVAL", properties)
         case SnowflakeShardingSettings():
             planned = generators.get(section.generator)
             if section.generator in broken:
@@ -153,7 +154,7 @@ def sharding_of(
                 return None
             return sharding_algorithm(
                 "COSID_INTERVAL_SNOWFLAKE",
-                told,
+                properties,
                 layout=planned.layout,
                 converter=planned.converter,
             )

@@ -25,11 +25,11 @@ PARTS: Final = ("root", "cache")
 
 
 class Stores:
-    """Makes stores of URLs; nothing is sent.
+    """Makes the stores, and sends nothing.
 
     Attributes:
-        opened: those that were made, and have to be closed.
-        borrowed: those that were given, and stay open.
+        opened: the stores that it has made, which the provider has to close.
+        borrowed: the stores that were given as objects, which stay open.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Stores:
         return root if isinstance(root, str) else f"object {id(root)}"
 
     def check_unused(self) -> None:
-        """Look at the stores that no generator uses, too."""
+        """Check the stores that no generator uses, too."""
         for name in self._settings.stores:
             self._named(("stores", name), name)
 
@@ -157,7 +157,7 @@ class Stores:
         return self._made[found], _shown(found)
 
     def _reason(self, url: str, error: InvalidArgumentError) -> str:
-        """Say what is wrong without the value, which may hold a password."""
+        """Describe the error without the value, which may have a password."""
         expected = str(error).partition("it has to be ")[2]
         if ":" in url:
             return f"has to be a URL: {expected}"
@@ -166,10 +166,10 @@ class Stores:
 
 
 def store_factories(settings: Settings) -> list[tuple[str, Callable[[], Store]]]:
-    """Return what makes the stores that settings name, each once, with its URL or name.
+    """Return a function for each store that settings name, which makes it, and its URL or name.
 
-    URLs are without credentials; of a tiered store it is its root's.  What is given as a store is
-    left out: whoever made it makes it ready.
+    URLs have no credentials; the URL of a tiered store is that of its root.  Stores that are given
+    as objects are left out: their owner creates their tables.
     """
     sections: list[Any] = [settings, settings.share, *settings.generators.values()]
     sections += [each.inner for each in sections if hasattr(each, "inner")]

@@ -1,4 +1,4 @@
-"""What can be built, and is perhaps not what was meant.  Pure."""
+"""Warns about settings that can be built, but are probably not what was meant.  Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Warned = tuple[tuple[str, ...], str]
 
 
 def warnings_of(planned: Collection[Planned], now_ms: int) -> Iterator[Warned]:
-    """Yield what to look at, each with its place."""
+    """Yield each warning with its place."""
     planned = [part for each in planned for part in (each, each.inner) if part is not None]
     around = {each.path for each in planned if each.inner is not None}
     for each in planned:
@@ -91,8 +91,8 @@ def _rounded(count: float) -> int:
 def _of_texts(planned: Planned) -> Iterator[Warned]:
     section, highest = planned.section, _highest(planned)
     if planned.converter is None:
-        is_told = section.limit is not None or planned.fields is None
-        if highest > JAVASCRIPT_MAX_SAFE_ID and not is_told:
+        is_limited = section.limit is not None or planned.fields is None
+        if highest > JAVASCRIPT_MAX_SAFE_ID and not is_limited:
             remedy = (
                 "a converter or a layout as javascript-safe-ms, or limit = 'int64' if none reads"
             )

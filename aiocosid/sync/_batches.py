@@ -1,4 +1,4 @@
-"""How many ids are taken at once, and for how long they may lie in hand."""
+"""How many ids threads take at once, and how long they may keep them in hand."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ AGE_LIMIT: Final = 0.1  # seconds that an id which tells a time may lie in hand
 
 
 def check_make(make: object, what: str) -> None:
-    """Raise unless it is a function, as far as one can tell."""
+    """Raise unless it can be called."""
     if not callable(make):
         raise InvalidArgumentError("make", make, expected=f"a function that returns {what}")
 
 
 def check_batch(batch: object) -> None:
-    """Raise unless so many ids can be taken at once."""
+    """Raise unless threads can take so many ids at once."""
     if batch is not None:
         check_integer("batch", batch, at_least=1, at_most=MAX_BATCH)
 
@@ -51,7 +51,7 @@ def check_timeout(timeout: object) -> None:
 
 
 async def ids_of(generator: AnyGenerator, n: int, missing: int) -> list[int] | list[str]:
-    """Take ``n`` ids, or those that are missing if these are the last ones."""
+    """Take ``n`` ids; if the counter ends before, take those that the caller still misses."""
     try:
         return await generator.next_ids(n)
     except IdOverflowError:
@@ -61,7 +61,7 @@ async def ids_of(generator: AnyGenerator, n: int, missing: int) -> list[int] | l
 
 
 def step_of(generator: AnyGenerator) -> int:
-    """Return the ids of a segment if they may lie in hand for as long as nobody needs them."""
+    """Return the step of a generator whose ids may stay in hand for any time; else 1."""
     inner: object = generator
     if type(generator) is StringIdGenerator and _is_timeless(generator.converter):
         inner = generator._inner
@@ -79,8 +79,8 @@ def _is_timeless(converter: IdConverter) -> bool:
 
 
 async def grow_old(piece: Iterator[Any], clock: Clock = SYSTEM_CLOCK) -> None:
-    """Throw a batch away after a while."""
+    """Drop a batch after `AGE_LIMIT`."""
     try:
         await clock.sleep(AGE_LIMIT)
     finally:  # also if the loop ends before
-        deque(piece, 0)  # whoever holds it finds it used up
+        deque(piece, 0)  # its holder finds it used up

@@ -49,14 +49,13 @@ AWAIT: Final = "await the asynchronous generator's there"
 class SyncIdGenerator(NotCopyable, Generic[T]):
     """A generator for threads and synchronous code, with ids in hand that need no other thread.
 
-    It may be shared by any number of threads.  It is opened at the first use, unless it is opened
-    before by `open` or ``with``; and opened anew in a forked child, where nothing that the parent
-    had in hand is used.  It stays open until `close`, or the end of the process, also if nothing
-    refers to it any more.
+    Any number of threads may share it.  `open`, ``with`` or else the first use opens it; in a
+    forked child the first use opens it again, and no id that the parent had in hand is used.  It
+    stays open until `close`, or the end of the process, even if nothing refers to it any more.
 
-    Each thread gets rising ids.  While an event loop runs in a thread, no call waits there: ids in
-    hand are handed out, and otherwise `WouldBlock` says so.  A statement of a notebook without
-    ``await`` may wait: it holds the kernel's loop anyway.
+    Each thread gets rising ids.  In a thread that runs an event loop no call waits: it hands out an
+    id in hand, or raises `WouldBlock`.  A statement of a notebook without ``await`` may wait: it
+    holds the kernel's loop anyway.
     """
 
     __slots__ = (
@@ -97,17 +96,17 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         batch: int | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
-        """Describe a generator; nothing is made or opened yet.
+        """Describe a generator; the first use makes and opens it.
 
         Args:
             make: returns a generator that is not open yet, of any kind; or any other asynchronous
                 context manager that gives one, as a function under `asynccontextmanager` returns
-                it.  It is called on the background loop, and again in a forked child: what is
-                inherited from the parent should not be used in it.
+                it.  The background loop calls it, and again in a forked child, where it should not
+                use what it inherits from the parent.
             batch: ids taken at once.  By default the step, 1000 at most, for a `SegmentChainId` or
-                `SegmentId` without ``ttl``, also as text with no date in it; it is asked for the
-                next batch before the last one is used up.  1 for any other kind, so that an id is
-                made when it is asked for; a larger batch of those is thrown away after 0.1 seconds.
+                `SegmentId` without ``ttl``, also as text with no date in it; the next batch is
+                fetched before the last one is used up.  1 for any other kind, so that each call
+                gets a new id; a larger batch of such a kind is dropped after 0.1 seconds.
             timeout: seconds that a call waits at most, also for the opening; up to
                 `threading.TIMEOUT_MAX`.
 
@@ -127,10 +126,10 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         find: Callable[[Any], Awaitable[AnyGenerator]],
     ) -> Self:
         """Return the handle of a generator that a provider opens and closes."""
-        made = cls.__new__(cls)
-        made._describe(session, find, None)
-        made._owns_session = False
-        return made
+        handle = cls.__new__(cls)
+        handle._describe(session, find, None)
+        handle._owns_session = False
+        return handle
 
     def _describe(
         self,
@@ -160,13 +159,13 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         self._is_ahead = False  # the next batch is asked for when the last one is put in hand
 
     def _choose(self, batch: int | None) -> None:
-        """Take so many at once from now on, as whoever said what kind it is."""
+        """Take so many ids at once from now on, as the caller says who was the first to ask."""
         self._asked_batch = self._batch = batch
 
     # Taking ids.
 
     def next_id(self) -> T:
-        """Return the next id; waits for the background loop if none is in hand.
+        """Return the next id; if none is in hand, wait for the background loop.
 
         Raises:
             WouldBlock: none is in hand, and an event loop runs in this thread; or a signal handler
@@ -242,7 +241,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
             try:
                 self._session.outcome(flight, deadline)
             except CosIdError:
-                # What was sent for somebody else may have failed before we came.
+                # The request of an earlier caller may have failed before this call.
                 if is_ours or not is_first or not flight.done():
                     raise
             is_first = False
@@ -271,7 +270,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         flight = self._flight
         if len(taken) < n and flight is not None:
             if flight.done():
-                self._flight = None  # first: who is interrupted from here on leaves a gap
+                self._flight = None  # first: an interruption from here on leaves a gap
                 self._land(flight, taken, n, process)
             elif not self._session.is_alive:
                 self._flight = None
@@ -287,7 +286,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         taken += islice(piece, n - len(taken))
         self._piece = piece if process == fork.generation else EMPTY  # in one line, as above
         if self._is_ahead and len(taken) == n:
-            with suppress(CosIdError):  # whoever needs it will ask again
+            with suppress(CosIdError):  # the next caller asks again
                 self._order(1)
 
     def _order(self, missing: int) -> Future[Iterator[T]]:
@@ -341,10 +340,10 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
             locked_step(self._order)(1)
 
     def close(self) -> None:
-        """Close it; what is in hand is a gap.  Idempotent, and from any thread.
+        """Close it; the ids in hand are a gap.  Idempotent, and from any thread.
 
-        Whoever waits gets `ClosedError`.  A generator of a provider's is closed with the provider:
-        this throws away what is in hand, and no more.
+        Calls that wait raise `ClosedError`.  A provider closes its generators itself: for one of
+        them this drops the ids in hand, and nothing else.
 
         Raises:
             WouldBlock: an event loop runs in this thread.

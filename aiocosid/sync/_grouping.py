@@ -1,4 +1,4 @@
-"""Which groups threads may count in."""
+"""Checks that threads use groups by date alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ("check_groups",)
 
 
 def check_groups(generator: Any) -> None:  # noqa: ANN401 - or what is inside of one
-    """Raise for groups by a function: here it cannot see the thread, or the context, that asks."""
+    """Raise for groups by a function: it would not run in the caller's thread or context."""
     if isinstance(generator, GroupedSegmentId):
         if not generator.group_by.is_by_date_alone:
             expected = (

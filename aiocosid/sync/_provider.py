@@ -56,9 +56,8 @@ class _Kind(NamedTuple, Generic[P]):
 class SyncProvider(NotCopyable, Generic[P]):
     """The generators of a provider for threads and synchronous code, by name.
 
-    It may be shared by any number of threads.  It is opened at the first use, unless it is opened
-    before by `open` or ``with``; closed by `close`, or with the process; and opened anew in a
-    forked child.
+    Any number of threads may share it.  `open`, ``with`` or else the first use opens it, also in a
+    forked child; `close` or the end of the process closes it.
     """
 
     __slots__ = ("_generators", "_session", "_specs", "_types")
@@ -69,11 +68,11 @@ class SyncProvider(NotCopyable, Generic[P]):
         *,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
-        """Describe a provider; nothing is made or opened yet.
+        """Describe a provider; the first use makes and opens it.
 
         Args:
             make: returns a provider that is not open yet, or any other asynchronous context manager
-                that gives one.  It is called on the background loop, and again in a forked child.
+                that gives one.  The background loop calls it, and again in a forked child.
             timeout: seconds that a call waits at most, also for the opening.
 
         Raises:
@@ -111,9 +110,9 @@ class SyncProvider(NotCopyable, Generic[P]):
         name, of = name
         check_type(of)
         handle, kind = self._handle(name), self._specs.get(name)
-        if kind is None or kind.spec.gives is None:  # until it is made
+        if kind is None or kind.spec.gives is None:  # until the generator exists
             self._types.setdefault(name, set()).add(of)
-            handle.close()  # what is in hand was not looked at
+            handle.close()  # the type of ids in hand is not checked
         elif kind.spec.gives is not of:
             raise wrong_type(name, kind.spec, of)
         return handle
@@ -129,8 +128,8 @@ class SyncProvider(NotCopyable, Generic[P]):
                 check_ids(name, found, of)
             return found
 
-        made = SyncIdGenerator[Any]._of(self._session, find)
-        return self._generators.setdefault(name, made)
+        handle = SyncIdGenerator[Any]._of(self._session, find)
+        return self._generators.setdefault(name, handle)
 
     def statistics(self) -> dict[str, dict[str, object]]:
         """Return a tree ready for JSON, by name, as CosId's actuator shows it.
@@ -154,16 +153,16 @@ class SyncProvider(NotCopyable, Generic[P]):
         """
 
         async def work(_: P) -> None:
-            """It is open."""
+            """Do nothing: the session has opened the provider."""
 
         refuse_on_a_loop("open()", INSTEAD)
         self._session.allow()
         self._session.call(work)
 
     def close(self) -> None:
-        """Close it and all its generators; what is in hand is a gap.
+        """Close it and all its generators; the ids in hand are a gap.
 
-        Idempotent, and from any thread.  Whoever waits gets `ClosedError`.
+        Idempotent, and from any thread.  Calls that wait raise `ClosedError`.
 
         Raises:
             WouldBlock: an event loop runs in this thread.
@@ -185,7 +184,7 @@ class SyncProvider(NotCopyable, Generic[P]):
         self.close()
 
     def __repr__(self) -> str:
-        """Say what it is and which names were asked for."""
+        """Name the kind of the provider and the generators in use."""
         return f"<{self._session.label} {' '.join(self._generators)}>"
 
 
@@ -211,9 +210,11 @@ class SyncIdProvider(
 ):
     """Named generators on one store, for threads; made by `aiocosid.sync.connect`.
 
-    Each method returns the same object for the same name, and does not wait: the generator itself
-    is made at the first use, with the settings of the first call.  ``batch`` is how many ids are
-    taken from it at once; see `SyncIdGenerator`.
+    Each method returns the same `SyncIdGenerator` for the same name, and does not wait: the first
+    use creates the generator itself, with the options of the first call.  A method checks the
+    options of a counter at once; the first use checks those of other kinds, and raises what opening
+    the generator raises.  ``batch`` is how many ids are taken from it at once; see
+    `SyncIdGenerator`.
     """
 
     __slots__ = ()
@@ -231,18 +232,18 @@ class SyncIdProvider(
     def add(
         self, name: str, make: Callable[[], AnyGenerator], *, batch: int | None = None
     ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
-        """Return a generator of your own, which is opened at its first use.
+        """Return a generator of your own, which its first use opens.
 
-        It is closed with the provider, or by `remove`, and then its name is free.
+        The provider closes it, or `remove` does and frees its name.
 
         Args:
-            name: where it is found.
-            make: returns a generator that is not open.  It is called on the background loop, and
-                again in a forked child and after the provider was opened anew.
+            name: the name for ``ids[name]``.
+            make: returns a generator that is not open.  The background loop calls it, and again in
+                a forked child and after the provider was opened again.
             batch: ids taken from it at once.
 
         Raises:
-            BusyError: the name is in use, also by what another function makes.
+            BusyError: the name is in use, perhaps with another ``make``.
             InvalidArgumentError: an argument is outside its range.
         """
         check_make(make, "a generator")
@@ -251,11 +252,11 @@ class SyncIdProvider(
     def remove(self, name: str) -> None:
         """Close the generator of this name, whichever kind it is, and free the name.
 
-        What is in hand is a gap.  A `SyncIdGenerator` of that name finds none until one is asked
-        for again.
+        The ids in hand are a gap.  A `SyncIdGenerator` of that name raises `InvalidArgumentError`
+        until a method of the provider, as `segment_chain`, is called for the name again.
 
         Args:
-            name: as it was asked for, or added.
+            name: the generator's name.
 
         Raises:
             WouldBlock: an event loop runs in this thread.
@@ -317,7 +318,7 @@ def connect(
         timeout: seconds that a call waits at most, also for the opening.
         create: whether opening creates missing tables and files, as for `aiocosid.connect`.
         **machine: where the machine ids of Snowflakes come from, and how they are leased, as for
-            `aiocosid.connect`.  A ``machine`` that somebody has chosen refuses a forked child.
+            `aiocosid.connect`.  In a forked child a ``machine`` of yours raises `ForkedError`.
 
     Raises:
         InvalidArgumentError: the URL names no store, or is malformed; or another argument is

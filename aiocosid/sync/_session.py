@@ -1,4 +1,4 @@
-"""What is open on the background loop: entered and left by one task there."""
+"""Keeps a generator or provider open on the background loop, in one task there."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class _Holder(Protocol):
 
 
 def may_wait() -> bool:
-    """Tell whether the calling thread may wait: no event loop runs in it, or it is a notebook's.
+    """Tell whether the calling thread may wait: it runs no event loop, or only a notebook's.
 
-    The cells of a notebook run on the kernel's own loop, statement by statement.  One without
-    ``await`` holds that loop until it ends, whatever it calls, so that nobody waits for us who
-    would not wait for the statement.  A coroutine leaves the loop to others, and has to go on so.
+    The cells of a notebook run on the kernel's own loop, statement by statement.  A statement
+    without ``await`` holds that loop until it ends, whatever it calls, so a call that waits in it
+    delays nobody further.  A coroutine must not: between its awaits, others use the loop.
     """
     return running_loop() is None or _in_a_plain_statement()
 
 
 def _in_a_plain_statement() -> bool:
-    """Tell whether a cell of an IPython shell has called us, with no task or loop in between."""
+    """Tell whether the caller is a cell of an IPython shell, with no task or loop in between."""
     frame = sys._getframe() if SHELL in sys.modules else None
     while frame is not None:
         module = str(frame.f_globals.get("__name__"))
@@ -108,7 +108,7 @@ class _Life(Generic[T]):
             self._opened.set()
 
     async def do(self, work: Callable[[T], Awaitable[R]]) -> R:
-        """Open it if nobody has begun to, wait until it is, and do something with what is open."""
+        """Open it unless a task does so already, wait, and do the work on the open object."""
         if self._task is None:
             self._task = asyncio.create_task(self.live())
         await self._opened.wait()
@@ -118,7 +118,7 @@ class _Life(Generic[T]):
         return await work(self._value)  # type: ignore[arg-type]  # it is open
 
     async def end(self, label: str) -> None:
-        """Close, or give up opening; raises what closing does."""
+        """Close it, or stop opening it; raise what closing raises."""
         task = self._task
         self._ending.set()
         if task is None or task.done():
@@ -127,19 +127,19 @@ class _Life(Generic[T]):
             self._error = ClosedError(label)
             task.cancel()
         await asyncio.wait([task])
-        self._opened.set()  # a task that had not begun has told nobody
+        self._opened.set()  # a task that never began has not set it
         if not task.cancelled():
             task.result()
 
 
 class LoopSession(NotCopyable, Generic[T]):
-    """Something that is open on the background loop from the first need on, until it is closed.
+    """Opens a context manager on the background loop at the first use, and keeps it open.
 
-    In a forked child it is opened anew, at the first need there.
+    `close` ends that.  In a forked child the first use there opens it again.
 
     Attributes:
         timeout: seconds that each wait may take.
-        holders: who has ids in hand, to be thrown away when it is closed.
+        holders: the generators with ids in hand; closing drops those ids.
     """
 
     __slots__ = (
@@ -190,7 +190,7 @@ class LoopSession(NotCopyable, Generic[T]):
     # Parts of a step.
 
     def submit(self, work: Callable[[T], Awaitable[R]]) -> Future[R]:
-        """Have something done on the loop with what is open there; never waits.
+        """Start the work on the loop, on the open object; never waits.
 
         Raises:
             ClosedError: it was closed.
@@ -201,7 +201,9 @@ class LoopSession(NotCopyable, Generic[T]):
         thread = self._thread
         if thread is None or not thread.is_alive:
             thread = shared_thread()
-            thread.users += 1  # first: who is interrupted from here on ends no loop of others
+            thread.users += (
+                1  # first: an interruption from here on must not end a loop that others use
+            )
             self._life = None
             _sessions.add(self)
             self._thread = thread
@@ -221,7 +223,9 @@ class LoopSession(NotCopyable, Generic[T]):
         if life is not None and thread is not None:
             self._closing = thread.submit(lambda: life.end(self.label))
         _sessions.discard(self)
-        self._life = self._thread = None  # last: who is interrupted before can close it again
+        self._life = self._thread = (
+            None  # last: after an interruption before this line it can be closed again
+        )
         return self._closing, thread
 
     def lost(self) -> SegmentUnavailableError:
@@ -232,7 +236,7 @@ class LoopSession(NotCopyable, Generic[T]):
 
     @locked_step
     def start(self, work: Callable[[T], Awaitable[R]]) -> Future[R]:
-        """Do the same as `submit`, as a step of its own."""
+        """Call `submit` as a step of its own."""
         return self.submit(work)
 
     @locked_step
@@ -246,7 +250,7 @@ class LoopSession(NotCopyable, Generic[T]):
         self._closing = None
 
     def call(self, work: Callable[[T], Awaitable[R]]) -> R:
-        """Have something done on the loop, and wait for it as long as the timeout."""
+        """Start the work on the loop, and wait for it as long as the timeout."""
         deadline = SYSTEM_CLOCK.monotonic() + self.timeout
         return self.outcome(self.start(work), deadline)
 
@@ -303,7 +307,7 @@ def _release_thread(thread: LoopThread) -> bool:
 
 @atexit.register
 def _close_all() -> None:
-    """Give back what can be given back in a few seconds, and let the process end."""
+    """Close all sessions in a few seconds at most, and let the process end."""
     deadline = SYSTEM_CLOCK.monotonic() + EXIT_TIMEOUT
     left = [(each, *locked_step(each._leave)()) for each in tuple(_sessions)]
     for session, future, _ in left:

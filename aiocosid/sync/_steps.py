@@ -1,4 +1,4 @@
-"""Short steps of the whole room: one thread at a time, and nobody in the middle of one.
+"""Makes short steps of this room atomic: one thread at a time, and never one step within another.
 
 A lock alone is not enough: Python runs signal handlers and finalizers between any two lines, and
 those that ask for an id in the middle of a step are in the thread that holds the lock.
@@ -39,9 +39,9 @@ _steps: Final = _Steps()
 
 
 def locked_step(func: Callable[P, R]) -> Callable[P, R]:
-    """Run it as a step, which waits for nothing but other steps.
+    """Run the function as one step, which waits for nothing but other steps.
 
-    Raises WouldBlock to who comes in the middle of one in the same thread.
+    A call in the middle of another step of the same thread raises `WouldBlock`.
     """
 
     @wraps(func)

@@ -1,4 +1,4 @@
-"""The background loop: one for the whole process, for as long as somebody uses it."""
+"""The background loop: one for the whole process, as long as a session uses it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ import_module("anyio._backends._asyncio")
 class LoopThread:
     """An event loop in a daemon thread, which ends with its last user.
 
-    Python waits at its end for all threads but daemons, and only then runs what `atexit` knows.
+    At its end Python first waits for all threads but daemons, then runs the functions of `atexit`.
     So a program's other threads may use ids until they end, and the loop is closed after them.
 
     Attributes:
-        users: how many there are.
+        users: how many sessions use it.
     """
 
     __slots__ = ("_ended", "_loop", "_stop", "_thread", "users")
@@ -80,7 +80,7 @@ class LoopThread:
             return None
 
     def stop(self) -> None:
-        """Have the loop end, and whatever still runs there cancelled; never waits."""
+        """End the loop and cancel what still runs there; never waits."""
         self._ended = True
         try:
             self._loop.call_soon_threadsafe(self._stop.set)
