@@ -216,4 +216,4 @@ class OwnGenerator(Hosted):
             await self._generator.aclose()
 
     async def _release(self) -> None:
-        """It has closed its connections itself."""
+        """Do nothing: the generator closes its own connections."""

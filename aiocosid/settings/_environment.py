@@ -1,4 +1,4 @@
-"""What the environment's ``AIOCOSID_...`` variables say."""
+"""Reads settings from the environment's ``AIOCOSID_...`` variables."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ DELIMITER: Final = "__"
 TABLES: Final = ("stores", "machine", "share", "generators", "sharding")
 
 NEAR: Final = 0.8
-"""How much of a word is to be right for a slip: ``stroe`` is near, ``service`` is not."""
+"""How similar a word has to be to count as a typing error: ``stroe`` is, ``service`` is not."""
 
 KUBERNETES: Final = re.compile(r"(.+_)?(SERVICE_(HOST|PORT)(_.+)?|PORT(_[0-9]+_.+)?)", re.ASCII)
-"""What a pod is given for each Service, here for one whose name begins with ``aiocosid``:
+"""The variables that Kubernetes sets in pods, for a Service whose name begins with ``aiocosid``:
 https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables"""
 
 Path = tuple[str, ...]
@@ -41,13 +41,13 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What variables say.
+    """The settings that variables give.
 
     Attributes:
         data: tables and values.
-        names: variables by their place.
-        mistyped: those that name nothing that there is, and were meant to.
-        unknown: those that name nothing that there is, and may be somebody else's.
+        names: the variables by the path of their key.
+        mistyped: the variables with an unknown key that can only be meant for aiocosid.
+        unknown: the variables with an unknown key that may belong to another program.
     """
 
     data: dict[str, Any] = field(default_factory=dict)
@@ -56,11 +56,11 @@ class Environment:
     unknown: tuple[SettingsProblem, ...] = ()
 
     def variable(self, path: Path, *, is_elsewhere: bool) -> str:
-        """Return the variable that gives the value at a place, or empty if none does.
+        """Return the variable that gives the value of a key; empty if none does.
 
         Args:
-            path: the place.
-            is_elsewhere: whether a file says something there too; tables are merged.
+            path: the key.
+            is_elsewhere: whether a file has the key, too; tables are merged.
         """
         found: object = self.data
         for part in path:
@@ -74,10 +74,10 @@ class Environment:
 
 
 def environment() -> Environment:
-    """Read the environment.
+    """Return the settings of the environment.
 
     Raises:
-        InvalidSettingsError: a variable that is to hold a table in JSON does not.
+        InvalidSettingsError: a variable that has to be a table in JSON is not.
     """
     names = {
         tuple(name.lower().removeprefix(PREFIX.lower()).split(DELIMITER)): name
@@ -96,7 +96,7 @@ def environment() -> Environment:
 
 
 def _stray(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
-    """Return what is wrong with a variable's name, and whether it can only be meant for us."""
+    """Return the problem of a variable's name, and whether only aiocosid can be meant."""
     first, *rest = path
     bare = name[len(PREFIX) :].upper()
     if first in Settings.model_fields or KUBERNETES.fullmatch(bare) or path == (CONFIG,):
@@ -111,16 +111,16 @@ def _stray(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
 
 
 def _meant(first: str) -> str:
-    """Return the key that the first part of a name is near to, or empty."""
+    """Return the key that the first part of a name is similar to; empty if there is none."""
     for table in TABLES:
-        if first.startswith(f"{table}_"):  # one underscore where two part a table and its key
+        if first.startswith(f"{table}_"):  # one underscore instead of two
             return table + DELIMITER + first.removeprefix(f"{table}_")
     near = get_close_matches(first, [*Settings.model_fields, CONFIG], 1, NEAR)
     return near[0] if near else ""
 
 
 class _Source(EnvSettingsSource):
-    """pydantic-settings' reading of the environment, which leaves single values as they are."""
+    """Reads the environment as pydantic-settings does, but leaves single values as text."""
 
     def decode_complex_value(
         self,

@@ -1,4 +1,4 @@
-"""Makes sure that the libraries of the extra are there; imported before all that needs them."""
+"""Checks that the libraries of the extra are installed, before other modules import them."""
 
 from __future__ import annotations
 

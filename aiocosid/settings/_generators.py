@@ -1,4 +1,4 @@
-"""What can be set of a generator: one class a kind, one attribute a key."""
+"""The settings of a generator: a class for each kind, an attribute for each key."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Layout: TypeAlias = Annotated[LayoutSettings, shorthand("name")]
 
 
 class _Generator(BaseModel):
-    """What all kinds have.
+    """The keys of all kinds.
 
     Attributes:
         namespace: instead of the one for all.
@@ -79,12 +79,12 @@ class _Generator(BaseModel):
 
 
 class _Counted(_Generator):
-    """What kinds on a counter have.
+    """The keys of kinds on a counter.
 
     Attributes:
         step: ids per segment.
         offset: where a new counter starts.
-        ttl: seconds after which fetched ids are not handed out any more; for ever without it.
+        ttl: seconds for which fetched ids may be handed out; for ever without it.
         fetch_timeout: seconds for one call to the store; two fifths of wait_timeout without it.
         max_id: the highest id ever handed out.
         give_back: whether closing gives unused ids back to the store.
@@ -105,10 +105,10 @@ class SegmentSettings(_Counted):
 
 
 class LeafSettings(_Counted):
-    """A `LeafSegmentId`; where rows have a step of their own, that is taken.
+    """A `LeafSegmentId`; a row that has a step of its own overrides ``step``.
 
     Attributes:
-        prefetch_at: the part of a segment that is used when the next is loaded.
+        prefetch_at: the used part of a segment at which the next one is loaded.
         segment_duration: seconds; after a segment that lasted less the step is doubled.
         max_step: ids; the step is not doubled beyond it.
     """
@@ -120,13 +120,13 @@ class LeafSettings(_Counted):
 
 
 class _Prefetched(_Counted):
-    """What a chain has.
+    """The keys of kinds that may be a chain.
 
     Attributes:
         safe_distance: segments kept ahead at rest.
         max_distance: segments kept ahead at most.
         max_ids_ahead: the same in ids.
-        quiet_period: seconds after which a distance that was not needed is halved.
+        quiet_period: seconds after which a prefetch distance that was not needed is halved.
     """
 
     safe_distance: Count = 2
@@ -145,12 +145,12 @@ class GroupedSettings(_Prefetched):
     """A `GroupedSegmentId`: counters that restart with every period, or one for each key.
 
     Attributes:
-        group_by: the period; or "key", which stands for none.
-        zone: whose years, months and days; needed for them.
+        group_by: the period; or "key" for groups without a period.
+        zone: the time zone of the period; required with one.
         pattern: how a period is written, in Java's letters; as CosId's of that period without it.
-        key: a function that returns the key of the call, as "package.module:name"; needed without
-            a period, and beside one each key has its own counters.
-        mode: what hands out the ids of one group.
+        key: a function that returns the key of the call, as "package.module:name"; required without
+            a period; with a period, each key has its own counters.
+        mode: the kind of generator that each group has.
         max_groups: groups held in memory at most.
     """
 
@@ -164,7 +164,7 @@ class GroupedSettings(_Prefetched):
 
 
 class _Timed(_Generator):
-    """What kinds on a clock have.
+    """The keys of kinds on a clock.
 
     Attributes:
         broken_threshold: seconds that a call waits for a clock that stepped back; inf for ever.
@@ -176,11 +176,11 @@ class _Timed(_Generator):
 
 
 class _Stamped(_Timed):
-    """What kinds on a clock have that begin their sequence anew.
+    """The keys of kinds on a clock that reset their sequence.
 
     Attributes:
-        sequence_reset_threshold: as for `SnowflakeId`; -1 is CosId's default, and "none" begins
-            the sequence anew in each tick.
+        sequence_reset_threshold: as for `SnowflakeId`; -1 is CosId's default, and "none" resets
+            the sequence with each tick.
     """
 
     sequence_reset_threshold: Threshold = -1
@@ -207,8 +207,8 @@ class CachedSettings(_Timed):
         boost: the ring holds the ids of ``2^boost`` seconds.
         padding_factor: percent; the ring is filled when it holds less.
         max_borrow: seconds that ids may be ahead of the clock.
-        refill_interval: seconds between two looks at the ring while nobody asks for ids; none
-            without it.
+        refill_interval: seconds between two checks of the ring while nobody asks for ids; without
+            it there are no such checks.
     """
 
     kind: Literal["cached"]
@@ -224,11 +224,11 @@ class ShardedSettings(_Generator):
 
     Attributes:
         epoch: the first second: a time with its offset, or an integer since 1970.
-        sharding_id: what ids have for which nothing else is said.
+        sharding_id: the sharding id of calls that pass none.
         timestamp_bits: width of the seconds.
         sharding_bits: width of the sharding id.
         sequence_bits: width of the sequence.
-        zone: whose local time the texts show; a fixed offset.
+        zone: the time zone of the texts; a fixed offset.
         key: the counters' keys, with ``<second>`` where the second stands.
         max_sequence: the highest sequence, on all nodes; the layout's without it.
         tolerance: seconds by which a host's clock may differ from the server's.
@@ -236,9 +236,9 @@ class ShardedSettings(_Generator):
         ttl: seconds that a counter is kept.
         on_unavailable: what to do while Redis is away and no id is in hand; the numbers of lanes
             are machine ids of 6 bits in the namespace ``<namespace>.lane``.
-        lane_store: where the numbers of lanes lie, as ``store`` is given: better not where the
-            sequences lie, which is away when lanes are due; the generator's own store without it.
-        batch: sequences to ask for at once; by demand without it.
+        lane_store: the store of the numbers of lanes, as for ``store``; the generator's own store
+            without it.  Better another one: lanes are needed when that store is away.
+        batch: sequences to ask for at once; chosen by demand without it.
         nodes: how many generators share the name.
         broken_threshold: seconds that the clock may be behind the last id's second; inf for any.
     """
@@ -267,7 +267,7 @@ class CosIdSettings(_Stamped):
 
     Attributes:
         text: how the ids are written.
-        zone: friendly: whose local time; it must keep one offset.
+        zone: friendly: the time zone of the texts; it must keep one offset.
         pad_start: friendly: whether machine id and sequence have a fixed width.
         timestamp_bits: width of the time.
         machine_bits: width of the machine id.
@@ -305,7 +305,7 @@ NumberSettings: TypeAlias = Annotated[
     | CounterSettings,
     Field(discriminator="kind"),
 ]
-"""What another generator may be put around."""
+"""The kinds that "int32" and "uncertainty" may have inside."""
 
 
 class IntegerSettings(_Generator):
@@ -333,11 +333,11 @@ class UncertaintySettings(_Generator):
 
 
 class OwnGeneratorSettings(_Generator):
-    """A generator of the user's, of our classes or around one; it takes ``converter`` besides.
+    """A generator of your own, of one of our classes or around one; it takes ``converter`` besides.
 
     Attributes:
         make: its class, or a function that returns it, as "package.module:name".
-        options: what it is called with.
+        options: the keyword arguments of that call.
     """
 
     kind: Literal["own"]

@@ -1,4 +1,4 @@
-"""What can be set: one class a table, one attribute a key.  No cross-checks; see `_build`."""
+"""The tables of settings: a class for each, an attribute for each key.  `_build` cross-checks."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ class MachineSettings(BaseModel):
     """Where the machine ids of Snowflakes come from.
 
     Attributes:
-        source: a lease of the generator's store, a number by hand, the pod's in a StatefulSet, or
-            the low bits of the host's IPv4 or MAC address, which two hosts may have the same.
-        instance_id: who asks; an instance that nobody else is without it.
-        stable: whether the same instance comes back under that name.
-        safe_guard: store: seconds without a sign of life after which an id may go to another; inf
-            for never.
-        interval: seconds between two signs of life, or writings of the mark.
+        source: "store": a lease of the generator's store; "manual": a number by hand;
+            "stateful-set": the pod's number; "ip" and "mac": the low bits of the host's address,
+            which two hosts may share.
+        instance_id: the holder of the machine id; a new one for each process without it.
+        stable: whether a process that starts again has the same instance id.
+        safe_guard: store: seconds without a renewal after which another instance may get the id;
+            inf for never.
+        interval: seconds between two renewals, or between two writes of the time mark.
         machine_id: manual: the number.
         address: ip and mac: the address, instead of the host's own.
         hostname: stateful-set: the pod's name, instead of the environment's HOSTNAME.
         worker: manual and stateful-set: which of several workers this is.
         worker_bits: manual and stateful-set: how many of the lowest bits hold the worker.
-        state_dir: where lock and mark lie, if not in the store.
-        on_lost: whether another id is taken after a loss, or the generators end.
+        state_dir: the directory of lock and mark, for sources without a store.
+        on_lost: whether a lease that lost its id takes another one, or its generators end.
         peer_safe_guard: seconds; the shortest safe guard of any instance of the namespace.
         lead: seconds that the time mark is ahead of the clock.
-        broken_threshold: seconds that a clock behind a stored time is waited for; inf for ever.
+        broken_threshold: seconds to wait for a clock that is behind a stored time; inf for ever.
         start_timeout: seconds that opening tries to reach the store.
-        call_timeout: seconds after which a call to the store is given up.
+        call_timeout: seconds that one call to the store may take.
     """
 
     model_config = STRICT
@@ -69,11 +70,11 @@ class TieredSettings(BaseModel):
     """A durable store beneath a fast one.
 
     Attributes:
-        root: a URL, a name in ``stores`` or a store: the one that counts.
-        cache: likewise: Redis, which hands out what the root has leased.
+        root: a URL, a name in ``stores`` or a store: the durable one, which leases spans of ids.
+        cache: likewise: Redis, which hands out ids within the spans.
         span: ids leased at a time, at least the steps of the generators on it.
-        cache_timeout: seconds after which the root is asked instead.
-        pause: seconds for which the cache is not asked after it did not answer.
+        cache_timeout: seconds after which the root is called instead.
+        pause: seconds without calls to the cache after it did not answer.
         root_name: tells roots apart on one Redis; by default taken from the root's URL.
     """
 
@@ -88,11 +89,11 @@ class TieredSettings(BaseModel):
 
 
 class OwnStoreSettings(BaseModel):
-    """A store of the user's.
+    """A store of your own.
 
     Attributes:
         make: its class, or a function that returns it, as "package.module:name".
-        options: what it is called with.
+        options: the keyword arguments of that call.
     """
 
     model_config = STRICT
@@ -121,8 +122,8 @@ class Settings(BaseModel):
     """All settings of a provider; `configure` builds it.
 
     Attributes:
-        namespace: of all counters and machine ids that have none of their own.
-        store: a URL, a name in ``stores`` or a store: where they lie.  A store stays open.
+        namespace: the namespace of all counters and machine ids whose table names none.
+        store: a URL, a name in ``stores`` or a store, which holds them.  A store stays open.
         stores: by name URLs, stores, or tables of a tiered store or one of the user's.
         create: whether opening creates missing tables and files.
         close_timeout: seconds that closing may take.

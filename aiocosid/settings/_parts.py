@@ -1,4 +1,4 @@
-"""Layouts, texts, groups and sequences of a generator, as settings describe them."""
+"""Builds the layout, text or groups of a generator, as settings describe them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OWN: Final = ("timestamp_bits", "machine_bits", "sequence_bits", "unit", "epoch"
 
 
 def layout_of(section: LayoutSettings) -> SnowflakeLayout:
-    """Return a ready-made layout, with its own epoch or another, or one of the user's bits.
+    """Return a ready-made layout, with its own epoch or another, or a layout of the user's bits.
 
     Raises:
         InvalidArgumentError: there is none of that name, or the keys do not go together.
@@ -89,7 +89,7 @@ def check_layout(layout: SnowflakeLayout, now_ms: int) -> None:
 
 
 def text_of(section: CosIdSettings) -> CosIdText:
-    """Return how a CosIdGenerator writes.
+    """Return the text format of a CosIdGenerator.
 
     Raises:
         InvalidArgumentError: the keys do not go together, or a width is out of range.
@@ -131,7 +131,7 @@ def sharded_layout_of(section: ShardedSettings, now_ms: int) -> ShardedLayout:
 
 
 def group_by_of(section: GroupedSettings) -> GroupBy:
-    """Return what says which group a call belongs to.
+    """Return the rule that names the group of a call.
 
     Raises:
         InvalidArgumentError: a key is missing, goes with others, or has a value that does not fit.

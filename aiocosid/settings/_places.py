@@ -1,6 +1,6 @@
-"""Finds the key that an error is about, and its line in a TOML file.  Pure.
+"""Finds the key that caused an error, and its line in a TOML file.  Pure.
 
-No parser of TOML that is kept up tells lines.  A file that `tomllib` has read is well-formed, so
+No maintained parser of TOML reports lines.  A file that `tomllib` has read is well-formed, so
 that a scan for headers, keys and the ends of values is enough.  A key within an inline table has
 the line of its key, which is TOML's own rule for inline tables.
 """
@@ -62,7 +62,7 @@ def nearest(lines: dict[Path, int], path: Path) -> int | None:
 
 
 def placed(error: InvalidArgumentError, path: Path, section: BaseModel | None) -> tuple[Path, str]:
-    """Return the key of a table that an error is about, or the table, and what it says."""
+    """Return the path of the key that caused an error, or of its table, and the reason."""
     argument = error.argument.rpartition(".")[2].replace("-", "_")
     for key in () if section is None else type(section).model_fields:
         if key == argument or key.endswith(f"_{argument}"):

@@ -1,4 +1,4 @@
-"""What pydantic found, in plain words, each with its place."""
+"""Puts the errors that pydantic found into plain words, each with its place."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TABLES: Final[dict[str, type[BaseModel]]] = {
     "date_prefix": DatePrefixSettings,
 }
 ENTRIES: Final = ("generators", "sharding", "stores")
-"""Tables whose keys are names that the user gives."""
+"""The tables whose keys are the user's names."""
 
 STORE_KINDS: Final = ("url", "tiered", "own")
 
@@ -47,7 +47,7 @@ SHOWN: Final = 60  # characters of a value
 
 
 def explained(error: ValidationError, given: Given) -> dict[Path, SettingsProblem]:
-    """Return what is wrong, by place, in the order in which pydantic looked."""
+    """Return the problems by the path of their key, in pydantic's order."""
     found = error.errors(include_url=False, include_input=False)
     return dict(_problem(dict(each), given) for each in found)
 
@@ -77,7 +77,7 @@ def _problem(found: Mapping[str, Any], given: Given) -> tuple[Path, SettingsProb
 
 
 def _path(location: tuple[int | str, ...], data: object) -> Path:
-    """Return the place without the kinds that pydantic puts in between."""
+    """Return the path of a key, without the kinds that pydantic puts in between."""
     path: list[str] = []
     may_be_kind = False
     for part in map(str, location):
@@ -129,7 +129,7 @@ def _section(path: Path, data: object) -> type[BaseModel]:
 
 
 def _shown(path: Path, data: object) -> str:
-    """Return the value, if it can be no secret."""
+    """Return the value as the beginning of a message; empty if it may be secret."""
     for part in path:
         data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
     is_secret = not SECRET.isdisjoint(path) or (isinstance(data, str) and "://" in data)

@@ -1,4 +1,4 @@
-"""Where settings come from: a file, the environment, a mapping."""
+"""Reads settings from a file, the environment or a mapping, without checking them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ("Given", "read")
 LINE: Final = re.compile(r"at line ([0-9]+)")
 
 SHORT: Final = {"name", "type", "make"}
-"""Keys whose value may stand in place of their table."""
+"""Keys whose value may replace their whole table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was given, not looked at yet.
+    """Settings as they were read, not checked yet.
 
     Attributes:
         data: tables and values.
         file: the file's name; empty without one.
-        lines: where its keys are.
-        environment: what of it variables have said.
+        lines: the line of each key of the file.
+        environment: the settings among them that variables gave.
     """
 
     data: dict[str, Any]
@@ -40,7 +40,7 @@ class Given:
     environment: Environment = field(default_factory=Environment)
 
     def problem(self, path: tuple[str, ...], reason: str) -> SettingsProblem:
-        """Return a problem with its place."""
+        """Return a problem of a key, with its file and line or its variable."""
         path = self._spelt(path)
         key = ".".join(map(_quoted, path))
         variable = self.environment.variable(path, is_elsewhere=path in self.lines)
@@ -49,7 +49,7 @@ class Given:
         return SettingsProblem(key, reason, self.file, nearest(self.lines, path))
 
     def _spelt(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the path as it is spelt here."""
+        """Return the path with the dashes or underscores that this source uses."""
         spelt: list[str] = []
         found: object = self.data
         for part in path:
@@ -63,10 +63,10 @@ class Given:
 
 
 def read(source: object) -> Given:
-    """Return what a source says, with the environment's word before that of a file.
+    """Return the settings of a source; variables override a file.
 
     Raises:
-        InvalidSettingsError: the file cannot be read, or a variable is not what it has to be.
+        InvalidSettingsError: the file cannot be read, or a variable that has to be a table is none.
     """
     if isinstance(source, Mapping):
         return Given(dict(cast("Mapping[str, Any]", source)))

@@ -1,4 +1,4 @@
-"""What can be set of texts and layouts: one class a table, one attribute a key."""
+"""The settings of texts and layouts: a class for each table, an attribute for each key."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class DatePrefixSettings(BaseModel):
     Attributes:
         pattern: Java's letters.
         delimiter: between date and text.
-        zone: whose date; there is no default that two hosts would share.
-        before_prefix: whether it is put on before the fixed prefix is, and so stands behind it.
+        zone: the time zone of the date; required, since two hosts may differ in theirs.
+        before_prefix: whether it stands between the fixed prefix and the id.
     """
 
     model_config = STRICT
@@ -41,7 +41,7 @@ class GroupPrefixSettings(BaseModel):
 
     Attributes:
         delimiter: between group and text.
-        before_prefix: whether it is put on before the fixed prefix is, and so stands behind it.
+        before_prefix: whether it stands between the fixed prefix and the id.
     """
 
     model_config = STRICT
@@ -55,15 +55,15 @@ class ConverterSettings(BaseModel):
 
     Attributes:
         type: what writes the number.
-        make: a class or function of the user's that makes it instead, as "package.module:name".
-        options: what that is called with.
+        make: a class or function of yours that makes the converter, as "package.module:name".
+        options: the keyword arguments of that call.
         char_size: the most characters; radix62 11, radix36 13 and crockford 13 if it is not given.
         pad_start: whether short texts are padded with zeros; true for the radixes.
         check: crockford: whether a check symbol is written.
-        zone: friendly: whose local time.
+        zone: friendly: the time zone of the text.
         key: opaque: the secret.
-        inner: opaque: what writes the number that the key has made, radix62 if it is not given;
-            javascript-safe: what writes the number, to-string if it is not given.
+        inner: opaque: the type that writes the encrypted number, radix62 if it is not given;
+            javascript-safe: the type that writes the number, to-string if it is not given.
         prefix: a text in front of everything.
         suffix: a text behind everything.
         group_prefix: a table, which may be empty.
@@ -94,7 +94,7 @@ class LayoutSettings(BaseModel):
 
     Attributes:
         name: one of `aiocosid.snowflake.LAYOUTS`.
-        timestamp_bits: width of the time; with it all of the others but the last two are due.
+        timestamp_bits: width of the time; with it, all others but the last two are required.
         machine_bits: width of the machine id, regions included.
         sequence_bits: width of the sequence.
         unit: length of a tick.

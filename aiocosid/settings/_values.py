@@ -1,4 +1,4 @@
-"""The types of single values: strict, but for the environment, which knows texts only."""
+"""The types of single values: strict, but the text of an environment variable is converted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STRICT: Final = ConfigDict(
     strict=True,
     hide_input_in_errors=True,  # it may hold a password
 )
-"""Of each table of settings: unknown keys are refused, and nothing can be changed afterwards."""
+"""The configuration of each table: it refuses unknown keys, and cannot be changed afterwards."""
 
 
 def _from_text(read: Callable[[str], object]) -> BeforeValidator:
@@ -119,11 +119,11 @@ def misplaced(
 
 
 def shorthand(key: str, *, path: str = "") -> BeforeValidator:
-    """Accept a text where a table is due, as the value of its one most important key.
+    """Accept a text instead of a table, as the value of the table's most important key.
 
     Args:
         key: the key.
-        path: another one, whose value is the path of what is imported: a text with a colon.
+        path: the key for a text with a colon, which is the path of something to import.
     """
 
     def as_table(value: object) -> object:
@@ -148,20 +148,20 @@ Whole = Annotated[int, _from_text(_whole)]
 Seconds = Annotated[float, _from_text(float)]
 Flag = Annotated[bool, _from_text(lambda text: WORDS[text.lower()])]
 Function = Annotated[Callable[..., Any], BeforeValidator(_imported)]
-"""One of the user's, by module and name; it is imported when settings are read."""
+"""A function of the user's, by module and name; reading the settings imports it."""
 Threshold = Annotated[int | None, BeforeValidator(_threshold)]
-"""Where a sequence begins anew; None, written "none", for each tick."""
+"""The point at which a sequence is reset; None, written "none", for each tick."""
 Moment = Annotated[Any, _from_text(_moment)]
-"""A time with its offset, or an integer of milliseconds; the layout looks closer."""
+"""A time with its offset, or an integer of milliseconds; the layout checks it."""
 
 
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def shown_url(url: str) -> str:
-    """Return scheme, host and path; options and whoever logs in are left out."""
+    """Return scheme, host and path, without user, password and options."""
     if SCHEME.match(url) is None:
-        return "***"  # no URL: a driver's own text of settings, with a password perhaps
+        return "***"  # no URL, but a driver's own connection string, which may have a password
     scheme = url.partition(":")[0]
     try:
         parts = urlsplit(url)
