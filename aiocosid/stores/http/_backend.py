@@ -291,14 +291,12 @@ FORBIDDEN: Final = {401, 403, 407}
 LATER: Final = {408, 425, 429}
 SERVER_FAILS: Final = 500
 
-CLOSED: Final = "closed while the call was under way"
-
 _BAD_REQUESTS: Final = (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 _OTHER_LOOP: Final = (
     "the httpx client has connections of another event loop; the request may have taken effect"
 )
 _OF_RUNTIME: Final = {
-    "client has been closed": CLOSED,
+    "client has been closed": "closed while the call was under way",
     "Event loop is closed": _OTHER_LOOP,
     "a different event loop": _OTHER_LOOP,
     "a different loop": _OTHER_LOOP,
