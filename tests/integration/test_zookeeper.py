@@ -134,6 +134,7 @@ class TestNodes:
         async with ZookeeperStore.from_url(f"zookeeper://{hosts}") as store:
             counter = store.segment_distributor(namespace=namespace, name="a")
             assert await counter.next_max_id(5) == 5
+        zookeeper.behind.delete(path)  # whoever lists all would meet it
 
 
 async def alternate(zookeeper: ZookeeperServer, namespace: str, times: int) -> None:
