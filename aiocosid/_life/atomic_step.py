@@ -34,6 +34,8 @@ from ..errors import WouldBlock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ..errors import CosIdError
+
 __all__ = ("EMPTY", "atomic_step", "refuse_reentry")
 
 EMPTY: Final[Iterator[int]] = iter(range(0))
@@ -64,8 +66,7 @@ class _Exposing(Protocol):
     @property
     def generator(self) -> _Outlet: ...
 
-    @property
-    def is_over(self) -> bool: ...
+    ended: CosIdError | None
 
 
 B = TypeVar("B", bound=_Busy)
@@ -106,7 +107,7 @@ def atomic_step(method: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[
         finally:
             # Python may have forked meanwhile: what is in hand is the parent's then.
             if generator._opening is self:
-                generator._exposed = EMPTY if self.is_over else self.hand.piece
+                generator._exposed = self.hand.piece if self.ended is None else EMPTY
             self.busy = False
 
     return step

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar, Unpack, cast
 import anyio
 
 from .._checks import check_seconds, check_step
-from .._life.foreign_calls import call_bounded
+from .._life.clock import call_bounded
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, IdSegmentDistributor, Store
 from ..errors import (

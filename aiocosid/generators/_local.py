@@ -7,8 +7,8 @@ from operator import length_hint
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from .._life import fork
+from .._life.callers import MAX_BATCH, TurnLine
 from .._life.component import Component
-from .._life.turns import MAX_BATCH, TurnLine
 from ..abc import DEFAULT_NAMESPACE, SHARE, IdGenerator, Statistics
 from ..abc._ids import check_integer, check_text
 from ..errors import ForkedError

@@ -24,7 +24,7 @@ from ..errors import (
     MachineIdInUseError,
     MachineIdUnavailableError,
 )
-from ._leasing import Leasing, MarkDemand
+from ._leasing import Issuer, Leasing, MarkDemand
 from ._options import LeaseOptions
 from ._statistics import MachineIdStatistics
 
@@ -157,7 +157,7 @@ class MachineIdLease(Component):
         return self._opening.taken_ms
 
     @property
-    def issuers(self) -> dict[str, Any]:
+    def issuers(self) -> dict[str, Issuer]:
         """The sequencers that stamp ids under it, by name."""
         return self._opening.issuers
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 
-from .._life.foreign_calls import as_cosid_error, call_bounded
+from .._life.clock import as_cosid_error, call_bounded
 from .._life.open_state import OpenState
 from ..abc._machine import RELEASE_MARGIN
 from ..errors import (
@@ -149,7 +149,7 @@ class Leasing(OpenState):
         self.term: int = 0 if before is None else before.term
         # No id of an earlier opening was issued with a later time.
         self._past_ms: int = -1 if before is None else before._last_issued_ms()
-        self.issuers: dict[str, Any] = {}
+        self.issuers: dict[str, Issuer] = {}
         self._call_by = inf  # by the monotonic clock: when opening gives up
         self._is_left = False  # the id was given back, or nobody will do that any more
         self.last_error: CosIdError | None = None

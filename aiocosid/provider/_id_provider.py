@@ -10,8 +10,7 @@ import anyio
 from .._default import generator_named
 from .._kind_methods import KindMethods
 from .._kinds import LeaseTerms, MachineOptions, own
-from .._store_urls import open_store
-from ..abc import DEFAULT_NAMESPACE, MachineIdDistributor, Store
+from ..abc import DEFAULT_NAMESPACE, MachineIdDistributor
 from ..errors import InvalidArgumentError
 from ._hosting import Hosting, OwnGenerator
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from .._kinds import GeneratorSpec
     from .._life.loop import Root
     from .._text_generator import StringIdGenerator
-    from ..abc import AnyGenerator, Clock
+    from ..abc import AnyGenerator, Clock, Store
     from ..events import Instrument
     from ..generators import (
         CounterId,
@@ -73,6 +72,9 @@ def connect(
             machine ids is given with a ``machine``.
         MissingExtraError: the store's driver is not installed.
     """
+    from .._store_urls import open_store
+    from ..abc import Store
+
     return IdProvider(
         url if isinstance(url, Store) else open_store(url, instrument=instrument),
         namespace=namespace,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from .._later import later
 
 if TYPE_CHECKING:
+    from ._chain import FOREVER as FOREVER
+    from ._chain import IdSegment as IdSegment
     from ._double_buffer import MAX_STEP as MAX_STEP
     from ._double_buffer import PREFETCH_AT as PREFETCH_AT
     from ._double_buffer import SEGMENT_DURATION as SEGMENT_DURATION
@@ -18,10 +20,8 @@ if TYPE_CHECKING:
     from ._leaf_segment_id import RowStepped as RowStepped
     from ._pace import MAX_DISTANCE as MAX_DISTANCE
     from ._pace import MAX_IDS_AHEAD as MAX_IDS_AHEAD
-    from ._segment import FOREVER as FOREVER
-    from ._segment import IdSegment as IdSegment
-    from ._segment_chain_id import SegmentChainId as SegmentChainId
-    from ._segment_id import SegmentId as SegmentId
+    from ._segment_ids import SegmentChainId as SegmentChainId
+    from ._segment_ids import SegmentId as SegmentId
     from ._statistics import SegmentStatistics as SegmentStatistics
 
 __all__ = (
@@ -53,9 +53,8 @@ if not TYPE_CHECKING:  # else every name would be one of ours
             "._group_key": "GroupBy",
             "._leaf_segment_id": "LeafSegmentId RowStepped",
             "._pace": "MAX_DISTANCE MAX_IDS_AHEAD",
-            "._segment": "FOREVER IdSegment",
-            "._segment_chain_id": "SegmentChainId",
-            "._segment_id": "SegmentId",
+            "._chain": "FOREVER IdSegment",
+            "._segment_ids": "SegmentChainId SegmentId",
             "._statistics": "SegmentStatistics",
         },
     )

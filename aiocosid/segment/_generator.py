@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from .._life import fork
 from .._life.atomic_step import EMPTY
+from .._life.callers import MAX_BATCH, expand_ranges
 from .._life.component import Component
-from .._life.turns import MAX_BATCH, expand_ranges
 from ..abc import IdGenerator
 from ..abc._ids import check_integer
 from ..errors import CosIdError, InvalidArgumentError, SegmentUnavailableError, WouldBlock
@@ -64,7 +64,7 @@ class SegmentGenerator(Component, IdGenerator):
         self._floor: int | None = None
         super().__init__(clock)
         self._exposed: Iterator[int] = EMPTY  # the piece in hand, for who takes an id
-        self._opening = SegmentOpening(self)
+        self._opening = SegmentOpening(self, None)
 
     # The hot path.
 
@@ -98,7 +98,7 @@ class SegmentGenerator(Component, IdGenerator):
                     return list(range(rest - n * stride, rest, stride))
             finally:
                 if self._opening is opening:
-                    self._exposed = EMPTY if opening.is_over else opening.hand.piece
+                    self._exposed = opening.hand.piece if opening.ended is None else EMPTY
                 opening.busy = False
         return await self._next_ids_slow(n)
 
@@ -138,8 +138,7 @@ class SegmentGenerator(Component, IdGenerator):
     # Opening and closing.
 
     def _reset(self) -> None:
-        self._opening.is_over = True  # on a loop that died nobody has told it
-        self._opening = SegmentOpening(self)
+        self._opening = SegmentOpening(self, self._opening)
         self._exposed = EMPTY
 
     async def _start(self) -> None:
@@ -202,7 +201,7 @@ class SegmentGenerator(Component, IdGenerator):
 
     def _ended(self) -> CosIdError | None:
         """Return why no id comes any more, if so."""
-        return self._opening.ended
+        return self._opening.refusal
 
     def __repr__(self) -> str:
         """Say what is held and who waits."""

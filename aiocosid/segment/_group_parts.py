@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from ..abc import IdSegmentDistributor, Statistics
 from ..errors import WouldBlock
-from ._segment_chain_id import SegmentChainId
-from ._segment_id import SegmentId
+from ._segment_ids import SegmentChainId, SegmentId
 
 if TYPE_CHECKING:
     from ..errors import CosIdError

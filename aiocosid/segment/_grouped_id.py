@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from .._kinds import SegmentChainOptions
     from ..abc import Clock, IdSegmentDistributor
     from ._group_parts import MakeDistributor, SegmentKind
-    from ._segment_chain_id import SegmentChainId
-    from ._segment_id import SegmentId
+    from ._segment_ids import SegmentChainId, SegmentId
 
 __all__ = ("GroupedSegmentId",)
 
@@ -265,8 +264,7 @@ class GroupedSegmentId(Component, IdGenerator):
         generator = self._generator(distributor, name)
         generator._resume(self._floors.get(key))
         self._check_usable()  # whoever made the key or the distributor may have closed us
-        generator._claim()
-        generator._root = self._root
+        generator._claim(self._root)
         # A signal handler's may be there meanwhile.
         group = self._groups.setdefault(key, Group(key, period, generator))
         self._trim(group)

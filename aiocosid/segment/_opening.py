@@ -15,8 +15,9 @@ from anyio.lowlevel import checkpoint
 
 from .._life import fork
 from .._life.atomic_step import atomic_step
+from .._life.callers import STRETCH, TurnLine
 from .._life.component import RESOLUTION
-from .._life.turns import STRETCH, TurnLine
+from .._life.open_state import OpenState
 from .._life.waiting_line import Waiter, WaiterQueue
 from ..abc import MAX_ID
 from ..errors import (
@@ -29,7 +30,6 @@ from ..errors import (
 )
 from ..events import (
     DistanceChanged,
-    Event,
     FetchFailed,
     IdsDiscarded,
     IdsGivenBack,
@@ -37,14 +37,14 @@ from ..events import (
     Starved,
     WaitTimedOut,
 )
-from ._chain import IdsInHand
-from ._segment import FOREVER
-from ._statistics import RateMeter, SegmentStatistics
+from ._chain import FOREVER, IdsInHand
+from ._pace import RateMeter
 from ._supply import Supply
 
 if TYPE_CHECKING:
+    from ._chain import IdSegment
     from ._generator import SegmentGenerator
-    from ._segment import IdSegment
+    from ._statistics import SegmentStatistics
     from ._supply import Reply
 
 __all__ = ("SegmentOpening",)
@@ -55,12 +55,11 @@ SHORT_PIECE: Final = 1000  # ids between two turns for the loop while the chain 
 LONG_PIECE: Final = STRETCH  # ids between two turns at most, about a millisecond
 
 
-class SegmentOpening:
+class SegmentOpening(OpenState):
     """Serves the callers of one opening from the ids in hand, and orders what is missing.
 
     Attributes:
         generator: whose opening it is.
-        clock: time.
         options: the generator's.
         distributor: asks the store.
         pace: how far ahead to buy.
@@ -68,7 +67,6 @@ class SegmentOpening:
         line: callers that wait.
         supply: the calls to the store.
         busy: a step is under way; see `atomic_step`.
-        is_over: it is closed, or has ended by itself.
         ahead_at_takeoff: ids in hand when the latest call to the store was sent.
         waits: callers that had to wait.
     """
@@ -92,11 +90,9 @@ class SegmentOpening:
         "_watched",
         "ahead_at_takeoff",
         "busy",
-        "clock",
         "distributor",
         "generator",
         "hand",
-        "is_over",
         "line",
         "options",
         "pace",
@@ -104,17 +100,23 @@ class SegmentOpening:
         "waits",
     )
 
-    def __init__(self, generator: SegmentGenerator) -> None:
+    def __init__(self, generator: SegmentGenerator, before: SegmentOpening | None) -> None:
+        distributor = generator._distributor
+        super().__init__(
+            generator,
+            before,
+            namespace=distributor.namespace,
+            name=distributor.name,
+            instrument=generator._options.instrument,
+        )
         self.generator = generator
-        self.clock = generator._clock
         self.options = generator._options
-        self.distributor = generator._distributor
+        self.distributor = distributor
         self.pace = generator._pace.at_rest()
         self.hand = IdsInHand()
         self.line = WaiterQueue()
         self.supply = Supply(self)
         self.busy = False
-        self.is_over = False
         self.ahead_at_takeoff = 0
         self.waits = 0
         self._turns = TurnLine()
@@ -141,9 +143,7 @@ class SegmentOpening:
     def check(self) -> None:
         """Raise unless a caller may go on."""
         self.generator._check_usable()
-        if self.is_over:  # since the line above, or the generator was opened anew
-            self.generator._check_usable()
-            raise ClosedError(self.generator._label())
+        super().check()  # it has ended since the line above, or was opened anew
 
     # The boundary of a piece.
 
@@ -266,13 +266,13 @@ class SegmentOpening:
                 raise
         elif n:
             await self._let_others_run(waiter)
-        self.generator._check_process(process)
+        fork.ensure_own(process, self.label)
         if waiter.pieces is not None:
             return waiter.pieces
         if waiter.error is not None:
             raise waiter.error
         self._leave(waiter)
-        self._emit(WaitTimedOut, waited=self.options.wait_timeout)
+        self.emit(WaitTimedOut, waited=self.options.wait_timeout)
         raise self.supply.unavailable(self.options.wait_timeout)
 
     @atomic_step
@@ -357,7 +357,7 @@ class SegmentOpening:
     def missing(self, at_least: int = 0) -> int:
         """Count the segments to buy now."""
         supply, pace, wanted = self.supply, self.pace, self.line.wanted
-        if self.is_over or supply.used_up:
+        if self.ended is not None or supply.used_up:
             return 0
         pace.plan(self.clock.monotonic())
         ahead = self.hand.ahead
@@ -394,8 +394,8 @@ class SegmentOpening:
             self._note_growth(distance)
         if segment is not fetched:
             self.discard(fetched.step - (segment.step if segment else 0), "limit")
-        if self.options.instrument is not None:
-            self._emit(
+        if self.is_observed:
+            self.emit(
                 SegmentFetched,
                 max_id=fetched.max_id,
                 count=fetched.step,
@@ -415,7 +415,7 @@ class SegmentOpening:
             return True
         supply.note_failure(error)
         took = self.clock.monotonic() - reply.sent_at
-        self._emit(FetchFailed, error=error, attempt=supply.attempt, took=took)
+        self.emit(FetchFailed, error=error, attempt=supply.attempt, took=took)
         if isinstance(error, StoreRolledBackError):
             self.generator._retire(error)
         elif not error.retryable:
@@ -431,7 +431,7 @@ class SegmentOpening:
         if waiting and not self._starved:
             self._starved = True
             self._starvations += 1
-            self._emit(Starved)
+            self.emit(Starved)
         if not self._hungry:
             self._hungry = True
             self._dry_at = self.clock.monotonic()
@@ -449,11 +449,10 @@ class SegmentOpening:
 
     def _note_growth(self, before: int) -> None:
         """The distance has grown: say so, and watch for quiet."""
-        self._emit(DistanceChanged, before=before, after=self.pace.distance)
-        root = self.generator._root
-        if not self._watched and root is not None and root.is_alive:
-            self._watched = True
-            root.start_soon(self._watch_quiet, name=f"aiocosid quiet {self.generator._label()}")
+        self.emit(DistanceChanged, before=before, after=self.pace.distance)
+        if not self._watched:
+            self._watched = True  # first: an eager task may end before the call returns
+            self._watched = self.start_soon(self._watch_quiet, task="quiet")
 
     async def _watch_quiet(self) -> None:
         """Halve the distance after each quiet period; exists only while it is grown."""
@@ -461,13 +460,13 @@ class SegmentOpening:
         try:
             while pace.is_grown:
                 demand = self.handed_out + self.waits
-                await self.generator._sleep(self.options.quiet_period)
-                if self.is_over:
+                await self.sleep_for(self.options.quiet_period)
+                if self.ended is not None:
                     break
                 idle = demand == self.handed_out + self.waits and not self.line
                 before = pace.distance
                 if pace.end_period(self.hand.ahead, idle=idle):
-                    self._emit(DistanceChanged, before=before, after=pace.distance)
+                    self.emit(DistanceChanged, before=before, after=pace.distance)
         finally:
             self._watched = False
 
@@ -486,21 +485,19 @@ class SegmentOpening:
 
     def _watch_expiry(self, expires_at: float) -> None:
         self._expires_at = expires_at
-        generator = self.generator
-        if not self._expiry_watched and generator._root is not None:
-            self._expiry_watched = True
-            name = f"aiocosid ttl {generator._label()}"
-            generator._root.start_soon(self._expire_in_time, name=name)
+        if not self._expiry_watched:
+            self._expiry_watched = True  # first, as above
+            self._expiry_watched = self.start_soon(self._expire_in_time, task="ttl")
 
     async def _expire_in_time(self) -> None:
         """Take what is too old out of the hand; wakes once for a ttl, and fetches nothing."""
         try:
-            while self.hand.left and not self.is_over:
+            while self.hand.left and self.ended is None:
                 now = self.clock.monotonic()
                 if now >= self._expires_at:
                     self._drop_piece()
                 else:
-                    await self.generator._sleep(max(self._expires_at - now, RESOLUTION))
+                    await self.sleep_for(max(self._expires_at - now, RESOLUTION))
         finally:
             self._expiry_watched = False
 
@@ -514,7 +511,7 @@ class SegmentOpening:
 
     def stop(self, reason: CosIdError) -> None:
         """End it: fail the callers, and give up what is in hand."""
-        self.is_over = True
+        self.end(reason)
         if isinstance(reason, ClosedError) and self.busy:
             # By a signal handler or an instrument, and the step counts on what it has counted.
             # `drain` does it after that, and gives nothing back: the floor may be remembered.
@@ -535,7 +532,7 @@ class SegmentOpening:
             return  # nobody in this process waits, and the parent's loop is not ours to touch
         self.discard(dropped - kept, "closed")
         self.line.fail(reason.again)
-        self.generator._wake()
+        self.wake()
 
     def _set_aside(self) -> int:
         """Keep the ids below the last max id, which nobody has and nobody gets, to be given back.
@@ -564,7 +561,7 @@ class SegmentOpening:
             self._given_back = back
             self.discard(len(unused) - back, "closed")
             if back:
-                self._emit(IdsGivenBack, count=back)
+                self.emit(IdsGivenBack, count=back)
         await self.supply.drain()
 
     # Events and statistics.
@@ -573,19 +570,10 @@ class SegmentOpening:
         """Take note of ids that nobody gets."""
         if count:
             self._discarded += count
-            self._emit(IdsDiscarded, count=count, reason=reason)
-
-    def _emit(self, kind: type[Event], **facts: object) -> None:
-        if self.options.instrument is None:
-            return
-        source = {"namespace": self.distributor.namespace, "name": self.distributor.name}
-        try:
-            self.options.instrument.on_event(kind(**source, **facts))  # type: ignore[arg-type]  # facts
-        except Exception:
-            logger.exception("%s: the instrument failed", self.generator._label())
+            self.emit(IdsDiscarded, count=count, reason=reason)
 
     @property
-    def ended(self) -> CosIdError | None:
+    def refusal(self) -> CosIdError | None:
         """Why no id comes any more, if so."""
         is_used_up = self.supply.used_up and not self.hand.ahead
         return self.generator._unusable or (self.supply.overflow() if is_used_up else None)
@@ -598,6 +586,8 @@ class SegmentOpening:
 
     def statistics(self, kind: str) -> SegmentStatistics:
         """Return a frozen picture; cheap, and never waits."""
+        from ._statistics import SegmentStatistics
+
         distributor, pace, supply, hand = self.distributor, self.pace, self.supply, self.hand
         handed_out, now = self.handed_out, self.clock.monotonic()
         wall = self.clock.now_ms() / 1000
@@ -628,6 +618,6 @@ class SegmentOpening:
             rate=rate,
             seconds_left=hand.ahead / rate if rate > 0 else None,
             last_error=supply.last_error,
-            ended=self.ended,
+            ended=self.refusal,
             distributor=distributor.statistics(),
         )

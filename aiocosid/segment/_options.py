@@ -8,8 +8,8 @@ from .._later import dataclass
 from ..abc import MAX_ID
 from ..abc._ids import check_integer, check_seconds
 from ..errors import InvalidArgumentError
+from ._chain import FOREVER
 from ._pace import QUIET_PERIOD
-from ._segment import FOREVER
 
 if TYPE_CHECKING:
     from ..events import Instrument

@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from typing import Final, Self
 
-__all__ = ("MAX_DISTANCE", "MAX_IDS_AHEAD", "QUIET_PERIOD", "Pace")
+__all__ = ("MAX_DISTANCE", "MAX_IDS_AHEAD", "QUIET_PERIOD", "Pace", "RateMeter")
+
+WINDOW: Final = 1.0
+"""Seconds; a rate is taken over one to two of them."""
 
 MAX_DISTANCE: Final = 4096
 """Segments.  A consumer at full speed on a 50 ms store needs 1024 to 2048 of 1000 ids."""
@@ -190,3 +193,24 @@ class Pace:
             self.distance = max(self.distance // 2, self.safe_distance)
             return True
         return False
+
+
+class RateMeter:
+    """Ids a second, from samples taken whenever a segment arrives."""
+
+    __slots__ = ("_count", "_newer_at", "_newer_count", "_since")
+
+    def __init__(self, now: float) -> None:
+        self._since = self._newer_at = now
+        self._count = self._newer_count = 0
+
+    def note(self, now: float, handed_out: int) -> None:
+        """Take a sample, at most one a window."""
+        if now - self._newer_at >= WINDOW:
+            self._since, self._count = self._newer_at, self._newer_count
+            self._newer_at, self._newer_count = now, handed_out
+
+    def rate(self, now: float, handed_out: int) -> float:
+        """Return ids a second since the older sample."""
+        elapsed = now - self._since
+        return (handed_out - self._count) / elapsed if elapsed > 0 else 0.0

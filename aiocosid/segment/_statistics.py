@@ -10,9 +10,7 @@ from ..abc import Statistics
 if TYPE_CHECKING:
     from ..errors import CosIdError
 
-__all__ = ("RateMeter", "SegmentStatistics")
-
-WINDOW: Final = 1.0  # seconds; a rate is taken over one to two windows
+__all__ = ("SegmentStatistics",)
 
 NO_SEGMENT: Final = -1  # IdSegment.SEQUENCE_OVERFLOW
 
@@ -105,24 +103,3 @@ class SegmentStatistics(Statistics):
             "isOverflow": is_overflow,
             "isAvailable": not (is_overflow or self.is_expired),
         }
-
-
-class RateMeter:
-    """Ids a second, from samples taken whenever a segment arrives."""
-
-    __slots__ = ("_count", "_newer_at", "_newer_count", "_since")
-
-    def __init__(self, now: float) -> None:
-        self._since = self._newer_at = now
-        self._count = self._newer_count = 0
-
-    def note(self, now: float, handed_out: int) -> None:
-        """Take a sample, at most one a window."""
-        if now - self._newer_at >= WINDOW:
-            self._since, self._count = self._newer_at, self._newer_count
-            self._newer_at, self._newer_count = now, handed_out
-
-    def rate(self, now: float, handed_out: int) -> float:
-        """Return ids a second since the older sample."""
-        elapsed = now - self._since
-        return (handed_out - self._count) / elapsed if elapsed > 0 else 0.0

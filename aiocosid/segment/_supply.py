@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
 
-from .._life.foreign_calls import as_cosid_error, call_bounded
+from .._life.clock import as_cosid_error, call_bounded
 from ..abc import MAX_ID
 from ..errors import (
     CorruptCounterError,
@@ -19,7 +19,7 @@ from ..errors import (
     StoreRolledBackError,
     WouldBlock,
 )
-from ._segment import IdSegment
+from ._chain import IdSegment
 
 if TYPE_CHECKING:
     from ._opening import SegmentOpening
@@ -122,24 +122,20 @@ class Supply:
 
     def take_off(self, segments: int) -> None:
         """Start a flight, if there is a task group for it still."""
-        generator = self._opening.generator
-        root = generator._root
-        if root is not None and root.is_alive:
-            self.is_under_way = True
-            try:
-                name = f"aiocosid prefetch {generator._label()}"
-                root.start_soon(self._fly, segments, name=name)
-            except BaseException:
+        self.is_under_way, starts = True, False  # first: an eager task may land before the call
+        try:
+            starts = self._opening.start_soon(self._fly, segments, task="prefetch")
+        finally:
+            if not starts:
                 self.is_under_way = False  # else nobody would ever fetch again
-                raise
 
     async def _fly(self, segments: int) -> None:
         """Fetch until nothing is missing; ends, and is started anew when something is."""
         opening = self._opening
         try:
-            while segments and not opening.is_over:
+            while segments and opening.ended is None:
                 demand = opening.handed_out
-                if not await self._fetch(segments) and not opening.is_over:
+                if not await self._fetch(segments) and opening.ended is None:
                     await self._back_off()
                     # Nobody took an id meanwhile: the next one who does starts us again.
                     if not opening.line and opening.handed_out == demand:
@@ -173,7 +169,7 @@ class Supply:
             shield=True,
             began=self._took_off,
         )
-        if opening.is_over:
+        if opening.ended is not None:
             return True  # the range is a gap
         self._flight = None
         if isinstance(answer, tuple):
@@ -200,7 +196,7 @@ class Supply:
         longest = min(LAST_BACKOFF, self._options.wait_timeout * BACKOFF_SHARE)
         delay = min(longest, FIRST_BACKOFF * 2 ** min(self.attempt - 1, 10))
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
-        await self._opening.generator._sleep(delay * jitter)
+        await self._opening.sleep_for(delay * jitter)
 
     # Judging.
 
@@ -247,7 +243,7 @@ class Supply:
         self.failures += 1
         self.attempt += 1
         if self.attempt == 1 or isinstance(error, StoreRolledBackError):
-            label = self._opening.generator._label()
+            label = self._opening.label
             logger.warning("%s: cannot fetch a segment: %s", label, error)
 
     def overflow(self) -> CosIdError:
@@ -275,7 +271,7 @@ class Supply:
         A flight of its own, and asked for once.  Torn, it may have taken effect or not: a gap at
         worst.
         """
-        back, label = 0, self._opening.generator._label()
+        back, label = 0, self._opening.label
         self.is_under_way = True
         try:
             with self._clock.move_on_after(self._options.close_timeout) as scope:

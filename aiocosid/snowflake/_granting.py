@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from .._life.callers import Callers
+from .._life.clock import as_cosid_error, call_bounded
 from .._life.component import RESOLUTION
-from .._life.foreign_calls import as_cosid_error, call_bounded
 from .._life.open_state import OpenState
 from ..abc import SecondFenced, SecondSpent, SequenceGrant
 from ..errors import (

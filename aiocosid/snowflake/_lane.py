@@ -8,7 +8,7 @@ next owner begins above that.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ..abc import SequenceGrant
 from ..errors import BusyError
@@ -113,7 +113,7 @@ class Lane(Fallback):
             BusyError: the lane is in use with another width.
         """
         key = f"lane {name}"
-        found: Lane | None = lease.issuers.get(key)
+        found = cast("Lane | None", lease.issuers.get(key))
         if found is None:
             found = lease.issuers[key] = cls(lease, base, width, key)
         if (found.base, found.width) != (base, width):

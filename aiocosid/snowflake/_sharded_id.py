@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._life import fork
+from .._life.callers import MAX_BATCH, expand_ranges
 from .._life.component import Component
-from .._life.turns import MAX_BATCH, expand_ranges
 from ..abc import IdGenerator, MachineIdDistributor, SequenceDistributor
 from ..abc._ids import check_integer
 from ..errors import InvalidArgumentError, WouldBlock

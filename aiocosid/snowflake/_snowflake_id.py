@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._life import fork
+from .._life.callers import MAX_BATCH, expand_ranges
 from .._life.component import Component
-from .._life.turns import MAX_BATCH, expand_ranges
 from ..abc import IdGenerator, MachineIdDistributor
 from ..abc._ids import check_text
 from ..errors import InvalidArgumentError, MachineBitsMismatchError, WouldBlock
@@ -14,13 +14,13 @@ from ._layout import COSID_MS
 from ._options import StampOptions
 from ._sequencer import Sequencer
 from ._stamping import Stamping
-from ._statistics import SnowflakeStatistics
 
 if TYPE_CHECKING:
     from ..abc import Clock
     from ..events import Instrument
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
+    from ._statistics import SnowflakeStatistics
 
 __all__ = ("SnowflakeId",)
 
@@ -84,7 +84,7 @@ class SnowflakeId(Component, IdGenerator):
             InvalidArgumentError: an argument is outside its range.
             MachineBitsMismatchError: the lease has machine ids of another width.
         """
-        from ..machine import MachineIdLease, lease_of  # noqa: PLC0415 - many make no Snowflake
+        from ..machine import MachineIdLease, lease_of
 
         check_text("name", name)
         if not isinstance(machine, MachineIdDistributor | MachineIdLease):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
@@ -205,6 +205,8 @@ class SnowflakeId(Component, IdGenerator):
 
     def statistics(self) -> SnowflakeStatistics:
         """Return the generator's statistics; cheap, and never waits."""
+        from ._statistics import SnowflakeStatistics
+
         opening, layout = self._opening, self.layout
         sequencer = opening.sequencer
         machine = self._lease.statistics()

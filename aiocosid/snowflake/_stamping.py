@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from .._life.callers import Callers
 from .._life.component import RESOLUTION
@@ -294,7 +294,7 @@ class Stamping(OpenState):
     def _attached(self) -> Sequencer:
         """Return the one sequencer of this lease and name."""
         made = self._make_sequencer()
-        sequencer: Sequencer = self._lease.issuers.setdefault(self.name, made)
+        sequencer = cast("Sequencer", self._lease.issuers.setdefault(self.name, made))
         if sequencer.rules != made.rules:
             raise BusyError(self.label, reason="is in use with another layout, threshold or ring")
         return sequencer

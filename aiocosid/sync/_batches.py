@@ -6,13 +6,13 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from .._life.callers import MAX_BATCH
 from .._life.clock import SYSTEM_CLOCK
-from .._life.turns import MAX_BATCH
 from .._text_generator import StringIdGenerator
 from ..abc._ids import check_integer, check_seconds
 from ..errors import IdOverflowError, InvalidArgumentError
 from ..segment import SegmentChainId, SegmentId
-from ..segment._segment import FOREVER
+from ..segment._chain import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

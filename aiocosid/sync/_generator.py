@@ -9,9 +9,9 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar, cast, overload
 
 from .._life import fork
+from .._life.callers import MAX_BATCH
 from .._life.clock import SYSTEM_CLOCK
 from .._life.fork import NotCopyable
-from .._life.turns import MAX_BATCH
 from ..abc._ids import check_integer
 from ..errors import CosIdError, ForkedError, WouldBlock
 from ._batches import (

@@ -30,7 +30,6 @@ NEIGHBOURS = {"compat"}
 
 PURE = (
     *("_checks.py", "_dates.py"),
-    "segment/_segment.py",
     "segment/_group_key.py",
     "segment/_chain.py",
     "segment/_pace.py",

@@ -11,8 +11,7 @@ from urllib.parse import parse_qsl
 
 import anyio
 
-from ..._life.clock import SYSTEM_CLOCK
-from ..._life.foreign_calls import call_bounded
+from ..._life.clock import SYSTEM_CLOCK, call_bounded
 from ...abc import DEFAULT_NAMESPACE, Counter, Store
 from ...abc._ids import check_integer, check_seconds
 from ...errors import (

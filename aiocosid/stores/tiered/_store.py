@@ -11,8 +11,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ..._checks import check_above, check_integer, check_seconds
-from ..._life.clock import SYSTEM_CLOCK
-from ..._life.foreign_calls import call_bounded
+from ..._life.clock import SYSTEM_CLOCK, call_bounded
 from ...abc import DEFAULT_NAMESPACE, Store
 from ...errors import (
     CosIdError,

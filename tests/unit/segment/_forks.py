@@ -352,7 +352,7 @@ class ForkingId(SegmentId):
 
     def _reset(self) -> None:
         super()._reset()
-        self._opening = ForkingOpening(self)
+        self._opening = ForkingOpening(self, self._opening)
 
     def fork(self) -> None:
         if self.fork_at:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from aiocosid._life.turns import TurnLine
+from aiocosid._life.callers import TurnLine
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
 
