@@ -20,9 +20,11 @@ __all__ = ("LoopThread", "shared_thread")
 
 R = TypeVar("R")
 
-# anyio imports it at its first use.  On the background loop that may be in the middle of a fork,
+# Imported elsewhere at the first use.  On the background loop that may be in the middle of a fork,
 # and the child would wait for the import of a thread that it does not have.
 import_module("anyio._backends._asyncio")
+for _room in ("machine._lease", "segment._statistics", "snowflake._statistics"):
+    import_module(f"aiocosid.{_room}")
 
 
 class LoopThread:

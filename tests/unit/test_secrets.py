@@ -323,9 +323,7 @@ async def test_postgresql(
         everything.check(token)
         assert len(token) > 8
     finally:
-        postgres.drop_database(namespace)
-        postgres.execute(f"DROP ROLE {namespace}")
-        postgres.create_database(namespace)
+        postgres.execute(f"DROP OWNED BY {namespace}; DROP ROLE {namespace}", database=namespace)
 
 
 def settings_text(url: str, *, key: str = KEY, more: str = "") -> str:
