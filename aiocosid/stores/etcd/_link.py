@@ -157,7 +157,8 @@ class EtcdLink(NotCopyable):
     __slots__ = ("__weakref__", "_connection", "_lines", "name")
 
     def __init__(self, name: str, connection: Connection[_Session] | Connection[_Client]) -> None:
-        self.name, self._connection = name, connection
+        self.name: str = name
+        self._connection = connection
         self._lines: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
 
     @classmethod

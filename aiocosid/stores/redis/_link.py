@@ -239,7 +239,8 @@ class RedisLink(NotCopyable):
 
     def __init__(self, client: RedisClient | StoreUrl, demands: Demands) -> None:
         self.demands: Demands = demands
-        self.name, pool = "on your client", None
+        self.name: str = "on your client"
+        pool = None
         self._connection: Connection[RedisSession]
         self.is_cluster: bool
         if isinstance(client, StoreUrl):
