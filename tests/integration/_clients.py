@@ -159,7 +159,7 @@ async def session_of(store: Any, url: str, key: str = "") -> Any:
     if scheme == "zookeeper":
         return backend.session
     if scheme == "nats":
-        return (await backend._connection.ready()).client_id
+        return (await backend.link.ready()).client_id
 
     def ask(client: Any) -> Any:
         if not hasattr(client, "nodes_manager"):

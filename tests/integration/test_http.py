@@ -368,13 +368,13 @@ class TestFailures:
 
 
 @pytest.mark.asyncio
-async def test_cut_at_every_await(cosid_proxy: CosIdProxy, namespace: str) -> None:
+async def test_cut_at_every_await(proxy: CosIdProxy, namespace: str) -> None:
     """On one connection, new or used, two counters see their own replies, and nothing is lost."""
     last = {offset: offset for offset in (0, FAR)}
     options: dict[str, Any] = {"verify": False, "limits": httpx.Limits(max_connections=1)}
     for turns in range(36):
         for cancel in (cancel_task, cancel_scope):
-            async with httpx.AsyncClient(base_url=cosid_proxy.url, **options) as client:
+            async with httpx.AsyncClient(base_url=proxy.url, **options) as client:
                 store = HttpStore(client)
                 counters: dict[int, Any] = {
                     offset: store.segment_distributor(

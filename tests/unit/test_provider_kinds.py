@@ -137,10 +137,10 @@ async def test_each_kind_is_one_generator_under_its_name() -> None:
     assert tasks() == []
 
 
-async def test_kinds_around_a_counter() -> None:
+async def test_kinds_around_a_counter(namespace: str) -> None:
     """They count on where another of that name has ended, and close what is inside."""
     text = ToStringIdConverter()
-    async with aiocosid.connect("memory://", namespace="shop") as ids:
+    async with aiocosid.connect("memory://", namespace=namespace) as ids:
         short = await ids.int32("order", step=10, kind="segment")
         assert (type(short), type(short.inner)) == (IntegerIdGenerator, SegmentId)
         assert await short.next_ids(3) == [1, 2, 3]
