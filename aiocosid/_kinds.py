@@ -229,6 +229,8 @@ class SegmentIdOptions(TypedDict, total=False):
     close_timeout: float
     max_id: int
     give_back: bool
+    max_waiters: int
+    fail_fast: bool
     instrument: Instrument | None
 
 
@@ -236,6 +238,7 @@ class SegmentChainOptions(SegmentIdOptions, total=False):
     """The options of `SegmentChainId`."""
 
     safe_distance: int
+    endurance: float
     max_distance: int
     max_ids_ahead: int
     quiet_period: float

@@ -262,12 +262,19 @@ class SegmentUnavailableError(CosIdError):
         counter: the generator, ``{namespace}.{name}``.
         waited: seconds that the caller waited at most; 0 if an error that no retry mends came.
         reason: what kept it; empty if the store did not answer.
+        retry_after: seconds after which the store is asked again; None if nobody knows.
     """
 
     retryable: bool = True
 
     def __init__(
-        self, namespaced_name: str, *, waited: float, reason: str = "", retryable: bool = True
+        self,
+        namespaced_name: str,
+        *,
+        waited: float,
+        reason: str = "",
+        retryable: bool = True,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(
             f"no segment of {namespaced_name} came"
@@ -278,6 +285,7 @@ class SegmentUnavailableError(CosIdError):
         self.reason = reason
         self.waited = waited
         self.retryable = retryable
+        self.retry_after: float | None = retry_after
 
 
 class StoreError(CosIdError):

@@ -100,7 +100,7 @@ class DoubleBuffer(Pace):
         """Return False: there is one segment ahead, whatever happens."""
         return False
 
-    def plan(self, now: float) -> None:
+    def plan(self, now: float, rate: float, space: int) -> None:  # noqa: ARG002 - by time alone
         """Choose the step of a segment that is loaded at ``now``, in seconds."""
         is_known = self._loads >= UNKNOWN and not self._is_cramped
         self.step = self._next_step(now) if is_known else self.least

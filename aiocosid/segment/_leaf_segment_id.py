@@ -9,7 +9,7 @@ from ..abc._ids import check_integer, check_seconds
 from ..errors import InvalidArgumentError
 from ._double_buffer import MAX_STEP, PREFETCH_AT, SEGMENT_DURATION, DoubleBuffer
 from ._generator import SegmentGenerator
-from ._options import SegmentOptions
+from ._options import MAX_WAITERS, SegmentOptions
 
 if TYPE_CHECKING:
     from ..abc import Clock, IdSegmentDistributor
@@ -57,6 +57,8 @@ class LeafSegmentId(SegmentGenerator):
         close_timeout: float = 5.0,
         max_id: int = MAX_ID,
         give_back: bool = False,
+        max_waiters: int = MAX_WAITERS,
+        fail_fast: bool = False,
         instrument: Instrument | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -78,6 +80,9 @@ class LeafSegmentId(SegmentGenerator):
             max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
             give_back: whether closing gives ids that were not used back to the store, if nothing
                 has happened to the counter since.
+            max_waiters: callers that may wait at a time, 1 or more; the next one fails at once.
+            fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
+                and later ones with the next that fails, instead of after ``wait_timeout``.
             instrument: receives events.
             clock: time; the system's by default.
 
@@ -98,6 +103,8 @@ class LeafSegmentId(SegmentGenerator):
             max_id=max_id,
             instrument=instrument,
             give_back=give_back,
+            max_waiters=max_waiters,
+            fail_fast=fail_fast,
         )
         row_step = distributor.row_step if isinstance(distributor, RowStepped) else None
         pace = DoubleBuffer(

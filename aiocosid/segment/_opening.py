@@ -157,7 +157,7 @@ class SegmentOpening(OpenState):
             await checkpoint()
         self.check()
         if not self.hand.left:
-            self.pace.note(self.hand.chain.remaining)
+            self.pace.note(self.hand.chain.remaining, self.clock.monotonic())
             if not self.supply.at_once:
                 self.order()  # before the turn, so that it is on its way meanwhile
         again = False
@@ -281,6 +281,9 @@ class SegmentOpening(OpenState):
         in_hand = self.hand.ahead
         if self.supply.used_up and in_hand < max(1, waiter.n):
             raise self.supply.overflow()
+        if len(self.line) >= self.options.max_waiters:
+            reason = f"{len(self.line)} callers wait already, and max_waiters is as many"
+            raise self.supply.unavailable(reason=reason)
         self.waits += waiter.n > 0
         self.line.add(waiter)
         if in_hand == 0 and waiter.n:
@@ -359,7 +362,10 @@ class SegmentOpening(OpenState):
         supply, pace, wanted = self.supply, self.pace, self.line.wanted
         if self.ended is not None or supply.used_up:
             return 0
-        pace.plan(self.clock.monotonic())
+        now, handed_out = self.clock.monotonic(), self.handed_out
+        self._meter.note(now, handed_out)
+        space = self.options.max_id - (supply.last_max_id or 0)
+        pace.plan(now, self._meter.sustained(now, handed_out), space)
         ahead = self.hand.ahead
         if supply.at_once and ahead > wanted:
             return 0  # it can be asked when the last id is gone: fewer, longer segments
@@ -418,7 +424,7 @@ class SegmentOpening(OpenState):
         self.emit(FetchFailed, error=error, attempt=supply.attempt, took=took)
         if isinstance(error, StoreRolledBackError):
             self.generator._retire(error)
-        elif not error.retryable:
+        elif not error.retryable or (self.options.fail_fast and supply.attempt > 1):
             self.line.fail(supply.unavailable)
         return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .._later import dataclass
 from ..abc import MAX_ID
@@ -14,7 +14,10 @@ from ._pace import QUIET_PERIOD
 if TYPE_CHECKING:
     from ..events import Instrument
 
-__all__ = ("SegmentOptions",)
+__all__ = ("MAX_WAITERS", "SegmentOptions")
+
+MAX_WAITERS: Final = 10_000
+"""Callers of one generator; each holds about 2 kB, and more of them than that are an overload."""
 
 FETCH_SHARE = 0.4  # of wait_timeout: two attempts and the pauses between them fit into one wait
 
@@ -31,6 +34,8 @@ class SegmentOptions:
     max_id: int
     instrument: Instrument | None
     give_back: bool
+    max_waiters: int
+    fail_fast: bool
 
     @classmethod
     def checked(
@@ -44,6 +49,8 @@ class SegmentOptions:
         max_id: int = MAX_ID,
         instrument: Instrument | None = None,
         give_back: bool = False,
+        max_waiters: int = MAX_WAITERS,
+        fail_fast: bool = False,
     ) -> SegmentOptions:
         """Build them, or raise `InvalidArgumentError` for the first one outside its range."""
         check_seconds("wait_timeout", wait_timeout)
@@ -60,8 +67,10 @@ class SegmentOptions:
         if ttl is not None:
             check_seconds("ttl", ttl)
         check_integer("max_id", max_id, at_least=1)
-        if type(give_back) is not bool:
-            raise InvalidArgumentError("give_back", give_back, expected="True or False")
+        check_integer("max_waiters", max_waiters, at_least=1)
+        for name, value in (("give_back", give_back), ("fail_fast", fail_fast)):
+            if type(value) is not bool:
+                raise InvalidArgumentError(name, value, expected="True or False")
         return cls(
             ttl=FOREVER if ttl is None else ttl,
             wait_timeout=wait_timeout,
@@ -71,4 +80,6 @@ class SegmentOptions:
             max_id=max_id,
             instrument=instrument,
             give_back=give_back,
+            max_waiters=max_waiters,
+            fail_fast=fail_fast,
         )

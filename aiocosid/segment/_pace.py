@@ -7,22 +7,51 @@ missing, and a quiet period halves the distance again.
 A consumer takes at most ``c`` ids while a flight is under way.  The distance settles between
 ``5/3 c`` and ``10/3 c``, mostly below ``25/12 c``: starvations double it, and from there it grows
 by quarters until a flight leaves two fifths of it.
+
+Beside the distance, which is for a store that is slow, there is the *reserve*, for a store that is
+down: ids for ``endurance`` seconds at the measured rate.  What is in hand is never less, but for a
+flight, and is bought for half as long again.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final, Self
 
-__all__ = ("MAX_DISTANCE", "MAX_IDS_AHEAD", "QUIET_PERIOD", "Pace", "RateMeter")
+__all__ = ("ENDURANCE", "MAX_DISTANCE", "MAX_IDS_AHEAD", "QUIET_PERIOD", "Pace", "RateMeter")
 
-WINDOW: Final = 1.0
+WINDOW: Final = 2.0
 """Seconds; a rate is taken over one to two of them."""
 
 MAX_DISTANCE: Final = 4096
 """Segments.  A consumer at full speed on a 50 ms store needs 1024 to 2048 of 1000 ids."""
 
-MAX_IDS_AHEAD: Final = 2**23
-"""Ids (8.4 million), for steps far above 1000."""
+MAX_IDS_AHEAD: Final = 2**24
+"""Ids (16.8 million): 100,000 a second for 90 s are 9 million, and a step may be far above 1000."""
+
+ENDURANCE: Final = 60.0
+"""Seconds: a fail-over of Redis Sentinel or of a managed PostgreSQL takes less."""
+
+REFILL: Final = 1.5
+"""The reserve is bought for so many times the endurance: the next trip is half of it away."""
+
+SPARE: Final = 2.0
+"""Seconds on top: an attempt begins at most one after an outage has ended, and the order for a
+piece that is used up comes at most half a one late."""
+
+SPACE_SHARE: Final = 1000
+"""The reserve is at most one such part of the ids that are left below the limit."""
+
+FRESH: Final = 0.75
+"""The part of the ids used within the ttl that the reserve is at most: the last one of them is
+handed out long before it is too old."""
+
+SMALLEST_PIECE: Final = 16
+"""Ids; the first piece of a reserve, and the least later."""
+
+BRISK, SLOW = 0.1, 0.5
+"""Seconds: a piece that lasts less is followed by one of twice as many ids, one that lasts more by
+one of half as many."""
 
 QUIET_PERIOD: Final = 5.0
 """Seconds between two looks at whether the distance may be halved; CosId's hunger lasts as long."""
@@ -53,14 +82,22 @@ class Pace:
         safe_distance: segments kept ahead at rest; 0 for a generator that never prefetches.
         distance: segments kept ahead now.
         limit: the longest distance.
+        reserve: ids that are to be in hand at least, for a store that is down; 0 while the rate is
+            not known.
     """
 
     __slots__ = (
+        "_cut_at",
+        "_endurance",
         "_excused",
         "_low_water",
+        "_max_ids_ahead",
+        "_piece",
+        "_ttl",
         "_under_way",
         "distance",
         "limit",
+        "reserve",
         "safe_distance",
         "step",
     )
@@ -72,6 +109,8 @@ class Pace:
         safe_distance: int,
         max_distance: int = MAX_DISTANCE,
         max_ids_ahead: int = MAX_IDS_AHEAD,
+        endurance: float = 0.0,
+        ttl: float = inf,
     ) -> None:
         self.step: int = step
         self.safe_distance: int = safe_distance
@@ -80,6 +119,12 @@ class Pace:
         self._low_water = 0
         self._under_way = 0  # segments used up while a flight is under way, by the last ones
         self._excused = False  # a starvation has been put down to a distance not stocked up yet
+        self.reserve: int = 0
+        self._max_ids_ahead = max_ids_ahead
+        self._endurance = endurance
+        self._ttl = ttl
+        self._piece = SMALLEST_PIECE
+        self._cut_at = 0.0
 
     def at_rest(self) -> Self:
         """Return a pace within the same limits that has seen nothing yet."""
@@ -87,7 +132,9 @@ class Pace:
             step=self.step,
             safe_distance=self.safe_distance,
             max_distance=self.limit,
-            max_ids_ahead=self.limit * self.step,
+            max_ids_ahead=self._max_ids_ahead,
+            endurance=self._endurance,
+            ttl=self._ttl,
         )
 
     @property
@@ -107,8 +154,18 @@ class Pace:
 
     # For a pace whose step changes.
 
-    def plan(self, now: float) -> None:
-        """Choose the step of a segment that is loaded at ``now``, in seconds."""
+    def plan(self, now: float, rate: float, space: int) -> None:  # noqa: ARG002 - for a subclass
+        """Fit to the load before the next look at what is missing.
+
+        Args:
+            now: seconds; for a pace whose step changes.
+            rate: ids a second that callers took lately; 0 while that is not known.
+            space: ids that are left below the limit.
+        """
+        if self._endurance:
+            fresh = rate * self._ttl * FRESH
+            most = min(self._max_ids_ahead, space // SPACE_SHARE, fresh) / REFILL
+            self.reserve = int(min(rate * (self._endurance + SPARE), most))
 
     def keep_to(self, least: int) -> None:
         """Keep every step from here on at ``least`` ids or above."""
@@ -128,24 +185,34 @@ class Pace:
         What is going to be used up while the flight is under way comes on top, so that the distance
         is full when it lands; but a grown distance is never filled above the limit.
         """
-        short = self.distance * self.step + wanted - remaining
+        ahead = remaining - wanted
+        refill = 0
+        if ahead < self.reserve:
+            refill = -(-(int(self.reserve * REFILL) - ahead) // self.step)
+        short = self.distance * self.step - ahead
         if short <= 0:
-            return 0
+            return refill
         least = -(-short // self.step)
-        room = (self.limit * self.step + wanted - remaining) // self.step
-        return min(least + self._under_way, room if self.is_grown else max(room, least))
+        room = (self.limit * self.step - ahead) // self.step
+        segments = min(least + self._under_way, room if self.is_grown else max(room, least))
+        return max(segments, refill)
 
     def piece(self, remaining: int, short: int) -> int:
         """Return how many of ``remaining`` ids to hand out until the next look at what is missing.
 
         A boundary has to come where the first segment is missing, and while there are ids left, or
-        the order would come too late.
+        the order would come too late.  To keep a reserve, the load has to be looked at a few times
+        a second: a piece is as long as that.
 
         Args:
             remaining: ids ahead.
             short: ids of a piece when there is no surplus.
         """
-        return min(max(short, remaining - self.target), (remaining + 1) // 2)
+        size = min(max(short, remaining - self.target), (remaining + 1) // 2)
+        if not self._endurance:
+            return size
+        above = remaining - self.reserve
+        return min(size, self._piece, max(above, SMALLEST_PIECE) if above > 0 else size)
 
     def landed(self, *, taken: int, demand: float, starved: bool) -> bool:
         """Adapt to what happened while a flight was under way; return whether the distance grew.
@@ -176,9 +243,14 @@ class Pace:
         self._excused = False
         return self.distance > before
 
-    def note(self, remaining: int) -> None:
-        """Take note of how many ids are ahead at a piece boundary."""
+    def note(self, remaining: int, now: float) -> None:
+        """Take note of how many ids are ahead at the end of a piece, and how long it lasted."""
         self._low_water = min(self._low_water, remaining)
+        lasted, self._cut_at = now - self._cut_at, now
+        if lasted < BRISK:
+            self._piece = min(self._piece * 2, self._max_ids_ahead)
+        elif lasted > SLOW:
+            self._piece = max(self._piece // 2, SMALLEST_PIECE)
 
     def end_period(self, remaining: int, *, idle: bool) -> bool:
         """End a quiet period and begin the next; return whether the distance was halved.
@@ -196,7 +268,7 @@ class Pace:
 
 
 class RateMeter:
-    """Ids a second, from samples taken whenever a segment arrives."""
+    """Ids a second, from samples taken whenever a piece ends or a segment arrives."""
 
     __slots__ = ("_count", "_newer_at", "_newer_count", "_since")
 
@@ -209,6 +281,10 @@ class RateMeter:
         if now - self._newer_at >= WINDOW:
             self._since, self._count = self._newer_at, self._newer_count
             self._newer_at, self._newer_count = now, handed_out
+
+    def sustained(self, now: float, handed_out: int) -> float:
+        """Return ids a second over one window at least; 0 while it is younger than that."""
+        return self.rate(now, handed_out) if now - self._since >= WINDOW else 0.0
 
     def rate(self, now: float, handed_out: int) -> float:
         """Return ids a second since the older sample."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._checks import check_seconds
 from ..abc import MAX_ID
 from ..abc._ids import check_integer
+from ..errors import InvalidArgumentError
 from ._generator import SegmentGenerator
-from ._options import SegmentOptions
-from ._pace import MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD, Pace
+from ._options import MAX_WAITERS, SegmentOptions
+from ._pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD, Pace
 
 if TYPE_CHECKING:
     from ..abc import Clock, IdSegmentDistributor
@@ -31,6 +33,7 @@ class SegmentChainId(SegmentGenerator):
         distributor: IdSegmentDistributor,
         *,
         safe_distance: int = 2,
+        endurance: float = ENDURANCE,
         ttl: float | None = None,
         wait_timeout: float = 5.0,
         fetch_timeout: float | None = None,
@@ -40,6 +43,8 @@ class SegmentChainId(SegmentGenerator):
         max_ids_ahead: int = MAX_IDS_AHEAD,
         quiet_period: float = QUIET_PERIOD,
         give_back: bool = False,
+        max_waiters: int = MAX_WAITERS,
+        fail_fast: bool = False,
         instrument: Instrument | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -49,6 +54,11 @@ class SegmentChainId(SegmentGenerator):
             distributor: asks the store; closing closes what the distributor opened itself.
             safe_distance: segments kept ahead of the consumer at rest, 1 to ``max_distance``.
                 CosId's code has the same default.
+            endurance: seconds that the ids in hand last at the measured rate if the store fails at
+                the worst moment; 0 to keep no more than the distances below.  They are bought for
+                half as long again, and lost if the process crashes.  At most ``ttl``, to which the
+                default gives way; and bounded by ``max_ids_ahead`` and by a thousandth of the ids
+                left below ``max_id``.
             ttl: seconds after which fetched ids are not handed out any more; None for ever.
             wait_timeout: seconds that a caller waits for ids at most.
             fetch_timeout: seconds for one call to the store, at most ``wait_timeout``; None for two
@@ -56,11 +66,14 @@ class SegmentChainId(SegmentGenerator):
             close_timeout: seconds that `aclose` waits for a call under way before it tears it.
             max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
             max_distance: segments kept ahead at most, under any load.
-            max_ids_ahead: the same in ids, for large steps.  The safe distance is kept all the
-                same, and callers get a batch of any size.
+            max_ids_ahead: ids kept ahead at most, of a high rate or a large step.  The safe
+                distance is kept all the same, and callers get a batch of any size.
             quiet_period: seconds after which a distance that was not needed is halved.
             give_back: whether closing gives ids that were not used back to the store, if nothing
                 has happened to the counter since.
+            max_waiters: callers that may wait at a time, 1 or more; the next one fails at once.
+            fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
+                and later ones with the next that fails, instead of after ``wait_timeout``.
             instrument: receives events.
             clock: time; the system's by default.
 
@@ -71,6 +84,7 @@ class SegmentChainId(SegmentGenerator):
         check_integer("max_distance", max_distance, at_least=1)
         check_integer("max_ids_ahead", max_ids_ahead, at_least=1)
         check_integer("safe_distance", safe_distance, at_least=1, at_most=max_distance)
+        check_seconds("endurance", endurance, or_zero=True)
         options = SegmentOptions.checked(
             ttl=ttl,
             wait_timeout=wait_timeout,
@@ -80,12 +94,19 @@ class SegmentChainId(SegmentGenerator):
             max_id=max_id,
             instrument=instrument,
             give_back=give_back,
+            max_waiters=max_waiters,
+            fail_fast=fail_fast,
         )
+        if endurance > options.ttl and endurance != ENDURANCE:
+            expected = f"at most {options.ttl:g} (ttl): older ids are not handed out"
+            raise InvalidArgumentError("endurance", endurance, expected=expected)
         pace = Pace(
             step=distributor.step,
             safe_distance=safe_distance,
             max_distance=max_distance,
             max_ids_ahead=max_ids_ahead,
+            endurance=endurance,
+            ttl=options.ttl,
         )
         super().__init__(distributor, options, pace, clock)
 
@@ -110,6 +131,8 @@ class SegmentId(SegmentGenerator):
         close_timeout: float = 5.0,
         max_id: int = MAX_ID,
         give_back: bool = False,
+        max_waiters: int = MAX_WAITERS,
+        fail_fast: bool = False,
         instrument: Instrument | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -125,6 +148,9 @@ class SegmentId(SegmentGenerator):
             max_id: the highest id ever handed out, 1 to 2^63-1.
             give_back: whether closing gives ids that were not used back to the store, if nothing
                 has happened to the counter since.
+            max_waiters: callers that may wait at a time, 1 or more; the next one fails at once.
+            fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
+                and later ones with the next that fails, instead of after ``wait_timeout``.
             instrument: receives events.
             clock: time; the system's by default.
 
@@ -140,5 +166,7 @@ class SegmentId(SegmentGenerator):
             max_id=max_id,
             instrument=instrument,
             give_back=give_back,
+            max_waiters=max_waiters,
+            fail_fast=fail_fast,
         )
         super().__init__(distributor, options, Pace(step=distributor.step, safe_distance=0), clock)

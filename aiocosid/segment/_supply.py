@@ -193,10 +193,14 @@ class Supply:
 
     async def _back_off(self) -> None:
         """Sleep: longer after each failure, and not in step with other processes."""
-        longest = min(LAST_BACKOFF, self._options.wait_timeout * BACKOFF_SHARE)
-        delay = min(longest, FIRST_BACKOFF * 2 ** min(self.attempt - 1, 10))
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
-        await self._opening.sleep_for(delay * jitter)
+        await self._opening.sleep_for(self._pause * jitter)
+
+    @property
+    def _pause(self) -> float:
+        """Seconds until the store is asked again at most, after a failure."""
+        longest = min(LAST_BACKOFF, self._options.wait_timeout * BACKOFF_SHARE)
+        return min(longest, FIRST_BACKOFF * (1 << min(max(0, self.attempt - 1), 10)))
 
     # Judging.
 
@@ -251,14 +255,16 @@ class Supply:
         limit = min(self._options.max_id, MAX_ID)
         return IdOverflowError(self._distributor.namespaced_name, limit=limit)
 
-    def unavailable(self, waited: float = 0) -> CosIdError:
+    def unavailable(self, waited: float = 0, reason: str = "") -> CosIdError:
         """Return the error of a caller that gets no ids, with the store's own as its cause."""
         cause = self.last_error
+        retryable = cause is None or cause.retryable
         error = SegmentUnavailableError(
             self._distributor.namespaced_name,
             waited=waited,
-            reason=str(cause or ""),
-            retryable=cause is None or cause.retryable,
+            reason=reason or str(cause or ""),
+            retryable=retryable,
+            retry_after=self._pause if retryable else None,
         )
         error.__cause__ = cause
         return error

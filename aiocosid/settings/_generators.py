@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field
 from ..abc import DEFAULT_STEP
 from ..abc._ids import MAX_ID
 from ..segment._grouped_id import MAX_GROUPS
-from ..segment._pace import MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
+from ..segment._options import MAX_WAITERS
+from ..segment._pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
 from ._texts import ConverterSettings, LayoutSettings
 from ._values import (
     STRICT,
@@ -88,6 +89,8 @@ class _Counted(_Generator):
         fetch_timeout: seconds for one call to the store; two fifths of wait_timeout without it.
         max_id: the highest id ever handed out.
         give_back: whether closing gives unused ids back to the store.
+        max_waiters: callers that may wait at a time; the next one fails at once.
+        fail_fast: whether callers fail with the next failed call while the store is down.
     """
 
     step: Count = DEFAULT_STEP
@@ -96,6 +99,8 @@ class _Counted(_Generator):
     fetch_timeout: Timeout | None = None
     max_id: Count | None = None
     give_back: Flag = False
+    max_waiters: Count = MAX_WAITERS
+    fail_fast: Flag = False
 
 
 class SegmentSettings(_Counted):
@@ -125,11 +130,13 @@ class _Prefetched(_Counted):
     Attributes:
         safe_distance: segments kept ahead at rest.
         max_distance: segments kept ahead at most.
+        endurance: that the ids in hand last at the measured rate while the store is down.
         max_ids_ahead: the same in ids.
         quiet_period: seconds after which a prefetch distance that was not needed is halved.
     """
 
     safe_distance: Count = 2
+    endurance: Annotated[Seconds, Field(ge=0, allow_inf_nan=False)] = ENDURANCE
     max_distance: Count = MAX_DISTANCE
     max_ids_ahead: Count = MAX_IDS_AHEAD
     quiet_period: Timeout = QUIET_PERIOD

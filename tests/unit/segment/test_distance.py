@@ -49,7 +49,7 @@ async def starve(chain: SegmentChainId, store: GatedDistributor, *, callers: int
 async def test_the_order_goes_out_with_the_first_missing_segment(clock: ManualClock) -> None:
     """However long the chain is: a long piece would hide the boundary where it has to be sent."""
     store = WrappedDistributor(counter(step=1000))
-    async with SegmentChainId(store, safe_distance=30, clock=clock) as chain:
+    async with SegmentChainId(store, safe_distance=30, endurance=0, clock=clock) as chain:
         await settle()
         for _ in range(1000):
             chain.next_id_nowait()
@@ -182,7 +182,7 @@ async def run_load(
 async def test_a_steady_load_settles(clock: ManualClock) -> None:
     """A load that the safe distance cannot serve starves at first, and then never again."""
     store = SlowDistributor(counter(), latency=0.5, clock=clock)
-    chain = SegmentChainId(store, clock=clock)
+    chain = SegmentChainId(store, endurance=0, clock=clock)
     async with anyio.create_task_group() as group:
         opening = Call(group, chain.__aenter__)
         await clock.advance(0.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiocosid.abc import MAX_ID
 from aiocosid.segment import MAX_STEP, PREFETCH_AT, SEGMENT_DURATION
 from aiocosid.segment._double_buffer import DoubleBuffer
 
@@ -12,7 +13,7 @@ def steps(buffer: DoubleBuffer, *loads_at: float) -> list[int]:
     """The steps of loads at these moments, in minutes."""
     taken: list[int] = []
     for at in loads_at:
-        buffer.plan(at * MINUTE)
+        buffer.plan(at * MINUTE, 0.0, MAX_ID)
         taken.append(buffer.step)
         buffer.loaded(buffer.step, at * MINUTE)
     return taken

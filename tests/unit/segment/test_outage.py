@@ -192,7 +192,7 @@ async def test_one_warning_for_each_outage(
     """However many calls fail, the log gets one line; and one more for the next outage."""
     caplog.set_level(logging.DEBUG, logger="aiocosid")
     store = FailingDistributor(counter(step=10))
-    async with SegmentChainId(store, clock=clock) as chain:
+    async with SegmentChainId(store, endurance=0, clock=clock) as chain:
         for outage in (1, 2):
             store.fail()
             for _ in range(10):

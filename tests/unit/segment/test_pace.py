@@ -23,8 +23,8 @@ def starve(pace: Pace, times: int = 1) -> None:
 def test_the_limits_are_those_that_are_documented() -> None:
     pace = Pace(step=1, safe_distance=1)
     assert pace.limit == MAX_DISTANCE == 4096
-    assert Pace(step=2**20, safe_distance=1).limit == 8
-    assert MAX_IDS_AHEAD == 8_388_608
+    assert Pace(step=2**20, safe_distance=1).limit == 16
+    assert MAX_IDS_AHEAD == 16_777_216
 
 
 def test_it_begins_at_the_safe_distance() -> None:
@@ -147,7 +147,7 @@ def test_a_steady_load_does_not_halve_and_grow_for_ever() -> None:
         pace.end_period(pace.target, idle=False)
         for _ in range(100):
             pace.landed(taken=load, demand=load, starved=False)
-            pace.note(pace.target - load)
+            pace.note(pace.target - load, 0.0)
         pace.end_period(pace.target, idle=False)
         distances.append(pace.distance)
     assert distances == [32] + [40] * 7
@@ -252,16 +252,16 @@ def test_a_busy_period_halves_if_most_was_never_used() -> None:
     for low, halved in ((160, True), (160 * CALM + 1, True), (160 * CALM - 1, False), (0, False)):
         pace = grown()
         for ahead in (160, int(low), 160):
-            pace.note(ahead)
+            pace.note(ahead, 0.0)
         assert pace.end_period(160, idle=False) is halved
 
 
 def test_each_period_has_a_mark_of_its_own() -> None:
     """What was low in the last one is forgotten."""
     pace = grown()
-    pace.note(0)
+    pace.note(0, 0.0)
     assert not pace.end_period(160, idle=False)
-    pace.note(150)
+    pace.note(150, 0.0)
     assert pace.end_period(160, idle=False)
 
 
@@ -269,9 +269,9 @@ def test_a_period_with_a_starvation_is_not_quiet() -> None:
     """However full the chain was before and after."""
     pace = grown()
     pace.end_period(10**6, idle=False)
-    pace.note(10**6)
+    pace.note(10**6, 0.0)
     starve(pace)
-    pace.note(10**6)
+    pace.note(10**6, 0.0)
     assert not pace.end_period(10**6, idle=False)
 
 
@@ -302,11 +302,11 @@ def test_a_steady_load_finds_its_distance_and_keeps_it(per_flight: int, safe_dis
         bought = pace.missing(ahead, 0) * 10
         if bought == 0:  # used up at the same rate until a flight is due
             ahead -= per_flight
-            pace.note(max(ahead, 0))
+            pace.note(max(ahead, 0), 0.0)
             continue
         taken = min(per_flight, ahead)
         starved = per_flight > ahead
-        pace.note(ahead - taken)
+        pace.note(ahead - taken, 0.0)
         before = pace.distance
         pace.landed(taken=taken, demand=per_flight if taken else inf, starved=starved)
         if pace.distance != before or starved:

@@ -288,7 +288,9 @@ async def test_a_chain(vector: Any, at_once: bool, clock: ManualClock) -> None:
     safe, step = args["safe_distance"], args["step"]
     inner = MemoryStore().segment_distributor(name="x", offset=args["offset"], step=step)
     store = WrappedDistributor(inner)
-    chain = SegmentChainId(inner if at_once else store, safe_distance=safe, clock=clock)
+    chain = SegmentChainId(
+        inner if at_once else store, safe_distance=safe, endurance=0, clock=clock
+    )
     longest = safe
     async with chain:
         assert at_once or store.steps == [safe * step]
