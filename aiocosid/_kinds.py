@@ -230,7 +230,7 @@ class SegmentIdOptions(TypedDict, total=False):
     max_id: int
     give_back: bool
     max_waiters: int
-    fail_fast: bool
+    fail_fast: bool | None
     instrument: Instrument | None
 
 

@@ -124,13 +124,18 @@ class Root:
         loop: the event loop, as `running_loop` tells it.
         task: the root task, kept from the garbage collector; None in the user's own task.
         tenants: gives the components whose tasks run here.
+        fail_fast: whether callers fail soon while the store is down, if a generator does not say.
     """
 
-    __slots__ = ("__weakref__", "_close", "_ended", "_group", "_late", "loop", "task", "tenants")
+    __slots__ = (
+        *("__weakref__", "_close", "_ended", "_group", "_late"),
+        *("fail_fast", "loop", "task", "tenants"),
+    )
 
     def __init__(self, tenants: Callable[[], Iterable[Component]]) -> None:
         self.loop = running_loop()
         self.tenants = tenants
+        self.fail_fast = False
         self._group: TaskGroup | None = None
         self._close = anyio.Event()
         self._ended = anyio.Event()

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from .. import use_provider
 from ..abc import Provider
 from ..errors import InvalidArgumentError
+from ..provider import ConfiguredProvider, IdProvider
 
 __all__ = ("RETRY_AFTER", "STATE_KEY", "Source", "opened")
 
@@ -24,6 +25,8 @@ RETRY_AFTER: Final = "1"  # seconds; a generator that starves asks its store aga
 @asynccontextmanager
 async def opened(source: Source) -> AsyncGenerator[Provider]:
     """Keep a provider open, also as the process's default one.
+
+    A request that gets no id is answered soon: see `IdProvider.fail_fast`.
 
     Raises:
         InvalidArgumentError: the source is no provider and returns none.
@@ -42,6 +45,8 @@ async def opened(source: Source) -> AsyncGenerator[Provider]:
         if not isinstance(provider, Provider):
             expected = f"a context manager that yields the provider; it gave {provider!r}"
             raise InvalidArgumentError("source", given, expected=expected)
+        if isinstance(provider, IdProvider | ConfiguredProvider):
+            provider.fail_fast()
         with use_provider(provider):
             yield provider
 

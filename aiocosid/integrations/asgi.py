@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .. import default_provider
 from ..errors import CosIdError, NotOpenError, WouldBlock, WrongLoopError
 from ..machine import MachineIdStatistics
+from ..segment import SegmentStatistics
 from ._source import STATE_KEY
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def check_health(provider: Provider | None = None) -> Health:
     """Return whether a provider's generators can hand out ids now; never waits.
 
     A generator is down when it has ended, when its machine id's lease has run out, or when its
-    store fails and no id is in hand.  It is degraded when the store fails and ids are left.  A
+    store fails and no id is in hand.  It is degraded when the store fails and the ids that are left
+    do not last for half of the chain's ``endurance``; other kinds as soon as the store fails.  A
     generator that counts no ids in hand, such as a `SnowflakeId`, is asked for an id, which becomes
     a gap.
 
@@ -97,7 +99,7 @@ def _look_at(generator: AnyGenerator) -> dict[str, object]:
     error: Exception | None = None
     known: dict[str, object] = {}
     ended: CosIdError | None = None
-    has_lease, tells_end = True, False
+    has_lease, tells_end, lasts = True, False, False
     for picture in _pictures(generator.statistics()):
         error = error or getattr(picture, "last_error", None)
         if not tells_end and hasattr(picture, "ended"):
@@ -109,9 +111,14 @@ def _look_at(generator: AnyGenerator) -> dict[str, object]:
             known["secondsLeft"] = round(left, 3) if isfinite(left) else None
         elif "remaining" not in known and hasattr(picture, "remaining"):
             known["remaining"] = picture.remaining
+            if isinstance(picture, SegmentStatistics):
+                rest = picture.seconds_left
+                lasts = rest is not None and 0 < picture.endurance / 2 <= rest
+                known["secondsLeft"] = None if rest is None else round(rest, 3)
     refused = ended if tells_end else _refusal(generator)
     is_dry = error is not None and known.get("remaining") == 0
-    status = _DOWN if refused or is_dry or not has_lease else _DEGRADED if error else _UP
+    is_down = refused or is_dry or not has_lease
+    status = _DOWN if is_down else _DEGRADED if error and not lasts else _UP
     return {"status": status, "error": _name(refused or error), **known}
 
 

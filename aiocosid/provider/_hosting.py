@@ -115,6 +115,19 @@ class Hosting(Component):
         """Seconds that closing may take."""
         return self._close_timeout
 
+    def fail_fast(self) -> None:
+        """Let callers fail soon while the store is down, until the provider is closed.
+
+        It is the default of each generator's ``fail_fast``, also of those that are there already;
+        the web integrations switch it on.
+
+        Raises:
+            ClosedError: the provider is not open, or another `CosIdError` that says why.
+        """
+        self._check_usable()
+        if self._root is not None:
+            self._root.fail_fast = True
+
     def _leases(self) -> tuple[MachineIdLease, ...]:
         """Return the leases that the generators share."""
         raise NotImplementedError

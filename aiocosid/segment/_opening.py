@@ -424,9 +424,14 @@ class SegmentOpening(OpenState):
         self.emit(FetchFailed, error=error, attempt=supply.attempt, took=took)
         if isinstance(error, StoreRolledBackError):
             self.generator._retire(error)
-        elif not error.retryable or (self.options.fail_fast and supply.attempt > 1):
+        elif not error.retryable or (supply.attempt > 1 and self._fails_fast):
             self.line.fail(supply.unavailable)
         return False
+
+    @property
+    def _fails_fast(self) -> bool:
+        root, fails_fast = self.root, self.options.fail_fast
+        return fails_fast if fails_fast is not None else root is not None and root.fail_fast
 
     # Hunger and quiet.
 
@@ -625,5 +630,6 @@ class SegmentOpening(OpenState):
             seconds_left=hand.ahead / rate if rate > 0 else None,
             last_error=supply.last_error,
             ended=self.refusal,
+            endurance=pace.endurance,
             distributor=distributor.statistics(),
         )

@@ -35,7 +35,7 @@ class SegmentOptions:
     instrument: Instrument | None
     give_back: bool
     max_waiters: int
-    fail_fast: bool
+    fail_fast: bool | None
 
     @classmethod
     def checked(
@@ -50,7 +50,7 @@ class SegmentOptions:
         instrument: Instrument | None = None,
         give_back: bool = False,
         max_waiters: int = MAX_WAITERS,
-        fail_fast: bool = False,
+        fail_fast: bool | None = None,
     ) -> SegmentOptions:
         """Build them, or raise `InvalidArgumentError` for the first one outside its range."""
         check_seconds("wait_timeout", wait_timeout)
@@ -68,9 +68,10 @@ class SegmentOptions:
             check_seconds("ttl", ttl)
         check_integer("max_id", max_id, at_least=1)
         check_integer("max_waiters", max_waiters, at_least=1)
-        for name, value in (("give_back", give_back), ("fail_fast", fail_fast)):
-            if type(value) is not bool:
-                raise InvalidArgumentError(name, value, expected="True or False")
+        if type(give_back) is not bool:
+            raise InvalidArgumentError("give_back", give_back, expected="True or False")
+        if fail_fast is not None and type(fail_fast) is not bool:
+            raise InvalidArgumentError("fail_fast", fail_fast, expected="True, False or None")
         return cls(
             ttl=FOREVER if ttl is None else ttl,
             wait_timeout=wait_timeout,

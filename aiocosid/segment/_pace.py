@@ -82,13 +82,13 @@ class Pace:
         safe_distance: segments kept ahead at rest; 0 for a generator that never prefetches.
         distance: segments kept ahead now.
         limit: the longest distance.
+        endurance: seconds that the reserve lasts; 0 for none.
         reserve: ids that are to be in hand at least, for a store that is down; 0 while the rate is
             not known.
     """
 
     __slots__ = (
         "_cut_at",
-        "_endurance",
         "_excused",
         "_low_water",
         "_max_ids_ahead",
@@ -96,6 +96,7 @@ class Pace:
         "_ttl",
         "_under_way",
         "distance",
+        "endurance",
         "limit",
         "reserve",
         "safe_distance",
@@ -121,7 +122,7 @@ class Pace:
         self._excused = False  # a starvation has been put down to a distance not stocked up yet
         self.reserve: int = 0
         self._max_ids_ahead = max_ids_ahead
-        self._endurance = endurance
+        self.endurance: float = endurance
         self._ttl = ttl
         self._piece = SMALLEST_PIECE
         self._cut_at = 0.0
@@ -133,7 +134,7 @@ class Pace:
             safe_distance=self.safe_distance,
             max_distance=self.limit,
             max_ids_ahead=self._max_ids_ahead,
-            endurance=self._endurance,
+            endurance=self.endurance,
             ttl=self._ttl,
         )
 
@@ -162,10 +163,10 @@ class Pace:
             rate: ids a second that callers took lately; 0 while that is not known.
             space: ids that are left below the limit.
         """
-        if self._endurance:
+        if self.endurance:
             fresh = rate * self._ttl * FRESH
             most = min(self._max_ids_ahead, space // SPACE_SHARE, fresh) / REFILL
-            self.reserve = int(min(rate * (self._endurance + SPARE), most))
+            self.reserve = int(min(rate * (self.endurance + SPARE), most))
 
     def keep_to(self, least: int) -> None:
         """Keep every step from here on at ``least`` ids or above."""
@@ -209,7 +210,7 @@ class Pace:
             short: ids of a piece when there is no surplus.
         """
         size = min(max(short, remaining - self.target), (remaining + 1) // 2)
-        if not self._endurance:
+        if not self.endurance:
             return size
         above = remaining - self.reserve
         return min(size, self._piece, max(above, SMALLEST_PIECE) if above > 0 else size)

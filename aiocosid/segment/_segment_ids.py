@@ -44,7 +44,7 @@ class SegmentChainId(SegmentGenerator):
         quiet_period: float = QUIET_PERIOD,
         give_back: bool = False,
         max_waiters: int = MAX_WAITERS,
-        fail_fast: bool = False,
+        fail_fast: bool | None = None,
         instrument: Instrument | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -73,7 +73,8 @@ class SegmentChainId(SegmentGenerator):
                 has happened to the counter since.
             max_waiters: callers that may wait at a time, 1 or more; the next one fails at once.
             fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
-                and later ones with the next that fails, instead of after ``wait_timeout``.
+                and later ones with the next that fails, instead of after ``wait_timeout``.  None
+                for what the provider says: no, but yes in the web integrations.
             instrument: receives events.
             clock: time; the system's by default.
 
@@ -132,7 +133,7 @@ class SegmentId(SegmentGenerator):
         max_id: int = MAX_ID,
         give_back: bool = False,
         max_waiters: int = MAX_WAITERS,
-        fail_fast: bool = False,
+        fail_fast: bool | None = None,
         instrument: Instrument | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -150,7 +151,8 @@ class SegmentId(SegmentGenerator):
                 has happened to the counter since.
             max_waiters: callers that may wait at a time, 1 or more; the next one fails at once.
             fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
-                and later ones with the next that fails, instead of after ``wait_timeout``.
+                and later ones with the next that fails, instead of after ``wait_timeout``.  None
+                for what the provider says: no, but yes in the web integrations.
             instrument: receives events.
             clock: time; the system's by default.
 

@@ -45,6 +45,7 @@ class SegmentStatistics(Statistics):
         last_error: the store's latest error; None after a fetch that succeeded.
         ended: why no id comes any more: it is not open, the store lost writes, or the ids are used
             up; None while it serves.
+        endurance: seconds that they are to last while the store is down; 0 without such a reserve.
         distributor: what the distributor says about itself, if it says anything.
     """
 
@@ -71,6 +72,7 @@ class SegmentStatistics(Statistics):
     seconds_left: float | None
     last_error: Exception | None
     ended: CosIdError | None
+    endurance: float = 0.0
     distributor: object | None = None
 
     def as_tree(self) -> dict[str, object]:

@@ -100,7 +100,7 @@ class _Counted(_Generator):
     max_id: Count | None = None
     give_back: Flag = False
     max_waiters: Count = MAX_WAITERS
-    fail_fast: Flag = False
+    fail_fast: Flag | None = None
 
 
 class SegmentSettings(_Counted):

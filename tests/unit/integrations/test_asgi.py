@@ -112,16 +112,18 @@ async def test_the_protocol_itself() -> None:
 
 
 async def test_a_failing_store_degrades_and_then_stops() -> None:
-    store = FailingDistributor(counter())
-    async with aiocosid.SegmentChainId(store, safe_distance=1) as chain:
+    store, clock = FailingDistributor(counter()), ManualClock()
+    async with aiocosid.SegmentChainId(store, safe_distance=1, clock=clock) as chain:
         assert check_health(Shelf(order=chain)).as_tree() == {
             "status": "up",
-            "generators": {"order": {"status": "up", "error": None, "remaining": 10}},
+            "generators": {
+                "order": {"status": "up", "error": None, "remaining": 10, "secondsLeft": None}
+            },
         }
         store.fail()
         for _ in range(9):
             chain.next_id_nowait()
-        await settle()
+        await clock.advance(1)
         async with client(HealthApp(Shelf(order=chain))) as http:
             one_left = await http.get("/")
             assert one_left.status_code == 200
@@ -130,6 +132,7 @@ async def test_a_failing_store_degrades_and_then_stops() -> None:
                 "status": "degraded",
                 "error": "StoreUnavailableError",
                 "remaining": 1,
+                "secondsLeft": 0.111,
             }
             assert chain.statistics().remaining == 1, "a probe took an id"
             chain.next_id_nowait()
@@ -139,17 +142,39 @@ async def test_a_failing_store_degrades_and_then_stops() -> None:
 
 
 async def test_a_text_generator_is_as_well_as_what_is_inside() -> None:
-    store = FailingDistributor(counter())
-    chain = aiocosid.SegmentChainId(store, safe_distance=1)
+    store, clock = FailingDistributor(counter()), ManualClock()
+    chain = aiocosid.SegmentChainId(store, safe_distance=1, clock=clock)
     async with StringIdGenerator(chain, Radix62IdConverter()) as texts:
         store.fail()
         await texts.next_ids(9)
-        await settle()
+        await clock.advance(1)
         assert check_health(Shelf(order=texts)).generators["order"] == {
             "status": "degraded",
             "error": "StoreUnavailableError",
             "remaining": 1,
+            "secondsLeft": 0.111,
         }
+
+
+async def test_an_outage_that_the_reserve_outlasts_is_not_degraded() -> None:
+    """Until half of its ``endurance`` is used up."""
+    store, clock = FailingDistributor(counter()), ManualClock()
+    async with aiocosid.SegmentChainId(store, endurance=20, clock=clock) as chain:
+
+        async def work(seconds: int) -> None:
+            for _ in range(10 * seconds):
+                await chain.next_ids(10)
+                await clock.advance(0.1)
+
+        await work(30)
+        store.fail()
+        await work(15)
+        seen = check_health(Shelf(order=chain)).generators["order"]
+        assert (seen["status"], seen["error"]) == ("up", "StoreUnavailableError")
+        while (left := chain.statistics().seconds_left or 0) >= 10:
+            await work(1)
+        assert left > 5
+        assert check_health(Shelf(order=chain)).degraded == ["order"]
 
 
 async def test_a_dry_generator_whose_store_answers_is_well() -> None:
@@ -238,8 +263,8 @@ async def test_an_id_held_by_a_lock_has_no_end(tmp_path: Any) -> None:
 
 
 async def test_the_report_names_no_host_and_no_user() -> None:
-    store = FailingDistributor(counter())
-    async with aiocosid.SegmentChainId(store, safe_distance=1) as chain:
+    store, clock = FailingDistributor(counter()), ManualClock()
+    async with aiocosid.SegmentChainId(store, safe_distance=1, clock=clock) as chain:
         store.fail(StoreAuthenticationError("postgres", "no password for user app at 10.0.0.7"))
         await chain.next_ids(9)
         await settle()
