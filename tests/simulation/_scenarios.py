@@ -38,12 +38,13 @@ INTERVAL: Final = 0.8  # seconds
 STEP: Final = 10  # ids: small, so that there are many trips to the store
 
 
-def segment_chains(store: MemoryStore) -> MakeGenerator:
-    """Make segment chains on one counter of a store."""
+def segment_chains(store: MemoryStore, *, endurance: float = 0.0) -> MakeGenerator:
+    """Make segment chains on one counter of a store; without a reserve they are often dry."""
 
     def make(node: Node) -> SegmentChainId:
         counter = store.segment_distributor(name="order", step=STEP)
-        return SegmentChainId(node.link().segments(counter), clock=node.clock)
+        link = node.link()
+        return SegmentChainId(link.segments(counter), endurance=endurance, clock=node.clock)
 
     return make
 
@@ -55,7 +56,8 @@ async def segment_chain_faults(world: World) -> None:
 
 async def segment_chain_crashes(world: World) -> None:
     """Segment chains in processes that die, are closed and come back."""
-    await churn(world, segment_chains(MemoryStore()), acts=("crash", "stop", "pause"))
+    make = segment_chains(MemoryStore(), endurance=world.rng.choice((0.0, 60.0)))
+    await churn(world, make, acts=("crash", "stop", "pause"))
 
 
 async def segment_id_faults(world: World) -> None:

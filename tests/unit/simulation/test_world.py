@@ -377,7 +377,8 @@ def test_time_that_it_was_stopped_does_not_count() -> None:
         async def main(node: Node) -> None:
             distributor = MemoryStore().segment_distributor(name="order", step=1)
             link = node.link()
-            async with SegmentChainId(link.segments(distributor), clock=node.clock) as chain:
+            order = link.segments(distributor)
+            async with SegmentChainId(order, endurance=0, clock=node.clock) as chain:
                 ids = node.watch(chain, deadline=0.5)
                 await ids.next_ids(10)
                 await ids.next_ids(10)
