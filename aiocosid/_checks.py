@@ -11,6 +11,7 @@ __all__ = (
     "MAX_MACHINE_BITS",
     "MAX_MS",
     "check_above",
+    "check_boolean",
     "check_integer",
     "check_machine_bits",
     "check_seconds",
@@ -50,6 +51,12 @@ def check_integer(argument: str, value: object, *, at_least: int, at_most: int =
         raise InvalidArgumentError(
             argument, value, expected=f"an integer from {at_least} to {at_most}"
         )
+
+
+def check_boolean(argument: str, value: object) -> None:
+    """Raise `InvalidArgumentError` unless ``value`` is True or False."""
+    if type(value) is not bool:
+        raise InvalidArgumentError(argument, value, expected="True or False")
 
 
 def is_integer(value: object) -> bool:

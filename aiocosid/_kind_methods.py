@@ -144,9 +144,10 @@ class KindMethods(
             converter: writes the ids as text; numbers without it.
             batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
             **options: ``step`` and ``offset`` as for `segment_chain`; and as for `SegmentId`:
-                ``ttl``, ``wait_timeout`` ...
+                ``strict``, ``ttl``, ``wait_timeout`` ...
 
         Raises:
+            UnsupportedByStoreError: it is to be ``strict``, and the store is not linearizable.
             CosIdError: as for `segment_chain`.
         """
         return self._ask(name, _kinds.segment(**options).written(converter), batch)

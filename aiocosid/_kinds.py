@@ -254,6 +254,8 @@ class StepOptions(TypedDict, total=False):
 class NamedSegment(SegmentIdOptions, StepOptions, total=False):
     """The options of `IdProvider.segment`."""
 
+    strict: bool
+
 
 class NamedChain(SegmentChainOptions, StepOptions, total=False):
     """The options of `IdProvider.segment_chain`."""
@@ -316,7 +318,7 @@ def _counted(kind: type[S], options: Mapping[str, Any]) -> GeneratorSpec[S]:
         generator._resume(host._floors.get(("counter", name)))
         return generator
 
-    detail = f"step {counter_options['step']}"
+    detail = "strict order" if rest.get("strict") else f"step {counter_options['step']}"
     return GeneratorSpec(kind.__name__, detail, make, resumes="counter")
 
 

@@ -233,6 +233,12 @@ class IdSegmentDistributor(ABC):
     step_limit: int | None = None
     """The most ids that one call may ask for, at least ``step``; None for as many as there are."""
 
+    order_risk: str = "this distributor does not declare that its counter is linearizable"
+    """Why a call may be answered with lower ids than a call that ended before it began.
+
+    Empty for a linearizable counter, on which no call ever is, through crashes and elections; only
+    on such a counter can a `SegmentId` be ``strict``."""
+
     def __init__(
         self,
         *,

@@ -82,6 +82,7 @@ class SegmentOpening(OpenState):
         "_gives_up_later",
         "_hungry",
         "_meter",
+        "_oldest",
         "_since_turn",
         "_starvations",
         "_starved",
@@ -120,6 +121,7 @@ class SegmentOpening(OpenState):
         self.ahead_at_takeoff = 0
         self.waits = 0
         self._turns = TurnLine()
+        self._oldest = 0  # the number of the fetch that the first id in hand comes from
         self._since_turn = 0  # ids put in hand since the loop last had a turn
         self._expires_at = FOREVER
         self._expiry_watched = False
@@ -325,13 +327,13 @@ class SegmentOpening(OpenState):
         if line:
             if self.options.ttl != FOREVER:
                 self._drop_expired()  # what was fresh when they began to wait
-            sent = supply.sent if self.pace.keeps_none else None
+            sent = self._oldest if self.pace.keeps_none else None
             line.serve(self.hand.ahead, self._take, sent)
             if supply.used_up and line:
                 line.fail(supply.overflow)
         if not line:
             self._install()
-        elif self.pace.keeps_none and line.first.since >= supply.sent:
+        elif self.pace.keeps_none and line.first.since >= self._oldest:
             # They asked after the call was sent for somebody who has left since.
             self.discard(self.hand.chain.clear(), "order")
 
@@ -393,6 +395,8 @@ class SegmentOpening(OpenState):
         self._hungry = self._starved = False
         self._fetched += fetched.step
         segment = fetched.clipped(lowest=1, highest=self.options.max_id)
+        if not self.hand.ahead:
+            self._oldest = self.supply.sent
         if segment is not None:
             self.hand.chain.link(segment)
         # Told from here on, when the state is whole.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from .._checks import check_boolean
 from .._later import dataclass
 from ..abc import MAX_ID
 from ..abc._ids import check_integer, check_seconds
@@ -68,8 +69,7 @@ class SegmentOptions:
             check_seconds("ttl", ttl)
         check_integer("max_id", max_id, at_least=1)
         check_integer("max_waiters", max_waiters, at_least=1)
-        if type(give_back) is not bool:
-            raise InvalidArgumentError("give_back", give_back, expected="True or False")
+        check_boolean("give_back", give_back)
         if fail_fast is not None and type(fail_fast) is not bool:
             raise InvalidArgumentError("fail_fast", fail_fast, expected="True, False or None")
         return cls(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._checks import check_seconds
+from .._checks import check_boolean, check_seconds
 from ..abc import MAX_ID
 from ..abc._ids import check_integer
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, UnsupportedByStoreError
 from ._generator import SegmentGenerator
 from ._options import MAX_WAITERS, SegmentOptions
 from ._pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD, Pace
@@ -118,14 +118,24 @@ class SegmentId(SegmentGenerator):
     Every ``step`` ids somebody waits for the store; concurrent callers share that one fetch.  With
     a step of 1 nothing is kept in hand at all, and ids come in the store's own order: an id that
     any process asked for later is higher.
+
+    ``strict`` promises that order on a store that keeps it through crashes and elections, whatever
+    the step: each id is above every id whose call ended, in any process, before this call began, if
+    they are all ``strict``.  Callers that wait at the same time share one call to the store, which
+    reserves as many ids as they want and is sent after they came; so `next_id_nowait` always raises
+    `WouldBlock`, and what a cancelled caller leaves is a gap.
+
+    Attributes:
+        strict: whether it promises that order.
     """
 
-    __slots__ = ()
+    __slots__ = ("strict",)
 
     def __init__(
         self,
         distributor: IdSegmentDistributor,
         *,
+        strict: bool = False,
         ttl: float | None = None,
         wait_timeout: float = 5.0,
         fetch_timeout: float | None = None,
@@ -141,6 +151,7 @@ class SegmentId(SegmentGenerator):
 
         Args:
             distributor: asks the store; closing closes what the distributor opened itself.
+            strict: whether ids are in order over all processes; the distributor's step is not used.
             ttl: seconds after which fetched ids are not handed out any more; None for ever.
             wait_timeout: seconds that a caller waits for ids at most.
             fetch_timeout: seconds for one call to the store, at most ``wait_timeout``; None for two
@@ -159,7 +170,13 @@ class SegmentId(SegmentGenerator):
         Raises:
             InvalidArgumentError: an argument is outside its range, or the distributor takes no ids
                 back.
+            UnsupportedByStoreError: it is to be ``strict`` on a store that is not linearizable; the
+                error says why.
         """
+        check_boolean("strict", strict)
+        if strict and distributor.order_risk:
+            reason = f"it cannot keep strict order: {distributor.order_risk}"
+            raise UnsupportedByStoreError(distributor.store, reason)
         options = SegmentOptions.checked(
             ttl=ttl,
             wait_timeout=wait_timeout,
@@ -171,4 +188,6 @@ class SegmentId(SegmentGenerator):
             max_waiters=max_waiters,
             fail_fast=fail_fast,
         )
-        super().__init__(distributor, options, Pace(step=distributor.step, safe_distance=0), clock)
+        pace = Pace(step=1 if strict else distributor.step, safe_distance=0)
+        super().__init__(distributor, options, pace, clock)
+        self.strict: bool = strict

@@ -132,6 +132,8 @@ class Supply:
     async def _fly(self, segments: int) -> None:
         """Fetch until nothing is missing; ends, and is started anew when something is."""
         opening = self._opening
+        if opening.pace.keeps_none:
+            segments = opening.missing()  # callers that have come since share this call
         try:
             while segments and opening.ended is None:
                 demand = opening.handed_out

@@ -104,9 +104,14 @@ class _Counted(_Generator):
 
 
 class SegmentSettings(_Counted):
-    """A `SegmentId`."""
+    """A `SegmentId`.
+
+    Attributes:
+        strict: whether ids are in order over all processes; then ``step`` is not used.
+    """
 
     kind: Literal["segment"]
+    strict: Flag = False
 
 
 class LeafSettings(_Counted):

@@ -69,6 +69,8 @@ def _of_layout(planned: Planned, fields: SnowflakeLayout, now_ms: int) -> Iterat
 
 def _of_step(planned: Planned) -> Iterator[Warned]:
     section, at = planned.section, (*planned.path, "step")
+    if getattr(section, "strict", False):
+        return  # the step is not used
     step, rate = section.step, section.rate
     if step < rate:
         trips, better = rate / step, _rounded(rate * GOOD_FOR)

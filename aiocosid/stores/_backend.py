@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .._life.fork import NotCopyable
-from ..abc import MAX_ID, Counter
+from ..abc import MAX_ID, Counter, IdSegmentDistributor
 from ..errors import (
     CounterMissingError,
     IdOverflowError,
@@ -27,7 +27,6 @@ from ..errors._general import REOPEN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..abc import IdSegmentDistributor
     from ..machine.cells import Changes, Need, Snapshot
     from ._give_back import GrantNote
 
@@ -97,6 +96,7 @@ class Backend(NotCopyable, ABC):
         is_local: whether it lives in this process, and answers without a suspension.
         has_marker: whether it keeps a marker for all namespaces; False where no commit can span
             them.
+        order_risk: why a later `add` may return a lower value; empty for linearizable counters.
     """
 
     __slots__ = ("__weakref__", "label", "link", "name")
@@ -108,6 +108,7 @@ class Backend(NotCopyable, ABC):
     fork_remedy: str = REOPEN
     is_local: bool = False
     has_marker: bool = True
+    order_risk: str = IdSegmentDistributor.order_risk
 
     def __init__(self, label: str, link: object = None, *, name: str = "") -> None:
         self.label: str = label

@@ -219,6 +219,7 @@ class SqlBackend(Backend):
 
     name_width = NAME_WIDTH
     takes_back = True
+    order_risk = ""
 
     def __init__(
         self, executor: Executor, dialect: Dialect, durability: DurabilityCheck | None = None

@@ -53,7 +53,7 @@ class CounterDistributor(WatchedDistributor):
     issued.
     """
 
-    __slots__ = ("_backend", "fork_remedy", "store")
+    __slots__ = ("_backend", "fork_remedy", "order_risk", "store")
 
     def __init__(self, backend: Backend, **described: Any) -> None:  # noqa: ANN401 - a contract's
         """Describe a counter; nothing is sent yet.
@@ -70,6 +70,7 @@ class CounterDistributor(WatchedDistributor):
         backend._check_counter(self)
         self.store: str = backend.label
         self.fork_remedy: str = backend.fork_remedy
+        self.order_risk: str = backend.order_risk
         self._backend = backend
 
     async def _grant(self, step: int, note: GrantNote | None) -> Granted:

@@ -75,6 +75,7 @@ NATS: Final = UrlSpec(
     options={
         "timeout": _TIMEOUT,
         "replicas": integer("of the streams that are created", at_least=1, at_most=5),
+        "sync_always": boolean("whether all servers have 'sync_interval: always'"),
     },
     tls_options=_TLS,
     together=_PAIR,

@@ -121,6 +121,7 @@ class MemoryBackend(Backend):
     )
 
     takes_back = True
+    order_risk = ""
     stamps_tell = False
     is_local = True
     fork_remedy = "use a store that both processes can reach"

@@ -25,6 +25,7 @@ from urllib.parse import unquote
 
 import anyio
 
+from .._checks import check_boolean
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import MAX_ID, Counter
@@ -90,6 +91,11 @@ NO_MESSAGE, IS_THERE, NO_STREAM, CONFLICT = 10037, 10058, 10059, 10071
 BUSY: Final = {10158, 10164, 10176, 10211}  # nothing was done: conflicting or too many writes
 STARTING: Final = {10008, 10009, NO_STREAM}  # errors of a stream that another process is creating
 REFUSALS: Final = ("authorization", "authentication", "permissions")
+
+_NOT_SYNCED: Final = (
+    "a power cut may take grants back, unless all servers have 'sync_interval: always', which no "
+    "client can see; if they have, say so by sync_always=True, or ?sync_always=true in a URL"
+)
 
 T = TypeVar("T")
 _Fields: TypeAlias = dict[str, str]  # the headers of a message
@@ -185,7 +191,7 @@ class NatsBackend(Backend):
     majority of the replicas has it.
     """
 
-    __slots__ = ("_cells", "_counters", "_far", "_options", "_prefix")
+    __slots__ = ("_cells", "_counters", "_far", "_options", "_prefix", "order_risk")
 
     link: Connection[Client]
 
@@ -200,6 +206,7 @@ class NatsBackend(Backend):
         self._prefix: str = options["prefix"]
         self._counters, self._cells = f"{self._prefix}_counters", f"{self._prefix}_cells"
         self._far: set[str] = set()  # counters that may be near their limit
+        self.order_risk: str = "" if options["sync_always"] else _NOT_SYNCED
 
     # Calls, with our own deadline: the driver's would swallow a cancellation that arrives together
     # with the reply.
@@ -506,7 +513,12 @@ class NatsStore(BackendStore[NatsBackend]):
     __slots__ = ()
 
     def __init__(
-        self, client: Client, *, prefix: str = NATS.default_path[1:], replicas: int | None = None
+        self,
+        client: Client,
+        *,
+        prefix: str = NATS.default_path[1:],
+        replicas: int | None = None,
+        sync_always: bool = False,
     ) -> None:
         """Use your own client, which is never closed here; nothing is sent yet.
 
@@ -515,6 +527,8 @@ class NatsStore(BackendStore[NatsBackend]):
             prefix: the prefix of streams and subjects: 1 to 64 letters, digits, ``-`` and ``_``.
             replicas: the replicas of the streams that are created, 1 to 5; by default 3 in a
                 cluster, else 1.
+            sync_always: whether all servers have ``sync_interval: always``; the driver cannot see
+                it, and a ``strict`` generator needs it.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the client is of another
@@ -527,8 +541,14 @@ class NatsStore(BackendStore[NatsBackend]):
             raise InvalidArgumentError("prefix", prefix, expected=expected)
         if replicas is not None:
             check_integer("replicas", replicas, at_least=1, at_most=5)
+        check_boolean("sync_always", sync_always)
         timeout: float = NATS.options["timeout"].default
-        options = {"prefix": prefix, "replicas": replicas, "timeout": timeout}
+        options = {
+            "prefix": prefix,
+            "replicas": replicas,
+            "timeout": timeout,
+            "sync_always": sync_always,
+        }
         self._backend = NatsBackend("nats", BorrowedConnection("the NATS client", client), options)
 
     @classmethod
@@ -540,7 +560,9 @@ class NatsStore(BackendStore[NatsBackend]):
                 of the cluster, any of which is used.  ``nats+tls://`` for TLS.  The prefix is
                 ``aiocosid`` by default.  Options after a ``?``: ``timeout``, seconds for a call,
                 1.5 by default; ``replicas`` of the streams that are created, by default 3 in a
-                cluster, else 1; with TLS ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``.
+                cluster, else 1; ``sync_always=true`` if all servers have ``sync_interval: always``,
+                which a ``strict`` generator needs; with TLS ``ssl_ca_certs``, ``ssl_certfile``,
+                ``ssl_keyfile``.
 
         Raises:
             InvalidArgumentError: the URL is malformed.

@@ -23,6 +23,7 @@ __all__ = (
     "DEFAULT_BATCH",
     "check_batch",
     "check_make",
+    "check_order",
     "check_timeout",
     "grow_old",
     "ids_of",
@@ -43,6 +44,15 @@ def check_batch(batch: object) -> None:
     """Raise unless threads can take so many ids at once."""
     if batch is not None:
         check_integer("batch", batch, at_least=1, at_most=MAX_BATCH)
+
+
+def check_order(generator: object, batch: int) -> None:
+    """Raise if the generator is strict, and threads would take ids of it ahead."""
+    if batch > 1 and getattr(generator, "strict", False):
+        expected = "1 for a strict generator: ids in hand would be lower than later ones elsewhere"
+        raise InvalidArgumentError("batch", batch, expected=expected)
+    if (inner := getattr(generator, "_inner", None)) is not None:
+        check_order(inner, batch)
 
 
 def check_timeout(timeout: object) -> None:

@@ -18,6 +18,7 @@ from ._batches import (
     DEFAULT_BATCH,
     check_batch,
     check_make,
+    check_order,
     check_timeout,
     grow_old,
     ids_of,
@@ -106,7 +107,8 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
             batch: ids taken at once.  By default the step, 1000 at most, for a `SegmentChainId` or
                 `SegmentId` without ``ttl``, also as text with no date in it; the next batch is
                 fetched before the last one is used up.  1 for any other kind, so that each call
-                gets a new id; a larger batch of such a kind is dropped after 0.1 seconds.
+                gets a new id; a larger batch of such a kind is dropped after 0.1 seconds, and
+                refused for a strict `SegmentId`.
             timeout: seconds that a call waits at most, also for the opening; up to
                 `threading.TIMEOUT_MAX`.
 
@@ -310,6 +312,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         check_groups(generator)
         step = step_of(generator)
         batch = self._asked_batch or min(step, DEFAULT_BATCH)
+        check_order(generator, batch)
         self._is_ahead = step > 1 and batch > 1
         self._batch = batch
         return batch

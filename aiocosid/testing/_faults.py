@@ -66,6 +66,11 @@ class WrappedDistributor(IdSegmentDistributor):
         return self.inner.step_limit
 
     @property
+    def order_risk(self) -> str:  # type: ignore[override]  # the inner one's
+        """Why a call may be answered with lower ids than one that ended before it."""
+        return self.inner.order_risk
+
+    @property
     def calls(self) -> int:
         """How many calls there were, the failed ones included."""
         return len(self.steps)

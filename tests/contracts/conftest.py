@@ -18,15 +18,16 @@ from ._stores import ENGINES, STORES, Backend
 
 HERE = Path(__file__).parent
 
+STRICT = {("test_strict", "TestOnOneStore")}
 ON_ONE = {("test_distributors", "TestOnOneStore"), ("test_machines", "TestOnOneStore")}
 OF_THEIR_OWN = {("test_distributors", "TestOnTheirOwn"), ("test_machines", "TestOnTheirOwn")}
-COUNTERS = {("test_distributors", "TestOnOneStore")}
+COUNTERS = {("test_distributors", "TestOnOneStore"), *STRICT}
 MACHINES = {("test_machines", "TestOnOneStore")}
 OWN_STATEMENTS = {"etcd", "mariadb", "nats", "zookeeper"}
 
 NEEDED = {
-    "tiered": ON_ONE | OF_THEIR_OWN,
-    **dict.fromkeys(("http", "tiered_pg"), ON_ONE),
+    "tiered": ON_ONE | OF_THEIR_OWN | STRICT,
+    **dict.fromkeys(("http", "tiered_pg"), ON_ONE | STRICT),
     **dict.fromkeys(("engine_my", "engine_pg", "etcd", "mariadb", "nats", "zookeeper"), COUNTERS),
     **{name: set[tuple[str, str]]() for name in ENGINES.keys() - {"engine_my", "engine_pg"}},
     "nats_three": set[tuple[str, str]](),

@@ -14,7 +14,7 @@ from aiocosid import configure
 from aiocosid.compat.leaf import LeafStore
 from aiocosid.errors import IdOverflowError, InvalidSettingsError
 from aiocosid.machine import ManualMachineIdDistributor, SharedMachineIdWarning
-from aiocosid.segment import GroupedSegmentId, LeafSegmentId
+from aiocosid.segment import GroupedSegmentId, LeafSegmentId, SegmentId
 from aiocosid.settings import check_settings, configured_stores
 from aiocosid.snowflake import (
     UID_GENERATOR_HA,
@@ -56,6 +56,19 @@ async def test_leaf_takes_the_step_of_the_row(tmp_path: Path) -> None:
             assert isinstance(order, LeafSegmentId)
             await order.next_id()
             assert order.statistics().ids_fetched == 20
+
+
+@pytest.mark.asyncio
+async def test_strict_order() -> None:
+    """Of a segment alone, on a store that keeps it; else it is refused, with the reason."""
+    async with configure(settings("segment", strict=True), default=False) as ids:
+        order = ids["order"]
+        assert isinstance(order, SegmentId)
+        assert order.strict
+    [problem] = problems(settings("segment", strict=True, store="redis://localhost"))
+    assert "cannot keep strict order: it replicates asynchronously" in problem
+    [problem] = problems(settings("chain", strict=True))
+    assert "strict" in problem
 
 
 @pytest.mark.asyncio

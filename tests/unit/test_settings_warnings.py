@@ -75,6 +75,7 @@ def test_a_step_against_its_rate() -> None:
             "enough": {"kind": "chain", "step": 45, "rate": 45},
             "large": {"kind": "chain", "step": 1_000_000, "rate": 10},
             "fits": {"kind": "segment", "step": 864_000, "rate": 10},
+            "strict": {"kind": "segment", "strict": True, "step": 10, "rate": 45},
             "clock": {"kind": "snowflake", "converter": "radix62", "rate": 5_000_000},
         }
     )

@@ -55,6 +55,8 @@ from ._interrupted import interrupted
 class Store(IdSegmentDistributor):
     """A counter that can be held and broken from another thread."""
 
+    order_risk = ""
+
     def __init__(self, *, step: int = 100) -> None:
         super().__init__(name="order", step=step)
         self.max_id = 0
@@ -352,6 +354,29 @@ def test_a_kind_that_keeps_none_brings_exactly_what_is_asked_for() -> None:
     with sync.SyncIdGenerator(lambda: aiocosid.SegmentId(store)) as orders:
         assert [orders.next_id(), *orders.next_ids(3), orders.next_id()] == [1, 2, 3, 4, 5]
         assert store.max_id == 5
+
+
+@pytest.mark.parametrize("batch", [None, 1])
+def test_of_a_strict_generator_none_is_taken_ahead(batch: int | None) -> None:
+    """Each call of a thread is a call of the generator."""
+    store = Store(step=100)
+    make = partial(aiocosid.SegmentId, store, strict=True)
+    with sync.SyncIdGenerator(make, batch=batch) as orders:
+        assert [orders.next_id(), *orders.next_ids(3), orders.next_id()] == [1, 2, 3, 4, 5]
+        with pytest.raises(WouldBlock):
+            orders.next_id_nowait()
+        assert store.max_id == 5
+
+
+def test_a_batch_of_a_strict_generator_is_refused() -> None:
+    """The ids in hand would be lower than later ones of other processes."""
+    with sync.connect("memory://", namespace="sync-strict") as ids:
+        for generator in (
+            ids.segment("order", strict=True, batch=10),
+            ids.segment("text", strict=True, batch=10, converter=Radix62IdConverter()),
+        ):
+            with pytest.raises(InvalidArgumentError, match="strict generator"):
+                generator.next_id()
 
 
 @pytest.mark.asyncio

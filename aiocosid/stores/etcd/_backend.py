@@ -49,6 +49,8 @@ class EtcdBackend(Backend):
 
     link: EtcdLink
 
+    order_risk = ""
+
     def __init__(self, link: EtcdLink, prefix: str) -> None:
         super().__init__(STORE, link, name=link.name)
         self._root = prefix

@@ -180,6 +180,8 @@ class HttpBackend(Backend):
 
     link: Connection[HttpSession]
 
+    order_risk = "the store behind the proxy is not known"
+
     def __init__(self, connection: Connection[HttpSession], name: str = "") -> None:
         super().__init__(STORE, connection, name=name)
 

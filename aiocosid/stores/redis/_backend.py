@@ -149,6 +149,7 @@ class RedisBackend(Backend):
     link: RedisLink
 
     takes_back = True
+    order_risk = "it replicates asynchronously, so two masters may grant ids during a fail-over"
 
     def __init__(self, link: RedisLink) -> None:
         super().__init__(STORE, link, name=link.name)

@@ -85,6 +85,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
     __slots__ = ("_closings", "_home", "_order", "_store", "_stripes", "stride")
 
     store = "striped"
+    order_risk = "each of its stores counts by itself"
 
     def __init__(self, store: StripedStore, **described: Any) -> None:  # noqa: ANN401 - a contract's
         """Describe a counter in several stores; nothing is sent yet.

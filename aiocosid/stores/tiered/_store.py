@@ -86,6 +86,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
     __slots__ = ("_closings", "_root", "_span", "_store", "_tally")
 
     store = "tiered"
+    order_risk = "the root and each cache hand out ids of different spans at the same time"
 
     def __init__(self, store: TieredStore, **described: Any) -> None:  # noqa: ANN401 - a contract's
         """Describe a counter of both stores; nothing is sent yet.

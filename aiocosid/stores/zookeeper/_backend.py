@@ -54,6 +54,8 @@ class ZookeeperBackend(Backend):
 
     link: ZookeeperLink
 
+    order_risk = ""
+
     def __init__(self, link: ZookeeperLink) -> None:
         super().__init__(link.label, link)
         self._written: dict[tuple[str, int], int] = {}  # transactions, by namespace and id
