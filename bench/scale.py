@@ -226,8 +226,9 @@ def make(kind: str, world: World, server: Server, store: MemoryStore, nodes: int
         return SnowflakeId(lease, layout=layout, clock=clock)
     step = 1 if kind.endswith("step 1") else STEP
     counter = Far(server, store.segment_distributor(name="order", step=step))
-    generator = SegmentChainId if kind == "SegmentChainId" else SegmentId
-    return generator(counter, wait_timeout=30.0, clock=clock)
+    if kind == "SegmentChainId":
+        return SegmentChainId(counter, endurance=0, wait_timeout=30.0, clock=clock)
+    return SegmentId(counter, wait_timeout=30.0, clock=clock)
 
 
 async def live(world: World, ids: IdGenerator, rate: str, *, run: Run, opened: list[float]) -> None:

@@ -290,6 +290,30 @@ async def test_a_name_that_could_not_be_opened_can_be_asked_for_again(clock: Man
         assert tasks() == ["aiocosid IdProvider cosid"]
 
 
+async def test_callers_fail_soon_while_the_store_is_down_if_it_says_so(clock: ManualClock) -> None:
+    """Also those of a generator that is there already; a generator's own word goes before."""
+    store = Wrapping(FailingDistributor)
+    provider = connect(store, clock=clock)
+    with pytest.raises(NotOpenError):
+        provider.fail_fast()
+    for is_told in (True, False):  # opened again, it has forgotten
+        async with provider as ids, anyio.create_task_group() as group:
+            generators = [await ids.segment("before", step=1)]
+            if is_told:
+                ids.fail_fast()
+            generators.append(await ids.segment("after", step=1))
+            generators.append(await ids.segment("patient", step=1, fail_fast=False))
+            for each in store.made.values():
+                each[-1].fail()
+            calls = [Call(group, each.next_id) for each in generators]
+            await clock.advance(1)
+            assert [call.is_done for call in calls] == [is_told, is_told, False]
+            await clock.advance(5)
+            assert all(isinstance(call.error, SegmentUnavailableError) for call in calls)
+    with pytest.raises(ClosedError):
+        provider.fail_fast()
+
+
 async def test_before_it_is_opened() -> None:
     """Asking it for a generator is a NotOpenError."""
     with pytest.raises(NotOpenError, match="IdProvider cosid"):

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, cast
 
+import anyio
 import pytest
 from fastapi import Depends, FastAPI, WebSocket
 from starlette.applications import Starlette
@@ -26,7 +27,9 @@ from aiocosid.generators import CounterId
 from aiocosid.integrations.asgi import HealthApp, StatisticsApp
 from aiocosid.integrations.fastapi import Ids, generator, handle_errors, lifespan
 from aiocosid.integrations.starlette import generator_of, provider_of
+from aiocosid.testing import FailingDistributor, ManualClock
 
+from ..segment._kit import Call, OneDistributor, counter
 from ._kit import client
 
 pytestmark = pytest.mark.asyncio
@@ -141,6 +144,34 @@ async def test_a_lifespan_opens_closes_and_opens_again() -> None:
             with pytest.raises(aiocosid.errors.ClosedError):
                 await provider.segment_chain("order")
         assert opened == times
+
+
+@pytest.mark.parametrize("is_configured", [False, True])
+async def test_a_request_waits_for_two_failed_calls_at_most(is_configured: bool) -> None:
+    """And not for `wait_timeout`; the store is asked again in a second."""
+    distributor, clock = FailingDistributor(counter(step=1)), ManualClock()
+    store = OneDistributor(distributor)
+    settings = {"store": store, "generators": {"order": {"kind": "segment", "step": 1}}}
+    source: Any = aiocosid.connect(store, clock=clock)
+    if is_configured:
+        source = aiocosid.configure(settings, clock=clock)
+    app = shop()
+    async with (
+        lifespan(source)(app) as state,
+        client(app) as http,
+        anyio.create_task_group() as group,
+    ):
+        if not is_configured:
+            await cast("aiocosid.IdProvider", state["aiocosid"]).segment("order", step=1)
+        assert (await http.get("/order")).json() == 1
+        distributor.fail()
+        call = Call(group, http.get, "/order")
+        await clock.advance(0.5)
+        assert call.is_done
+        assert (call.result.status_code, call.result.headers["retry-after"]) == (503, "1")
+        distributor.recover()
+        await clock.advance(1)
+        assert (await http.get("/order")).status_code == 200
 
 
 async def test_a_source_that_gives_no_provider_is_refused() -> None:

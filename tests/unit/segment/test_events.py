@@ -163,6 +163,7 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
             ids_handed_out=4,
             ids_given_back=0,
             ids_discarded=0,
+            endurance=60,
             rate=0.0,
             seconds_left=None,
             last_error=None,
