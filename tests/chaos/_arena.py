@@ -19,6 +19,7 @@ from tests.servers import PostgresServer, ValkeyServer
 
 from ._check import SHOWN, check
 from ._fleet import Fleet, Member
+from ._history import HISTORY, History
 from ._job import NAMESPACE, Job, Place
 from ._record import IDS, read_notes
 from ._tenures import Tenures
@@ -45,13 +46,28 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How long and how large."""
+    """How long and how large, and where histories go, if anywhere."""
 
     seconds: float
     processes: int
     store: str
     ids: int = 0
     seed: int = 0
+    histories: Path | None = None
+
+
+class Faults(Counter[str]):
+    """How often what was broken; in a history, if there is one, each with its time."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__()
+        self._history = History(folder / f"faults{HISTORY}") if folder else None
+
+    def __setitem__(self, kind: str, count: int) -> None:
+        """Count; ``faults["kill"] += 1`` comes here once the fault was done."""
+        if self._history is not None:
+            self._history.happened("fault", kind, count - self[kind])
+        super().__setitem__(kind, count)
 
 
 @dataclass(kw_only=True)
@@ -117,7 +133,7 @@ class Arena:
         self.records = self.folder / "records"
         self.records.mkdir()
         self.draw = random.Random(f"{scenario} {options.seed}")  # noqa: S311 - faults
-        self.faults: Counter[str] = Counter()
+        self.faults = Faults(options.histories)
         self.complaints: list[str] = []
         self.broken_off = ""
         self._stack = stack
@@ -185,7 +201,13 @@ class Arena:
         """Return what the workers do."""
         if self.options.store in SEQUENCES:
             settings["kind"] = self.options.store
-        return Job(folder=self.records, place=place, **settings)
+        return Job(
+            folder=self.records,
+            place=place,
+            histories=self.options.histories,
+            counter=f"{self.scenario}.{self.options.store}",
+            **settings,
+        )
 
     @contextmanager
     def workers(

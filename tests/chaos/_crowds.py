@@ -62,14 +62,14 @@ def machines(arena: Arena) -> None:
             fleet.wait_for_more(f"after wipe {number + 1}", deadline=60)
 
 
-def soak(arena: Arena) -> None:
+def soak(arena: Arena, *, batch: int = 10_000, singles: int = 1_000) -> None:
     """Take very many ids while the line is cut, or the Redis without persistence is killed."""
     with ExitStack() as stack:
         place, strike = _struck(arena, stack)
         count = arena.options.processes
         total = arena.options.ids or SOAK_IDS
-        each = (total + total // 10) // count
-        job = arena.job(place, ids=each, batch=10_000, singles=1_000, pause=0.0)
+        each = (total + total * singles // batch) // count
+        job = arena.job(place, ids=each, batch=batch, singles=singles, pause=0.0)
         with arena.workers(job) as fleet:
             takers = list(fleet.members)
             victim = fleet.add(ids=0, pause=0.01, batch=1000, singles=100)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +17,8 @@ from aiocosid.machine import MachineIdLease
 from aiocosid.provider import NamedSegment
 from aiocosid.snowflake import ShardedId, ShardedLayout, SnowflakeId, SnowflakeLayout
 from tests.published import EPOCH_MS, PublishedId
+
+from ._history import History, RecordedGenerator
 
 NAMESPACE: Final = "chaos"
 
@@ -71,6 +74,12 @@ class Job:
         layout: of Snowflakes, as `SnowflakeLayout` takes it.
         wait_timeout: seconds that a call waits.
         margin: of sharded ids, seconds by which two masters' clocks differ.
+        life: seconds after which a generator is closed and another one opened; 0 for never.
+        give_back: whether a generator that is closed gives back what it has not used.
+        offset: where a new counter begins.
+        histories: where histories go, for others to check; None for none.
+        counter: in histories, what the ids are unique within.
+        leased: in histories, whether ids have to be within the leases that are written there.
     """
 
     folder: Path
@@ -92,6 +101,12 @@ class Job:
     layout: tuple[int, int, int] = (41, 10, 12)
     wait_timeout: float = 5.0
     margin: int = 0
+    life: float = 0.0
+    give_back: bool = False
+    offset: int = 0
+    histories: Path | None = None
+    counter: str = ""
+    leased: bool = True
 
     def to_json(self) -> str:
         """Return it as text."""
@@ -102,6 +117,8 @@ class Job:
         """Make it from its text."""
         facts: dict[str, Any] = json.loads(text)
         place, folder, layout = (facts.pop(key) for key in ("place", "folder", "layout"))
+        if facts["histories"] is not None:
+            facts["histories"] = Path(facts["histories"])
         return cls(place=Place(**place), folder=Path(folder), layout=tuple(layout), **facts)
 
     @property
@@ -131,7 +148,12 @@ class Job:
             async with aiocosid.connect(
                 store, namespace=self.namespace, instrument=instrument
             ) as provider:
-                options: NamedSegment = {"step": self.step, "wait_timeout": self.wait_timeout}
+                options: NamedSegment = {
+                    "step": self.step,
+                    "offset": self.offset,
+                    "wait_timeout": self.wait_timeout,
+                    "give_back": self.give_back,
+                }
                 if self.kind == "chain":
                     yield await provider.segment_chain(self.name, **options), None
                 else:
@@ -165,6 +187,22 @@ class Job:
                 instrument=instrument,
             ) as generator:
                 yield generator
+
+    def history(self, file: History, generator: str) -> RecordedGenerator:
+        """Begin the history of a generator that is about to be opened."""
+        layout = self.made_layout
+        shifts = [layout._machine_shift, layout.machine_bits, layout._timestamp_shift]
+        file.put(
+            {
+                "counter": self.counter,
+                "generator": generator,
+                "process": os.getpid(),
+                "strict": self.kind == "segment" and self.step == 1,
+                "leased": self.leased and self.kind not in {"sharded", "published"},
+                "layout": [*shifts, layout.epoch_ms] if self.kind == "snowflake" else None,
+            }
+        )
+        return RecordedGenerator(file, layout, gives_back=self.give_back)
 
     def _lease(self, store: Store, instrument: Instrument) -> MachineIdLease:
         distributor = store.machine_id_distributor(

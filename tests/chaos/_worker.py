@@ -11,12 +11,14 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from typing import cast
 
 from aiocosid.abc import IdGenerator
 from aiocosid.errors import CosIdError, ForkedError
 from aiocosid.events import Event
 from aiocosid.machine import MachineIdLease
 
+from ._history import HISTORY, History, RecordedGenerator
 from ._job import Job
 from ._record import IDS, MIXED, NOTES, Notes, Record
 
@@ -27,7 +29,14 @@ CHILD_SECONDS = 0.4  # that a forked child lives
 REFUSALS = (CosIdError, OSError, MemoryError)
 
 
-FELT = ("FetchFailed", "MachineIdLost", "MachineIdsQuarantined", "CacheLost", "SpanLeased")
+FELT = (
+    "FetchFailed",
+    "MachineIdLost",
+    "MachineIdsQuarantined",
+    "CacheLost",
+    "SpanLeased",
+    "IdsGivenBack",
+)
 
 
 class Worker:
@@ -41,9 +50,15 @@ class Worker:
         self.openings = 0
         self.children: list[int] = []
         self._records: dict[str, Record] = {}
+        self._until = 0.0  # monotonic; when the generator is closed
+        self._recorded: RecordedGenerator | None = None
+        name = f"{job.worker}{HISTORY}"
+        self._history = History(job.histories / name) if job.histories else None
 
     def on_event(self, event: Event) -> None:
         """Note what shows that a fault was felt."""
+        if self._recorded is not None:
+            self._recorded.on_event(event)
         if type(event).__name__ in FELT:
             self.notes.say(type(event).__name__)
 
@@ -52,6 +67,9 @@ class Worker:
         while not self.stop.is_set() and self.left > 0:
             self.openings += 1
             began = time.monotonic()
+            if self._history is not None:
+                name = f"{self.job.worker}.{self.openings}"
+                self._recorded = self.job.history(self._history, name)
             try:
                 async with AsyncExitStack() as stack:
                     opened = await stack.enter_async_context(self.job.opened(self))
@@ -65,20 +83,34 @@ class Worker:
         self._collect(0)
 
     async def _use(self, generator: IdGenerator, lease: MachineIdLease | None) -> None:
-        async with asyncio.TaskGroup() as group:
-            takers = [
-                group.create_task(self._take_all(generator, lease, str(number)))
-                for number in range(self.job.tasks)
-            ]
-            if self.job.fork_every:
-                group.create_task(self._fork_now_and_then(generator, takers))
+        self._until = time.monotonic() + (self.job.life or float("inf"))
+        recorded = self._recorded
+        if recorded is not None:
+            recorded.is_open(generator, lease)
+            generator = cast("IdGenerator", recorded)
+        try:
+            async with asyncio.TaskGroup() as group:
+                takers = [
+                    group.create_task(self._take_all(generator, lease, str(number)))
+                    for number in range(self.job.tasks)
+                ]
+                if self.job.fork_every:
+                    group.create_task(self._fork_now_and_then(generator, takers))
+        finally:
+            if recorded is not None:
+                recorded.end()
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether ids are to be taken from the generator that is open."""
+        return not self.stop.is_set() and self.left > 0 and time.monotonic() < self._until
 
     async def _take_all(
         self, generator: IdGenerator, lease: MachineIdLease | None, task: str
     ) -> None:
         """Until told to stop, or until the generator has ended."""
         turn = 0
-        while not self.stop.is_set() and self.left > 0:
+        while self._goes_on:
             turn += 1
             began, term = time.monotonic(), lease.term if lease else 0
             taken: list[int] = []

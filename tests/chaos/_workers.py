@@ -69,7 +69,7 @@ def cancellation(arena: Arena) -> None:
 
 def limits(arena: Arena) -> None:
     """Take away descriptors, and memory, again and again."""
-    with _line_to(arena) as (line, place):
+    with line_to(arena) as (line, place):
         job = arena.job(place, batch=100_000, singles=500, pause=0.002)
         with arena.workers(job) as fleet:
             fleet.may_end = True  # Python itself may not survive a lack of memory
@@ -93,7 +93,7 @@ def _descriptors(member: Member) -> int:
 
 def connections(arena: Arena) -> None:
     """Reset, black-hole, refuse and slow down connections, and swallow replies."""
-    with _line_to(arena) as (line, place), arena.workers(arena.job(place, step=100)) as fleet:
+    with line_to(arena) as (line, place), arena.workers(arena.job(place, step=100)) as fleet:
         while arena.goes_on():
             fault = arena.draw.choice(("reset", "swallow", "silent", "no way", "no answer", "slow"))
             _break(arena, line, fault)
@@ -131,13 +131,19 @@ def _break(arena: Arena, line: Line, fault: str) -> None:
             arena.pause(0.5)
 
 
+def server_of(arena: Arena) -> ValkeyServer | PostgresServer:
+    """Start the server that was asked for; it keeps what it has confirmed."""
+    is_postgres = arena.options.store == "postgres"
+    started: ValkeyServer | PostgresServer = arena.enter(
+        PostgresServer() if is_postgres else ValkeyServer(persistent=True)
+    )
+    return started
+
+
 @contextmanager
-def _line_to(arena: Arena) -> Generator[tuple[Line, Place]]:
-    server: ValkeyServer | PostgresServer
-    if arena.options.store == "postgres":
-        server = arena.enter(PostgresServer())
-    else:
-        server = arena.enter(ValkeyServer(persistent=True))
+def line_to(arena: Arena) -> Generator[tuple[Line, Place]]:
+    """Start it, with a line to it that can be broken."""
+    server = server_of(arena)
     place = arena.prepared(Place(url=server.url))
     with Line(server.host, server.port) as line:
         yield line, Place(url=line.url(place.url))
