@@ -20,13 +20,15 @@ WORKERS ?= 4
 # Worlds of each scenario.
 SEEDS ?= 1000
 
-# Of make fuzz (for each parser) and make chaos.
+# Of make fuzz (for each parser), make chaos and make evidence.
 SECONDS ?= 60
 TARGETS ?=
 # make chaos SCENARIO='sentinel cluster' SECONDS=120 PROCESSES=16;  0 is the scenario's own number.
 SCENARIO ?= all
 PROCESSES ?= 0
 IDS ?= 0
+# Where make evidence leaves its histories; a thousand million ids are about a gigabyte.
+HISTORIES ?= histories
 
 DEMO_STORE ?= sqlite:///demo.db
 
@@ -39,7 +41,7 @@ SOURCES := aiocosid bench tests
 .NOTPARALLEL:  # targets share one environment
 # Tests start thousands of processes: what is imported is compiled once, and not in each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test oldest stress nightly simulate chaos fuzz mutants bench docs check lock clean venv
+.PHONY: help demo test oldest stress nightly simulate chaos evidence fuzz mutants bench docs check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -80,6 +82,10 @@ chaos: $(VENV)/.dev  ## Break real servers under real processes: SCENARIO, SECON
 	$(BIN)/python -m tests.chaos $(SCENARIO) --seconds $(SECONDS) --processes $(PROCESSES) \
 	  --ids $(IDS) $(ARGS)
 
+evidence: $(VENV)/.dev  ## Histories of real processes under faults, for others to check: SCENARIO, SECONDS, IDS
+	$(BIN)/python -m tests.evidence $(SCENARIO) --seconds $(SECONDS) --processes $(PROCESSES) \
+	  --ids $(IDS) --into $(HISTORIES) $(ARGS)
+
 mutants: $(VENV)/.dev  ## Change a line, see a test fail: MODULE=snowflake/_sequencer; which changes none notices
 	$(BIN)/python -m tests.mutation $(MODULE) $(ARGS)
 
@@ -111,7 +117,7 @@ lock:  ## Pin requirements/*.txt anew (needs uv)
 	@! grep -nE '://|--(extra-)?index|--find-links| @ |(^|[ =])/' requirements/*.txt
 
 clean:  ## Remove what the targets made, except the environment
-	rm -rf build dist site demo.db* .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist histories site demo.db* .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
 
 # $(VENV)/.dev, .demo and .oldest are stamps: the environment holds requirements/dev.txt, demo.txt

@@ -47,7 +47,9 @@ class RecordedGenerator:
     Made before the generator is opened, for what is leased meanwhile; `is_open` says that it is.
     """
 
-    def __init__(self, history: History, layout: SnowflakeLayout, *, gives_back: bool) -> None:
+    def __init__(
+        self, history: History, layout: SnowflakeLayout, *, gives_back: bool, leased: bool
+    ) -> None:
         self._history = history
         self._layout = layout
         self._gives_back = gives_back
@@ -56,7 +58,7 @@ class RecordedGenerator:
         self._early: list[SegmentFetched] = []
         self._highest = 0
         self._marks: dict[int, int] = {}  # of machine ids: up to when they are ours
-        self._is_over = False
+        self._is_over = not leased  # nothing is written of leases any more
 
     def is_open(self, inner: IdGenerator, lease: MachineIdLease | None) -> None:
         """Begin to take ids of a generator that is open, and of its lease if it has one."""
@@ -119,6 +121,8 @@ class RecordedGenerator:
 
         Whether the store takes it or not, and learns of it or not: it is not ours from now on.
         """
+        if self._is_over:
+            return
         self._is_over = True
         if self._lease is not None:
             if (machine_id := self._lease.machine_id) >= 0:

@@ -79,7 +79,7 @@ class Job:
         offset: where a new counter begins.
         histories: where histories go, for others to check; None for none.
         counter: in histories, what the ids are unique within.
-        leased: in histories, whether ids have to be within the leases that are written there.
+        leased: whether histories have leases, which ids have to be within.
     """
 
     folder: Path
@@ -192,17 +192,18 @@ class Job:
         """Begin the history of a generator that is about to be opened."""
         layout = self.made_layout
         shifts = [layout._machine_shift, layout.machine_bits, layout._timestamp_shift]
+        leased = self.leased and self.kind not in {"sharded", "published"}
         file.put(
             {
                 "counter": self.counter,
                 "generator": generator,
                 "process": os.getpid(),
                 "strict": self.kind == "segment" and self.step == 1,
-                "leased": self.leased and self.kind not in {"sharded", "published"},
+                "leased": leased,
                 "layout": [*shifts, layout.epoch_ms] if self.kind == "snowflake" else None,
             }
         )
-        return RecordedGenerator(file, layout, gives_back=self.give_back)
+        return RecordedGenerator(file, layout, gives_back=self.give_back, leased=leased)
 
     def _lease(self, store: Store, instrument: Instrument) -> MachineIdLease:
         distributor = store.machine_id_distributor(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
-CHECKER = Path(__file__).parent / "check.py"
+from ._runs import CHECKER, judge
+
 Line: TypeAlias = dict[str, Any] | list[Any]
 
 # Seven bits of sequence, three of the machine id, time from bit 10 on, in milliseconds since 5000.
@@ -67,12 +67,6 @@ def sound() -> dict[str, list[Line]]:
             ["call", 134, 135, 0, stamp(6200, 6), stamp(6200, 6)],
         ],
     }
-
-
-def judge(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the checker, isolated: neither this folder nor ours can be imported from."""
-    argv = [sys.executable, "-I", str(CHECKER), str(folder)]
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
 def check(folder: Path, history: dict[str, list[Line]], *, tail: str = "") -> tuple[int, list[str]]:
