@@ -195,7 +195,9 @@ class Component:
             self._retire(ClosedError(self._label()))
             # In a task of its own: nobody who cancels the caller can tear it.
             name = f"aiocosid close {self._label()}"
-            closing.task = start_root_task(partial(self._end, closing), name)
+            closing.task = start_root_task(
+                partial(self._end, closing), name, unstarted=closing.ended.set
+            )
         limit = self.close_timeout * 2 + RELEASE_TIMEOUT + END_TIMEOUT * 2
         with anyio.move_on_after(limit, shield=True):
             await closing.ended.wait()

@@ -26,6 +26,7 @@ __all__ = (
     "is_stray_cancellation",
     "loop_finder",
     "no_loop",
+    "nothing",
     "running_loop",
     "start_root_task",
 )
@@ -105,16 +106,35 @@ def call_in_a_task(loop: Any, function: Callable[[], None]) -> None:  # noqa: AN
     loop.call_soon_threadsafe(start_root_task, main, "aiocosid start")
 
 
-def start_root_task(main: Callable[[], Coroutine[Any, Any, None]], name: str) -> object:
+def start_root_task(
+    main: Callable[[], Coroutine[Any, Any, None]],
+    name: str,
+    *,
+    unstarted: Callable[[], object] | None = None,
+) -> object:
     """Start ``main`` as a task of its own, outside of every cancel scope of the caller's.
 
     The result has to be kept for as long as the task runs: asyncio itself holds it weakly.
+
+    Args:
+        main: what the task does.
+        name: the task's name.
+        unstarted: does what ``main`` does at its end.  asyncio cancels all tasks of a loop that is
+            ended, and one that has not begun then never runs a line of ``main``.  Also called after
+            ``main`` has ended: it must be harmless twice.
     """
     asyncio = sys.modules.get("asyncio")
     if asyncio is not None and (loop := asyncio._get_running_loop()) is not None:
-        return loop.create_task(main(), name=name)
+        task = loop.create_task(main(), name=name)
+        if unstarted is not None:
+            task.add_done_callback(lambda _: unstarted())
+        return task
     trio = sys.modules["trio"]
     return trio.lowlevel.spawn_system_task(main, name=name)
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 class Root:
@@ -128,7 +148,7 @@ class Root:
     """
 
     __slots__ = (
-        *("__weakref__", "_close", "_ended", "_group", "_late"),
+        *("__weakref__", "_close", "_ended", "_group", "_late", "_unstarted"),
         *("fail_fast", "loop", "task", "tenants"),
     )
 
@@ -140,6 +160,8 @@ class Root:
         self._close = anyio.Event()
         self._ended = anyio.Event()
         self._late: list[Callable[[], object]] = []  # starts that wait for a task to do them
+        # Tasks that have not begun, each with what is to be done instead if it never does.
+        self._unstarted: dict[Coroutine[Any, Any, None], Callable[[], object]] = {}
         self.task: object = None
         fork.watch(self)
 
@@ -150,7 +172,11 @@ class Root:
         async def main() -> None:
             await self.hold(ready.set)
 
-        self.task = start_root_task(main, name)
+        def unstarted() -> None:
+            self._ended.set()
+            ready.set()
+
+        self.task = start_root_task(main, name, unstarted=unstarted)
         # One turn of the loop; shielded, so that a cancelled opener cannot leave half a root.
         with anyio.move_on_after(START_TIMEOUT, shield=True):
             await ready.wait()
@@ -178,6 +204,9 @@ class Root:
                 group.cancel_scope.cancel()
         finally:
             self._group = None
+            for task, unstarted in self._unstarted.items():  # the loop was ended
+                task.close()
+                unstarted()
             self._ended.set()
 
     @property
@@ -186,21 +215,46 @@ class Root:
         return self._group is not None
 
     def start_soon(
-        self, func: Callable[..., Coroutine[Any, Any, None]], *args: object, name: str
+        self,
+        func: Callable[..., Coroutine[Any, Any, None]],
+        *args: object,
+        name: str,
+        unstarted: Callable[[], object] = nothing,
     ) -> None:
         """Start a task in the group, if there is still one.
 
         A group needs a task that starts one.  There is none in a callback of the loop, nor in a
         signal handler while the loop is idle: one is made then.
+
+        Args:
+            func: what the task does.
+            args: its arguments.
+            name: the task's name.
+            unstarted: called instead if the event loop is ended before the task has begun.
         """
         if self._group is None:
             return
-        start: Callable[[], object] = partial(self._group.start_soon, func, *args, name=name)
+        start = partial(self._start_task, self._group, partial(func, *args), name, unstarted)
         if in_a_task():
             start()
         else:
             self._late.append(start)
             call_in_a_task(self.loop, self._start_late)
+
+    def _start_task(
+        self,
+        group: TaskGroup,
+        main: Callable[[], Coroutine[Any, Any, None]],
+        name: str,
+        unstarted: Callable[[], object],
+    ) -> None:
+        async def run() -> None:
+            self._unstarted.pop(task, None)
+            await main()
+
+        task = run()
+        self._unstarted[task] = unstarted
+        group.start_soon(lambda: task, name=name)
 
     def _start_late(self) -> None:
         while self._late:

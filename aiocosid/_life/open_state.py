@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ..errors import ClosedError
-from .loop import is_dead
+from .loop import is_dead, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -131,13 +131,21 @@ class OpenState:
         return root is not None and root.is_alive and not is_dead(root.loop)
 
     def start_soon(
-        self, func: Callable[..., Coroutine[Any, Any, None]], *args: object, task: str
+        self,
+        func: Callable[..., Coroutine[Any, Any, None]],
+        *args: object,
+        task: str,
+        unstarted: Callable[[], object] = nothing,
     ) -> bool:
-        """Start a task, named after what it does; return False where none can be started."""
+        """Start a task, named after what it does; return False where none can be started.
+
+        ``unstarted`` is called instead if the event loop is ended before the task has begun.
+        """
         root = self.root
         if root is None or not self.is_alive:
             return False
-        root.start_soon(func, *args, name=f"aiocosid {task} {self.label}")
+        name = f"aiocosid {task} {self.label}"
+        root.start_soon(func, *args, name=name, unstarted=unstarted)
         return True
 
     async def sleep_for(self, seconds: float) -> None:

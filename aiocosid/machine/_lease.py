@@ -240,8 +240,7 @@ class MachineIdLease(Component):
             if self._closing is not None:
                 await self.aclose()  # waits until the last opening has ended
             if self._root is None and self._starting is None:
-                self._starting = _SharedStart()
-                self._starting.start(self._open_shared, f"aiocosid open {self._label()}")
+                self._start_shared()
             start = self._starting
             if start is None:
                 break
@@ -254,6 +253,14 @@ class MachineIdLease(Component):
         if self._opening.mark_ms < 0 and self._unusable is None:
             await self._wait_for_id()
 
+    def _start_shared(self) -> None:
+        start = self._starting = _SharedStart()  # first: an eager task may end before the call
+        start.task = start_root_task(
+            partial(self._open_shared, start),
+            f"aiocosid open {self._label()}",
+            unstarted=partial(self._end_start, start),
+        )
+
     async def _open_shared(self, start: _SharedStart) -> None:
         """Open in a task of its own: the first generator may give up while others wait."""
         try:
@@ -263,9 +270,12 @@ class MachineIdLease(Component):
         except Exception as error:  # noqa: BLE001 - for all who wait
             start.error = error
         finally:
-            if self._starting is start:  # otherwise its loop has died, or the process was forked
-                self._starting = None
-            start.ended.set()
+            self._end_start(start)
+
+    def _end_start(self, start: _SharedStart) -> None:
+        if self._starting is start:  # otherwise its loop has died, or the process was forked
+            self._starting = None
+        start.ended.set()
 
     async def _wait_for_id(self) -> None:
         """Wait while its user opens it, or while it takes another id after a loss."""
@@ -392,12 +402,6 @@ class _SharedStart:
         self.error: Exception | None = None
         self.is_given_up = False
         self.task: object = None
-
-    def start(
-        self, run: Callable[[_SharedStart], Coroutine[object, object, None]], name: str
-    ) -> None:
-        """Start the task."""
-        self.task = start_root_task(partial(run, self), name)
 
 
 _leases: Final[WeakKeyDictionary[MachineIdDistributor, ref[MachineIdLease]]] = WeakKeyDictionary()

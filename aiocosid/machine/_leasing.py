@@ -231,7 +231,12 @@ class Leasing(OpenState):
             retire: ends the lease, with a reason.
         """
         watching = self._watching = anyio.Event()
-        if not self.start_soon(self._watch, watching, retire, task="guard"):
+
+        def unstarted() -> None:
+            self._opened.set()
+            watching.set()
+
+        if not self.start_soon(self._watch, watching, retire, task="guard", unstarted=unstarted):
             self._watching = None
             raise ClosedError(self.label)  # with the provider whose tasks run there
         await self._opened.wait()

@@ -124,7 +124,9 @@ class Supply:
         """Start a flight, if there is a task group for it still."""
         self.is_under_way, starts = True, False  # first: an eager task may land before the call
         try:
-            starts = self._opening.start_soon(self._fly, segments, task="prefetch")
+            starts = self._opening.start_soon(
+                self._fly, segments, task="prefetch", unstarted=self._land
+            )
         finally:
             if not starts:
                 self.is_under_way = False  # else nobody would ever fetch again

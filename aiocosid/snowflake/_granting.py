@@ -259,14 +259,17 @@ class Granting(OpenState):
         flights[second] = None
         size = self.size = self.batch.size(second, wanted)
         try:
-            started = self.start_soon(self._fly, second, size, ahead, task="grant")
+            never_flew = partial(self._end_flight, second)
+            started = self.start_soon(
+                self._fly, second, size, ahead, task="grant", unstarted=never_flew
+            )
         finally:
             if not started:
                 flights.pop(second, None)
 
     async def _fly(self, second: int, size: int, ahead: bool) -> None:  # noqa: FBT001 - of a task
         """Make one call, shielded: it serves all callers, and no single one may cancel it."""
-        flights, sent_at = self.flights, self.clock.monotonic()
+        sent_at = self.clock.monotonic()
         try:
             answer = await call_bounded(
                 partial(self._distributor.grant, second, size),
@@ -274,14 +277,17 @@ class Granting(OpenState):
                 clock=self.clock,
                 within=self._options.fetch_timeout,
                 shield=True,
-                began=partial(flights.__setitem__, second),
+                began=partial(self.flights.__setitem__, second),
             )
         finally:
-            flights.pop(second, None)
-            if not flights and self._grounded is not None:
-                self._grounded.set()
+            self._end_flight(second)
         if self.ended is None:
             self._landed(answer, second, ahead=ahead, took=self.clock.monotonic() - sent_at)
+
+    def _end_flight(self, second: int) -> None:
+        self.flights.pop(second, None)
+        if not self.flights and self._grounded is not None:
+            self._grounded.set()
 
     # Landing.
 
