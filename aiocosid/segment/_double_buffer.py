@@ -40,7 +40,6 @@ class DoubleBuffer(Pace):
 
     __slots__ = (
         "_duration",
-        "_is_cramped",
         "_last",
         "_loaded_at",
         "_loads",
@@ -66,7 +65,6 @@ class DoubleBuffer(Pace):
         self._target = 1
         self._loads = 0
         self._loaded_at = 0.0
-        self._is_cramped = False
 
     def at_rest(self) -> Self:
         """Return one with the same row's step that has loaded nothing yet."""
@@ -102,8 +100,7 @@ class DoubleBuffer(Pace):
 
     def plan(self, now: float, rate: float, space: int) -> None:  # noqa: ARG002 - by time alone
         """Choose the step of a segment that is loaded at ``now``, in seconds."""
-        is_known = self._loads >= UNKNOWN and not self._is_cramped
-        self.step = self._next_step(now) if is_known else self.least
+        self.step = self._next_step(now) if self._loads >= UNKNOWN else self.least
 
     def _next_step(self, now: float) -> int:
         lasted, step = now - self._loaded_at, self._last
@@ -117,16 +114,6 @@ class DoubleBuffer(Pace):
         """Take note of the row's step, and raise the one that was planned to it."""
         self.least = least
         self.step = max(self.step, least)
-
-    def cramp(self) -> bool:
-        """Return whether the step was above the row's, and keep to the row's from here on.
-
-        More does not fit below 2^63; one of the row's step may.
-        """
-        if self.step <= self.least:
-            return False
-        self._is_cramped = True
-        return True
 
     def loaded(self, count: int, now: float) -> None:
         """Take note of a segment that has landed, of ``count`` ids."""

@@ -36,8 +36,9 @@ class LeafSegmentId(SegmentGenerator):
 
     The segments become longer while they last for less than a quarter of an hour, and shorter
     again when they last for more than half an hour; they are never below the distributor's step, or
-    the one of its row, which is read anew for each.  Where Leaf answers -3 since no segment is
-    ready, callers wait, and a load brings as many segments as they wait for.
+    the one of its row, which is read anew for each, as long as the counter has room for it.  Where
+    Leaf answers -3 since no segment is ready, callers wait, and a load brings as many segments as
+    they wait for.
 
     For who comes from Leaf and wants its sizes; `SegmentChainId` waits less.
     """

@@ -374,8 +374,8 @@ class SegmentOpening(OpenState):
         segments = pace.missing(ahead, wanted) or at_least
         if segments == 0 and self.line:
             return 1  # somebody waits for anything at all
-        most = self.distributor.step_limit or MAX_ID
-        return min(segments, 1 if supply.one_by_one else max(1, most // pace.step))
+        most = min(self.distributor.step_limit or MAX_ID, supply.most)
+        return min(segments, max(1, most // pace.step))
 
     @atomic_step
     def take_in(self, reply: Reply) -> bool:
@@ -419,8 +419,7 @@ class SegmentOpening(OpenState):
         """Decide who has to know of a failure."""
         supply = self.supply
         if isinstance(error, IdOverflowError):
-            # Many segments do not fit below 2^63-1: one may, or a shorter one.
-            supply.note_overflow(2 if self.pace.cramp() else reply.segments)
+            supply.note_overflow()
             self._serve()
             return True
         supply.note_failure(error)

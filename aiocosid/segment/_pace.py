@@ -174,10 +174,6 @@ class Pace:
     def loaded(self, count: int, now: float) -> None:
         """Take note of a segment of ``count`` ids that has landed at ``now``."""
 
-    def cramp(self) -> bool:
-        """Return whether a shorter step may fit where this one does not, and keep to that."""
-        return False
-
     # The distance.
 
     def missing(self, remaining: int, wanted: int) -> int:

@@ -38,13 +38,11 @@ class Reply(NamedTuple):
 
     Attributes:
         answer: the new maximum, not looked at yet, or why there is none.
-        segments: how many were asked for.
-        ids: the same in ids.
+        ids: how many were asked for.
         sent_at: when, in seconds on the monotonic clock.
     """
 
     answer: object
-    segments: int
     ids: int
     sent_at: float
 
@@ -62,10 +60,11 @@ class Supply:
         fetches: answers that were segments.
         failures: calls that failed.
         used_up: the last id below the limit has been linked.
-        one_by_one: close to 2^63-1 more than one segment does not fit.
+        most: ids to ask for at most; fewer from when the counter had no room for as many.
     """
 
     __slots__ = (
+        "_asked",
         "_clock",
         "_distributor",
         "_flight",
@@ -79,7 +78,7 @@ class Supply:
         "is_under_way",
         "last_error",
         "last_max_id",
-        "one_by_one",
+        "most",
         "sent",
         "used_up",
     )
@@ -100,13 +99,14 @@ class Supply:
         self.fetches = 0
         self.failures = 0
         self.used_up = False
-        self.one_by_one = False
+        self.most = MAX_ID
+        self._asked = 0  # by the latest call
 
     # Asking.
 
     def ask_now(self, segments: int) -> Reply | None:
         """Ask a store in this process; None if asking takes a flight."""
-        count = segments * self._opening.pace.step
+        count = self._asked = self._ids_of(segments)
         sent_at = self._clock.monotonic()
         self.sent += 1
         try:
@@ -118,7 +118,11 @@ class Supply:
             answer = as_cosid_error(self._distributor.store, error)
         else:
             self.at_once = True
-        return Reply(answer, segments, count, sent_at)
+        return Reply(answer, count, sent_at)
+
+    def _ids_of(self, segments: int) -> int:
+        """Return how many ids to ask for: less than one segment close to the counter's end."""
+        return min(segments * self._opening.pace.step, self.most)
 
     def take_off(self, segments: int) -> None:
         """Start a flight, if there is a task group for it still."""
@@ -161,7 +165,7 @@ class Supply:
         reply on the connection.
         """
         opening = self._opening
-        count = segments * opening.pace.step
+        count = self._ids_of(segments)
         sent_at = self._clock.monotonic()
         opening.ahead_at_takeoff = opening.hand.ahead
         self.sent += 1
@@ -178,7 +182,7 @@ class Supply:
         self._flight = None
         if isinstance(answer, tuple):
             answer, count = answer
-        return opening.take_in(Reply(answer, segments, count, sent_at))
+        return opening.take_in(Reply(answer, count, sent_at))
 
     def _took_off(self, flight: anyio.CancelScope) -> None:
         self._flight = flight
@@ -186,13 +190,15 @@ class Supply:
     async def _ask(self, count: int) -> tuple[int, int]:
         """Return the new maximum, and how many ids were asked for.
 
-        Of a counter with a step of its own in the store no less than that, read just before.
+        Of a counter with a step of its own in the store no less than that, read just before, if
+        there is room for it.
         """
         row_step = self._opening.generator._row_step
         if row_step is not None:
             pace = self._opening.pace
             pace.keep_to(await row_step())
-            count = max(count, pace.step)
+            count = min(max(count, pace.step), self.most)
+        self._asked = count
         return await self._distributor.next_max_id(count), count
 
     async def _back_off(self) -> None:
@@ -240,10 +246,13 @@ class Supply:
         self.attempt = 0
         self.fetches += 1
 
-    def note_overflow(self, segments: int) -> None:
-        """Take note that the counter has no room for so many: one may fit, or there are no more."""
-        self.used_up = segments == 1
-        self.one_by_one = True
+    def note_overflow(self) -> None:
+        """Take note that the counter has no room for so many: half may fit, or there are no more.
+
+        Where a range of fixed size is granted for any number of ids, half does not fit either.
+        """
+        self.most = self._asked // 2
+        self.used_up = self.most == 0
 
     def note_failure(self, error: CosIdError) -> None:
         """Take note of a call that failed."""

@@ -189,9 +189,15 @@ async def test_a_prefetch_that_fails_is_tried_again(clock: ManualClock) -> None:
         assert leaf.statistics().starvations == 0
 
 
-async def test_at_the_end_of_int64_the_rows_step_is_tried() -> None:
-    """A doubled one does not fit; nothing is left unused but what is less than the row's."""
-    store = WrappedDistributor(counter(step=10, offset=MAX_ID - 55))
+@pytest.mark.parametrize(
+    "store",
+    [
+        WrappedDistributor(counter(step=10, offset=MAX_ID - 55)),
+        RowDistributor(10, step=7, offset=MAX_ID - 55),
+    ],
+)
+async def test_at_the_end_of_int64_shorter_steps_are_tried(store: WrappedDistributor) -> None:
+    """A doubled one does not fit, nor at last the row's; no id is left unused."""
     async with LeafSegmentId(store) as leaf:
         ids = await leaf.next_ids(20)
         while True:
@@ -199,7 +205,7 @@ async def test_at_the_end_of_int64_the_rows_step_is_tried() -> None:
                 ids.append(await leaf.next_id())
             except IdOverflowError:
                 break
-    assert ids == list(range(MAX_ID - 54, MAX_ID - 4))
+    assert ids == list(range(MAX_ID - 54, MAX_ID + 1))
 
 
 async def test_the_first_id_is_1_whatever_the_row_says(ear: Ear) -> None:

@@ -51,9 +51,7 @@ class Counted(WrappedDistributor):
             pytest.fail("it asks for ever")  # no Exception, which would be the store's
 
 
-def near_the_end(
-    ids: int, *, at_once: bool, step: int = 10, end: int = MAX_ID
-) -> IdSegmentDistributor:
+def near_the_end(ids: int, *, at_once: bool, step: int = 10, end: int = MAX_ID) -> Counted:
     return Counted(counter(step=step, offset=end - ids), at_once=at_once)
 
 
@@ -89,13 +87,34 @@ async def test_the_last_id_is_2_to_the_63_minus_1(
 
 @KINDS
 @AT_ONCE
-async def test_what_is_no_whole_segment_before_the_end_is_left(
-    kind: type[Generator], at_once: bool
+@pytest.mark.parametrize(("ids", "step"), [(1, 20), (37, 10), (50, 20), (999, 1000)])
+async def test_what_is_no_whole_segment_before_the_end_comes_too(
+    kind: type[Generator], ids: int, step: int, at_once: bool
 ) -> None:
-    """A step that would pass int64 is refused whole by the store; no id beyond ever comes."""
-    async with kind(near_the_end(37, at_once=at_once)) as generator:
+    """A step that would pass int64 is refused whole by the store: fewer ids are asked for."""
+    store = near_the_end(ids, step=step, at_once=at_once)
+    async with kind(store) as generator:
         taken, _ = await take_all(generator)
-        assert taken == list(range(MAX_ID - 36, MAX_ID - 6))
+    assert taken == list(range(MAX_ID - ids + 1, MAX_ID + 1))
+    assert store.calls < 50, "it halves what it asks for"
+
+
+@KINDS
+async def test_a_store_that_grants_whole_ranges_only_keeps_the_rest(kind: type[Generator]) -> None:
+    """As TDDL's, whatever the step: no id beyond comes, and the callers are told."""
+
+    class Whole(WrappedDistributor):
+        step_limit = 20
+
+        async def next_max_id(self, step: int) -> int:
+            self.steps.append(step)
+            return await self.inner.next_max_id(20)
+
+    store = Whole(counter(step=20, offset=MAX_ID - 50))
+    async with kind(store) as generator:
+        taken, _ = await take_all(generator)
+    assert taken == list(range(MAX_ID - 49, MAX_ID - 9))
+    assert store.calls < 10
 
 
 @KINDS
