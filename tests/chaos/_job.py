@@ -8,19 +8,27 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, Final, Literal, Self, TypedDict, cast
 
 import aiocosid
 from aiocosid.abc import IdGenerator, Store
 from aiocosid.events import Instrument
 from aiocosid.machine import MachineIdLease
-from aiocosid.provider import NamedSegment
 from aiocosid.snowflake import ShardedId, ShardedLayout, SnowflakeId, SnowflakeLayout
 from tests.published import EPOCH_MS, PublishedId
 
 from ._history import History, RecordedGenerator
 
 NAMESPACE: Final = "chaos"
+
+
+class CounterOptions(TypedDict):
+    """The options that a chain and a `SegmentId` have alike."""
+
+    step: int
+    offset: int
+    wait_timeout: float
+    give_back: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +156,7 @@ class Job:
             async with aiocosid.connect(
                 store, namespace=self.namespace, instrument=instrument
             ) as provider:
-                options: NamedSegment = {
+                options: CounterOptions = {
                     "step": self.step,
                     "offset": self.offset,
                     "wait_timeout": self.wait_timeout,

@@ -127,9 +127,9 @@ def test_it_carries_what_its_sentence_says(error: CosIdError) -> None:
     }
     if isinstance(error, NameTooLongError):
         facts.remove("counter")  # it is the value
-    documented = "".join(each.__doc__ or "" for each in type(error).__mro__)
+    documented = "".join(inspect.getdoc(each) or "" for each in type(error).__mro__)
     assert facts <= {*vars(error), "retryable"}
-    assert [name for name in facts if f"        {name}: " not in documented] == []
+    assert [name for name in facts if f"    {name}: " not in documented] == []
 
 
 @every_error

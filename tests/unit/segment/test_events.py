@@ -168,7 +168,6 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
             seconds_left=None,
             last_error=None,
             ended=None,
-            endurance=60.0,
         )
         store.fail()
         await drain(chain)
