@@ -44,6 +44,18 @@ _COLUMNS: Final = """
 """
 
 
+_TOKEN_TABLE: Final = create_table(
+    "tiny_id_token",
+    """
+  id {number},
+  token varchar(255) NOT NULL DEFAULT '', biz_type varchar(63) NOT NULL DEFAULT '',
+  remark varchar(255) NOT NULL DEFAULT '',
+  create_time timestamp NOT NULL DEFAULT '2010-01-01 00:00:00',
+  update_time timestamp NOT NULL DEFAULT '2010-01-01 00:00:00'
+""",
+)
+
+
 class TinyidStore(TableStore):
     """The ``biz_type`` rows of one of tinyid's databases, on any SQLAlchemy engine.
 
@@ -69,6 +81,15 @@ class TinyidStore(TableStore):
         create=create_table("tiny_id_info", _COLUMNS),
         remedy="create it by an INSERT, like tinyid's own rows, or correct the name",
     )
+
+    async def create_schema(self) -> None:
+        """Create ``tiny_id_info`` and ``tiny_id_token`` as tinyid ships them, if they are missing.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        await super().create_schema()
+        await self._executor.run(_TOKEN_TABLE[self._executor.dialect_name])
 
     async def biz_type(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> TableDistributor:
         """Return a distributor with a tinyid server's number of ids per segment.

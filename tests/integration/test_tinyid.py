@@ -526,13 +526,25 @@ async def test_a_database_that_lost_writes(pair: tuple[list[TinyidStore], list[E
 # Tokens.
 
 
+ALLOW = "INSERT INTO tiny_id_token (token, biz_type) VALUES (:who, :name)"
+
+
+async def test_the_schema_has_the_table_of_tokens(store: TinyidStore, execute: Execute) -> None:
+    """As tinyid's: a row is a token, a name and what it is for."""
+    tokens = TinyidTokens(store)
+    assert not await tokens.allows("secret", "test")
+    await execute(ALLOW, who="secret", name="test")
+    assert await TinyidTokens(store).allows("secret", "test")
+
+
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 async def test_tokens(store: TinyidStore, execute: Execute, caplog: Any) -> None:
     """One may be for several names; without one nobody gets in; read at most every 60 s."""
     caplog.set_level(logging.DEBUG)
+    await execute("DROP TABLE tiny_id_token")
     await execute("CREATE TABLE tiny_id_token (token varchar(255), biz_type varchar(63))")
     for token, name in (("secret", "test"), ("secret", "odd"), ("", "odd"), (None, "odd")):
-        await execute("INSERT INTO tiny_id_token VALUES (:token, :name)", token=token, name=name)
+        await execute(ALLOW, who=token, name=name)
     clock = ManualClock()
     tokens = TinyidTokens(store, clock=clock)
     asked = [("secret", "test"), ("secret", "odd"), ("secret", "x"), ("", "odd"), (None, "odd")]
