@@ -155,9 +155,10 @@ class SegmentOpening(OpenState):
         An ``await`` that does not suspend never lets the loop run.  A consumer in a tight loop
         would keep the prefetcher from the reply that it waits for itself.
         """
+        self.check()  # first: a thread without a loop has nothing to suspend
         while self.busy:  # begun by an instrument, as an eager task
             await checkpoint()
-        self.check()
+            self.check()
         if not self.hand.left:
             self.pace.note(self.hand.chain.remaining, self.clock.monotonic())
             if not self.supply.at_once:

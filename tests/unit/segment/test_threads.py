@@ -7,12 +7,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 import anyio
 import pytest
 
 from aiocosid.errors import ClosedError, CosIdError, NotOpenError, WouldBlock, WrongLoopError
+from aiocosid.events import Event, SegmentFetched
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import WrappedDistributor
 
@@ -95,6 +97,32 @@ async def test_closing_and_opening_elsewhere_is_refused(elsewhere: Callable[...,
         elsewhere(asyncio.run, meddle())
         elsewhere(partial(anyio.run, meddle, backend="trio"))
         assert await generator.next_id() == 1
+
+
+@pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
+async def test_a_thread_without_a_loop_that_steps_a_call_is_refused(
+    kind: type[Generator], elsewhere: Callable[..., object]
+) -> None:
+    """Also in the middle of a step of the owner's: it is never anyio's error."""
+    refused: list[str] = []
+
+    def step() -> None:
+        with pytest.raises(WrongLoopError):  # noqa: PT012 - sooner or later
+            while True:
+                with suppress(StopIteration):
+                    generator.next_id().send(None)
+        refused.append("")
+
+    class Meddler:
+        def on_event(self, event: Event) -> None:
+            if isinstance(event, SegmentFetched):
+                elsewhere(step)
+
+    generator = kind(counter(), instrument=Meddler())
+    async with generator:
+        assert await generator.next_ids(15)
+        elsewhere(step)
+    assert len(refused) >= 2
 
 
 async def test_a_thread_without_a_loop_is_refused(elsewhere: Callable[..., object]) -> None:
