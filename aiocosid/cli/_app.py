@@ -14,9 +14,10 @@ import typer
 
 from .. import connect
 from ..abc import DEFAULT_NAMESPACE
-from ..errors import CounterMissingError
+from ..errors import CounterMissingError, InvalidArgumentError
+from ..stores.columns import highest_in_column
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
-from ._exit import PROGRAM, ExitCode, printable
+from ._exit import PROGRAM, ExitCode, printable, redacted
 from ._init import init
 from ._machines import machines, tell_quarantines
 from ._migrate import migrate
@@ -149,7 +150,22 @@ def inspect(
 def set_floor(
     name: Name,
     *,
-    above: Annotated[int, typer.Option(help="The highest id that was ever handed out.")],
+    above: Annotated[
+        int | None, typer.Option(help="The highest id that was ever handed out.")
+    ] = None,
+    from_table: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE.COLUMN",
+            help="Instead of --above: the highest number in this column, as orders.id.",
+        ),
+    ] = None,
+    data_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="The SQL database that has the table (default: the store's)."
+        ),
+    ] = None,
     store: StoreUrl = DEFAULT_STORE,
     namespace: Namespace = DEFAULT_NAMESPACE,
     create: Annotated[
@@ -163,7 +179,14 @@ def set_floor(
     Use it for a store that lost writes, for example after restoring a backup.  First close the
     generators that may hold ids at or below the number.
     """
+    _check_floor(above, from_table, data_url)
     with StoreSession(store, timeout=timeout) as session:
+        if from_table is not None:
+            source = session.store if data_url is None else data_url
+            above = session.call(highest_in_column, source, from_table)
+        if above is None or (from_table is not None and above < 0):
+            _tell_nothing_to_raise(f"{from_table}", above, layout)
+            return
         try:
             counter = session.call(
                 session.store.set_floor, namespace=namespace, name=name, above=above, create=create
@@ -175,6 +198,25 @@ def set_floor(
         return
     already = f", above {above} already" if counter.last_max_id > above else ""
     write(f"{printable(counter.namespaced_name)} is at {counter.last_max_id}{already}\n")
+
+
+def _check_floor(above: int | None, from_table: str | None, data_url: str | None) -> None:
+    """Raise unless there is one source of the number."""
+    if (above is None) == (from_table is None):
+        given = "neither" if above is None else "both"
+        expected = "--above N, or --from-table TABLE.COLUMN"
+        raise InvalidArgumentError("the floor", given, expected=expected)
+    if data_url is not None and from_table is None:
+        expected = "given with --from-table, whose database it names"
+        raise InvalidArgumentError("--data-url", printable(redacted(data_url)), expected=expected)
+
+
+def _tell_nothing_to_raise(column: str, highest: int | None, layout: TextFormat) -> None:
+    if layout is TextFormat.JSON:
+        write_json(None)
+        return
+    why = "has no number" if highest is None else f"has no number above {highest}"
+    write(f"{column} {why}: nothing to raise\n")
 
 
 def _with_similar(session: StoreSession, error: CounterMissingError) -> CounterMissingError:
