@@ -363,7 +363,7 @@ class Snapshot:
 
 @dataclass(slots=True)
 class Changes:
-    """What a decision writes.  Every written cell is compared; marker and space always are.
+    """What a decision writes.  Every written cell is compared; marker and space are, if they exist.
 
     Attributes:
         instance: the instance that asks.
@@ -427,8 +427,15 @@ class CellBackend(Protocol):
         """Write all or nothing: only if the cells that the decision is based on are unchanged.
 
         It compares the store's identity, the marker, the namespace's cell, and every written cell;
-        a cell that was absent still has to be absent.  If it succeeds, it brings ``snapshot`` up to
-        date.  Safe to be applied twice: the second time a compared cell has changed.
+        a written cell that was absent still has to be absent.  If it succeeds, it brings
+        ``snapshot`` up to date.  Safe to be applied twice: the second time a compared cell has
+        changed.
+
+        A marker or a namespace's cell that was absent and is not written may be there by now: SQL
+        and ZooKeeper cannot compare that.  It is harmless.  A marker that appears says only that
+        nothing was lost, and the next decision counts the ids again, also the one that was
+        committed meanwhile.  An absent cell of the namespace is written by every decision that
+        hands out or renews an id; those that give one back do not look at it.
 
         Returns:
             False if another commit came first: nothing was written.

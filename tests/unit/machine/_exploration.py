@@ -108,6 +108,7 @@ class Budget(NamedTuple):
     lost: int = 0
     late: int = 0
     wipes: int = 0
+    inits: int = 0
     restarts: int = 0
     restores: int = 0
     clock_steps: int = 0
@@ -153,6 +154,7 @@ def explore(
     texts: str = "abc",
     stable: str = "",
     is_tight: bool = False,
+    is_marked: bool = True,
     limit: int = 10_000_000,
     stop_at_first: bool = True,
 ) -> Found:
@@ -163,15 +165,20 @@ def explore(
         texts: the instances.
         stable: those of them that are stable.
         is_tight: whether one of the two ids is held by somebody for ever, so that all want one.
+        is_marked: whether the store has a marker; otherwise only the namespace is sound.
         limit: of states, to be sure of an end.
         stop_at_first: whether the first repeat is the end.
     """
     _decide_on.cache_clear()  # the rules may be others now
     instances = tuple(Instance(text, text in stable) for text in texts)
     cells = Cells(0, Marker("0", "e0"))
+    if not is_marked:
+        cells = Cells(0, None, Space("0", bits=1))
     if is_tight:
         held = Seat((Owner("z", 1),), Note("z", stable=True, token="z", turn=1), 1)  # noqa: S106 - no secret
-        cells = cells._replace(counted=Count("e0", 1), seats=((1, held),), own=(("z", 1),))
+        cells = cells._replace(
+            counted=Count("e0" if is_marked else "", 1), seats=((1, held),), own=(("z", 1),)
+        )
     first = World(BEGIN, 0, cells, instances, budget)
     met, todo, found = {first}, [first], Found()
     while todo and found.states < limit:
@@ -418,7 +425,11 @@ def _alone(world: World, number: int) -> World:
 def commit(world: World, read: Cells, changes: Frozen) -> Cells | None:
     """Write all if nothing that counts has changed since it was read; None if it has."""
     now = world.cells
-    if (now.identity, now.marker, now.space) != (read.identity, read.marker, read.space):
+    if (
+        now.identity != read.identity
+        or _conflicts(now.marker, read.marker, changes.marker)
+        or _conflicts(now.space, read.space, changes.space)
+    ):
         return None
     counted = changes.counted
     if counted is not None and now.counted != read.counted:
@@ -445,6 +456,16 @@ def commit(world: World, read: Cells, changes: Frozen) -> Cells | None:
         tuple(sorted(seats.items())),
         tuple(sorted(own.items())),
     )
+
+
+def _conflicts(
+    now: Marker | Space | None, read: Marker | Space | None, written: Marker | Space | None
+) -> bool:
+    """Return whether a cell has changed; an absent one is compared only if it is written.
+
+    Some stores cannot compare more.
+    """
+    return now != read and (read is not None or written is not None)
 
 
 def _one_more(now: Count | None, read: Count | None, written: Count) -> Count | None:
@@ -492,6 +513,7 @@ def _mishaps(world: World) -> Iterator[World]:
             wiped = wipe(cells)
             if wiped != cells:
                 yield world._replace(cells=wiped, budget=_less(budget, "wipes"))
+    yield from _inits(world)
     if budget.restarts:
         another = cells._replace(identity=cells.identity + 1)
         yield world._replace(cells=another, budget=_less(budget, "restarts"))
@@ -505,6 +527,13 @@ def _mishaps(world: World) -> Iterator[World]:
         for by in (-1, 1):
             after = world._replace(budget=_less(budget, "store_clock_steps"))
             yield after._replace(store_ahead=world.store_ahead + by)
+
+
+def _inits(world: World) -> Iterator[World]:
+    cells = world.cells
+    if world.budget.inits and cells.marker is None:
+        marked = cells._replace(marker=Marker(str(cells.identity), "e1"))
+        yield world._replace(cells=marked, budget=_less(world.budget, "inits"))
 
 
 # CosId's peer, as its JDBC distributor: own, given back, new, expired by its stamp.

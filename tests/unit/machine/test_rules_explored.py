@@ -28,6 +28,7 @@ class Case:
 
 TWO: Final = {"texts": "ab"}
 TIGHT: Final = {"texts": "ab", "is_tight": True}
+UNMARKED: Final = {**TIGHT, "is_marked": False}
 
 # All of them are small enough for each run of the tests; `WIDE` are for the long ones.
 CASES: Final = {
@@ -36,6 +37,7 @@ CASES: Final = {
     "a crash": Case(Budget(steps=4, crashes=1, calls=2), 10_000, TIGHT),
     "a lost and a late reply": Case(Budget(steps=4, lost=1, late=1, calls=2), 10_000, TIGHT),
     "a part is emptied": Case(Budget(steps=3, wipes=1, calls=2), 10_000, TWO),
+    "initialised meanwhile": Case(Budget(steps=4, inits=1, calls=2), 10_000, UNMARKED),
     "another server": Case(Budget(steps=5, restarts=1, calls=2), 10_000, TIGHT),
     "an older state": Case(Budget(steps=4, restores=1, calls=2), 10_000, TIGHT),
     "a clock that is set": Case(Budget(steps=4, clock_steps=1, calls=2), 10_000, TIGHT),
