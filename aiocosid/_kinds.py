@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         CachedSnowflakeId,
         CosIdGenerator,
         CosIdText,
+        OnEmpty,
         OnUnavailable,
         ShardedId,
         ShardedLayout,
@@ -447,6 +448,7 @@ class NamedCached(ClockOptions, MachineOptions, total=False):
     padding_factor: int
     max_borrow: float
     refill_interval: float | None
+    on_empty: OnEmpty
 
 
 class NamedCosId(SnowflakeOptions, MachineOptions, total=False):

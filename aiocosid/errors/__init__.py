@@ -32,6 +32,7 @@ from ._general import MachineIdUnavailableError as MachineIdUnavailableError
 from ._general import MissingExtraError as MissingExtraError
 from ._general import NameTooLongError as NameTooLongError
 from ._general import NotOpenError as NotOpenError
+from ._general import RingEmptyError as RingEmptyError
 from ._general import SchemaMissingError as SchemaMissingError
 from ._general import SegmentUnavailableError as SegmentUnavailableError
 from ._general import SequenceExhaustedError as SequenceExhaustedError
@@ -74,6 +75,7 @@ __all__ = (
     "MissingExtraError",
     "NameTooLongError",
     "NotOpenError",
+    "RingEmptyError",
     "SchemaMissingError",
     "SegmentUnavailableError",
     "SequenceExhaustedError",

@@ -38,6 +38,7 @@ __all__ = (
     "MissingExtraError",
     "NameTooLongError",
     "NotOpenError",
+    "RingEmptyError",
     "SchemaMissingError",
     "SegmentUnavailableError",
     "SequenceExhaustedError",
@@ -443,6 +444,28 @@ class SequenceUnavailableError(CosIdError):
 
 class SequenceExhaustedError(SequenceUnavailableError):
     """The seconds that a caller waited for are used up, by all nodes together."""
+
+
+class RingEmptyError(CosIdError):
+    """The ring of a `CachedSnowflakeId` holds too few ids, and ``on_empty`` is ``"raise"``.
+
+    Its ids are ahead of the clock by all that may be borrowed, or the lease allows no later ones
+    yet; then the lease's last error, if there is one, is the ``__cause__``.
+
+    Attributes:
+        counter: the generator, ``{namespace}.{name}``.
+        borrowed: seconds that its last id is ahead of the clock.
+    """
+
+    retryable = True
+
+    def __init__(self, namespaced_name: str, *, borrowed: float) -> None:
+        super().__init__(
+            f"the ring of {namespaced_name} is empty, and its ids are {borrowed:g} s ahead of the "
+            "clock; try again soon, or let callers wait with on_empty='wait'"
+        )
+        self.counter = namespaced_name
+        self.borrowed = borrowed
 
 
 @dataclass(frozen=True, slots=True)

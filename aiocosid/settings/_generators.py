@@ -221,6 +221,7 @@ class CachedSettings(_Timed):
         max_borrow: seconds that ids may be ahead of the clock.
         refill_interval: seconds between two checks of the ring while nobody asks for ids; without
             it there are no such checks.
+        on_empty: whether calls that find the ring empty wait, or raise.
     """
 
     kind: Literal["cached"]
@@ -229,6 +230,7 @@ class CachedSettings(_Timed):
     padding_factor: Annotated[Whole, Field(ge=1, le=99)] = 50
     max_borrow: Timeout = 60.0
     refill_interval: Timeout | None = None
+    on_empty: Literal["wait", "raise"] = "wait"
 
 
 class ShardedSettings(_Generator):

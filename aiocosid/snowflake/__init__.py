@@ -8,6 +8,7 @@ from .._later import later
 
 if TYPE_CHECKING:
     from ._cached_snowflake_id import CachedSnowflakeId as CachedSnowflakeId
+    from ._cached_snowflake_id import OnEmpty as OnEmpty
     from ._clearance import Clearance as Clearance
     from ._clearance import clearance as clearance
     from ._cosid_generator import CosIdGenerator as CosIdGenerator
@@ -72,6 +73,7 @@ __all__ = (
     "CosIdText",
     "FriendlyText",
     "LayoutExpiryWarning",
+    "OnEmpty",
     "OnUnavailable",
     "ShardedId",
     "ShardedLayout",
@@ -89,7 +91,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
     __getattr__, __dir__ = later(
         __name__,
         {
-            "._cached_snowflake_id": "CachedSnowflakeId",
+            "._cached_snowflake_id": "CachedSnowflakeId OnEmpty",
             "._clearance": "Clearance clearance",
             "._cosid_generator": "CosIdGenerator",
             "._cosid_state": (

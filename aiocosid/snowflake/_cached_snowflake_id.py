@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from ..abc._ids import check_seconds
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, RingEmptyError
 from ..events import RingEmptied, RingFilled
 from ._layout import UID_GENERATOR_HA
 from ._ring import SECOND_MS, Ring, RingOptions
-from ._sequencer import Behind
+from ._sequencer import Behind, Limited
 from ._snowflake_id import SnowflakeId
 from ._stamping import NS_PER_MS, Stamping
 from ._statistics import CachedSnowflakeStatistics, SnowflakeStatistics
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from ._layout import SnowflakeLayout
     from ._sequencer import Refusal
 
-__all__ = ("CachedSnowflakeId",)
+__all__ = ("CachedSnowflakeId", "OnEmpty")
+
+OnEmpty: TypeAlias = Literal["wait", "raise"]
+"""What a `CachedSnowflakeId` does when its ring is empty."""
+
+ON_EMPTY: Final = get_args(OnEmpty)
 
 FIGURES: Final = tuple(field.name for field in fields(SnowflakeStatistics))
 
@@ -30,13 +35,14 @@ FIGURES: Final = tuple(field.name for field in fields(SnowflakeStatistics))
 class RingStamping(Stamping):
     """One opening of a `CachedSnowflakeId`: keeps a ring filled, and asks the lease in time."""
 
-    __slots__ = ("_fills_reported", "_refill_interval", "_ring_options")
+    __slots__ = ("_fills_reported", "_raises", "_refill_interval", "_ring_options")
 
     def __init__(self, generator: CachedSnowflakeId, before: Stamping | None) -> None:
         """Begin; ``before`` is the generator's last opening."""
         super().__init__(generator, before)
         self._ring_options = generator._ring_options
         self._refill_interval = generator._refill_interval
+        self._raises = generator._on_empty == "raise"
         self._fills_reported = 0
 
     def now_and_limit(self) -> tuple[int, int]:
@@ -62,11 +68,34 @@ class RingStamping(Stamping):
             self._refill(self.read_ns() // NS_PER_MS, self._lease.limit_ms())
             await self.sleep_for(interval)
 
+    async def take(self, n: int) -> list[range]:
+        """Take ``n`` ids, after those who came before; none of too few, if nobody is to wait."""
+        ring = self.sequencer
+        if self._raises and isinstance(ring, Ring) and not self.callers.line:
+            now_ms, limit_ms = self.now_and_limit()
+            refusal = ring.check(now_ms, limit_ms)
+            if not isinstance(refusal, Behind) and ring.available(now_ms, limit_ms) < n:
+                raise self._emptied(ring, refusal)
+        return await super().take(n)
+
     async def _wait_out(self, refusal: Refusal) -> None:
         ring = self.sequencer
         if isinstance(ring, Ring) and not isinstance(refusal, Behind):
-            self.emit(RingEmptied, borrowed=ring.borrowed(self.clock.now_ms()))
+            error = self._emptied(ring, refusal)
+            if self._raises:
+                self.callers.fail(error.again)
+                return
         await super()._wait_out(refusal)
+
+    def _emptied(self, ring: Ring, refusal: Refusal | None) -> RingEmptyError:
+        """Report that callers find too few ids; return the error for those who do not wait."""
+        borrowed = ring.borrowed(self.clock.now_ms())
+        self.emit(RingEmptied, borrowed=borrowed)
+        if isinstance(refusal, Limited):
+            self._ask_for_more(refusal)
+        error = RingEmptyError(f"{self.namespace}.{self.name}", borrowed=borrowed)
+        error.__cause__ = self._lease.last_error
+        return error
 
     async def start(self) -> None:
         """Join the lease with a mark that is far enough ahead, and fill the ring."""
@@ -98,13 +127,14 @@ class CachedSnowflakeId(SnowflakeId):
     * ids return to the clock: unused ids of a second that has passed are dropped;
     * borrowed seconds are below the lease's time mark, so the machine id's next owner, or this
     process after a crash, begins above them, unless the mark is lost;
-    * callers wait if the ring is empty, and the layout's end is an error, never a negative id.
+    * callers wait if the ring is empty, unless ``on_empty`` says otherwise, and the layout's end is
+      an error, never a negative id.
 
     Ids of a second are a range, so filling costs almost nothing.  The slow part, writing the mark
     ahead of them, happens in the background.
     """
 
-    __slots__ = ("_refill_interval", "_ring_options")
+    __slots__ = ("_on_empty", "_refill_interval", "_ring_options")
 
     def __init__(
         self,
@@ -116,6 +146,7 @@ class CachedSnowflakeId(SnowflakeId):
         padding_factor: int = 50,
         max_borrow: float = 60.0,
         refill_interval: float | None = None,
+        on_empty: OnEmpty = "wait",
         broken_threshold: float | None = 2.0,
         max_forward_jump: float | None = None,
         wait_timeout: float = 5.0,
@@ -144,6 +175,10 @@ class CachedSnowflakeId(SnowflakeId):
             refill_interval: seconds between two fillings of the ring while no ids are requested, so
                 that a burst finds it full; None for none.  uid-generator's default, when enabled,
                 is 300.
+            on_empty: what a call does that finds too few ids, since all that may be borrowed is
+                used up, or the lease allows no later ones yet: ``"wait"`` for them, in order, or
+                ``"raise"`` `RingEmptyError` and take none, as uid-generator's default handler of an
+                empty ring does.  A full ring needs no policy: nothing is put into it then.
             broken_threshold: seconds that a call waits for a clock that stepped back further than
                 may be borrowed; None for no limit.
             max_forward_jump: seconds by which the wall clock may run ahead of the monotonic one
@@ -163,6 +198,9 @@ class CachedSnowflakeId(SnowflakeId):
             raise InvalidArgumentError("layout", layout, expected="a layout of seconds")
         if refill_interval is not None:
             check_seconds("refill_interval", refill_interval)
+        if on_empty not in ON_EMPTY:
+            raise InvalidArgumentError("on_empty", on_empty, expected=f"one of {ON_EMPTY}")
+        self._on_empty = on_empty
         self._ring_options = RingOptions(
             boost=boost, padding_factor=padding_factor, max_borrow=max_borrow
         )

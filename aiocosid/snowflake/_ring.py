@@ -129,6 +129,15 @@ class Ring(Sequencer):
             self._end = end
             self.fills += 1
 
+    def available(self, now_ms: int, limit_ms: int) -> int:
+        """Return how many ids may be taken now, prepared or not, up to a time of the lease's."""
+        if limit_ms < 0:
+            return 0
+        now_tick, tick_at = self.layout.tick_at(now_ms), self.layout.tick_at
+        tick, sequence = self._position(now_tick)
+        latest = min(now_tick + self._borrow, self.layout.last_tick, tick_at(limit_ms))
+        return max(0, (latest - tick + 1) * self.layout.ids_per_tick - sequence)
+
     def _wanted_ms(self, now_tick: int) -> int:
         """Return a mark for two rings, or three times the borrowed time, so that calls are few."""
         tick = self._position(now_tick)[0]

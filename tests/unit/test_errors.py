@@ -36,6 +36,7 @@ from aiocosid.errors import (
     MissingExtraError,
     NameTooLongError,
     NotOpenError,
+    RingEmptyError,
     SchemaMissingError,
     SegmentUnavailableError,
     SequenceExhaustedError,
@@ -57,6 +58,7 @@ from aiocosid.errors._general import SettingsProblem
 EVERY = [
     ClockSkewError("redis", ahead=-5, tolerance=2),
     CounterMissingError("mysql", table="leaf_alloc", key="biz_tag", counter="x", remedy="add it"),
+    RingEmptyError("cosid.order", borrowed=60.0),
     SequenceExhaustedError("cosid.order", waited=5.0),
     SequenceUnavailableError("cosid.order", waited=5.0, reason="gone"),
     LeafWorkerIdsUsedUpError("shop", worker_id=1024, bits=10),
@@ -161,6 +163,7 @@ def test_what_may_be_tried_again() -> None:
     retryable = {type(error).__name__ for error in EVERY if error.retryable}
     assert retryable == {
         "ClockSkewError",
+        "RingEmptyError",
         "SequenceExhaustedError",
         "SequenceUnavailableError",
         "ClockTooFarForwardError",

@@ -12,7 +12,7 @@ import pytest
 
 from aiocosid import configure
 from aiocosid.compat.leaf import LeafStore
-from aiocosid.errors import IdOverflowError, InvalidSettingsError
+from aiocosid.errors import IdOverflowError, InvalidSettingsError, RingEmptyError
 from aiocosid.machine import ManualMachineIdDistributor, SharedMachineIdWarning
 from aiocosid.segment import GroupedSegmentId, LeafSegmentId, SegmentId
 from aiocosid.settings import check_settings, configured_stores
@@ -141,13 +141,16 @@ def test_groups_that_cannot_be(key: str, reason: str, told: dict[str, Any]) -> N
 @pytest.mark.asyncio
 async def test_cached() -> None:
     """With its ring, as it is told."""
-    given = settings("cached", boost=2, padding_factor=60, max_borrow=10, refill_interval=30)
+    ring = {"boost": 2, "padding_factor": 60, "max_borrow": 10, "on_empty": "raise"}
+    given = settings("cached", refill_interval=30, **ring)
     async with configure(given, default=False) as ids:
         order = ids["order"]
         assert isinstance(order, CachedSnowflakeId)
         assert order.layout is UID_GENERATOR_HA
         assert order.statistics().capacity == 4 * 8192
         assert await order.next_id() < await order.next_id()
+        with pytest.raises(RingEmptyError):
+            await order.next_ids(12 * 8192)
 
 
 @pytest.mark.asyncio

@@ -52,7 +52,7 @@ MISUSE = {
 # What only settings lead to that no command uses.
 SETTINGS = {
     *("ClockSkewError", "ClockTooFarForwardError", "MachineIdLostError"),
-    *("SequenceExhaustedError", "SequenceUnavailableError"),
+    *("RingEmptyError", "SequenceExhaustedError", "SequenceUnavailableError"),
 }
 # What check-config ends with, a line for each problem; see test_check_config.
 PROBLEMS = {"InvalidSettingsError"}

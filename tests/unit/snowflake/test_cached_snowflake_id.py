@@ -18,6 +18,7 @@ from aiocosid.errors import (
     LayoutExpiredError,
     MachineIdLostError,
     MachineIdUnavailableError,
+    RingEmptyError,
     WouldBlock,
 )
 from aiocosid.events import RingEmptied, RingFilled
@@ -72,6 +73,49 @@ async def test_a_burst_waits_for_nothing(clock: ManualClock, ear: Ear) -> None:
     assert 32_768 <= seen.filled <= 65_536
     assert 1 < len(ear.of(RingFilled)) <= seen.fills
     assert not ear.of(RingEmptied)
+
+
+async def test_an_empty_ring_may_be_an_error(clock: ManualClock, ear: Ear) -> None:
+    """At the bound, for one id as for many, of which none is taken; soon there are more."""
+    async with cached(clock, max_borrow=9.5, on_empty="raise", instrument=ear) as gen:
+        ids = await gen.next_ids(9 * 16)
+        with pytest.raises(RingEmptyError) as caught:
+            await gen.next_ids(17)
+        assert (caught.value.counter, caught.value.borrowed) == ("cosid.__share__", 8)
+        ids += await gen.next_ids(16)
+        async with anyio.create_task_group() as group:
+            calls = [Call(group, each) for each in (gen.next_id, gen.next_id)]
+            await settle()
+            assert [type(call.error) for call in calls] == [RingEmptyError] * 2
+        with pytest.raises(WouldBlock):
+            gen.next_id_nowait()
+        await clock.advance(1)
+        ids += [await gen.next_id(), *await gen.next_ids(15)]
+        assert len(ear.of(RingEmptied)) >= 2
+        assert gen.statistics().ids_handed_out == len(ids) == 11 * 16
+    assert ids == sorted(set(ids))
+
+
+async def test_a_lease_that_allows_no_ids_empties_the_ring(clock: ManualClock) -> None:
+    """While the store is cut off its error is the cause."""
+    link = Link(store_of(clock))
+    async with cached(clock, link, on_empty="raise") as gen:
+        link.cut()
+        await clock.advance(400)
+        with pytest.raises(RingEmptyError) as caught:
+            await gen.next_id()
+        assert isinstance(caught.value.__cause__, CosIdError)
+
+
+async def test_a_clock_that_stepped_back_is_waited_for_all_the_same(clock: ManualClock) -> None:
+    """That is no empty ring."""
+    async with cached(clock, on_empty="raise") as gen:
+        await gen.next_id()
+        clock.step_wall_ms(-61_000)
+        async with anyio.create_task_group() as group:
+            calls = [Call(group, gen.next_id), Call(group, gen.next_ids, 3)]
+            await clock.advance(1.9)
+            assert all(call.error is None for call in calls)
 
 
 async def test_at_the_bound_callers_wait_in_line(clock: ManualClock, ear: Ear) -> None:
@@ -295,6 +339,7 @@ async def test_bad_arguments_are_refused(clock: ManualClock) -> None:
         ("max_borrow", {"max_borrow": 7}),
         ("max_borrow", {"max_borrow": 271}),  # above 0.9 of the safe guard
         ("refill_interval", {"refill_interval": 0}),
+        ("on_empty", {"on_empty": "discard"}),
     ]
     for argument, options in bad:
         with pytest.raises(InvalidArgumentError) as caught:
