@@ -27,6 +27,7 @@ from .errors import BusyError, InvalidArgumentError, UnsupportedByStoreError
 from .segment import SegmentChainId, SegmentId
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Collection, KeysView, Mapping
 
     from ._text_generator import StringIdGenerator
@@ -396,7 +397,7 @@ class LeaseTerms(TypedDict, total=False):
     on_lost: Literal["redistribute", "raise"]
     peer_safe_guard: float | None
     lead: float | None
-    start_timeout: float
+    start_timeout: float | None
     call_timeout: float
 
 
@@ -405,16 +406,19 @@ class MachineOptions(LeaseTerms, total=False):
 
     Attributes:
         machine: a distributor of machine ids, as `ManualMachineIdDistributor`, or a lease; None for
-            the provider's store, which alone takes the next three options.
+            the provider's store, which alone takes the next four options.
         instance_id: the holder of the machine id; by default a new one for each process.
         safe_guard: seconds without a renewal after which another instance may get the id.
-        interval: seconds between two renewals.
+        interval: seconds between two renewals; by default 60, and 10 for a stable instance.
+        state_dir: a directory on the machine's own disk, for a stable instance: after a crash and a
+            start on the same machine it does not wait for its time mark.
     """
 
     machine: MachineIdDistributor | MachineIdLease | None
     instance_id: InstanceId | str | None
     safe_guard: float
     interval: float
+    state_dir: str | os.PathLike[str] | None
 
 
 class ClockOptions(TypedDict, total=False):

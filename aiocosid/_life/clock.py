@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractContextManager
 
-__all__ = ("SYSTEM_CLOCK", "SystemClock", "as_cosid_error", "call_bounded")
+__all__ = ("SYSTEM_CLOCK", "SystemClock", "as_cosid_error", "boot_ms", "call_bounded")
 
 T = TypeVar("T")
 
@@ -49,6 +49,15 @@ class SystemClock(Clock):
 
 
 SYSTEM_CLOCK: Final = SystemClock()
+
+
+def boot_ms() -> int:
+    """Return milliseconds since the machine was booted, also while it slept; 0 if it cannot tell.
+
+    All processes of a machine read the same.
+    """
+    clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)  # Linux's
+    return 0 if clock is None else time.clock_gettime_ns(clock) // 1_000_000
 
 
 async def call_bounded(

@@ -14,6 +14,8 @@ from ._ids import DEFAULT_NAMESPACE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..machine._restart_file import RestartPlace
+
 __all__ = (
     "DEFAULT_GUARD_INTERVAL",
     "DEFAULT_SAFE_GUARD",
@@ -21,6 +23,7 @@ __all__ = (
     "MAX_MACHINE_BITS",
     "QUARANTINE_MARGIN",
     "RELEASE_MARGIN",
+    "STABLE_GUARD_INTERVAL",
     "WIDTH_EXPECTED",
     "InstanceId",
     "Machine",
@@ -37,6 +40,11 @@ DEFAULT_SAFE_GUARD: Final = 300.0
 
 DEFAULT_GUARD_INTERVAL: Final = 60.0
 """Seconds; CosId's guarder runs as often."""
+
+STABLE_GUARD_INTERVAL: Final = 10.0
+"""Seconds, for a stable instance: after a crash it waits for its own time mark, which is 1.5
+intervals ahead.
+"""
 
 QUARANTINE_MARGIN: Final = 5.0
 """Seconds that a quarantine is longer than the longest safe guard that was named."""
@@ -155,6 +163,10 @@ class MachineIdDistributor(ABC):
 
     False where the mark is not kept, so that the clocks alone tell: no id may be ahead of its
     clock then, and borrowing is refused.
+    """
+
+    restart: RestartPlace | None = None
+    """What lets a stable instance begin early after a crash on the same machine; None for nothing.
     """
 
     def __init__(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Self
 from .._later import dataclass
 from ..errors import UnsupportedByStoreError
 from ._ids import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
-from ._machine import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD
+from ._machine import DEFAULT_SAFE_GUARD
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
     from types import TracebackType
 
@@ -54,7 +55,8 @@ class MachineStore:
         namespace: str = DEFAULT_NAMESPACE,
         instance_id: InstanceId | str | None = None,
         safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
+        interval: float | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
     ) -> MachineIdDistributor:
         """Return a distributor of machine ids on this store's connections; nothing is sent yet.
 
@@ -62,14 +64,20 @@ class MachineStore:
             namespace: the namespace of the machine ids, at most 91 characters.
             instance_id: the instance that asks; by default a new, unique one.
             safe_guard: seconds without a renewal after which an id may go to another instance.
-            interval: seconds between two renewals.
+            interval: seconds between two renewals; by default 60, and 10 for a stable instance.
+            state_dir: a directory on the machine's own disk, for a stable instance: after a crash
+                and a start on the same machine it does not wait for its time mark.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
             UnsupportedByStoreError: this store has no machine ids.
         """
         return self._holder().machine_id_distributor(
-            namespace=namespace, instance_id=instance_id, safe_guard=safe_guard, interval=interval
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+            state_dir=state_dir,
         )
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:

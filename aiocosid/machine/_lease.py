@@ -75,7 +75,7 @@ class MachineIdLease(Component):
         peer_safe_guard: float | None = None,
         lead: float | None = None,
         broken_threshold: float | None = 2.0,
-        start_timeout: float = 5.0,
+        start_timeout: float | None = None,
         call_timeout: float = 2.0,
         close_timeout: float = 5.0,
         instrument: Instrument | None = None,
@@ -95,7 +95,9 @@ class MachineIdLease(Component):
                 have to wait after a crash.
             broken_threshold: seconds to wait for a clock that is behind a stored timestamp; None
                 for no limit.
-            start_timeout: seconds that opening tries to reach the store.
+            start_timeout: seconds that opening may take; if it would have to wait longer for a
+                former owner's time mark, it fails at once.  By default 5 to reach the store, and
+                then as long as a mark can be ahead: ``lead`` and ``broken_threshold``.
             call_timeout: seconds after which a call to the store is given up.
             close_timeout: seconds that closing may take, the id's return included.
             instrument: receives events.
@@ -164,6 +166,18 @@ class MachineIdLease(Component):
     def limit_ms(self) -> int:
         """Return the latest time that ids may have now, in ms since 1970; -1 for none at all."""
         return self._opening.limit_ms()
+
+    def lag_ms(self, now_ms: int, limit_ms: int) -> int:
+        """Return by how many milliseconds ids have to be behind a clock that is past the limit.
+
+        0 where the limit is the time mark: ids have to wait for the next renewal.  Above it where a
+        ``state_dir`` bounds them: the clock has jumped, and is followed after the next renewal.
+
+        Args:
+            now_ms: the wall clock, above the limit.
+            limit_ms: what `limit_ms` has returned.
+        """
+        return now_ms - limit_ms if 0 <= limit_ms < self._opening.mark_ms else 0
 
     def let_borrow(self, seconds: float) -> None:
         """Let an issuer be ahead of the clock by so many seconds; call it before the issuer joins.
@@ -279,7 +293,7 @@ class MachineIdLease(Component):
 
     async def _wait_for_id(self) -> None:
         """Wait while its user opens it, or while it takes another id after a loss."""
-        limit, opening = self._options.start_timeout, self._opening
+        limit, opening = self._options.patience, self._opening
         with self._clock.move_on_after(limit) as scope:
             while opening.mark_ms < 0 and opening.ended is None:
                 await opening.changed.wait()

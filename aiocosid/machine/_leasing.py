@@ -32,6 +32,9 @@ from ..events import (
     MachineIdLost,
     MachineIdsQuarantined,
 )
+from ._files import STORE
+from ._options import USUAL_LEAD
+from ._restart import Found, RestartRecord, early_floor_ms, latest_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,9 +105,12 @@ class Leasing(OpenState):
 
     __slots__ = (
         "_bits",
+        "_bound_at_ms",
+        "_bound_ms",
         "_call_by",
         "_demand",
         "_distributor",
+        "_found",
         "_is_left",
         "_opened",
         "_options",
@@ -112,6 +118,7 @@ class Leasing(OpenState):
         "_quarantine_ends_at",
         "_settling",
         "_signed_ms",
+        "_started",
         "_thefts",
         "_watching",
         "changed",
@@ -151,6 +158,7 @@ class Leasing(OpenState):
         self._past_ms: int = -1 if before is None else before._last_issued_ms()
         self.issuers: dict[str, Issuer] = {}
         self._call_by = inf  # by the monotonic clock: when opening gives up
+        self._started = self.clock.monotonic()
         self._is_left = False  # the id was given back, or nobody will do that any more
         self.last_error: CosIdError | None = None
         self.failures = 0
@@ -158,6 +166,9 @@ class Leasing(OpenState):
         self.machine_id = self.floor_ms = self.taken_ms = self.mark_ms = -1
         self.ends_at = -inf
         self._signed_ms = -1  # by the wall clock: when the last renewal was sent
+        self._found: Found | None = None  # on this machine, by the first attempt to take an id
+        self._bound_ms = -1  # of the ids until the next renewal, and the boot clock at that time
+        self._bound_at_ms = -1  # -1: none; a successor waits for the mark
         self.session: int = 0
         self.mark_wait = 0.0
         self.changed = anyio.Event()
@@ -171,7 +182,13 @@ class Leasing(OpenState):
     def limit_ms(self) -> int:
         """Return the latest time that ids may have now, in ms since 1970; -1 for none at all."""
         is_good = self.clock.monotonic() < self.ends_at
-        return self.mark_ms if is_good and self._distributor.session == self.session else -1
+        if not is_good or self._distributor.session != self.session:
+            return -1
+        restart = self._distributor.restart
+        if restart is None or self._bound_at_ms < 0:
+            return self.mark_ms
+        since_ms = restart.boot_ms() - self._bound_at_ms
+        return min(self.mark_ms, latest_ms(self._bound_ms, since_ms))
 
     def _last_issued_ms(self) -> int:
         last_ms: int = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
@@ -230,6 +247,7 @@ class Leasing(OpenState):
         Args:
             retire: ends the lease, with a reason.
         """
+        self._started = self.clock.monotonic()
         watching = self._watching = anyio.Event()
 
         def unstarted() -> None:
@@ -254,7 +272,7 @@ class Leasing(OpenState):
         """Take a machine id and raise its mark; tries until the start timeout."""
         started, attempt = self.clock.monotonic(), 0
         answered: CosIdError | None = None
-        self._call_by = started + self._options.start_timeout
+        self._call_by = started + self._options.patience
         try:
             while (error := await self._try_to_take()) is not None:
                 attempt += 1
@@ -269,7 +287,7 @@ class Leasing(OpenState):
                 if answered is None or self.clock.monotonic() < self._call_by:
                     answered = error  # otherwise it says only that this call had no time left
                 waited, pause = self.clock.monotonic() - started, self._pause(attempt)
-                if waited + pause >= self._options.start_timeout:
+                if waited + pause >= self._options.patience:
                     reason = str(answered)
                     raise MachineIdUnavailableError(
                         self.namespace, waited=waited, reason=reason
@@ -283,41 +301,66 @@ class Leasing(OpenState):
         now_ms = self.clock.now_ms()
         threshold = self._options.broken_threshold
         latest = 2**62 if threshold is None else now_ms + int(threshold * MS)
+        found = await self._find()
         taken = await self._call(
             self._distributor.distribute, self._bits, now_ms=now_ms, latest_ms=latest
         )
         if isinstance(taken, CosIdError):
             return taken
-        self._begin_term(taken, now_ms)
+        self._begin_term(taken, now_ms, found)
         return await self._renew()
 
-    def _begin_term(self, grant: MachineGrant, now_ms: int) -> None:
+    async def _find(self) -> Found:
+        """Return what a former process left on this machine; nothing after the first grant."""
+        restart = self._distributor.restart
+        if restart is None or self._found is not None:
+            return self._found or Found()
+        found = await self._call_disk(restart.take)
+        self._found = found if isinstance(found, Found) else Found()
+        return self._found
+
+    def _begin_term(self, grant: MachineGrant, now_ms: int, found: Found) -> None:
+        floor_ms, restart = grant.floor_ms, self._distributor.restart
+        if restart is not None:
+            early_ms = early_floor_ms(found, restart.former)
+            floor_ms = floor_ms if early_ms is None else min(floor_ms, early_ms)
+            self._found = Found()
         self.machine_id = grant.machine_id
-        self.floor_ms = max(grant.floor_ms, self._last_issued_ms())
+        self.floor_ms = max(floor_ms, self._last_issued_ms())
         self.taken_ms = now_ms
         self.term += 1
-        ahead = (grant.floor_ms - now_ms) / MS
+        ahead = (floor_ms - now_ms) / MS
         self.emit(MachineIdDistributed, machine_id=grant.machine_id, wait=max(0.0, ahead))
         logger.info("%s: machine id %d", self.label, grant.machine_id)
 
     async def _wait_for_floor(self) -> None:
         """Wait until the clock is past all ids that the former owner may have issued.
 
-        A mark is ahead of the clock by the lead and by the borrowed time, a stamp by one second
+        A mark is ahead of the clock by its writer's lead and the borrowed time, a stamp by a second
         more; if it is further ahead, the clock is wrong.  An issuer that may borrow begins above it
-        at once.
+        at once.  Where there are no marks, nothing explains a time that is ahead.
         """
         began, waited = self.clock.monotonic(), 0.0
         options, borrowable = self._options, int(self._demand.borrowable * MS)
-        threshold = inf if options.broken_threshold is None else options.broken_threshold
-        longest = options.lead_seconds + self._demand.borrowable + RELEASE_MARGIN + threshold
+        longest = inf if options.broken_threshold is None else options.broken_threshold
+        if self._distributor.keeps_marks:
+            lead = max(options.lead_seconds, USUAL_LEAD)
+            longest += lead + self._demand.borrowable + RELEASE_MARGIN
         while (ahead := self.floor_ms - self.clock.now_ms()) >= borrowable:
             if ahead + int(waited * MS) > longest * MS:  # the wall clock may step back meanwhile
                 raise ClockTooManyBackwardsError(backwards=ahead / MS, threshold=longest)
+            self._check_patience((ahead - borrowable) / MS)
             await self.sleep_for((ahead - borrowable + 1) / MS)
             self.check()
             waited = self.clock.monotonic() - began
         self.mark_wait += waited
+
+    def _check_patience(self, ahead: float) -> None:
+        """Raise if a wait of so many seconds is longer than the caller allows."""
+        limit, waited = self._options.start_timeout, self.clock.monotonic() - self._started
+        if limit is not None and waited + ahead > limit:
+            reason = f"a former owner's time mark is {ahead:g} s ahead of the clock"
+            raise MachineIdUnavailableError(self.namespace, waited=waited, reason=reason)
 
     # Renewing.
 
@@ -423,8 +466,44 @@ class Leasing(OpenState):
         self.last_error = self._quarantine_ends_at = None
         took = self.clock.monotonic() - sent_at
         self.emit(MachineIdGuarded, machine_id=machine_id, mark_ms=mark_ms, took=took)
+        self._bind()
         self._notify()
+        await self._note_bound()
         return None
+
+    def _bind(self) -> None:
+        """Set the bound of all ids until the next renewal, if there is a place to note it."""
+        restart = self._distributor.restart
+        at_ms = 0 if restart is None else restart.boot_ms()
+        if not at_ms:
+            return
+        now_ms = self.clock.now_ms()
+        asked_ms = max(self._demand.asked_ms, self.floor_ms)
+        self._bound_at_ms = at_ms
+        self._bound_ms = max(now_ms, min(asked_ms, now_ms + int(self._demand.borrowable * MS)))
+        # Last: an id that a signal handler issues from here on is below the new bound.
+        self._bound_ms = max(self._bound_ms, self._last_issued_ms())
+
+    async def _note_bound(self) -> None:
+        """Write the bound to the disk; until it is there, a successor waits for the mark."""
+        restart = self._distributor.restart
+        if restart is None or self._bound_at_ms < 0 or not restart.renewal:
+            return
+        record = RestartRecord(
+            renewal=restart.renewal,
+            boot_ms=self._bound_at_ms,
+            bound_ms=self._bound_ms,
+            floor_ms=self.floor_ms,
+        )
+        await self._call_disk(partial(restart.write, record))
+
+    async def _call_disk(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - any call
+        """Call the machine's own disk; a failure only makes the next process wait longer."""
+        within = self._options.call_timeout
+        answer = await call_bounded(call, store=STORE, clock=self.clock, within=within, shield=True)
+        if isinstance(answer, CosIdError):
+            logger.warning("%s: %s", self.label, answer)
+        return answer
 
     def _is_surely_ours(self) -> bool:
         """Whether the lease is valid by both clocks: a suspended host stops the monotonic one."""

@@ -95,6 +95,17 @@ class LockFile:
         with os_errors(self.path):
             return self._descriptor is not None and self._is_the_file(self._descriptor)
 
+    def name(self) -> str:
+        """Return what names the held file, as long as anybody has it open; empty if none is held.
+
+        A file of the same path that was created later has another name.
+        """
+        if self._descriptor is None:
+            return ""
+        with os_errors(self.path):
+            held = os.fstat(self._descriptor)
+        return f"{held.st_dev}:{held.st_ino}"
+
     def release(self) -> None:
         """Unlock the file, if it is held."""
         if self._descriptor is not None:

@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, Self
 
 from .._later import dataclass
+from ..abc import DEFAULT_GUARD_INTERVAL
 from ..abc._ids import check_seconds
 from ..errors import InvalidArgumentError
 
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from ..abc import MachineIdDistributor
     from ..events import Instrument
 
-__all__ = ("LeaseOptions",)
+__all__ = ("USUAL_LEAD", "LeaseOptions")
 
 LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: one, and a margin
+USUAL_LEAD: Final = LEAD_SHARE * DEFAULT_GUARD_INTERVAL  # seconds; a former owner's may be
+USUAL_PATIENCE: Final = 5.0  # seconds
 LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a renewal takes time
 
 
@@ -32,7 +35,7 @@ class LeaseOptions:
     lead: float | None
     peer_safe_guard: float | None
     broken_threshold: float | None
-    start_timeout: float
+    start_timeout: float | None
     call_timeout: float
     close_timeout: float
     instrument: Instrument | None
@@ -45,10 +48,10 @@ class LeaseOptions:
             raise InvalidArgumentError("on_lost", self.on_lost, expected=expected)
         if self.broken_threshold is not None:
             check_seconds("broken_threshold", self.broken_threshold, or_zero=True)
-        for name in ("lead", "peer_safe_guard"):
+        for name in ("lead", "peer_safe_guard", "start_timeout"):
             if (value := getattr(self, name)) is not None:
                 check_seconds(name, value)
-        for name in ("start_timeout", "call_timeout", "close_timeout"):
+        for name in ("call_timeout", "close_timeout"):
             check_seconds(name, getattr(self, name))
 
     def fitted(self, distributor: MachineIdDistributor) -> Self:
@@ -64,6 +67,11 @@ class LeaseOptions:
                 f"most {lease_time:g} s, 0.9 of the safe guard",
             )
         return replace(self, lead=lead, lease_time=lease_time)
+
+    @property
+    def patience(self) -> float:
+        """Seconds that opening tries to reach the store."""
+        return USUAL_PATIENCE if self.start_timeout is None else self.start_timeout
 
     @property
     def lead_seconds(self) -> float:

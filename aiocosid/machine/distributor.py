@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from math import ceil, inf
+from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -23,19 +24,24 @@ from ..abc import (
     DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
     DEFAULT_SAFE_GUARD,
+    MachineGrant,
     MachineIdDistributor,
 )
 from ..abc._ids import check_integer
-from ..abc._machine import check_machine_bits
-from ..errors import MachineIdInUseError, StoreUnavailableError
+from ..abc._machine import STABLE_GUARD_INTERVAL, check_machine_bits
+from ..errors import InvalidArgumentError, MachineIdInUseError, StoreUnavailableError
 from . import _rules
+from ._restart import renewal_of
+from ._restart_file import RestartFile
 from ._rules import Asker, Decision, Taken
 from .cells import ENDLESS_MS, MAX_MS, Need
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Awaitable, Callable
 
-    from ..abc import InstanceId, MachineGrant
+    from ..abc import InstanceId
+    from ._restart_file import RestartPlace
     from .cells import CellBackend, Snapshot
 
 __all__ = ("CellMachineIdDistributor", "guard_ms_of", "transact")
@@ -162,6 +168,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         "_snapshot",
         "_taken",
         "_token",
+        "restart",
+        "state_dir",
         "store",
     )
 
@@ -172,7 +180,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         namespace: str = DEFAULT_NAMESPACE,
         instance_id: InstanceId | str | None = None,
         safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
+        interval: float | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         """Describe the instance; nothing is sent yet.
 
@@ -181,17 +190,32 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             namespace: the namespace of the machine ids, at most 91 characters.
             instance_id: the instance that asks; by default a unique one.
             safe_guard: seconds without a renewal after which an id may go to another instance.
-            interval: seconds between two renewals.
+            interval: seconds between two renewals; by default 60, and 10 for a stable instance.
+            state_dir: a directory on the machine's own disk, for a stable instance: after a crash
+                and a start on the same machine it does not wait for its time mark.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range.
+            InvalidArgumentError: an argument is outside its range, or ``state_dir`` is given for an
+                instance that is not stable.
         """
+        who = as_instance_id(instance_id)
+        is_stable = who.stable and self.keeps_marks
+        usual = STABLE_GUARD_INTERVAL if is_stable else DEFAULT_GUARD_INTERVAL
         super().__init__(
             namespace=namespace,
-            instance_id=as_instance_id(instance_id),
+            instance_id=who,
             safe_guard=safe_guard,
-            interval=interval,
+            interval=usual if interval is None else interval,
         )
+        if state_dir is not None and not is_stable:
+            expected = "left out but for a stable instance_id, on a store that keeps time marks"
+            raise InvalidArgumentError("state_dir", state_dir, expected=expected)
+        self.state_dir: Path | None = None if state_dir is None else Path(state_dir)
+        self.restart: RestartPlace | None = None
+        if self.state_dir is not None:
+            self.restart = RestartFile(
+                self.state_dir, store=backend.label, namespace=namespace, instance=who.text
+            )
         self.store: str = backend.label
         self._backend = backend
         self._is_unique = instance_id is None
@@ -230,7 +254,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         token, asker = nonce(), self._asker()
 
         def decide(snapshot: Snapshot, conflicts: int) -> Decision:
-            return _rules.hand_out(
+            decision = _rules.hand_out(
                 snapshot,
                 asker,
                 bits=bits,
@@ -239,6 +263,10 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
                 token=token,
                 spread=random.randrange(_widened(1, conflicts)) if conflicts else 0,  # noqa: S311
             )
+            if self.restart is not None and isinstance(decision.answer, MachineGrant):
+                seat = snapshot.seats.get(decision.answer.machine_id)
+                self.restart.former = renewal_of(seat, asker.instance)
+            return decision
 
         need = Need(self.instance_id.text, is_complete=True, sample=SAMPLE)
         self._ensure_own()
@@ -304,6 +332,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         need = Need(self.instance_id.text, machine_id)
         _, snapshot = await self._transact(need, decide, known)
         self._snapshot = snapshot.narrowed(machine_id)
+        if self.restart is not None:
+            self.restart.renewal = renewal_of(snapshot.seats.get(machine_id), asker.instance)
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         """Give the id back; see `aiocosid.abc.MachineIdDistributor.revert`.
@@ -385,3 +415,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             self._forget()
             if self._is_unique:
                 self.instance_id: InstanceId = as_instance_id(None)
+
+    async def aclose(self) -> None:
+        """Unlock the ``state_dir``; the store stays open."""
+        if self.restart is not None:
+            await self.restart.leave()

@@ -39,7 +39,7 @@ __all__ = ("IdProvider", "connect")
 _G = TypeVar("_G", bound="AnyGenerator")
 
 LEASE_TERMS: Final = LeaseTerms.__annotations__.keys()
-OF_STORE: Final = ("instance_id", "safe_guard", "interval")
+OF_STORE: Final = ("instance_id", "safe_guard", "interval", "state_dir")
 """The `MachineOptions` of the store's own machine ids."""
 
 
@@ -64,8 +64,8 @@ def connect(
         create: whether opening creates missing tables and files.  What it has created itself is
             ready for machine ids; a store that was there needs ``aiocosid init`` once.
         **machine: where the machine ids of Snowflakes come from, and how they are leased:
-            ``machine``, ``instance_id``, ``safe_guard``, ``interval``, ``on_lost`` ... as in
-            `MachineOptions`.
+            ``machine``, ``instance_id``, ``safe_guard``, ``interval``, ``state_dir``,
+            ``on_lost`` ... as in `MachineOptions`.
 
     Raises:
         InvalidArgumentError: the URL names no store, or is malformed; or an option of the store's
@@ -377,13 +377,16 @@ class MachineLeases:
 
 def _check_terms(lease: MachineIdLease, options: Mapping[str, Any]) -> None:
     """Raise `InvalidArgumentError` if a lease has other terms than a generator asks for."""
+    from pathlib import Path
+
     from .._instance_id import as_instance_id
 
     for name, value in options.items():
         if name == "machine" or value is None:
             continue
-        wanted = as_instance_id(value) if name == "instance_id" else value
-        found = getattr(lease._options if name in LEASE_TERMS else lease.distributor, name)
+        as_kept: dict[str, Any] = {"instance_id": as_instance_id, "state_dir": Path}
+        wanted = as_kept[name](value) if name in as_kept else value
+        found = getattr(lease._options if name in LEASE_TERMS else lease.distributor, name, None)
         if wanted != found:
             expected = f"{found}, with which the machine id of {lease.namespace!r} is leased"
             raise InvalidArgumentError(name, value, expected=expected)

@@ -30,18 +30,22 @@ class MachineSettings(BaseModel):
         stable: whether a process that starts again has the same instance id.
         safe_guard: store: seconds without a renewal after which another instance may get the id;
             inf for never.
-        interval: seconds between two renewals, or between two writes of the time mark.
+        interval: seconds between two renewals, 60 or for a stable instance 10; without a store
+            between two writes of the time mark, 3.
         machine_id: manual: the number.
         address: ip and mac: the address, instead of the host's own.
         hostname: stateful-set: the pod's name, instead of the environment's HOSTNAME.
         worker: manual and stateful-set: which of several workers this is.
         worker_bits: manual and stateful-set: how many of the lowest bits hold the worker.
-        state_dir: the directory of lock and mark, for sources without a store.
+        state_dir: the directory of lock and mark, for sources without a store; for a stable
+            instance of a store, a directory on the machine's own disk that lets it start again at
+            once after a crash.
         on_lost: whether a lease that lost its id takes another one, or its generators end.
         peer_safe_guard: seconds; the shortest safe guard of any instance of the namespace.
         lead: seconds that the time mark is ahead of the clock.
         broken_threshold: seconds to wait for a clock that is behind a stored time; inf for ever.
-        start_timeout: seconds that opening tries to reach the store.
+        start_timeout: seconds that a start may take; by default 5 to reach the store, and then as
+            long as a former owner's time mark can be ahead.
         call_timeout: seconds that one call to the store may take.
     """
 
@@ -62,7 +66,7 @@ class MachineSettings(BaseModel):
     peer_safe_guard: Timeout | None = None
     lead: Timeout | None = None
     broken_threshold: Patience = 2.0
-    start_timeout: Timeout = 5.0
+    start_timeout: Timeout | None = None
     call_timeout: Timeout = 2.0
 
 

@@ -227,8 +227,16 @@ class Sequencer:
             self._is_wrapped = self._first == 0
 
     @refuse_reentry
-    def install(self, now_ms: int, limit_ms: int, size: int = PIECE) -> Refusal | None:
+    def install(
+        self, now_ms: int, limit_ms: int, size: int = PIECE, lag_ms: int = 0
+    ) -> Refusal | None:
         """Install a piece of at most ``size`` ids, for single ids; return None or the refusal.
+
+        Args:
+            now_ms: the time of the ids, at most.
+            limit_ms: the latest time that the lease allows.
+            size: the maximum number of ids.
+            lag_ms: how far the clock that the piece's bounds are of is ahead of ``now_ms``.
 
         Raises:
             WouldBlock: a signal handler or finalizer calls during another step.
@@ -242,6 +250,8 @@ class Sequencer:
         stop = min(first + size, self._max_sequence + 1)
         piece = iter(self.layout.ids(tick, self._machine_id, first, stop))
         begin_ns, until_ns = self._window(tick, now_ms)
+        if lag_ms:
+            begin_ns, until_ns = begin_ns + lag_ms * NS_PER_MS, until_ns + lag_ms * NS_PER_MS
         # No calls from here on, as above.
         self._tick, self._first, self._size = tick, first, stop - first
         self._is_touched, self._is_wrapped = True, tick < now_tick

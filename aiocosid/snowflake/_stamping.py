@@ -43,6 +43,7 @@ class Stamping(OpenState):
     Attributes:
         callers: those who want ids.
         read_ns: reads the wall clock.
+        lag_ms: milliseconds that ids are behind a clock that has jumped, at the last reading.
         sequencer: issues the ids; shut until it is open and once it is over.
         longest_backwards: the most seconds that the clock was behind.
         waits_for_tick: how often callers found the current tick used up.
@@ -57,6 +58,7 @@ class Stamping(OpenState):
         "_refusal",
         "callers",
         "has_joined",
+        "lag_ms",
         "layout",
         "longest_backwards",
         "read_ns",
@@ -82,6 +84,7 @@ class Stamping(OpenState):
         self.has_joined = False
         self.sequencer: Sequencer | Shut = SHUT
         self.read_ns: Callable[[], int] = self.clock.wall_reader()
+        self.lag_ms = 0
         self.callers = Callers(self.clock, PIECE)
         self._refusal: Refusal | None = None  # what those in line wait for
         self._last_seen: tuple[int, float] | None = None
@@ -95,7 +98,8 @@ class Stamping(OpenState):
         self._check_lease()
         sequencer = self.open_sequencer
         size = self.callers.left_of_turn(sequencer.handed_out)
-        return sequencer.install(*self.now_and_limit(), size)
+        now_ms, limit_ms = self.now_and_limit()
+        return sequencer.install(now_ms, limit_ms, size, self.lag_ms)
 
     def install_nowait(self) -> None:
         """Install a piece for a caller that does not wait.
@@ -138,11 +142,16 @@ class Stamping(OpenState):
         return sequencer
 
     def now_and_limit(self) -> tuple[int, int]:
-        """Return the clock's time and the latest one that the lease allows, in milliseconds."""
+        """Return the clock's time and the latest one that the lease allows, in milliseconds.
+
+        A clock that has jumped past the bound of the lease counts as behind by `lag_ms`.
+        """
         now_ms = self.read_ns() // NS_PER_MS
         if self._options.max_forward_jump is not None:
             self._check_jump(now_ms, self._options.max_forward_jump)
-        return now_ms, self._lease.limit_ms()
+        limit_ms = self._lease.limit_ms()
+        self.lag_ms = 0 if now_ms <= limit_ms else self._lease.lag_ms(now_ms, limit_ms)
+        return now_ms - self.lag_ms, limit_ms
 
     def _check_jump(self, now_ms: int, limit: float) -> None:
         monotonic = self.clock.monotonic()
@@ -214,7 +223,8 @@ class Stamping(OpenState):
     async def _wait_out(self, refusal: Refusal) -> None:
         if isinstance(refusal, Full):
             self.waits_for_tick += 1
-            await self.sleep_for((refusal.until_ms * NS_PER_MS - self.read_ns()) / (NS_PER_MS * MS))
+            until_ns = (refusal.until_ms + self.lag_ms) * NS_PER_MS
+            await self.sleep_for((until_ns - self.read_ns()) / (NS_PER_MS * MS))
         elif isinstance(refusal, Behind):
             self.waits_for_clock += 1
             await self._wait_for_clock(refusal)

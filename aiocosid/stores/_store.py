@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias
 from .._checks import check_above, check_integer, check_machine_bits, check_text
 from .._life.fork import NotCopyable
 from ..abc import (
-    DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
     DEFAULT_SAFE_GUARD,
     DEFAULT_STEP,
@@ -31,6 +30,7 @@ from ..machine.distributor import (
 from ._watermark import WatchedDistributor
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
 
     from ..abc import InstanceId, Machine
@@ -231,7 +231,8 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         namespace: str = DEFAULT_NAMESPACE,
         instance_id: InstanceId | str | None = None,
         safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
+        interval: float | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
     ) -> CellMachineIdDistributor:
         """Return a distributor of machine ids on this store's connections; nothing is sent yet.
 
@@ -239,10 +240,13 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             namespace: the namespace of the machine ids, at most 91 characters.
             instance_id: the instance that asks; by default a unique one.
             safe_guard: seconds without a renewal after which an id may go to another instance.
-            interval: seconds between two renewals.
+            interval: seconds between two renewals; by default 60, and 10 for a stable instance.
+            state_dir: a directory on the machine's own disk, for a stable instance: after a crash
+                and a start on the same machine it does not wait for its time mark.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range.
+            InvalidArgumentError: an argument is outside its range, or ``state_dir`` is given for an
+                instance that is not stable, or on a store that keeps no time marks.
         """
         return self._machine(
             self._backend,
@@ -250,6 +254,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             instance_id=instance_id,
             safe_guard=safe_guard,
             interval=interval,
+            state_dir=state_dir,
         )
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:

@@ -1,0 +1,182 @@
+"""Where a stable instance keeps, on its machine, what lets it begin early after a crash."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Final, Protocol
+
+from .._life import fork
+from .._life.clock import boot_ms
+from ..errors import MachineIdInUseError, StoreError
+from ._files import read_text, write_text
+from ._lock_file import LockFile
+from ._restart import Found, RestartRecord
+from ._storage import in_thread
+
+__all__ = ("RestartFile", "RestartPlace")
+
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+OFFSETS: Final = Path("/proc/self/timens_offsets")
+"""How far the boot clock of this time namespace is from the machine's; absent on old kernels."""
+
+UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class RestartPlace(Protocol):
+    """Keeps the record of one instance; `RestartFile` on a disk.
+
+    Attributes:
+        former: names the store's last renewal before this process took the id; the distributor
+            sets it.
+        renewal: names the last renewal of this process; the distributor sets it.
+    """
+
+    former: str
+    renewal: str
+
+    def boot_ms(self) -> int:
+        """Return the boot clock in milliseconds; never waits."""
+        raise NotImplementedError
+
+    async def take(self) -> Found:
+        """Lock the place, and return what is there; the lock is empty if another one holds it.
+
+        Raises:
+            StoreError: a file cannot be read or made.
+        """
+        raise NotImplementedError
+
+    async def write(self, record: RestartRecord) -> None:
+        """Replace the record, if the lock is held or can be had.
+
+        Args:
+            record: without the names of lock and boot, which the place knows.
+
+        Raises:
+            StoreError: a file cannot be written.
+        """
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        """Unlock the place; the record stays."""
+        raise NotImplementedError
+
+
+class RestartFile:
+    """A record and a lock file, both named after store, namespace and instance.
+
+    The lock file is never replaced or removed, and the record names it: if somebody removes it
+    while its owner runs, the file that a second process locks is another one.
+
+    Attributes:
+        former: see `RestartPlace`.
+        renewal: see `RestartPlace`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_boot",
+        "_is_busy",
+        "_leavings",
+        "_lock",
+        "_mutex",
+        "_path",
+        "former",
+        "renewal",
+    )
+
+    def __init__(self, directory: Path, *, store: str, namespace: str, instance: str) -> None:
+        """Name the files; nothing is read yet."""
+        key = hashlib.sha256(f"{store}\0{namespace}\0{instance}".encode()).hexdigest()[:32]
+        self.former = self.renewal = ""
+        self._path = directory / f"aiocosid.{key}.restart"
+        self._lock = LockFile(directory / f"aiocosid.{key}.restart.lock")
+        self._boot = ""
+        self._mutex = Lock()
+        self._is_busy = False  # a disk that hangs holds one thread, not one for each renewal
+        self._leavings = 0  # a call from before the last one is void
+        fork.watch(self)
+
+    def boot_ms(self) -> int:
+        """Return the system's boot clock in milliseconds."""
+        return boot_ms()
+
+    async def take(self) -> Found:
+        """Lock the files, and read the record and the clock; see `RestartPlace.take`."""
+        return await in_thread(partial(self._take, self._leavings))
+
+    async def write(self, record: RestartRecord) -> None:
+        """Replace the record; see `RestartPlace.write`.  A cancelled call may have done so."""
+        if not self._is_busy:
+            self._is_busy = True
+            await in_thread(partial(self._write, self._leavings, record))
+
+    async def leave(self) -> None:
+        """Unlock the files; a call that is under way in a thread becomes void."""
+        self._leavings += 1
+        await in_thread(self._release)
+
+    def _take(self, leavings: int) -> Found:
+        with self._mutex:
+            # Held since an earlier opening in this process, which was not closed: the record proves
+            # nothing about that one.
+            if self._lock.is_held or not self._is_locked(leavings):
+                return Found()
+            text = read_text(self._path)
+            return Found(
+                record=None if text is None else RestartRecord.read(text),
+                lock=self._lock.name(),
+                boot=self._boot,
+                boot_ms=boot_ms(),
+            )
+
+    def _write(self, leavings: int, record: RestartRecord) -> None:
+        try:
+            with self._mutex:
+                if not self._is_locked(leavings) or not self._boot:
+                    return
+                named = replace(record, lock=self._lock.name(), boot=self._boot)
+                write_text(self._path, named.text())
+        finally:
+            self._is_busy = False
+
+    def _is_locked(self, leavings: int) -> bool:
+        """Lock the file unless it is held; return whether it is held, and in its place."""
+        if leavings != self._leavings:
+            return False
+        if self._lock.is_held and not self._lock.is_intact():
+            self._lock.release()  # somebody has removed it
+        if not self._lock.is_held:
+            try:
+                self._lock.acquire(str(self._path))
+            except MachineIdInUseError:
+                return False
+            self._boot = _boot_name()
+        return True
+
+    def _release(self) -> None:
+        with self._mutex:
+            self._lock.release()
+
+    def _forget(self) -> None:
+        self._lock.abandon()  # in a forked child: its parent holds the lock
+        self._mutex, self._is_busy = Lock(), False  # a thread of the parent may have had them
+
+
+def _boot_name() -> str:
+    """Return what names this boot, and the clock that counts its time; empty if nothing does."""
+    boot_id = (_system_text(BOOT_ID) or "").strip()
+    offsets = _system_text(OFFSETS) or ""
+    return " ".join([boot_id, *offsets.split()]) if UUID.fullmatch(boot_id) else ""
+
+
+def _system_text(path: Path) -> str | None:
+    try:
+        return read_text(path)
+    except StoreError:  # hidden in this container
+        return None

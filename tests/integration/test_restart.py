@@ -1,0 +1,102 @@
+"""Real processes of one stable instance, killed and started again: when the first id comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import aiocosid
+from tests.command import environment
+from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(sys.platform != "linux", reason="the boot clock, and kill -9"),
+]
+
+LIFE = """
+import asyncio, json, sys, time
+import aiocosid
+from aiocosid.abc import InstanceId
+
+async def main():
+    url, state_dir, seconds = sys.argv[1:]
+    who = InstanceId("pod-0", stable=True)
+    place = {"state_dir": state_dir} if state_dir else {}
+    async with aiocosid.connect(url, namespace="restart", instance_id=who, **place) as ids:
+        gen = await ids.snowflake("order")
+        ours = [await gen.next_id()]
+        print(time.time(), flush=True)
+        end = time.monotonic() + float(seconds)
+        while time.monotonic() < end:
+            ours += await gen.next_ids(50)
+            await asyncio.sleep(0.001)
+        print(json.dumps([min(ours), max(ours)]), flush=True)
+        await asyncio.sleep(3600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """One store after the other, initialised."""
+    server: RedisServer | PostgresServer
+    address = f"sqlite:///{tmp_path}/ids.db"
+    if request.param != "sqlite":
+        name = {"redis": "redis_server", "postgres": "postgres"}[request.param]
+        server = request.getfixturevalue(name)
+        address = server.url
+
+    async def prepare() -> None:
+        async with aiocosid.open_store(address) as store:
+            await store.create_schema()
+            await store.mark_machines(namespace="restart", is_new=True)
+
+    asyncio.run(prepare())
+    return address
+
+
+def live(url: str, state_dir: Path | str, seconds: float) -> tuple[float, list[int]]:
+    """Run a life and kill it; return the seconds until its first id, and its lowest and highest."""
+    began = time.time()
+    with subprocess.Popen(
+        [sys.executable, "-c", LIFE, url, str(state_dir), str(seconds)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as life:
+        assert life.stdout is not None
+        try:
+            first = float(life.stdout.readline())
+            return first - began, json.loads(life.stdout.readline())
+        finally:
+            life.send_signal(signal.SIGKILL)
+
+
+def test_on_the_same_machine_the_first_id_comes_within_two_seconds(
+    url: str, tmp_path: Path
+) -> None:
+    """Five times in a row; and each life is above the one before."""
+    directory = tmp_path / "state"
+    lives = [live(url, directory, 0.3) for _ in range(6)]
+    bounds = [bound for _, life in lives for bound in life]
+    assert bounds == sorted(bounds)
+    assert max(wait for wait, _ in lives[1:]) <= 2.0, lives
+
+
+@pytest.mark.timeout(120)
+def test_elsewhere_it_comes_within_sixteen_seconds(url: str, tmp_path: Path) -> None:
+    """The directory of another machine is empty."""
+    lives = [live(url, tmp_path / where, 0.3) for where in ("one", "two")]
+    bounds = [bound for _, life in lives for bound in life]
+    assert bounds == sorted(bounds)
+    assert 12.0 < lives[1][0] <= 16.0

@@ -1,0 +1,86 @@
+"""A machine's disk and boot clock in memory, for instances that keep a restart record there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from aiocosid.machine._restart import Found, RestartRecord
+
+
+@dataclass
+class Disk:
+    """What the processes of one machine share.
+
+    Attributes:
+        monotonic: seconds that the machine runs; they go on while a process is stopped.
+        boot: the name of the boot.
+        text: the record as it is stored.
+        holder: tells whether the process that locked the file runs; None if nobody did.
+        lock: the number of the lock file.
+        is_lost: whether writes fail.
+    """
+
+    monotonic: Callable[[], float]
+    boot: str = "boot-1"
+    text: str = ""
+    holder: Callable[[], bool] | None = None
+    lock: int = 1
+    is_lost: bool = False
+    files: count[int] = field(default_factory=lambda: count(2))
+
+    @property
+    def is_locked(self) -> bool:
+        return self.holder is not None and self.holder()
+
+    def remove_lock(self) -> None:
+        """Remove the lock file; the next process locks another one."""
+        self.lock, self.holder = next(self.files), None
+
+    def boot_anew(self) -> None:
+        """Restart the machine."""
+        self.boot, self.holder = f"boot-{next(self.files)}", None
+
+
+class MemoryPlace:
+    """A `RestartPlace` on a disk, for one process.
+
+    Args:
+        disk: the machine's.
+        is_alive: tells whether the process runs.
+    """
+
+    def __init__(self, disk: Disk, is_alive: Callable[[], bool]) -> None:
+        self.former = self.renewal = ""
+        self._disk, self._is_alive = disk, is_alive
+        self._lock = 0
+
+    def boot_ms(self) -> int:
+        return int(self._disk.monotonic() * 1000) + 1
+
+    async def take(self) -> Found:
+        if self._lock or not self._has_lock():
+            return Found()
+        record = RestartRecord.read(self._disk.text) if self._disk.text else None
+        lock = f"file {self._lock}"
+        return Found(record=record, lock=lock, boot=self._disk.boot, boot_ms=self.boot_ms())
+
+    async def write(self, record: RestartRecord) -> None:
+        if self._disk.is_lost or not self._has_lock():
+            return
+        named = replace(record, lock=f"file {self._lock}", boot=self._disk.boot)
+        self._disk.text = named.text()
+
+    async def leave(self) -> None:
+        if self._lock == self._disk.lock and self._disk.holder is self._is_alive:
+            self._disk.holder = None
+        self._lock = 0
+
+    def _has_lock(self) -> bool:
+        disk = self._disk
+        if disk.is_locked and disk.holder is not self._is_alive:
+            return False
+        if not disk.is_locked:
+            disk.holder, self._lock = self._is_alive, disk.lock
+        return self._lock == disk.lock

@@ -1,0 +1,526 @@
+"""Whether a stable instance that was killed begins before its time mark has passed, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from aiocosid.abc import InstanceId
+from aiocosid.errors import (
+    ClockTooManyBackwardsError,
+    InvalidArgumentError,
+    MachineIdUnavailableError,
+    StoreError,
+)
+from aiocosid.machine import MachineIdLease
+from aiocosid.machine._restart import Found, RestartRecord, early_floor_ms, renewal_of
+from aiocosid.machine._restart_file import RestartFile
+from aiocosid.machine.cells import Note, Owner, Seat
+from aiocosid.snowflake import (
+    COSID_MS,
+    UID_GENERATOR_HA,
+    CachedSnowflakeId,
+    SnowflakeId,
+)
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.testing import ManualClock
+from tests.machine_disk import Disk, MemoryPlace
+
+from ..segment._kit import Call
+from ._kit import Link
+
+POD = InstanceId("pod-0", stable=True)
+RECORD = RestartRecord(
+    renewal="t 7 50", lock="8:1", boot="b", boot_ms=5_000, bound_ms=100_000, floor_ms=90_000
+)
+FOUND = Found(record=RECORD, lock="8:1", boot="b", boot_ms=7_000)
+
+
+class TestDecision:
+    """The pure rules."""
+
+    def test_the_same_boot_the_same_lock_and_the_last_renewal_are_a_proof(self) -> None:
+        """The bound, the time since, a second, and a millisecond for two readings rounded down."""
+        assert early_floor_ms(FOUND, "t 7 50") == 100_000 + 2_000 + 1_000 + 1
+
+    def test_it_is_never_below_the_floor_of_the_former_one(self) -> None:
+        """Which is that of an owner before, whose clock may have been ahead."""
+        record = replace(RECORD, floor_ms=200_000)
+        assert early_floor_ms(replace(FOUND, record=record), "t 7 50") == 200_000
+
+    @pytest.mark.parametrize(
+        ("found", "former"),
+        [
+            pytest.param(replace(FOUND, boot="other"), "t 7 50", id="other boot"),
+            pytest.param(replace(FOUND, boot_ms=4_999), "t 7 50", id="boot time gone back"),
+            pytest.param(replace(FOUND, boot=""), "t 7 50", id="unknown boot"),
+            pytest.param(FOUND, "u 7 50", id="other token"),
+            pytest.param(FOUND, "t 8 60", id="older renewal than the store's"),
+            pytest.param(FOUND, "t 7 51", id="a stamp of CosId's"),
+            pytest.param(FOUND, "", id="not the instance's own"),
+            pytest.param(replace(FOUND, record=None), "t 7 50", id="no record"),
+            pytest.param(replace(FOUND, lock=""), "t 7 50", id="another one has the lock"),
+            pytest.param(replace(FOUND, lock="8:2"), "t 7 50", id="another lock file"),
+            pytest.param(Found(record=replace(RECORD, renewal="")), "", id="nothing"),
+        ],
+    )
+    def test_everything_else_waits_for_the_mark(self, found: Found, former: str) -> None:
+        """No rule is left out."""
+        assert early_floor_ms(found, former) is None
+
+    def test_a_record_survives_being_stored(self) -> None:
+        """As text."""
+        assert RestartRecord.read(RECORD.text()) == RECORD
+
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            lambda text: "",
+            lambda text: text[:-9],
+            lambda text: text.replace("100000", "100001"),
+            lambda text: text.replace("5000", "-5000"),
+            lambda text: text.partition(" ")[2],
+            lambda text: "\\xff" * 40,
+        ],
+    )
+    def test_a_damaged_record_is_none(self, harm: Callable[[str], str]) -> None:
+        """Whatever is left of it: also one digit that has changed."""
+        assert RestartRecord.read(harm(RECORD.text())) is None
+
+    def test_a_renewal_is_named_by_token_turn_and_stamp(self) -> None:
+        """And only that of the instance that holds the id."""
+        note = Note("a", stable=True, mark_ms=9, token="t", turn=7)  # noqa: S106 - no password
+        seat = Seat((Owner("a", 50),), note)
+        assert renewal_of(seat, "a") == "t 7 50"
+        others = [
+            None,
+            Seat((Owner("a", 50),)),
+            Seat((Owner("", 50),), note),
+            Seat((Owner("b", 50),), note),
+            Seat((Owner("a", 50), Owner("b", 50)), note),
+            replace(seat, note=replace(note, instance="b")),
+            replace(seat, note=replace(note, token="")),
+        ]
+        assert [renewal_of(each, "a") for each in others] == [""] * len(others)
+
+
+def record(renewal: str, bound_ms: int) -> RestartRecord:
+    return RestartRecord(renewal=renewal, boot_ms=1, bound_ms=bound_ms, floor_ms=-1)
+
+
+def file(directory: Path, **names: str) -> RestartFile:
+    described = {"store": "memory", "namespace": "n", "instance": "a", **names}
+    return RestartFile(directory, **described)
+
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.mark.asyncio
+class TestFile:
+    """Lock and record on a disk."""
+
+    async def test_a_successor_finds_what_was_written(self, tmp_path: Path) -> None:
+        """Once the lock was given up."""
+        one = file(tmp_path / "made")
+        assert (await one.take()).record is None
+        await one.write(record("r", 100))
+        await one.leave()
+        two = file(tmp_path / "made")
+        found = await two.take()
+        assert found.record is not None
+        assert (found.record.renewal, found.record.bound_ms) == ("r", 100)
+        assert early_floor_ms(found, "r") is not None
+        await two.leave()
+
+    async def test_the_lock_is_exclusive(self, tmp_path: Path) -> None:
+        """Of two that share a directory one has it; the other neither reads nor writes."""
+        one, two = file(tmp_path), file(tmp_path)
+        assert (await one.take()).lock
+        await one.write(record("one", 1))
+        assert await two.take() == Found()
+        await two.write(record("two", 2))
+        await one.leave()
+        await two.write(record("late", 3))  # it has the lock by now
+        assert await one.take() == Found()
+        await two.leave()
+        found = (await one.take()).record
+        assert found is not None
+        assert found.renewal == "late"
+        await one.leave()
+
+    async def test_a_lock_that_is_held_already_proves_nothing(self, tmp_path: Path) -> None:
+        """Left by an opening whose loop has died: its ids may still be handed out."""
+        one = file(tmp_path)
+        await one.take()
+        assert await one.take() == Found()
+        await one.leave()
+
+    async def test_a_removed_lock_file_proves_nothing(self, tmp_path: Path) -> None:
+        """Its holder runs, and locks the new file with its next record."""
+        one, two = file(tmp_path), file(tmp_path)
+        await one.take()
+        await one.write(record("r", 1))
+        await anyio.Path(str(one._lock.path)).unlink()
+        found = await two.take()
+        assert found.record is not None
+        assert found.lock
+        assert early_floor_ms(found, "r") is None
+        await one.write(record("s", 2))
+        await two.leave()
+        await one.write(record("s", 2))
+        await one.leave()
+        found = await two.take()
+        assert found.record is not None
+        assert found.record.lock == found.lock
+        await two.leave()
+
+    async def test_a_copied_directory_proves_nothing(self, tmp_path: Path) -> None:
+        """The owner of the original may run."""
+        one = file(tmp_path / "a")
+        await one.take()
+        await one.write(record("r", 1))
+        (tmp_path / "b").mkdir()
+        for each in (tmp_path / "a").iterdir():
+            (tmp_path / "b" / each.name).write_bytes(each.read_bytes())
+        two = file(tmp_path / "b")
+        found = await two.take()
+        assert found.record is not None
+        assert early_floor_ms(found, "r") is None
+        await one.leave()
+        await two.leave()
+
+    async def test_stores_namespaces_and_instances_have_files_of_their_own(
+        self, tmp_path: Path
+    ) -> None:
+        """They share a directory, and no lock."""
+        files = [
+            file(tmp_path),
+            file(tmp_path, store="s"),
+            file(tmp_path, namespace="m"),
+            file(tmp_path, instance="b"),
+        ]
+        assert all([(await each.take()).lock for each in files])
+        for each in files:
+            await each.leave()
+
+    async def test_after_the_end_nothing_is_locked(self, tmp_path: Path) -> None:
+        """Also by a call that is only now reached."""
+        one = file(tmp_path)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await one.take()
+        await one.leave()
+        two = file(tmp_path)
+        assert (await two.take()).lock
+        await two.leave()
+
+    async def test_a_directory_that_cannot_be_made_is_an_error(self, tmp_path: Path) -> None:
+        """It names the place."""
+        (tmp_path / "file").touch()
+        with pytest.raises(StoreError, match="state_dir"):
+            await file(tmp_path / "file").take()
+
+
+class Bench:
+    """A store, a machine with a disk, and the lives of one stable instance on it."""
+
+    def __init__(self, **described: Any) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(clock=self.clock)
+        self.disk = Disk(lambda: self.clock.monotonic() + 100)
+        self.described = described
+        self.lives: list[MachineIdLease] = []
+        self.links: list[Link] = []
+        self._alive: set[int] = set()
+
+    def lease(self, disk: Disk | None = None, **options: Any) -> MachineIdLease:
+        number = len(self.lives)
+        self._alive.add(number)
+        link = Link(self.store, POD, **self.described)
+        place = MemoryPlace(disk or self.disk, lambda: number in self._alive)
+        link.inner.restart = link.restart = place
+        lease = MachineIdLease(link, clock=self.clock, **options)
+        self.links.append(link)
+        self.lives.append(lease)
+        return lease
+
+    def kill(self, number: int = -1) -> None:
+        """Nothing of a life reaches the store any more, and the system unlocks its files."""
+        self.links[number].cut()
+        self._alive.discard(number % len(self.lives))
+
+    async def wait_of_start(self, lease: MachineIdLease) -> float:
+        """Return the seconds that a start takes."""
+        began = self.clock.monotonic()
+        async with anyio.create_task_group() as group:
+            opening = Call(group, lease.__aenter__)
+            while not opening.is_done and self.clock.monotonic() - began < 100:
+                await self.clock.advance(0.01)
+            assert opening.error is None
+        return self.clock.monotonic() - began
+
+    async def end(self) -> None:
+        for link, lease in zip(self.links, self.lives, strict=True):
+            link.heal()
+            await lease.aclose()
+
+
+async def highest(lease: MachineIdLease, clock: ManualClock) -> int:
+    """Return the time of the next id."""
+    gen = SnowflakeId(lease, clock=clock)
+    await gen.__aenter__()
+    return COSID_MS.parse(await gen.next_id()).timestamp_ms
+
+
+@pytest.mark.asyncio
+class TestLease:
+    """Lives of a stable instance."""
+
+    async def test_after_a_crash_it_waits_for_a_second(self) -> None:
+        """Not for its mark."""
+        bench = Bench()
+        lease = await bench.lease().__aenter__()
+        await bench.clock.advance(7.5)
+        last = await highest(lease, bench.clock)
+        bench.kill()
+        again = bench.lease()
+        assert await bench.wait_of_start(again) <= 1.1
+        assert await highest(again, bench.clock) > last
+        await bench.end()
+
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            lambda bench: bench.disk.boot_anew(),
+            lambda bench: bench.disk.remove_lock(),
+            lambda bench: setattr(bench.disk, "text", ""),
+            lambda bench: setattr(bench.disk, "text", bench.disk.text[:-1] + "0\n"),
+            lambda bench: setattr(bench.disk, "monotonic", bench.clock.monotonic),
+            lambda bench: setattr(bench.disk, "holder", lambda: True),
+        ],
+        ids=["boot", "lock removed", "missing", "damaged", "boot time back", "alive"],
+    )
+    async def test_without_a_proof_it_waits_for_the_mark(
+        self, harm: Callable[[Bench], object]
+    ) -> None:
+        """Which is 15 s ahead at most."""
+        bench = Bench()
+        await bench.lease().__aenter__()
+        await bench.clock.advance(1)
+        bench.kill()
+        harm(bench)
+        wait = await bench.wait_of_start(bench.lease())
+        assert 13.9 <= wait <= 15.1
+        await bench.end()
+
+    async def test_a_record_before_the_last_renewal_proves_nothing(self) -> None:
+        """A copy, a restored disk, or a write that failed."""
+        bench = Bench()
+        await bench.lease().__aenter__()
+        old = bench.disk.text
+        await bench.clock.advance(10.1)
+        assert bench.disk.text != old
+        bench.disk.text = old
+        bench.kill()
+        assert await bench.wait_of_start(bench.lease()) > 13.9
+        await bench.end()
+
+    async def test_on_another_machine_it_waits_for_the_mark(self) -> None:
+        """And so does the next one here, because the other one had the id since."""
+        bench = Bench()
+        await bench.lease().__aenter__()
+        bench.kill()
+        elsewhere = Disk(bench.clock.monotonic, boot="elsewhere")
+        assert await bench.wait_of_start(bench.lease(elsewhere)) > 14
+        bench.kill()
+        assert await bench.wait_of_start(bench.lease()) > 8.9
+        await bench.end()
+
+    async def test_a_clock_that_jumps_is_followed_after_the_next_renewal(self) -> None:
+        """Until then ids carry the bound, also while the store is down: nobody is silenced."""
+        bench = Bench()
+        lease = await bench.lease().__aenter__()
+        gen = SnowflakeId(lease, clock=bench.clock)
+        await gen.__aenter__()
+        began = bench.clock.now_ms()
+        bench.links[0].cut()
+        bench.clock.step_wall_ms(3_600_000)
+        for second in range(12):
+            ids = [await gen.next_id() for _ in range(500)]
+            times = [COSID_MS.parse(each).timestamp_ms for each in ids]
+            assert began + second * 1000 <= times[0]
+            assert times[-1] <= began + second * 1000 + 1001
+            assert gen.next_id_nowait() > ids[-1]
+            await bench.clock.advance(1)
+        bench.links[0].heal()
+        await bench.clock.advance(2.1)
+        assert COSID_MS.parse(await gen.next_id()).timestamp_ms > began + 3_600_000
+        await gen.aclose()
+        await bench.end()
+
+    @pytest.mark.parametrize("before_ms", [3_600_000, -3_600_000, 900])
+    @pytest.mark.parametrize("after_ms", [0, 3_600_000, -300])
+    async def test_ids_are_above_the_former_ones_whatever_the_clocks_do(
+        self, before_ms: int, after_ms: int
+    ) -> None:
+        """They step before the crash and after it."""
+        bench = Bench()
+        lease = await bench.lease().__aenter__()
+        await bench.clock.advance(2)
+        last = await highest(lease, bench.clock)
+        bench.clock.step_wall_ms(before_ms)
+        if before_ms > 0:
+            last = await highest(lease, bench.clock)
+        bench.kill()
+        bench.clock.step_wall_ms(after_ms - min(before_ms, 0))
+        again = bench.lease()
+        await bench.wait_of_start(again)
+        assert await highest(again, bench.clock) > last
+        await bench.end()
+
+    async def test_ids_of_a_clock_that_was_ahead_count_after_it_was_set_back(self) -> None:
+        """The bound is not below an id that was issued before it."""
+        bench = Bench()
+        lease = await bench.lease().__aenter__()
+        bench.clock.step_wall_ms(8_000)
+        await bench.clock.advance(10.1)
+        last = await highest(lease, bench.clock)
+        bench.clock.step_wall_ms(-8_000)
+        await bench.clock.advance(9.9)
+        bench.kill()
+        again = bench.lease()
+        await bench.wait_of_start(again)
+        assert await highest(again, bench.clock) > last
+        await bench.end()
+
+    async def test_a_start_that_is_killed_while_it_waits_passes_the_floor_on(self) -> None:
+        """The next one begins above the ids of the life before, whose clock was ahead."""
+        bench = Bench()
+        lease = await bench.lease().__aenter__()
+        bench.clock.step_wall_ms(8_000)
+        await bench.clock.advance(10.1)
+        last = await highest(lease, bench.clock)
+        bench.kill()
+        bench.clock.step_wall_ms(-8_000)
+        async with anyio.create_task_group() as group:
+            Call(group, bench.lease().__aenter__)
+            await bench.clock.advance(0.5)
+            assert bench.lives[-1].floor_ms > last
+            bench.kill()
+            group.cancel_scope.cancel()
+        again = bench.lease()
+        await bench.wait_of_start(again)
+        assert await highest(again, bench.clock) > last
+        await bench.end()
+
+    async def test_seconds_that_were_borrowed_are_below_the_bound(self) -> None:
+        """A ring's ids are ahead of the clock; the successor is above them, and may borrow too."""
+        bench = Bench()
+        layout = UID_GENERATOR_HA
+        lease = bench.lease(bits=layout.machine_bits)
+        gen = CachedSnowflakeId(lease, layout=layout, clock=bench.clock)
+        await gen.__aenter__()
+        last = (await gen.next_ids(layout.ids_per_tick * 12))[-1]
+        bench.kill()
+        again = bench.lease(bits=layout.machine_bits)
+        heir = CachedSnowflakeId(again, layout=layout, clock=bench.clock)
+        async with anyio.create_task_group() as group:
+            opening = Call(group, heir.__aenter__)
+            await bench.clock.advance(0.1)
+            assert (opening.is_done, opening.error) == (True, None)
+        assert layout.parse(await heir.next_id()).timestamp_ms > layout.parse(last).timestamp_ms
+        bench.links[0].heal()
+        await heir.aclose()
+        await gen.aclose()
+
+    async def test_a_clean_end_needs_no_wait_at_all(self) -> None:
+        """The mark was lowered."""
+        bench = Bench()
+        async with bench.lease() as lease:
+            last = await highest(lease, bench.clock)
+        again = bench.lease()
+        assert await bench.wait_of_start(again) <= 0.01
+        assert await highest(again, bench.clock) > last
+        await bench.end()
+
+    async def test_crashes_in_a_row_do_not_add_up(self) -> None:
+        """Each start waits for a second."""
+        bench, last = Bench(), 0
+        for number in range(8):
+            lease = bench.lease()
+            assert await bench.wait_of_start(lease) <= (1.1 if number else 0.01)
+            now = await highest(lease, bench.clock)
+            assert now > last
+            last = now
+            await bench.clock.advance(0.05)
+            bench.kill()
+        await bench.end()
+
+    async def test_a_disk_that_fails_costs_the_wait_only(self) -> None:
+        """The instance runs on."""
+        bench = Bench()
+        bench.disk.is_lost = True
+        lease = await bench.lease().__aenter__()
+        await highest(lease, bench.clock)
+        bench.kill()
+        assert await bench.wait_of_start(bench.lease()) > 14.5
+        await bench.end()
+
+
+class TestArguments:
+    """What the store is told."""
+
+    @pytest.mark.parametrize("who", [None, "one", InstanceId("one")])
+    def test_a_state_dir_is_for_stable_instances(
+        self, who: InstanceId | str | None, tmp_path: Path
+    ) -> None:
+        """Another one may get another machine id."""
+        with pytest.raises(InvalidArgumentError, match="state_dir"):
+            MemoryStore().machine_id_distributor(instance_id=who, state_dir=tmp_path)
+
+    def test_a_stable_instance_renews_six_times_as_often(self) -> None:
+        """By default: its mark is what it has to wait for."""
+        store = MemoryStore()
+        assert store.machine_id_distributor(instance_id=POD).interval == 10
+        assert store.machine_id_distributor(instance_id=POD, interval=7).interval == 7
+        assert store.machine_id_distributor().interval == 60
+
+
+@pytest.mark.asyncio
+class TestPatience:
+    """How long a start waits at most."""
+
+    async def test_a_start_timeout_bounds_the_wait_for_a_mark(self) -> None:
+        """It fails at once, not when the time is over; the id is given back."""
+        bench = Bench()
+        await bench.lease().__aenter__()
+        bench.kill()
+        bench.disk.boot_anew()
+        with pytest.raises(MachineIdUnavailableError, match=r"15 s ahead") as caught:
+            await bench.lease(start_timeout=10).__aenter__()
+        assert caught.value.waited == 0
+        await bench.end()
+
+    async def test_a_stamp_that_no_mark_explains_fails_at_once(self) -> None:
+        """CosId's clock was ahead, or ours is behind; as in CosId."""
+        clock = ManualClock()
+        store = MemoryStore(clock=clock)
+        former = store.machine_id_distributor(instance_id=POD)
+        ahead = clock.now_ms() + 2_001
+        await former.distribute(10, now_ms=ahead, latest_ms=ahead)  # a renewal without a mark
+        again = MachineIdLease(store.machine_id_distributor(instance_id=POD), clock=clock)
+        with pytest.raises(ClockTooManyBackwardsError) as caught:
+            await again.__aenter__()
+        assert caught.value.backwards == 2.001
+        await clock.advance(0.001)
+        async with anyio.create_task_group() as group:
+            opening = Call(group, again.__aenter__)
+            await clock.advance(2.1)
+            assert (opening.is_done, opening.error) == (True, None)
+        await again.aclose()
