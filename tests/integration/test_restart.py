@@ -1,4 +1,4 @@
-"""Real processes of one stable instance, killed and started again: when the first id comes."""
+"""Real processes of one stable instance, killed and started again: how long they wait."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ async def main():
     async with aiocosid.connect(url, namespace="restart", instance_id=who, **place) as ids:
         gen = await ids.snowflake("order")
         ours = [await gen.next_id()]
-        print(time.time(), flush=True)
+        print(gen.statistics().machine.mark_wait, flush=True)
         end = time.monotonic() + float(seconds)
         while time.monotonic() < end:
             ours += await gen.next_ids(50)
@@ -46,7 +45,9 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(params=["sqlite", "redis", "postgres"])
+@pytest.fixture(
+    params=["sqlite", *(pytest.param(n, marks=pytest.mark.nightly) for n in ("redis", "postgres"))]
+)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """One store after the other, initialised."""
     server: RedisServer | PostgresServer
@@ -66,8 +67,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def live(url: str, state_dir: Path | str, seconds: float) -> tuple[float, list[int]]:
-    """Run a life and kill it; return the seconds until its first id, and its lowest and highest."""
-    began = time.time()
+    """Run a life and kill it; return its wait for a mark, and its lowest and highest id."""
     with subprocess.Popen(
         [sys.executable, "-c", LIFE, url, str(state_dir), str(seconds)],
         stdout=subprocess.PIPE,
@@ -77,26 +77,25 @@ def live(url: str, state_dir: Path | str, seconds: float) -> tuple[float, list[i
         assert life.stdout is not None
         try:
             first = float(life.stdout.readline())
-            return first - began, json.loads(life.stdout.readline())
+            return first, json.loads(life.stdout.readline())
         finally:
             life.send_signal(signal.SIGKILL)
 
 
-def test_on_the_same_machine_the_first_id_comes_within_two_seconds(
-    url: str, tmp_path: Path
-) -> None:
-    """Five times in a row; and each life is above the one before."""
+def test_on_the_same_machine_it_does_not_wait_for_the_mark(url: str, tmp_path: Path) -> None:
+    """Twice in a row; and each life is above the one before."""
     directory = tmp_path / "state"
-    lives = [live(url, directory, 0.3) for _ in range(6)]
+    lives = [live(url, directory, 0.3) for _ in range(3)]
     bounds = [bound for _, life in lives for bound in life]
     assert bounds == sorted(bounds)
-    assert max(wait for wait, _ in lives[1:]) <= 2.0, lives
+    assert max(wait for wait, _ in lives) < 5, "it waits for about a second, and a mark is 15 ahead"
 
 
+@pytest.mark.stress
 @pytest.mark.timeout(120)
-def test_elsewhere_it_comes_within_sixteen_seconds(url: str, tmp_path: Path) -> None:
+def test_elsewhere_it_waits_for_the_mark(url: str, tmp_path: Path) -> None:
     """The directory of another machine is empty."""
     lives = [live(url, tmp_path / where, 0.3) for where in ("one", "two")]
     bounds = [bound for _, life in lives for bound in life]
     assert bounds == sorted(bounds)
-    assert 12.0 < lives[1][0] <= 16.0
+    assert lives[1][0] > 5

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 
 from aiocosid.abc import (
-    DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
     DEFAULT_SAFE_GUARD,
     DEFAULT_STEP,
@@ -109,7 +109,8 @@ class ScriptedStore(Store):
         namespace: str = DEFAULT_NAMESPACE,
         instance_id: InstanceId | str | None = None,
         safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float = DEFAULT_GUARD_INTERVAL,
+        interval: float | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
     ) -> ScriptedMachines:
         return ScriptedMachines(self, namespace)
 
