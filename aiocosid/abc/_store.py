@@ -103,6 +103,35 @@ class MachineStore:
         """
         await self._holder().revert_machine(namespace=namespace, machine_id=machine_id)
 
+    async def raise_machine_mark(
+        self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int, above_ms: int
+    ) -> bool:
+        """Let the next owner of a machine id begin above a time; never lowers anything.
+
+        For a store that lost writes.  One atomic step, safe to repeat.  The present holder, if any,
+        keeps the id and goes on; if it is dead, its id expires a safe guard after that time at the
+        earliest.
+
+        Args:
+            namespace: the namespace.
+            machine_id: 0 to 2^31-1.  A number that nobody ever had counts as given back from then
+                on; raise those in ascending order, without gaps.
+            above_ms: no id that exists has a later time; unix time in milliseconds, at least 0
+                and at most a day ahead of this process's clock.  Until then the next owner waits.
+
+        Returns:
+            Whether the next owner would have begun earlier.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            CorruptMachineStateError: the id's entry is damaged; nothing was written.
+            UnsupportedByStoreError: this store has no machine ids, or keeps no marks.
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await self._holder().raise_machine_mark(
+            namespace=namespace, machine_id=machine_id, above_ms=above_ms
+        )
+
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
         """Return the width of a namespace's machine ids, or None if none is noted yet.
 

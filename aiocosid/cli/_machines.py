@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from math import ceil, isinf
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,11 +21,25 @@ from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
     AnyMachineNamespace,
+    Bits,
+    Epoch,
+    Layout,
     MachineNamespace,
     StoreUrl,
     Timeout,
+    Unit,
 )
-from ._output import TableFormat, confirmed, has_terminal, time_text, write, write_json, write_table
+from ._output import (
+    TableFormat,
+    TextFormat,
+    confirmed,
+    has_terminal,
+    time_text,
+    write,
+    write_json,
+    write_table,
+)
+from ._parts import AS_NAMED, OwnLayout, last_ms_of, layout_of, time_ms
 from ._session import StoreSession
 
 if TYPE_CHECKING:
@@ -142,6 +157,87 @@ def bits(
         found = session.call(session.store.machine_bits, namespace=namespace)
     width = "no noted width" if found is None else f"{found} bits"
     write(f"machine ids of namespace {printable(namespace)} have {width}\n")
+
+
+@machines.command()
+def floor(
+    *,
+    above_time: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="No id has a later time, as 2026-11-23T12:00Z."),
+    ] = None,
+    above_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="No id was made later than this one, of --layout."),
+    ] = None,
+    layout: Layout = None,
+    bits: Bits = None,
+    unit: Unit = None,
+    epoch: Epoch = None,
+    up_to: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=2**22 - 1,
+            help="Also machine ids 0 to N that the store does not know.",
+        ),
+    ] = None,
+    store: StoreUrl = DEFAULT_STORE,
+    namespace: MachineNamespace = DEFAULT_NAMESPACE,
+    form: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Let the next owners of all machine ids begin above a time; never lowers anything.
+
+    Use it for a store that lost writes, for example after restoring a backup.  First close the
+    instances that hold machine ids there.
+    """
+    own = OwnLayout(bits=bits, unit=unit, epoch=epoch)
+    above_ms = _floor_ms(above_time, above_id, layout, own)
+    with StoreSession(store, timeout=timeout) as session:
+        numbers = _known(session, namespace, up_to)
+        lift = partial(session.store.raise_machine_mark, namespace=namespace, above_ms=above_ms)
+        raised = [each for each in numbers if session.call(lift, machine_id=each)]
+    if form is TextFormat.JSON:
+        write_json({"namespace": namespace, "above_ms": above_ms, "raised": raised})
+        return
+    subject = f"{len(numbers)} machine ids of namespace {printable(namespace)}"
+    write(f"{subject} begin above {_moment(above_ms)} UTC; {len(raised)} of them were raised\n")
+
+
+def _floor_ms(
+    above_time: str | None, above_id: str | None, layout: str | None, own: OwnLayout
+) -> int:
+    """Return the time that no id is later than."""
+    if (above_id is None) == (above_time is None):
+        given = "neither" if above_id is None else "both"
+        raise InvalidArgumentError("the floor", given, expected="--above-time or --above-id")
+    if above_id is not None:
+        return last_ms_of(above_id, layout_of(layout, own))
+    if layout is not None or own != AS_NAMED:
+        expected = "given without --layout, --bits, --unit and --epoch: those are for --above-id"
+        raise InvalidArgumentError("--above-time", above_time, expected=expected)
+    return time_ms(f"{above_time}", "--above-time")
+
+
+def _known(session: StoreSession, namespace: str, up_to: int | None) -> list[int]:
+    """Return the machine ids to raise, in ascending order."""
+    found = {each.machine_id for each in session.call(session.store.machines, namespace=namespace)}
+    if up_to is not None:
+        bits = session.call(session.store.machine_bits, namespace=namespace)
+        if bits is not None and up_to >> bits:
+            expected = f"at most {(1 << bits) - 1}: namespace {namespace!r} has {bits} bits"
+            raise InvalidArgumentError("--up-to", up_to, expected=expected)
+        found.update(range(up_to + 1))
+    if not found:
+        expected = "one that has machine ids; or give --up-to, if the store lost all of them"
+        raise InvalidArgumentError("namespace", namespace, expected=expected)
+    return sorted(found)
+
+
+def _moment(ms: int) -> str:
+    return f"{time_text(ms)}.{ms % 1000:03d}"
 
 
 def _owner(session: StoreSession, namespace: str, machine_id: int) -> Machine:

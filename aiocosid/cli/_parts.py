@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
     from ..snowflake import CosIdState, SnowflakeParts
 
-__all__ = ("AS_NAMED", "DEFAULT_LAYOUT", "OwnLayout", "Parsed", "layout_of", "parsed")
+__all__ = (
+    "AS_NAMED",
+    "DEFAULT_LAYOUT",
+    "OwnLayout",
+    "Parsed",
+    "last_ms_of",
+    "layout_of",
+    "parsed",
+    "time_ms",
+)
 
 DEFAULT_LAYOUT: Final = "cosid-ms"
 
@@ -117,19 +126,40 @@ def _unit_of(text: str) -> timedelta:
     return timedelta(milliseconds=count) if found[2] == "ms" else timedelta(seconds=count)
 
 
-def _epoch_of(text: str) -> datetime | int:
+def _epoch_of(text: str, option: str = "--epoch") -> datetime | int:
     if INTEGER.fullmatch(text):
         return int(text)
     try:
         epoch = datetime.fromisoformat(text)
     except ValueError:
         expected = "a time as 2020-01-01T00:00:00Z, or an integer of milliseconds since 1970"
-        raise InvalidArgumentError("--epoch", text, expected=expected) from None
+        raise InvalidArgumentError(option, text, expected=expected) from None
     if epoch.tzinfo is None:
         time = epoch.isoformat()
         expected = f"given with its offset: {time}Z if it is in UTC, or as {time}+08:00"
-        raise InvalidArgumentError("--epoch", text, expected=expected)
+        raise InvalidArgumentError(option, text, expected=expected)
     return epoch
+
+
+def time_ms(text: str, option: str) -> int:
+    """Return a time that was typed, ISO 8601 with an offset or milliseconds, in milliseconds.
+
+    Raises:
+        InvalidArgumentError: it is none, or has no offset.
+    """
+    moment = _epoch_of(text, option)
+    if isinstance(moment, datetime):
+        return (moment - UNIX_EPOCH) // timedelta(milliseconds=1)
+    return moment
+
+
+def last_ms_of(text: str, layout: SnowflakeLayout) -> int:
+    """Return the last millisecond of the tick in which an id was made.
+
+    Raises:
+        InvalidIdError: it is no id of the layout.
+    """
+    return layout.parse(_id_of(text, layout)).timestamp_ms + layout.unit_ms - 1
 
 
 TEXTS: Final = {"cosid-radix62": RADIX62, "cosid-radix36": RADIX36}
@@ -214,15 +244,18 @@ def parsed(text: str, layout: str | None, zone: str | None, own: OwnLayout = AS_
     return _number(text, layout_of(layout, own, also=TEXTS), zone)
 
 
+def _id_of(text: str, layout: SnowflakeLayout, zone: str | None = None) -> int:
+    if "-" in text:
+        return FriendlyText(layout, zone=zone or FRIENDLY_ZONE).as_id(text)
+    if NUMBER.fullmatch(text):
+        return int(text)
+    expected = f"digits, or friendly text; CosIdGenerator's need --layout {' or '.join(TEXTS)}"
+    raise InvalidIdError("id", text, expected=expected)
+
+
 def _number(text: str, layout: SnowflakeLayout, zone: str | None) -> Parsed:
     friendly = FriendlyText(layout, zone=zone or FRIENDLY_ZONE)
-    if "-" in text:
-        number = friendly.as_id(text)
-    elif NUMBER.fullmatch(text):
-        number = int(text)
-    else:
-        expected = f"digits, or friendly text; CosIdGenerator's need --layout {' or '.join(TEXTS)}"
-        raise InvalidIdError("id", text, expected=expected)
+    number = _id_of(text, layout, zone)
     parts = layout.parse(number)
     own: dict[str, Any] = {"layout": _described(layout), "id": number}
     own |= {"region": parts.region, "worker": parts.worker}

@@ -54,6 +54,7 @@ __all__ = (
     "mark",
     "mark_store",
     "quarantine_ms",
+    "raise_mark",
     "renew",
     "seconds_left",
     "set_bits",
@@ -701,6 +702,38 @@ def take_away(snapshot: Snapshot, machine_id: int) -> Decision:
     for holder in seat.holders:
         changes.own[holder] = None
     return Decision(changes)
+
+
+def raise_mark(snapshot: Snapshot, machine_id: int, above_ms: int) -> Decision:
+    """Let the next owner of an id begin above a time, on an operator's command.
+
+    A number that nobody ever had is written as given back.  The stamp is raised as well: CosId
+    ignores the mark, and a holder that gives the id back lowers it.  So a dead holder's id expires
+    later.  Answers whether the floor was lower.
+
+    Args:
+        snapshot: has at least that machine id.
+        machine_id: the id; on a store with CosId's adder at most the next new one.
+        above_ms: unix time in milliseconds.
+    """
+    seat = snapshot.seats.get(machine_id, Seat())
+    if seat.is_damaged:
+        place = f"machine id {machine_id} of namespace {snapshot.namespace!r}"
+        found = "a cell that cannot be read"
+        return Decision(error=CorruptMachineStateError(snapshot.store, place=place, found=found))
+    note = seat.note or Note()
+    if min(note.mark_ms, seat.stamp_ms) >= above_ms:
+        return Decision(answer=False)
+    changes = Changes()
+    owners = tuple(
+        Owner(each.instance, max(each.stamp_ms, above_ms))
+        for each in seat.owners or (Owner("", 0),)
+    )
+    note = replace(note, mark_ms=max(note.mark_ms, above_ms), turn=note.turn + 1)
+    changes.seats[machine_id] = Seat(owners, note, seat.seen_ms)
+    if snapshot.last_new is not None and machine_id > snapshot.last_new:
+        changes.last_new = machine_id
+    return Decision(changes, seat.floor_ms < above_ms)
 
 
 # Administration.

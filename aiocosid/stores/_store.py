@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
 from .._checks import check_above, check_integer, check_machine_bits, check_text
+from .._life.clock import SYSTEM_CLOCK
 from .._life.fork import NotCopyable
 from ..abc import (
     DEFAULT_NAMESPACE,
@@ -16,7 +17,7 @@ from ..abc import (
     Store,
 )
 from ..abc._machine import NAME_WIDTH, check_safe_guard
-from ..errors import CounterMissingError, UnsupportedByStoreError
+from ..errors import CounterMissingError, InvalidArgumentError, UnsupportedByStoreError
 from ..machine import _rules
 from ..machine._rules import Asker, Decision
 from ..machine.cells import Need
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
 
 __all__ = ("BackendStore", "CounterDistributor")
+
+MOST_AHEAD_MS: Final = 24 * 3600 * 1000  # of an operator's floor; a slip would stop a namespace
 
 B = TypeVar("B", bound="Backend")
 
@@ -290,6 +293,34 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             return _rules.take_away(snapshot, machine_id)
 
         await transact(self._backend, namespace, Need(machine_id=machine_id), decide)
+
+    async def raise_machine_mark(
+        self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int, above_ms: int
+    ) -> bool:
+        """Raise the time mark of a machine id; see `aiocosid.abc.Store.raise_machine_mark`.
+
+        A cancelled call may have taken effect; it is safe to repeat.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            CorruptMachineStateError: the id's cell is damaged; nothing was written.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
+        check_integer("above_ms", above_ms, at_least=0)
+        latest_ms = SYSTEM_CLOCK.now_ms() + MOST_AHEAD_MS
+        if above_ms > latest_ms:
+            expected = (
+                f"at most {latest_ms}, a day ahead: no id comes until then, nothing lowers it"
+            )
+            raise InvalidArgumentError("above_ms", above_ms, expected=expected)
+        is_raised: bool = await self._change(
+            namespace,
+            lambda snapshot, _: _rules.raise_mark(snapshot, machine_id, above_ms),
+            need=Need(machine_id=machine_id),
+        )
+        return is_raised
 
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
         """Return the width of a namespace's machine ids in bits, or None if none is stored yet.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 from math import ceil, inf
 from typing import Any
 
@@ -13,11 +14,12 @@ import pytest_asyncio
 
 from aiocosid import connect
 from aiocosid._life.clock import SYSTEM_CLOCK
-from aiocosid.abc import InstanceId, MachineIdDistributor, MachineMarker, Store
+from aiocosid.abc import InstanceId, MachineGrant, MachineIdDistributor, MachineMarker, Store
 from aiocosid.errors import (
     InvalidArgumentError,
     MachineBitsMismatchError,
     MachineIdInUseError,
+    MachineIdOverflowError,
     MachineIdQuarantineError,
 )
 from aiocosid.snowflake import JAVASCRIPT_SAFE_MS
@@ -68,6 +70,37 @@ class TestOnOneStore(Machines):
     @pytest.fixture
     def make_machines(self, store: Store) -> MakeMachineIdDistributor:
         return self.marking(store.machine_id_distributor)
+
+    async def test_an_operator_raises_the_floor_of_ids(self, store: Store) -> None:
+        """Of one that is held, and of those that nobody had yet; nothing is ever lowered."""
+        namespace = f"floor{uuid.uuid4().hex[:12]}"
+        self.backend.mark(namespace)
+        now_ms = SYSTEM_CLOCK.now_ms()
+        above_ms = now_ms - 1000
+
+        async def take(name: str) -> MachineGrant:
+            asker = store.machine_id_distributor(namespace=namespace, instance_id=name)
+            return await asker.distribute(2, now_ms=now_ms - 60_000, latest_ms=2**53)
+
+        async def raise_all(to_ms: int) -> list[bool]:
+            lift = partial(store.raise_machine_mark, namespace=namespace, above_ms=to_ms)
+            return [await lift(machine_id=number) for number in range(4)]
+
+        one = store.machine_id_distributor(namespace=namespace, instance_id="one")
+        held = await one.distribute(2, now_ms=now_ms - 60_000, latest_ms=2**53)
+        assert await raise_all(above_ms) == [True] * 4
+        assert await raise_all(above_ms) == [False] * 4
+        assert await raise_all(above_ms - 1) == [False] * 4
+        await one.guard(held.machine_id, now_ms=now_ms - 50_000, mark_ms=now_ms - 40_000)
+        await one.revert(held.machine_id, last_ms=now_ms - 45_000)
+        grants = [await take(name) for name in "abcd"]
+        assert sorted(each.machine_id for each in grants) == [0, 1, 2, 3]
+        assert [each.floor_ms for each in grants if each.floor_ms < above_ms] == []
+        with pytest.raises(MachineIdOverflowError):
+            await take("e")
+        for wrong in (-1, now_ms + 25 * 3600 * 1000, 2**53, True):
+            with pytest.raises(InvalidArgumentError, match="above_ms"):
+                await store.raise_machine_mark(namespace=namespace, machine_id=0, above_ms=wrong)
 
     async def test_a_width_is_changed_while_nobody_holds_an_id(self, store: Store) -> None:
         """Nor a dead one; whoever comes then has to have the new width."""

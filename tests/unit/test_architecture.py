@@ -65,7 +65,7 @@ MAKES_A_USER_WAIT = {"cli/_session.py"}  # by real seconds, as nothing else does
 MAX_MODULE_LINES = 700
 LONGER = {
     "errors/_general.py": 850,  # every error, on one page
-    "machine/_rules.py": 815,  # every rule about machine ids, which are read as one
+    "machine/_rules.py": 865,  # every rule about machine ids, which are read as one
 }
 MAX_FUNCTION_LINES = 25  # for nine in ten
 MAX_PUBLIC_METHODS = 12

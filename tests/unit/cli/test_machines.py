@@ -158,6 +158,77 @@ def test_revert_of_an_id_that_nobody_holds(
     assert ended.err.startswith("aiocosid: error: ")
 
 
+ID_2021 = 266300479548424192  # of cosid-ms, 2021-12-28 12:23:01.948 UTC
+
+
+def test_a_floor_is_raised_and_never_lowered(aiocosid: Command, namespace: str) -> None:
+    """Of all machine ids that the store knows, and of others up to a number."""
+    of = ("--store", "memory:", "--namespace", namespace)
+    taken = MemoryStore.from_url().machine_id_distributor(namespace=namespace, instance_id="web-3")
+    asyncio.run(taken.distribute(2, now_ms=1, latest_ms=2**53))
+    told = f"of namespace {namespace} begin above"
+    for words, said in (
+        (("--above-id", ID_2021), f"1 machine ids {told} 2021-12-28 12:23:01.948 UTC; 1 of"),
+        (("--above-time", "2021-12-28T12:00Z"), f"1 machine ids {told} 2021-12-28 12:00:00.000"),
+        (("--above-time", "2021-12-28T21:00+08:00", "--up-to", 3), f"4 machine ids {told} 2021"),
+    ):
+        ended = aiocosid("machines", "floor", *words, *of)
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out.startswith(said)
+    found = json.loads(aiocosid("machines", "list", *of, "--format", "json").out)
+    assert [each["last_timestamp_ms"] for each in found] == [1640696400000] * 4
+    assert [each["instance_id"] for each in found] == ["web-3", "", "", ""]
+    again = aiocosid("machines", "floor", "--above-time", 1640696400000, *of, "--format", "json")
+    document = {"namespace": namespace, "above_ms": 1640696400000, "raised": []}
+    assert json.loads(again.out) == document
+
+
+def test_the_floor_of_an_id_is_the_end_of_its_tick(aiocosid: Command, namespace: str) -> None:
+    """Of a layout in seconds a later id may be of the same second."""
+    of = ("--store", "memory:", "--namespace", namespace, "--up-to", 0, "--format", "json")
+    layout = ("--bits", "31/10/12", "--unit", "s", "--epoch", "2020-01-01T00:00:00Z")
+    ended = aiocosid("machines", "floor", "--above-id", 60 << 22, *layout, *of)
+    assert json.loads(ended.out)["above_ms"] == 1577836860999
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "--above-time or --above-id"),
+        (("--above-time", 1, "--above-id", 1), "--above-time or --above-id"),
+        (("--above-time", "2021-12-28T12:00"), "given with its offset"),
+        (("--above-time", "noon"), "a time as"),
+        (("--above-time", "2062-01-01T00:00Z"), "a day ahead: no id comes until then"),
+        (("--above-time", "1062-01-01T00:00Z"), "above_ms is -"),
+        (("--above-time", 1, "--layout", "leaf"), "those are for --above-id"),
+        (("--above-id", "x"), "digits, or friendly text"),
+        (("--above-id", 1, "--layout", "x"), "one of cosid-ms"),
+        (("--above-time", 1, "--up-to", 4), "at most 3: namespace"),
+        (("--above-time", 1, "--up-to", -1), "--up-to"),
+        (("--above-time", 1, "--namespace", "misspelt"), "one that has machine ids"),
+    ],
+)
+def test_a_floor_that_is_a_mistake(
+    aiocosid: Command, namespace: str, words: tuple[object, ...], said: str
+) -> None:
+    """Nothing is raised: it could not be lowered again."""
+    of = ("--store", "memory:", "--namespace", namespace)
+    taken = MemoryStore.from_url().machine_id_distributor(namespace=namespace, instance_id="web-3")
+    asyncio.run(taken.distribute(2, now_ms=0, latest_ms=2**53))
+    ended = aiocosid("machines", "floor", *of, *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    [only] = json.loads(aiocosid("machines", "list", *of, "--format", "json").out)
+    assert only["last_timestamp_ms"] == 0
+
+
+def test_a_store_without_machine_ids_has_no_floor(aiocosid: Command) -> None:
+    words = ("--above-time", 1, "--up-to", 1, "--store", "leaf+sqlite:///leaf.db")
+    ended = aiocosid("machines", "floor", *words)
+    assert (ended.code, ended.out) == (4, "")
+    assert "no machine ids" in ended.err
+
+
 def test_bits(aiocosid: Command, namespace: str) -> None:
     """They are noted by the first lease, and changed by --set alone, while nobody holds an id."""
     of = ("--store", "memory:", "--namespace", namespace)
