@@ -31,6 +31,7 @@ from ._blocks import ROOT, blocks, pages
 OPERATE = ROOT / "docs" / "howto" / "operate.md"
 SCHEMA = ROOT / "docs" / "reference" / "schema.md"
 GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
+EVIDENCE = ROOT / "docs" / "explanation" / "evidence.md"
 SCRIPTS = ROOT / "aiocosid" / "stores" / "redis"
 
 URL = re.compile(
@@ -238,10 +239,11 @@ def test_the_links_of_the_readme_lead_somewhere() -> None:
     assert [(p, a) for p, a in links if a and a not in anchors(ROOT / p)] == []
 
 
-def test_the_tests_that_a_page_names_are_there() -> None:
-    """The guarantees are as good as the tests behind them."""
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", GUARANTEES.read_text())
-    assert len(named) > 20
+@pytest.mark.parametrize(("page", "least"), [(GUARANTEES, 20), (EVIDENCE, 15)])
+def test_the_tests_that_a_page_names_are_there(page: Path, least: int) -> None:
+    """The guarantees, and the track record, are as good as the tests behind them."""
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text())
+    assert len(named) > least
     assert [f"{path}::{name}" for path, name in named if not has_test(ROOT / path, name)] == []
 
 

@@ -149,7 +149,8 @@ def test_a_planted_fault(tmp_path: Path, fault: str) -> None:
 
 def test_times_that_are_equal_are_concurrent(tmp_path: Path) -> None:
     """A call that begins in the very nanosecond in which another ends may have a lower id."""
-    history = {"d": [begins("d", strict=True), ["call", 1, 5, 0, 9, 9], ["call", 5, 7, 0, 3, 3]]}
+    history: dict[str, list[Line]] = {}
+    history["d"] = [begins("d", strict=True), ["call", 1, 5, 0, 9, 9], ["call", 5, 7, 0, 3, 3]]
     assert check(tmp_path, history)[0] == 0
     history["d"][-1] = ["call", 6, 7, 0, 3, 3]
     assert check(tmp_path, history)[0] == 1
