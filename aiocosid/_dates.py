@@ -34,7 +34,7 @@ LAST_MS: Final = 253_402_300_799_999
 CYCLE_YEARS: Final = 400
 CYCLE_MS: Final = 146_097 * 86_400_000
 
-OFFSET: Final = re.compile(r"([+-])([01][0-9]|2[0-3]):([0-5][0-9])")
+OFFSET: Final = re.compile(r"([+-])([01][0-9]|2[0-3]|[0-9])(?:(?<=[0-9]{2}):?([0-5][0-9]))?")
 
 DateUnit: TypeAlias = Literal["year", "month", "day", "hour", "minute", "second", "millisecond"]
 """The fields of a date and time, the longest first."""
@@ -195,16 +195,18 @@ def moment_of(ms: int, zone: tzinfo = UTC) -> datetime:
 def resolve_zone(zone: object) -> tzinfo:
     """Return the zone of a name; the first time a name is asked for, the system's file is read.
 
+    Offsets may be written as Java reads them: ``+8``, ``+08``, ``+0800``, ``+08:00`` and ``Z``.
+
     Raises:
         InvalidArgumentError: there is no such zone.
     """
     if isinstance(zone, tzinfo):
         return zone
-    if zone == "UTC":
-        return UTC
     if isinstance(zone, str):
+        if zone in {"UTC", "Z"}:
+            return UTC
         if offset := OFFSET.fullmatch(zone):
-            distance = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
+            distance = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
             return timezone(-distance if offset[1] == "-" else distance)
         # Most programs name no zone.
         from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # noqa: PLC0415

@@ -34,7 +34,7 @@ class ToStringIdConverter(IdConverter):
     Attributes:
         pad_start: whether zeros fill a text up to ``char_size``; texts of up to that many digits
             then sort like ids.
-        char_size: characters to fill up to, 0 to 255.
+        char_size: characters to fill up to, 0 to 255; without padding also CosId's -1, for none.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -45,7 +45,8 @@ class ToStringIdConverter(IdConverter):
     def __post_init__(self) -> None:
         """Check the settings."""
         check_flag("pad_start", self.pad_start)
-        check_integer("char_size", self.char_size, at_least=0, at_most=WIDEST)
+        least = 0 if self.pad_start else -1
+        check_integer("char_size", self.char_size, at_least=least, at_most=WIDEST)
 
     def as_str(self, new_id: int, /) -> str:
         """Return the text of an id."""

@@ -77,7 +77,7 @@ class ConverterSettings(BaseModel):
     ] = "radix62"
     make: Function | None = None
     options: dict[str, object] = Field(default_factory=dict, repr=False)  # perhaps with a key
-    char_size: Annotated[Whole, Field(ge=0, le=64)] | None = None
+    char_size: Annotated[Whole, Field(ge=-1, le=64)] | None = None
     pad_start: Flag | None = None
     check: Flag | None = None
     zone: str | None = None

@@ -89,8 +89,20 @@ def test_an_offset_is_a_zone() -> None:
         ("-05:30", -5.5),
         ("-00:30", -0.5),
         ("+23:59", 23 + 59 / 60),
+        ("+05:45", 5.75),
+        ("+0545", 5.75),
+        ("+08", 8),
+        ("-8", -8),
+        ("Z", 0),
     ):
         assert resolve_zone(text).utcoffset(AT) == timedelta(hours=hours)
+
+
+@pytest.mark.parametrize("text", ["GMT+8", "UTC+08:00", "+8:00", "+845", "+24", "+", "08:00", "z"])
+def test_an_offset_with_two_meanings_is_none(text: str) -> None:
+    """POSIX counts the one after a name to the west, Java to the east."""
+    with pytest.raises(InvalidArgumentError, match="zone is"):
+        resolve_zone(text)
 
 
 def test_the_last_moment_is_the_last() -> None:

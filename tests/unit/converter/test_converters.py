@@ -232,6 +232,17 @@ def test_bad_settings(argument: str, make: Callable[[], object]) -> None:
 def test_a_setting_that_is_not_given_is_cosids() -> None:
     """Which is in each class's own documentation."""
     assert ToStringIdConverter() == ToStringIdConverter(False, 0)
+
+
+def test_cosids_size_of_none_pads_nothing() -> None:
+    """It goes without padding alone: with it, nothing would be padded that was asked for."""
+    unpadded = ToStringIdConverter(char_size=-1)
+    assert unpadded.as_str(5) == "5"
+    assert unpadded.convert_many([5, 17]) == ["5", "17"]
+    assert unpadded.as_int("5") == 5
+    assert unpadded.as_str(-5) == "-5"
+    with pytest.raises(InvalidArgumentError, match="char_size"):
+        ToStringIdConverter(char_size=-2)
     assert Radix62IdConverter() == Radix62IdConverter(True, 11)
     assert Radix36IdConverter() == Radix36IdConverter(True, 13)
     assert CrockfordIdConverter() == CrockfordIdConverter(True, 13, True)
