@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -37,6 +37,14 @@ class System(StrEnum):
     HIBERNATE = "hibernate"
     FLICKR = "flickr"
     UID_GENERATOR = "uid-generator"
+    LEAF_WORKERID = "leaf-workerid"
+    LEAF_ZK_NORMAL = "leaf-zk-normal"
+    LEAF_ZK_RECYCLE = "leaf-zk-recycle"
+    TWITTER = "twitter"
+
+
+BY_ADDRESS: Final = {System.LEAF_WORKERID, System.LEAF_ZK_NORMAL, System.LEAF_ZK_RECYCLE}
+"""The systems whose stores need an address of ours; nothing is written, so any will do."""
 
 
 @migrate.callback()
@@ -53,7 +61,8 @@ def check(
             "--store",
             envvar=STORE_VARIABLE,
             metavar="URL",
-            help="Their database: mysql://user@host/db, postgresql://..., sqlite:///file.db",
+            help="Their database: mysql://user@host/db, postgresql://..., sqlite:///file.db; "
+            "zookeeper://host for Twitter, zookeeper://host?name=leaf.name for Leaf's nodes.",
         ),
     ],
     layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
@@ -63,8 +72,7 @@ def check(
 
     Nothing is written.  The exit code is 1 if there are problems.
     """
-    prefix = f"{system}+"
-    with StoreSession(prefix + store.removeprefix(prefix), timeout=timeout) as session:
+    with StoreSession(_url_of(system, store), timeout=timeout) as session:
         examined = session.store
         if not isinstance(examined, Examinable):
             raise InvalidArgumentError("--from", str(system), expected="one that can be examined")
@@ -75,6 +83,14 @@ def check(
         _write_examined(found)
     if any(each.problems for each in found):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _url_of(system: System, store: str) -> str:
+    prefix = f"{system}+"
+    url = prefix + store.removeprefix(prefix)
+    if system not in BY_ADDRESS or "ip=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}ip=nobody&port=1"
 
 
 def _write_examined(found: Sequence[Examined]) -> None:

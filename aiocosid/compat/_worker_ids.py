@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter as Counted
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
 
 from .._checks import MAX_MS, check_integer, check_machine_bits
+from .._dates import iso_text
 from .._life import fork
 from .._life.fork import NotCopyable
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
-from ..errors import MachineIdLostError, StoreUnavailableError, UnsupportedByStoreError
+from ..errors import (
+    CosIdError,
+    MachineIdLostError,
+    StoreUnavailableError,
+    UnsupportedByStoreError,
+)
+from ._table import Examined
 from ._url import split_options
 
 if TYPE_CHECKING:
@@ -20,7 +28,15 @@ if TYPE_CHECKING:
     from ..abc import Counter, IdSegmentDistributor
     from ._url import Options
 
-__all__ = ("Entry", "Registry", "WorkerIdDistributor", "WorkerIdStore", "claim_stamp", "stamp")
+__all__ = (
+    "Entry",
+    "Registry",
+    "WorkerIdDistributor",
+    "WorkerIdStore",
+    "claim_stamp",
+    "examine_registry",
+    "stamp",
+)
 
 At = TypeVar("At")
 T = TypeVar("T")
@@ -97,6 +113,10 @@ class Registry(ABC, Generic[At]):
     @abstractmethod
     async def read(self, at: At, worker_id: int) -> Entry | None:
         """Read an entry; None if there is none."""
+
+    async def read_all(self, at: At) -> list[tuple[str, Entry | CosIdError]]:
+        """Read the entries of all that hold one, each with its name; an error is a damaged one."""
+        raise NotImplementedError
 
     @abstractmethod
     async def write(self, at: At, entry: Entry, new: int) -> bool:
@@ -303,6 +323,7 @@ class WorkerIdStore(NotCopyable, Store):
 
     _door: Any
     _machine: MachineIdDistributor
+    _registry: Registry[Any]
     _connect: ClassVar[Any]
     scheme: ClassVar[str]
     options: ClassVar[Options] = {}
@@ -310,7 +331,8 @@ class WorkerIdStore(NotCopyable, Store):
     why: ClassVar[str] = "it has worker ids only"
 
     def _on(self, registry: Registry[Any]) -> None:
-        self._door, self._machine = registry.door, WorkerIdDistributor(registry)
+        self._registry, self._door = registry, registry.door
+        self._machine = WorkerIdDistributor(registry)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -379,6 +401,35 @@ class WorkerIdStore(NotCopyable, Store):
             WrongLoopError: it is in use on another event loop.
         """
         await self._door.aclose()
+
+
+async def examine_registry(registry: Registry[Any], bits: int) -> list[Examined]:
+    """Read and explain all worker ids that are held; nothing is written.
+
+    Args:
+        registry: the system's.
+        bits: the width of its worker ids.
+
+    Raises:
+        StoreError: the store refuses or cannot be reached.
+    """
+    found = await registry.run(registry.read_all)
+    holders = Counted(each.worker_id for _, each in found if isinstance(each, Entry))
+    return [_examined(name, each, bits, holders) for name, each in found]
+
+
+def _examined(name: str, entry: Entry | CosIdError, bits: int, holders: Counted[int]) -> Examined:
+    if isinstance(entry, CosIdError):
+        facts: dict[str, Any] = {"stored": None, "meaning": "damaged", "problems": (str(entry),)}
+        return Examined(name=name, next_id=None, **facts)
+    number, at = entry.worker_id, f"ids up to {iso_text(entry.stamp)}"
+    meaning = f"its worker id; {at if entry.stamp >= 0 else 'no time beside it'}"
+    wrong = {
+        f"worker id {number} does not fit {bits} bits": bool(number >> bits),
+        f"worker id {number} has {holders[number]} holders: ids repeat": holders[number] > 1,
+    }
+    problems = tuple(each for each in wrong if wrong[each])
+    return Examined(name=name, stored=number, meaning=meaning, next_id=None, problems=problems)
 
 
 LIVES: Final = 64

@@ -36,7 +36,7 @@ from ..stores.zookeeper.tree import (
     node_of,
     write,
 )
-from ._worker_ids import Entry, WorkerIdStore
+from ._worker_ids import Entry, WorkerIdStore, examine_registry
 from ._zookeeper_registry import ZookeeperRegistry
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from ..abc import InstanceId
     from ..stores.zookeeper.tree import Change, Node, Nodes, ZookeeperLink
+    from ._table import Examined
     from ._url import Options
 
 __all__ = ("TwitterStore",)
@@ -53,6 +54,7 @@ _PORT: Final = 7609  # Twitter's serverPort
 _WORKER_BITS: Final = 5
 _BITS: Final = 10  # datacenter and worker
 _SIZE: Final = 1 << _WORKER_BITS
+_NAMES: Final = frozenset(map(str, range(_SIZE)))
 _CUT: Final = 0.002  # seconds; the driver truncates a session's timeout to whole milliseconds
 _SIGNS: Final = 5  # renewals per session timeout
 
@@ -166,6 +168,11 @@ class _Servers(ZookeeperRegistry):
         reason = f"{what} {held_by}; if that was this process's former session, {end}"
         return StoreUnavailableError(STORE, reason)
 
+    async def read_all(self, at: Nodes) -> list[tuple[str, Entry | CosIdError]]:
+        names = await at.children(self.namespace)
+        numbers = sorted(int(name) for name in names if name in _NAMES)
+        return [(each.owner, each) for each in await self._read(at, *numbers)]
+
     async def read(self, at: Nodes, worker_id: int) -> _Worker:
         first = self._wanted[0] - self._wanted[0] % _SIZE
         check_integer("machine_id", worker_id, at_least=first, at_most=first + _SIZE - 1)
@@ -247,3 +254,11 @@ class TwitterStore(WorkerIdStore):
         name = host_port_instance_id(this_host() if host is None else host, port)
         wanted = [datacenter_id << _WORKER_BITS | each for each in workers]
         self._on(_Servers(as_link(client), path, name, wanted))
+
+    async def examine(self) -> Sequence[Examined]:
+        """Read and explain the worker ids that are held; nothing is written.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await examine_registry(self._registry, _WORKER_BITS)

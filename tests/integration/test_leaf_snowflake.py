@@ -20,7 +20,7 @@ from aiocosid._life import fork
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import MachineIdDistributor
 from aiocosid.compat.leaf_snowflake.mysql import LeafWorkerIdStore
-from aiocosid.compat.leaf_snowflake.zookeeper import LeafZkNormalStore
+from aiocosid.compat.leaf_snowflake.zookeeper import LeafZkNormalStore, LeafZkRecycleStore
 from aiocosid.errors import (
     ClockTooManyBackwardsError,
     CorruptMachineStateError,
@@ -357,6 +357,28 @@ async def test_rows_that_are_used_up(engine: AsyncEngine, connection: Any) -> No
         assert cursor.fetchone() == (3,)
 
 
+async def test_examined_rows(engine: AsyncEngine, connection: Any) -> None:
+    """Each address with its number and time; nothing is written."""
+    LeafSqlNode(connection, "10.0.0.8", 1).start(NOW)
+    with connection.cursor() as cursor:
+        for row in ((2, "b:1", None), (3, "c:1", -5), (1024, "d:1", NOW)):
+            cursor.execute(
+                "INSERT INTO leaf_workerid_alloc (id, ip_port, max_timestamp) VALUES (%s, %s, %s)",
+                row,
+            )
+    connection.commit()
+    found = await LeafWorkerIdStore(engine, ip="x", port=1).examine()
+    assert [(each.name, each.stored) for each in found] == [
+        *(("10.0.0.8:1", 1), ("b:1", 2), ("c:1", None), ("d:1", 1024))
+    ]
+    assert found[0].meaning == "its worker id; ids up to 2026-09-21T14:13:20Z"
+    assert found[1].meaning == "its worker id; no time beside it"
+    assert [bool(each.problems) for each in found] == [False, False, True, True]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT COUNT(*) FROM leaf_workerid_alloc")
+        assert cursor.fetchone() == (4,)
+
+
 async def test_rows_that_are_no_good(
     engine: AsyncEngine, connection: Any, mariadb_database: str
 ) -> None:
@@ -413,6 +435,36 @@ async def test_golden_nodes(zookeeper: ZookeeperServer, namespace: str, forever:
         other = normal(behind, name=dashed, ip="pod-1", port=PORT)
         assert (await take(other))[0] == 1
     assert behind.get_children(f"/snowflake/{dashed}/forever") == ["pod-1:8080-0000000001"]
+
+
+async def test_examined_nodes(zookeeper: ZookeeperServer, namespace: str, forever: str) -> None:
+    """Those of all addresses; two that have one number, as Leaf's may, are a problem."""
+    behind = zookeeper.behind
+    store = LeafZkNormalStore(behind, name=namespace, ip="x", port=1)
+    assert await store.examine() == []
+    assert not behind.exists(f"/snowflake/{namespace}")
+    good = b'{"ip":"a","port":"1","timestamp":%d}' % NOW
+    for name, data in {
+        "a:1-0000000000": good,
+        "b:1-0000000000": good,
+        "c:1-0000000001": b"?",
+    }.items():
+        behind.create(f"{forever}/{name}", data, makepath=True)
+    found = await store.examine()
+    assert [(each.name, each.stored) for each in found] == [("a:1", 0), ("b:1", 0), ("c:1", None)]
+    assert found[0].problems == ("worker id 0 has 2 holders: ids repeat",)
+    assert "JSON" in found[2].problems[0]
+    assert len(behind.get_children(forever)) == 3
+
+
+async def test_examined_pools(zookeeper: ZookeeperServer, namespace: str) -> None:
+    """The worker ids that are in use."""
+    behind = zookeeper.behind
+    store = LeafZkRecycleStore(behind, name=namespace, ip="10.0.0.1", port=PORT, pool_size=4)
+    assert await store.examine() == []
+    number, _ = await take(store.machine_id_distributor())
+    [found] = await store.examine()
+    assert (found.name, found.stored, found.problems) == (f"workId:{number}", number, ())
 
 
 async def test_leaf_that_starts_at_once(

@@ -108,6 +108,16 @@ async def test_golden_node(zookeeper: ZookeeperServer, path: str, twitter: Any) 
     assert server.get_children(path) == ["0"]
 
 
+async def test_examined(zookeeper: ZookeeperServer, path: str, twitter: Any) -> None:
+    """Each of Twitter's processes with its worker id, and no more than that."""
+    store = TwitterStore(zookeeper.behind, path=path)
+    assert await store.examine() == []
+    register(twitter, path, 3, "10.0.0.9:7609")
+    [found] = await store.examine()
+    assert (found.name, found.stored, found.problems) == ("10.0.0.9:7609", 3, ())
+    assert zookeeper.behind.get_children(path) == ["3"]
+
+
 async def test_the_first_that_is_free(zookeeper: ZookeeperServer, path: str, twitter: Any) -> None:
     """Beside Twitter's, and beside each other, on one client as well; then none is left."""
     for worker_id in (0, 2, *range(5, 32)):

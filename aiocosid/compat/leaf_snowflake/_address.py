@@ -13,12 +13,21 @@ from ...errors import InvalidArgumentError
 if TYPE_CHECKING:
     from .._url import Options
 
-__all__ = ("ADDRESS", "INTERVAL", "NAMED", "WHY", "LeafAddress", "check_leaf_name")
+__all__ = (
+    "ADDRESS",
+    "INTERVAL",
+    "NAMED",
+    "WHY",
+    "WORKER_BITS",
+    "LeafAddress",
+    "check_leaf_name",
+)
 
 WIDTH: Final = 100  # characters of address and port together; Leaf's table holds 127
 WHY: Final = "it has worker ids only; Leaf's segments are another store, leaf+mysql://"
 ADDRESS: Final[Options] = {"ip": str, "port": str}  # what a URL tells of this process
 NAMED: Final[Options] = {"name": str, **ADDRESS}
+WORKER_BITS: Final = 10  # of Leaf's worker ids
 INTERVAL: Final = 3.0  # seconds; Leaf reports its time as often
 
 _NODE: Final = re.compile(r"(?!\.{1,2}$)[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff]+")

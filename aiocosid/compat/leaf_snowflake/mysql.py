@@ -11,15 +11,17 @@ from ..._checks import MAX_MS
 from ...errors import CorruptMachineStateError, InvalidArgumentError, LeafWorkerIdsUsedUpError
 from ...stores.sql import executor_of, executor_on
 from .._table import as_integer
-from .._worker_ids import Entry, Registry, WorkerIdStore
-from ._address import ADDRESS, INTERVAL, WHY, LeafAddress
+from .._worker_ids import Entry, Registry, WorkerIdStore, examine_registry
+from ._address import ADDRESS, INTERVAL, WHY, WORKER_BITS, LeafAddress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy.ext.asyncio import AsyncEngine
 
+    from ...errors import CosIdError
     from ...stores.sql import SqlExecutor
+    from .._table import Examined
 
 __all__ = ("LeafWorkerIdStore",)
 
@@ -84,6 +86,16 @@ class _Rows(Registry["SqlExecutor"]):
         holders = tuple(str(row[0]) for row in rows if not (as_integer(row[2]) or 0) >> bits)[:3]
         return LeafWorkerIdsUsedUpError(_NAMESPACE, worker_id=worker_id, bits=bits, holders=holders)
 
+    async def read_all(self, at: SqlExecutor) -> list[tuple[str, Entry | CosIdError]]:
+        rows = (await at.run(f"{_READ} TRUE ORDER BY id")).rows
+        return [(str(row[2]), self._entry_or_error(row)) for row in rows]
+
+    def _entry_or_error(self, row: Sequence[Any]) -> Entry | CosIdError:
+        try:
+            return self._entry_of(row)
+        except CorruptMachineStateError as error:
+            return error
+
     async def read(self, at: SqlExecutor, worker_id: int) -> Entry | None:
         rows = (await at.run(f"{_READ} id = :id", id=worker_id)).rows
         return self._entry_of(rows[0]) if rows else None
@@ -136,6 +148,14 @@ class LeafWorkerIdStore(WorkerIdStore):
                 database's.
         """
         self._on(_Rows(executor_on(engine), LeafAddress.of(ip, port)))
+
+    async def examine(self) -> Sequence[Examined]:
+        """Read and explain the worker ids of all addresses; nothing is written.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached, or the table is missing.
+        """
+        return await examine_registry(self._registry, WORKER_BITS)
 
     async def create_schema(self) -> None:
         """Create ``leaf_workerid_alloc`` as the fork ships it, if it is missing.

@@ -33,15 +33,20 @@ from ...stores.zookeeper.tree import (
     node_of,
     write,
 )
-from .._worker_ids import Entry, WorkerIdStore, claim_stamp
+from .._worker_ids import Entry, WorkerIdStore, claim_stamp, examine_registry
 from .._zookeeper_registry import ZookeeperRegistry
-from ._address import INTERVAL, NAMED, WHY, LeafAddress, check_leaf_name
+from ._address import INTERVAL, NAMED, WHY, WORKER_BITS, LeafAddress, check_leaf_name
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from ...errors import CosIdError
     from ...stores.zookeeper.tree import Node, Nodes, ZookeeperLink
+    from .._table import Examined
 
 __all__ = ("LeafZkNormalStore", "LeafZkRecycleStore")
 
+MAX_BITS: Final = 31
 _ROOT: Final = "/snowflake"  # Leaf's PREFIX_ZK_PATH, without leaf.name
 
 
@@ -134,16 +139,24 @@ class _Forever(_LeafNodes):
         about = {"worker_id": number, "bits": bits}
         return LeafWorkerIdsUsedUpError(self.namespace, **about, holders=holders)
 
-    def _path(self, worker_id: int) -> str:
-        return f"{self.folder}/{self.address}-{worker_id:010}"
+    def _path(self, worker_id: int, address: str | None = None) -> str:
+        return f"{self.folder}/{address or self.address}-{worker_id:010}"
 
     async def read(self, at: Nodes, worker_id: int) -> Entry | None:
-        path = self._path(worker_id)
+        return await self._read(at, worker_id, str(self.address))
+
+    async def _read(self, at: Nodes, worker_id: int, address: str) -> Entry | None:
+        path = self._path(worker_id, address)
         (node,) = await at.get(path)
         if node is None:
             return None
         found = _time_of(path, _payload(path, node.data).get("timestamp"))
-        return Entry(worker_id=worker_id, stamp=found, owner=str(self.address), about=node)
+        return Entry(worker_id=worker_id, stamp=found, owner=address, about=node)
+
+    async def read_all(self, at: Nodes) -> list[tuple[str, Entry | CosIdError]]:
+        children = _numbered(await at.children(self.folder))
+        reads = ((address, self._read(at, number, address)) for number, address in children)
+        return [found for name, read in reads if (found := await _named(name, read))]
 
     async def write(self, at: Nodes, entry: Entry, new: int) -> bool:
         node: Node | None = entry.about  # none where it was made with its claim
@@ -188,6 +201,25 @@ class LeafZkNormalStore(WorkerIdStore):
                 kazoo's.
         """
         self._on(_Forever(as_link(client), name, LeafAddress.of(ip, port), "forever"))
+
+    async def examine(self) -> Sequence[Examined]:
+        """Read and explain the worker ids of all addresses; nothing is written.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await examine_registry(self._registry, WORKER_BITS)
+
+
+async def _named(
+    name: str, read: Coroutine[Any, Any, Entry | None]
+) -> tuple[str, Entry | CosIdError] | None:
+    """Return what was read with its name, None if it is gone; a damaged one is an error."""
+    try:
+        entry = await read
+    except CorruptMachineStateError as error:
+        return name, error
+    return None if entry is None else (name, entry)
 
 
 def _numbered(children: list[str]) -> list[tuple[int, str]]:
@@ -292,6 +324,11 @@ class _Pools(_LeafNodes):
         data = _written(entry.worker_id, self.address, new)
         return await at.commit(delete(path, node), create(used, data)) is not None
 
+    async def read_all(self, at: Nodes) -> list[tuple[str, Entry | CosIdError]]:
+        numbers = _numbers(await at.children(f"{self.folder}/inuse"), MAX_BITS)
+        reads = ((f"workId:{number}", self.read(at, number)) for number in numbers)
+        return [found for name, read in reads if (found := await _named(name, read))]
+
     async def read(self, at: Nodes, worker_id: int) -> Entry | None:
         found = await self._entries(at, "inuse", [worker_id])
         return found[0] if found else None
@@ -355,6 +392,14 @@ class LeafZkRecycleStore(WorkerIdStore):
                 kazoo's.
         """
         self._on(_Pools(as_link(client), name, LeafAddress.of(ip, port), pool_size))
+
+    async def examine(self) -> Sequence[Examined]:
+        """Read and explain the worker ids that are in use; nothing is written.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await examine_registry(self._registry, WORKER_BITS)
 
 
 def _is_silent(entry: Entry, now_ms: int) -> bool:

@@ -60,6 +60,16 @@ def test_a_missing_table(aiocosid: Command) -> None:
     assert "leaf_alloc" in ended.err
 
 
+def test_a_registry_needs_no_address_of_ours(aiocosid: Command) -> None:
+    """It is asked for nothing but the server, which is away here, and Leaf's name."""
+    words = ("migrate", "check", "--timeout", "2", "--from")
+    ended = aiocosid(*words, "leaf-workerid", "--store", "mysql://127.0.0.1:1/leaf")
+    assert ended.code == 3, ended.err
+    ended = aiocosid(*words, "leaf-zk-normal", "--store", "zookeeper://127.0.0.1:1")
+    assert ended.code == 2
+    assert "name" in ended.err
+
+
 def test_a_store_without_machine_ids(aiocosid: Command) -> None:
     """Is created, and looked at, without a word about them."""
     ended = aiocosid("init", "--store", f"leaf+{STORE}")
