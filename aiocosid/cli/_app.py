@@ -42,7 +42,7 @@ from ._output import (
     write_table,
 )
 from ._session import StoreSession
-from ._settings import check_config
+from ._settings import check_config, groups
 from ._snowflakes import parse, snowflake
 
 __all__ = ("app", "run")
@@ -266,5 +266,6 @@ def _write_measurement(found: Measurement) -> None:
 
 app.add_typer(machines, name="machines")
 app.add_typer(migrate, name="migrate")
+app.add_typer(groups, name="groups")
 for _command in (parse, snowflake, init, check_config):
     app.command()(_command)

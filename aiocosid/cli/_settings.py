@@ -1,20 +1,27 @@
-"""The command that checks settings, and opens nothing."""
+"""The commands that check settings, and write nothing."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import InvalidSettingsError
+from ..errors import InvalidSettingsError, StoreUnavailableError
 from ._exit import ExitCode, printable
+from ._options import DEFAULT_TIMEOUT, Timeout
 from ._output import TableFormat, write, write_json, write_table
+from ._parts import time_ms
 
 if TYPE_CHECKING:
-    from ..settings import SettingsReport
+    from collections.abc import Sequence
 
-__all__ = ("check_config",)
+    from ..settings import GroupReport, SettingsReport
+
+__all__ = ("check_config", "groups")
+
+groups = typer.Typer(help="Grouped generators: counters of a year, month, day or key.")
 
 
 def check_config(
@@ -49,6 +56,63 @@ def check_config(
         _write_report(report)
     if strict and report.warnings:
         raise typer.Exit(ExitCode.FAILED)
+
+
+@groups.callback()
+def _group() -> None: ...
+
+
+@groups.command()
+def check(
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="A TOML file (default: the file in AIOCOSID_CONFIG)."),
+    ] = None,
+    *,
+    at: Annotated[
+        str, typer.Option(metavar="TIME", help="A moment in the period, as 2027-01-01T00:00+08:00.")
+    ],
+    form: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Show the period that each grouped generator will be in, and problems.
+
+    It reads the counters of their stores; nothing is written.  The exit code is 1 if there are
+    problems.
+    """
+    from ..settings import check_groups
+
+    at_ms = time_ms(at if "T" in at or at.isdecimal() else f"{at}T00:00Z", "--at")
+
+    async def bounded() -> tuple[GroupReport, ...]:
+        try:
+            async with asyncio.timeout(timeout):
+                return await check_groups(file, at_ms=at_ms)
+        except TimeoutError as error:
+            raise StoreUnavailableError("store", f"no answer within {timeout:g} s") from error
+
+    found = asyncio.run(bounded())
+    if form is TableFormat.JSON:
+        write_json([asdict(each) for each in found])
+    else:
+        _write_groups(found)
+    if any(each.problems for each in found):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _write_groups(found: Sequence[GroupReport]) -> None:
+    if not found:
+        write("no grouped generators\n")
+        return
+    rows = [
+        (each.name, each.present or "-", each.period or "-", each.counter, each.example or "-")
+        for each in found
+    ]
+    columns = ("generator", "period now", "period then", "counter", "first id")
+    write_table(columns, [tuple(map(printable, row)) for row in rows], left=range(5))
+    for each in found:
+        for problem in each.problems:
+            write(f"problem: {printable(each.name)}: {printable(problem)}\n")
 
 
 def _write_report(report: SettingsReport) -> None:

@@ -20,6 +20,8 @@ from ._generators import ShardedSettings as ShardedSettings
 from ._generators import SnowflakeSettings as SnowflakeSettings
 from ._generators import UncertaintySettings as UncertaintySettings
 from ._generators import UuidSettings as UuidSettings
+from ._groups import GroupReport as GroupReport
+from ._groups import check_groups as check_groups
 from ._load import configured_stores as configured_stores
 from ._load import load_settings as load_settings
 from ._models import MachineSettings as MachineSettings
@@ -47,6 +49,7 @@ __all__ = (
     "DatePrefixSettings",
     "GeneratorReport",
     "GroupPrefixSettings",
+    "GroupReport",
     "GroupedSettings",
     "IntegerSettings",
     "IntervalShardingSettings",
@@ -67,6 +70,7 @@ __all__ = (
     "TieredSettings",
     "UncertaintySettings",
     "UuidSettings",
+    "check_groups",
     "check_settings",
     "configured_stores",
     "load_settings",

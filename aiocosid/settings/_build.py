@@ -343,6 +343,7 @@ class _Host:
         if planned.section.kind == "sharded" and not hasattr(store, "sequence_distributor"):
             expected = "Redis: no other store grants sequences of a second"
             raise InvalidArgumentError("store", planned.store, expected=expected)
+        planned.made_store = store
         return store
 
     def check_store(self) -> None:

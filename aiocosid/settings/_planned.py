@@ -37,6 +37,7 @@ class Planned:
         counter: its name there.
         store: the store's URL without secrets; empty without a store.
         place: the store's URL with them, to tell stores apart.
+        made_store: the store, of a generator that counts there.
         generator: what a user gets.
         layout: of a Snowflake.
         sharded: of a ShardedId.
@@ -54,6 +55,7 @@ class Planned:
     counter: str
     store: str = ""
     place: str = field(default="", repr=False)
+    made_store: Any = None
     generator: AnyGenerator | None = None
     layout: SnowflakeLayout | None = None
     sharded: ShardedLayout | None = None

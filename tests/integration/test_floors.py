@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.command import Command, in_process
-from tests.servers import MariadbServer, PostgresServer
+from tests.servers import MariadbServer, PostgresServer, ValkeyServer
 
 pytestmark = pytest.mark.integration
 
@@ -56,3 +58,29 @@ def test_the_floor_is_the_highest_number(
         assert (refused.code, refused.out) == (4, "")
         assert "nothing" in refused.err
         assert "aiocosid init" not in refused.err
+
+
+def test_a_counter_of_the_period_to_come(
+    aiocosid: Command,
+    valkey: ValkeyServer,
+    postgres_database: str,
+    tmp_path: Path,
+    namespace: str,
+) -> None:
+    """It is seen on each generator's own store; nothing is written there."""
+    lines = [f'namespace = "{namespace}"']
+    for name, url in (("cache", valkey.url), ("books", postgres_database)):
+        lines += [f"[generators.{name}]", 'kind = "grouped"', f'store = "{url}"']
+        lines += ['group_by = "year"', 'zone = "UTC"']
+        assert aiocosid("init", "--yes", "--namespace", namespace, "--store", url).code == 0
+    config = tmp_path / "ids.toml"
+    config.write_text("\n".join(lines))
+    check = ("groups", "check", str(config), "--at", "2099-01-01")
+    assert aiocosid(*check).code == 0
+    words = ("next", "books@2099", "--namespace", namespace, "--store", postgres_database)
+    assert aiocosid(*words).code == 0
+    ended = aiocosid(*check)
+    assert (ended.code, ended.err) == (1, "")
+    told = f"problem: books: counter {namespace}.books@2099 exists already, at 1\n"
+    assert ended.out.endswith(told)
+    assert aiocosid(*words).out == "2\n"
