@@ -19,7 +19,7 @@ from typing import (
 
 from .._checks import check_integer, check_seconds, check_text, is_integer
 from .._later import dataclass
-from ..errors import WouldBlock
+from ..errors import UnsupportedByStoreError, WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -302,6 +302,19 @@ class IdSegmentDistributor(ABC):
             WouldBlock: this store has to be awaited (the default).
         """
         raise WouldBlock
+
+    async def peek(self) -> int | None:
+        """Return the last id that is reserved in the store, by any process; None if there is none.
+
+        Changes nothing, and creates nothing.  Another process may reserve more at any time.
+
+        Raises:
+            UnsupportedByStoreError: the store cannot read a counter without changing it (the
+                default).
+            CorruptCounterError: the store holds no integer.
+            StoreError: the store refuses or cannot be reached.
+        """
+        raise UnsupportedByStoreError(self.store, "it cannot read a counter without changing it")
 
     def resume_above(self, reached: int) -> None:
         """Continue above the max id that an earlier object for this counter reached.

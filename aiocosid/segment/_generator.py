@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .._life import fork
 from .._life.atomic_step import EMPTY
 from .._life.callers import MAX_BATCH, expand_ranges
+from .._life.clock import call_bounded
 from .._life.component import Component
 from ..abc import IdGenerator
 from ..abc._ids import check_integer
@@ -101,6 +102,29 @@ class SegmentGenerator(Component, IdGenerator):
                     self._exposed = opening.hand.piece if opening.ended is None else EMPTY
                 opening.busy = False
         return await self._next_ids_slow(n)
+
+    async def peek(self) -> int | None:
+        """Return the last id that is reserved in the store, by any process; None if there is none.
+
+        Asks the store once, and changes nothing; ids in hand are below it, and others' may be, too.
+        It takes ``fetch_timeout`` at most, and can be cancelled at any time.
+
+        Raises:
+            UnsupportedByStoreError: the store cannot read a counter without changing it.
+            StoreError: the store refuses, cannot be reached, or does not answer in time.
+            NotOpenError: the generator is not open.
+            CosIdError: it cannot be used here, as for `next_id`.
+        """
+        self._opening.check()
+        answer = await call_bounded(
+            self._distributor.peek,
+            store=self._distributor.store,
+            clock=self._clock,
+            within=self._options.fetch_timeout,
+        )
+        if isinstance(answer, CosIdError):
+            raise answer
+        return answer
 
     # The boundary.
 

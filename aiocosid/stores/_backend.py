@@ -200,6 +200,16 @@ class Backend(NotCopyable, ABC):
     async def counters(self, prefix: str) -> Sequence[Counter]:
         """Return the counters whose names have the prefix, in any order, without damaged ones."""
 
+    async def peek(self, name: str) -> int | None:
+        """Return a counter's value, and change nothing; None if it is missing.
+
+        Raises:
+            UnsupportedByStoreError: this store has no way to read it (the default).
+            CorruptCounterError: it holds no integer.
+            StoreError: the store refuses or cannot be reached.
+        """
+        raise UnsupportedByStoreError(self.label, "it cannot read a counter without changing it")
+
     def can_take_back(self, name: str) -> bool:
         """Return whether grants of a counter can be noted, as `give_back` needs."""
         return self.takes_back

@@ -331,6 +331,11 @@ class SqlBackend(Backend):
             if (max_id := integer(value)) is not None
         ]
 
+    async def peek(self, name: str) -> int | None:
+        await self.link.ensure_there()
+        row = await self._row(self._dialect.counter, name=name)
+        return None if row is None else self._sound(name, row[0])
+
     async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
         statement = self._dialect.give_back
         row = await self._row(statement, name=name, top=top, lower=lower, nonce=nonce)

@@ -105,6 +105,19 @@ class CounterDistributor(WatchedDistributor):
             self._run.granted(note, granted.max_id, granted.base)
         return self._water.check(self, granted.max_id, step=step, baseline=baseline)
 
+    async def peek(self) -> int | None:
+        """Return the last id reserved; see `aiocosid.abc.IdSegmentDistributor.peek`.
+
+        Raises:
+            UnsupportedByStoreError: the store has no way to read a counter.
+            CosIdError: as for `next_max_id`.
+        """
+        self._water.ensure_own(repr(self), remedy=self.fork_remedy)
+        try:
+            return await self._backend.peek(self.namespaced_name)
+        finally:
+            self._water.ensure_own(repr(self))
+
     def allow_give_back(self) -> bool:
         """Note every grant from now on; return whether the store takes ids back."""
         self._run.is_noted = self._backend.can_take_back(self.namespaced_name)

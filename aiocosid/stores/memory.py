@@ -204,6 +204,10 @@ class MemoryBackend(Backend):
     async def counters(self, prefix: str) -> Sequence[Counter]:
         return counters_of(self._counters.copy().items(), prefix)  # copied in one step of Python
 
+    async def peek(self, name: str) -> int | None:
+        self._refuse_child()
+        return self._counters.get(name)
+
     async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
         with suppress(WouldBlock), self._changing():
             noted, noted_top, base = self._notes.get(name, ("", 0, 0))

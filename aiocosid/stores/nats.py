@@ -340,6 +340,12 @@ class NatsBackend(Backend):
                 return int(reply["val"])
             salt = token_hex(8)  # after a purge another message may have had this sequence
 
+    async def peek(self, name: str) -> int | None:
+        subject = self._subject(name)
+        last = await self._call(lambda client: _last(client, self._counters, subject))
+        counter = _counter(name, _value(last))
+        return None if counter is None else counter.last_max_id
+
     async def counters(self, prefix: str) -> Sequence[Counter]:
         start = self._subject("")
         found = await self._call(lambda client: _scan(client, self._counters, f"{start}*"))

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from anyio.lowlevel import checkpoint
 
 from ..abc import MAX_ID, IdSegmentDistributor
-from ..errors import IdOverflowError, InvalidArgumentError, StoreRolledBackError, WouldBlock
+from ..errors import (
+    IdOverflowError,
+    InvalidArgumentError,
+    StoreRolledBackError,
+    UnsupportedByStoreError,
+    WouldBlock,
+)
 from ..segment import SegmentChainId, SegmentId
 from ._give_back_contract import GiveBackContract
 from ._workers import (
@@ -238,6 +244,21 @@ class IdSegmentDistributorContract(GiveBackContract):
         assert answer == 20, f"the second range ended at {answer}"
         answer = await distributor.next_max_id(10)
         assert answer == 30, f"the third range ended at {answer}"
+
+    async def test_a_look_changes_nothing(self, make_distributor: Make) -> None:
+        """`peek` returns the last id reserved, by any object, or raises UnsupportedByStoreError."""
+        namespace = fresh_namespace()
+        one, other = (make_distributor(namespace=namespace, name="order") for _ in range(2))
+        try:
+            seen = [await one.peek()]
+        except UnsupportedByStoreError:
+            return
+        for step in (10, 1):
+            await one.next_max_id(step)
+            seen += [await one.peek(), await other.peek()]
+        assert seen == [None, 10, 10, 11, 11], f"before and after 10 and 1 ids it saw {seen}"
+        answer = await other.next_max_id(10)
+        assert answer == 21, f"after looking the next range ended at {answer}"
 
     # Its life.
 

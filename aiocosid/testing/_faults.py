@@ -80,6 +80,10 @@ class WrappedDistributor(IdSegmentDistributor):
         self.steps.append(step)
         return await self.inner.next_max_id(step)
 
+    async def peek(self) -> int | None:
+        """Pass it on; neither delayed nor failed."""
+        return await self.inner.peek()
+
     def resume_above(self, reached: int) -> None:
         """Pass it on."""
         self.inner.resume_above(reached)

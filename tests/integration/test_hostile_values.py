@@ -98,6 +98,8 @@ async def test_counters_on_redis(valkey: ValkeyServer, namespace: str) -> None:
             if not full:
                 with pytest.raises(CorruptCounterError):
                     await store.set_floor(namespace=namespace, name="n", above=5)
+                with pytest.raises(CorruptCounterError):
+                    await store.segment_distributor(namespace=namespace, name="n").peek()
             assert valkey.call("DEBUG", "DIGEST-VALUE", key) == before, words
             valkey.call("DEL", key)
             valkey.call("SET", key, 50)

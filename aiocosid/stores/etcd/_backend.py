@@ -82,9 +82,7 @@ class EtcdBackend(Backend):
         async def change(member: Member) -> int:
             value = known.pop(key, None) or _value((await member.read(key))[1])
             while True:
-                found = None if value is None else _integer(value)
-                if value is not None and found is None:
-                    raise CorruptCounterError(STORE, counter=key, found=f"{value[:40]!r}")
+                found = _sound(key, value)
                 chosen = choose(found)
                 if chosen in {MISSING, found}:
                     return chosen
@@ -97,6 +95,11 @@ class EtcdBackend(Backend):
                 await member.pause()
 
         return await self.link.call(change, key=key)
+
+    async def peek(self, name: str) -> int | None:
+        key = self._key(name)
+        _, found = await self.link.call(lambda member: member.read(key), key=key)
+        return _sound(key, _value(found))
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
         root = self._key("")
@@ -167,6 +170,18 @@ def _text(value: bytes) -> str:
 
 def _value(found: Sequence[Message]) -> bytes | None:
     return found[0].value if found else None
+
+
+def _sound(key: str, value: bytes | None) -> int | None:
+    """Return the number of a counter's value; None for none.
+
+    Raises:
+        CorruptCounterError: it is none that is written here.
+    """
+    found = None if value is None else _integer(value)
+    if value is not None and found is None:
+        raise CorruptCounterError(STORE, counter=key, found=f"{value[:40]!r}")
+    return found
 
 
 def _integer(value: bytes) -> int | None:

@@ -25,7 +25,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from ...abc import MAX_ID, Counter
-from ...errors import CorruptMachineStateError, CounterMissingError, StoreAuthenticationError
+from ...errors import (
+    CorruptCounterError,
+    CorruptMachineStateError,
+    CounterMissingError,
+    StoreAuthenticationError,
+)
 from ...machine.cells import (
     MAX_MS,
     Changes,
@@ -185,6 +190,15 @@ class RedisBackend(Backend):
     async def counters(self, prefix: str) -> Sequence[Counter]:
         found = await self.link.call(_counters, may_last=True)
         return counters_of(found.items(), prefix)
+
+    async def peek(self, name: str) -> int | None:
+        key, *_ = _keys_of(name)
+        value: bytes | None = await self.link.call(
+            lambda client: client.execute_command("GET", key, **UNDECODED), counter=name, key=key
+        )
+        if value is not None and _integer(value) is None:
+            raise CorruptCounterError(STORE, counter=key.decode(), found=f"{value[:40]!r}")
+        return _integer(value)
 
     def can_take_back(self, name: str) -> bool:
         """Return whether both keys of a counter are in one slot; not if ``{}`` is no hash tag."""

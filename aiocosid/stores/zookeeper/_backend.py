@@ -89,9 +89,7 @@ class ZookeeperBackend(Backend):
 
         async def attempt(nodes: Nodes) -> int | None:
             (node,) = await nodes.get(path)
-            # A node without data is no counter: a name with a slash has created it as a parent.
-            is_none = node is None or (not node.data and node.children)
-            before = None if node is None or is_none else self._value(path, node.data)
+            before = self._value(path, node)
             after = change(before)
             if after in {MISSING, before}:
                 return after
@@ -100,7 +98,16 @@ class ZookeeperBackend(Backend):
 
         return await self.link.until_done(attempt)
 
-    def _value(self, path: str, data: bytes) -> int:
+    async def peek(self, name: str) -> int | None:
+        path = f"{COSID}/{path_of(name)}"
+        (node,) = await self.link.call(lambda nodes: nodes.get(path))
+        return self._value(path, node)
+
+    def _value(self, path: str, node: Node | None) -> int | None:
+        # A node without data is no counter: a name with a slash has created it as a parent.
+        if node is None or (not node.data and node.children):
+            return None
+        data = node.data
         if (value := _integer(data)) is None:
             found = (
                 f"{len(data)} bytes"
