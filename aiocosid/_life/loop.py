@@ -106,11 +106,15 @@ def call_in_a_task(loop: Any, function: Callable[[], None]) -> None:  # noqa: AN
     loop.call_soon_threadsafe(start_root_task, main, "aiocosid start")
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 def start_root_task(
     main: Callable[[], Coroutine[Any, Any, None]],
     name: str,
     *,
-    unstarted: Callable[[], object] | None = None,
+    unstarted: Callable[[], object] = nothing,
 ) -> object:
     """Start ``main`` as a task of its own, outside of every cancel scope of the caller's.
 
@@ -126,15 +130,14 @@ def start_root_task(
     asyncio = sys.modules.get("asyncio")
     if asyncio is not None and (loop := asyncio._get_running_loop()) is not None:
         task = loop.create_task(main(), name=name)
-        if unstarted is not None:
-            task.add_done_callback(lambda _: unstarted())
+
+        def done(_task: object) -> None:
+            unstarted()
+
+        task.add_done_callback(done)
         return task
     trio = sys.modules["trio"]
     return trio.lowlevel.spawn_system_task(main, name=name)
-
-
-def nothing() -> None:
-    """Do nothing."""
 
 
 class Root:

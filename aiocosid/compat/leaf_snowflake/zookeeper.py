@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ("LeafZkNormalStore", "LeafZkRecycleStore")
 
-MAX_BITS: Final = 31
+_MAX_BITS: Final = 31
 _ROOT: Final = "/snowflake"  # Leaf's PREFIX_ZK_PATH, without leaf.name
 
 
@@ -325,7 +325,7 @@ class _Pools(_LeafNodes):
         return await at.commit(delete(path, node), create(used, data)) is not None
 
     async def read_all(self, at: Nodes) -> list[tuple[str, Entry | CosIdError]]:
-        numbers = _numbers(await at.children(f"{self.folder}/inuse"), MAX_BITS)
+        numbers = _numbers(await at.children(f"{self.folder}/inuse"), _MAX_BITS)
         reads = ((f"workId:{number}", self.read(at, number)) for number in numbers)
         return [found for name, read in reads if (found := await _named(name, read))]
 
