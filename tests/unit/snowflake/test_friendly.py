@@ -227,7 +227,16 @@ def test_zones(zone: Any, hour: str) -> None:
 @pytest.mark.parametrize(
     "zone",
     [
-        *("", "Mars/Olympus", "utc ", "America", "../etc/passwd", "/etc/localtime", "+8", "+24:00"),
+        *(
+            "",
+            "Mars/Olympus",
+            "utc ",
+            "America",
+            "../etc/passwd",
+            "/etc/localtime",
+            "UTC+8",
+            "+24:00",
+        ),
         *("+08:60", "\0", "Europe/Berlin\0", 8, None, timedelta(hours=8)),
     ],
 )
