@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from . import (
     _loss_scenarios,
     _other_scenarios,
+    _restart_scenarios,
     _scenarios,
     _sequence_scenarios,
     _store_scenarios,
@@ -25,6 +26,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         _loss_scenarios,
         _sequence_scenarios,
         _other_scenarios,
+        _restart_scenarios,
     )
     for name in module.__all__
 }

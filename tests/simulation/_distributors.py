@@ -75,10 +75,11 @@ class LinkedIdSegmentDistributor(IdSegmentDistributor):
 class LinkedMachineIdDistributor(MachineIdDistributor):
     """Machine ids at the far end of a link; the world takes note of who is given which."""
 
-    __slots__ = ("_inner", "_link", "_node")
+    __slots__ = ("_inner", "_link", "_node", "restart")
 
     def __init__(self, link: Link, inner: MachineIdDistributor, node: Node) -> None:
         """See `Link.machines`."""
+        self.restart = inner.restart
         super().__init__(
             namespace=inner.namespace,
             instance_id=inner.instance_id,
@@ -111,7 +112,9 @@ class LinkedMachineIdDistributor(MachineIdDistributor):
         async def take() -> MachineGrant:
             grant = await self._inner.distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
             ledger = self._node.world.ledger
-            ledger.granted(self.namespace, grant.machine_id, process, floor_ms=grant.floor_ms)
+            # A process that has a record of the former one may begin below the mark.
+            floor_ms = grant.floor_ms if self.restart is None else -1
+            ledger.granted(self.namespace, grant.machine_id, process, floor_ms=floor_ms)
             return grant
 
         return await self._link.call(self.store, f"distribute({bits})", take)

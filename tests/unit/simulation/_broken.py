@@ -13,7 +13,7 @@ import anyio
 from aiocosid import CosIdError, SegmentChainId
 from aiocosid._life.loop import Root
 from aiocosid._life.waiting_line import WaiterQueue
-from aiocosid.machine import MachineIdLease, _rules
+from aiocosid.machine import MachineIdLease, _leasing, _rules
 from aiocosid.machine._leasing import Leasing
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
@@ -40,7 +40,10 @@ from tests.simulation._store_trouble import RedisAct
 from . import _broken_generators
 from ._breaking import Broken, broken
 from ._broken_leases import (
+    RULES,
     attached_alone,
+    bounds_nothing,
+    goes_back,
     ignores_lease,
     life,
     marks_early,
@@ -48,6 +51,7 @@ from ._broken_leases import (
     silent_past_the_lease,
     taking,
     twins,
+    twins_on_a_disk,
 )
 
 # Stores that forget
@@ -213,6 +217,7 @@ SHIPPED: dict[str, Scenario] = {
     "two counters": two_counters,
     "gives back": gives_back,
     "silent past the lease": silent_past_the_lease,
+    "twins on a disk": twins_on_a_disk,
 }
 """The same scenarios with nothing broken."""
 
@@ -239,7 +244,29 @@ def ends_at_once(space: object) -> int:
     return 0
 
 
+RESTARTS = SCENARIOS["snowflake_restarts"]
+
 BROKEN: dict[str, Broken] = {
+    **{
+        f"restart without a look at the {rule}": Broken(
+            broken(
+                twins_on_a_disk if rule == "lock" else RESTARTS,
+                (_leasing, "early_floor_ms", RULES[rule]),
+            ),
+            "handed out twice|as late as",
+            seed,
+        )
+        for rule, seed in (
+            *(("renewal", 2), ("lock", 5), ("boot", 21)),
+            *(("time since", 1), ("floor", 8)),
+        )
+    },
+    "restart after the boot clock went back": Broken(
+        broken(RESTARTS, (_leasing, "early_floor_ms", goes_back)), "as late as", 22
+    ),
+    "a bound that does not bind": Broken(
+        broken(RESTARTS, (Leasing, "limit_ms", bounds_nothing)), "as late as", 15
+    ),
     "no fence": Broken(plain_redis_that_forgets, "handed out twice", 0),
     "no fence in the scripts": Broken(
         broken(tiered(*LOSSES), *fence(b"'same'")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -12,9 +13,11 @@ from aiocosid import CosIdError, SnowflakeId
 from aiocosid.abc import MachineIdDistributor
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._leasing import Leasing
+from aiocosid.machine._restart import Found, early_floor_ms
 from aiocosid.snowflake._sequencer import Sequencer
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.memory import MemoryStore
+from tests.machine_disk import Disk
 from tests.simulation import (
     Faults,
     Node,
@@ -22,6 +25,7 @@ from tests.simulation import (
     churn,
     trouble,
 )
+from tests.simulation._restart_scenarios import restarting
 from tests.simulation._scenarios import INTERVAL, LAYOUT, SAFE_GUARD, parse
 
 
@@ -78,6 +82,77 @@ async def silent_past_the_lease(
         parse=parse,
         meanwhile=strike,
     )
+
+
+async def twins_on_a_disk(world: World) -> None:
+    """Two processes of one instance on one machine, whose lock file is removed now and then."""
+    disks: dict[str, Disk] = {}
+    make = restarting(world, disks, name="one")
+    world.ledger.forgets = True
+
+    async def main(node: Node) -> None:
+        while True:
+            gen = make(node)
+            with suppress(CosIdError):
+                async with gen:
+                    ids = node.watch(gen, parse=parse, deadline=60.0)
+                    for _ in range(40):
+                        await ids.next_ids(3)
+                        await node.clock.sleep(0.1)
+            await node.clock.sleep(0.3)
+
+    for _ in range(2):
+        world.node(main)
+        await world.sleep(1.0)
+    for _ in range(12):
+        node = world.rng.choice(world.nodes)
+        node.crash()
+        node.start()
+        await world.sleep(world.rng.uniform(0.5, 4.0))
+        disks["one"].remove_lock()
+        await world.sleep(world.rng.uniform(0.5, 4.0))
+    for node in world.nodes:
+        node.crash()
+
+
+def believes(**facts: Any) -> Callable[[Found, str], int | None]:
+    """The decision as shipped, but for some of what it looks at.
+
+    Args:
+        **facts: of the record, taken from what was found instead.
+    """
+
+    def decide(found: Found, former: str) -> int | None:
+        if found.record is None:
+            return None
+        seen = {name: fact(found, former) for name, fact in facts.items()}
+        return early_floor_ms(replace(found, record=replace(found.record, **seen)), former)
+
+    return decide
+
+
+RULES: dict[str, Callable[[Found, str], int | None]] = {
+    "renewal": believes(renewal=lambda found, former: former),
+    "lock": believes(lock=lambda found, former: found.lock),
+    "boot": believes(boot=lambda found, former: found.boot),
+    "time since": believes(boot_ms=lambda found, former: found.boot_ms),
+    "floor": believes(floor_ms=lambda found, former: -1),
+}
+"""Decisions on a restart without one of their rules each."""
+
+
+def goes_back(found: Found, former: str) -> int | None:
+    """As shipped, but does not mind a boot clock that has gone back."""
+    record = found.record
+    if record is not None and record.boot_ms > found.boot_ms:
+        found = replace(found, boot_ms=record.boot_ms)
+    return early_floor_ms(found, former)
+
+
+def bounds_nothing(leasing: Leasing) -> int:
+    """As shipped, but writes a bound that does not bind."""
+    is_good = leasing.clock.monotonic() < leasing.ends_at
+    return leasing.mark_ms if is_good else -1
 
 
 def ignores_lease(lease: MachineIdLease) -> int:
