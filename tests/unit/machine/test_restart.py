@@ -41,6 +41,16 @@ RECORD = RestartRecord(
 FOUND = Found(record=RECORD, lock="8:1", boot="b", boot_ms=7_000)
 
 
+DAMAGES: list[Callable[[str], str]] = [
+    lambda text: "",
+    lambda text: text[:-9],
+    lambda text: text.replace("100000", "100001"),
+    lambda text: text.replace("5000", "-5000"),
+    lambda text: text.partition(" ")[2],
+    lambda text: "\\xff" * 40,
+]
+
+
 class TestDecision:
     """The pure rules."""
 
@@ -77,17 +87,7 @@ class TestDecision:
         """As text."""
         assert RestartRecord.read(RECORD.text()) == RECORD
 
-    @pytest.mark.parametrize(
-        "harm",
-        [
-            lambda text: "",
-            lambda text: text[:-9],
-            lambda text: text.replace("100000", "100001"),
-            lambda text: text.replace("5000", "-5000"),
-            lambda text: text.partition(" ")[2],
-            lambda text: "\\xff" * 40,
-        ],
-    )
+    @pytest.mark.parametrize("harm", DAMAGES)
     def test_a_damaged_record_is_none(self, harm: Callable[[str], str]) -> None:
         """Whatever is left of it: also one digit that has changed."""
         assert RestartRecord.read(harm(RECORD.text())) is None
@@ -271,6 +271,16 @@ class Bench:
             await lease.aclose()
 
 
+HARMS: dict[str, Callable[[Bench], object]] = {
+    "boot": lambda bench: bench.disk.boot_anew(),
+    "lock removed": lambda bench: bench.disk.remove_lock(),
+    "missing": lambda bench: setattr(bench.disk, "text", ""),
+    "damaged": lambda bench: setattr(bench.disk, "text", bench.disk.text[:-1] + "0\n"),
+    "boot time back": lambda bench: setattr(bench.disk, "behind", bench.disk.behind + 50),
+    "alive": lambda bench: setattr(bench.disk, "holder", lambda: True),
+}
+
+
 async def highest(lease: MachineIdLease, clock: ManualClock) -> int:
     """Return the time of the next id."""
     gen = SnowflakeId(lease, clock=clock)
@@ -294,18 +304,7 @@ class TestLease:
         assert await highest(again, bench.clock) > last
         await bench.end()
 
-    @pytest.mark.parametrize(
-        "harm",
-        [
-            lambda bench: bench.disk.boot_anew(),
-            lambda bench: bench.disk.remove_lock(),
-            lambda bench: setattr(bench.disk, "text", ""),
-            lambda bench: setattr(bench.disk, "text", bench.disk.text[:-1] + "0\n"),
-            lambda bench: setattr(bench.disk, "behind", bench.disk.behind + 50),
-            lambda bench: setattr(bench.disk, "holder", lambda: True),
-        ],
-        ids=["boot", "lock removed", "missing", "damaged", "boot time back", "alive"],
-    )
+    @pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
     async def test_without_a_proof_it_waits_for_the_mark(
         self, harm: Callable[[Bench], object]
     ) -> None:

@@ -115,7 +115,7 @@ async def twins_on_a_disk(world: World) -> None:
         node.crash()
 
 
-def believes(**facts: Any) -> Callable[[Found, str], int | None]:
+def believes(**facts: Callable[[Found, str], Any]) -> Callable[[Found, str], int | None]:
     """The decision as shipped, but for some of what it looks at.
 
     Args:
