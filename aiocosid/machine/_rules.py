@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ..abc import DEFAULT_SAFE_GUARD, Machine, MachineGrant, MachineMarker
 from ..abc._machine import QUARANTINE_MARGIN, bits_in_use, check_same_bits
 from ..errors import (
-    ClockTooManyBackwardsError,
     CorruptMachineStateError,
     CosIdError,
     InvalidArgumentError,
@@ -277,9 +276,6 @@ def hand_out(
         latest_ms: the highest floor for which the asker need not wait.
         token: names this call; it is stored with the id.
         spread: how many equally good ids are skipped, after conflicts over the first ones.
-
-    Raises:
-        ClockTooManyBackwardsError: the id's stamp is later than ``latest_ms`` and than its mark.
     """
     if not (snapshot.is_complete or snapshot.is_sample):
         return Decision(need=Need(asker.instance, is_complete=True))
@@ -298,7 +294,6 @@ def hand_out(
         holders = _holders(snapshot)
         error = MachineIdOverflowError(snapshot.namespace, size=size, holders=holders)
         return Decision(Changes(space=None), error=error)
-    _check_stamp(snapshot.seats.get(number), now_ms, latest_ms)
     changes = _taking(snapshot, asker, number, token=token, now_ms=now_ms)
     _return_skipped(snapshot, changes, number)
     space = _remembering(replace(found.space, bits=bits), asker.guard_ms)
@@ -306,14 +301,6 @@ def hand_out(
     _recount(snapshot, changes, is_anew=found.is_recounted)
     floor_ms = snapshot.seats.get(number, Seat()).floor_ms
     return Decision(changes, MachineGrant(number, floor_ms))
-
-
-def _check_stamp(seat: Seat | None, now_ms: int, latest_ms: int) -> None:
-    """Raise if a stamp is too late, and no mark explains it: the writer's clock is another one."""
-    if seat is not None and seat.stamp_ms > max(latest_ms, seat.mark_ms + RELEASE_STAMP_MARGIN):
-        threshold = (latest_ms - now_ms) / 1000
-        backwards = (seat.stamp_ms - now_ms) / 1000
-        raise ClockTooManyBackwardsError(backwards=backwards, threshold=threshold)
 
 
 def _own_damage(snapshot: Snapshot, instance: str) -> CorruptMachineStateError | None:

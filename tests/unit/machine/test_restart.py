@@ -12,7 +12,6 @@ import pytest
 
 from aiocosid.abc import InstanceId
 from aiocosid.errors import (
-    ClockTooManyBackwardsError,
     InvalidArgumentError,
     MachineIdUnavailableError,
     StoreError,
@@ -506,21 +505,3 @@ class TestPatience:
             await bench.lease(start_timeout=10).__aenter__()
         assert caught.value.waited == 0
         await bench.end()
-
-    async def test_a_stamp_that_no_mark_explains_fails_at_once(self) -> None:
-        """CosId's clock was ahead, or ours is behind; as in CosId."""
-        clock = ManualClock()
-        store = MemoryStore(clock=clock)
-        former = store.machine_id_distributor(instance_id=POD)
-        ahead = clock.now_ms() + 2_001
-        await former.distribute(10, now_ms=ahead, latest_ms=ahead)  # a renewal without a mark
-        again = MachineIdLease(store.machine_id_distributor(instance_id=POD), clock=clock)
-        with pytest.raises(ClockTooManyBackwardsError) as caught:
-            await again.__aenter__()
-        assert caught.value.backwards == 2.001
-        await clock.advance(0.001)
-        async with anyio.create_task_group() as group:
-            opening = Call(group, again.__aenter__)
-            await clock.advance(2.1)
-            assert (opening.is_done, opening.error) == (True, None)
-        await again.aclose()

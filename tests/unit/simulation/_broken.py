@@ -257,12 +257,12 @@ BROKEN: dict[str, Broken] = {
             seed,
         )
         for rule, seed in (
-            *(("renewal", 2), ("lock", 5), ("boot", 21)),
+            *(("renewal", 61), ("lock", 5), ("boot", 21)),
             *(("time since", 1), ("floor", 8)),
         )
     },
     "restart after the boot clock went back": Broken(
-        broken(RESTARTS, (_leasing, "early_floor_ms", goes_back)), "as late as", 22
+        broken(RESTARTS, (_leasing, "early_floor_ms", goes_back)), "as late as", 533
     ),
     "a bound that does not bind": Broken(
         broken(RESTARTS, (Leasing, "limit_ms", bounds_nothing)), "as late as", 15
