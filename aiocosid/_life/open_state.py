@@ -68,7 +68,8 @@ class OpenState:
 
     The component makes a new one whenever it is opened.  Tasks, callers and calls to the store hold
     on to the one they belong to: what outlasts its end reaches no later opening.  An opening does
-    not hold its component, which would then be freed by the garbage collector alone.
+    not hold its component, which would then be freed by the garbage collector alone; that of a
+    segment generator does, because its steps change what the generator's callers take from.
 
     Attributes:
         clock: the component's clock.

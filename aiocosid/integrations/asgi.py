@@ -41,7 +41,8 @@ class Health:
     Attributes:
         generators: the state of each, by name, ready for JSON: its ``status`` (``up``, ``degraded``
             or ``down``), the class of its last ``error``, and, where it has them, the ids
-            ``remaining`` in hand, the ``machineId`` and the ``secondsLeft`` of its lease.
+            ``remaining`` in hand and the ``secondsLeft`` that they last, or the ``machineId`` and
+            the ``secondsLeft`` of its lease.
         error: the class of the error if there is no open provider; else None.
     """
 

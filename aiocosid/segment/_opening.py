@@ -467,7 +467,8 @@ class SegmentOpening(OpenState):
         self.emit(DistanceChanged, before=before, after=self.pace.distance)
         if not self._watched:
             self._watched = True  # first: an eager task may end before the call returns
-            self._watched = self.start_soon(self._watch_quiet, task="quiet")
+            if not self.start_soon(self._watch_quiet, task="quiet"):
+                self._watched = False
 
     async def _watch_quiet(self) -> None:
         """Halve the distance after each quiet period; exists only while it is grown."""
@@ -502,7 +503,8 @@ class SegmentOpening(OpenState):
         self._expires_at = expires_at
         if not self._expiry_watched:
             self._expiry_watched = True  # first, as above
-            self._expiry_watched = self.start_soon(self._expire_in_time, task="ttl")
+            if not self.start_soon(self._expire_in_time, task="ttl"):
+                self._expiry_watched = False
 
     async def _expire_in_time(self) -> None:
         """Take what is too old out of the hand; wakes once for a ttl, and fetches nothing."""

@@ -8,9 +8,9 @@ A consumer takes at most ``c`` ids while a flight is under way.  The distance se
 ``5/3 c`` and ``10/3 c``, mostly below ``25/12 c``: starvations double it, and from there it grows
 by quarters until a flight leaves two fifths of it.
 
-Beside the distance, which is for a store that is slow, there is the *reserve*, for a store that is
-down: ids for ``endurance`` seconds at the measured rate.  What is in hand is never less, but for a
-flight, and is bought for half as long again.
+The distance is for a store that is slow.  The *reserve* is for a store that is down: as many ids as
+callers take in ``endurance`` seconds at the measured rate.  When fewer are in hand, the chain buys
+up to one and a half times the reserve.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ ENDURANCE: Final = 60.0
 """Seconds: a fail-over of Redis Sentinel or of a managed PostgreSQL takes less."""
 
 REFILL: Final = 1.5
-"""The reserve is bought for so many times the endurance: the next trip is half of it away."""
+"""The chain buys so many times the reserve: the next trip is due when a third of that is used."""
 
 SPARE: Final = 2.0
-"""Seconds on top: an attempt begins at most one after an outage has ended, and the order for a
-piece that is used up comes at most half a one late."""
+"""Seconds on top of the endurance: the next call begins up to a second after an outage has ended,
+and a piece may end half a second after the reserve was reached."""
 
 SPACE_SHARE: Final = 1000
-"""The reserve is at most one such part of the ids that are left below the limit."""
+"""A refill is at most this part of the ids that are left below the limit: a thousandth."""
 
 FRESH: Final = 0.75
-"""The part of the ids used within the ttl that the reserve is at most: the last one of them is
-handed out long before it is too old."""
+"""A refill lasts at most this part of the ttl, so that its last id is not too old."""
 
 SMALLEST_PIECE: Final = 16
 """Ids; the first piece of a reserve, and the least later."""
 
-BRISK, SLOW = 0.1, 0.5
-"""Seconds: a piece that lasts less is followed by one of twice as many ids, one that lasts more by
-one of half as many."""
+BRISK: Final = 0.1
+"""Seconds; a piece that lasts less is followed by one of twice as many ids."""
+
+SLOW: Final = 0.5
+"""Seconds; a piece that lasts more is followed by one of half as many ids."""
 
 QUIET_PERIOD: Final = 5.0
 """Seconds between two looks at whether the distance may be halved; CosId's hunger lasts as long."""

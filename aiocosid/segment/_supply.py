@@ -126,7 +126,8 @@ class Supply:
 
     def take_off(self, segments: int) -> None:
         """Start a flight, if there is a task group for it still."""
-        self.is_under_way, starts = True, False  # first: an eager task may land before the call
+        # First: an eager task may land before the call returns.
+        self.is_under_way, starts = True, False
         try:
             starts = self._opening.start_soon(
                 self._fly, segments, task="prefetch", unstarted=self._land
@@ -138,9 +139,9 @@ class Supply:
     async def _fly(self, segments: int) -> None:
         """Fetch until nothing is missing; ends, and is started anew when something is."""
         opening = self._opening
-        if opening.pace.keeps_none:
-            segments = opening.missing()  # callers that have come since share this call
         try:
+            if opening.pace.keeps_none:
+                segments = opening.missing()  # callers that have come since share this call
             while segments and opening.ended is None:
                 demand = opening.handed_out
                 if not await self._fetch(segments) and opening.ended is None:
