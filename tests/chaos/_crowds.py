@@ -69,7 +69,7 @@ def soak(arena: Arena, *, batch: int = 10_000, singles: int = 1_000) -> None:
         count = arena.options.processes
         total = arena.options.ids or SOAK_IDS
         each = (total + total * singles // batch) // count
-        job = arena.job(place, ids=each, batch=batch, singles=singles, pause=0.0)
+        job = arena.job(place, ids=each, batch=batch, singles=singles, pause=0.0, endurance=60.0)
         with arena.workers(job) as fleet:
             takers = list(fleet.members)
             victim = fleet.add(ids=0, pause=0.01, batch=1000, singles=100)[0]

@@ -74,6 +74,7 @@ class Job:
         pause: seconds between two batches.
         tasks: how many tasks take ids, each with a record of its own.
         step: ids per segment.
+        endurance: seconds that the ids in hand of a chain last; 0 has every fault meet its trips.
         ids: how many to take in all; 0 for no end.
         cancel: seconds within which a call is cancelled at random; 0 for never.
         fork_every: seconds between two forks; 0 for none.
@@ -95,12 +96,13 @@ class Job:
     place: Place
     namespace: str = NAMESPACE
     name: str = "ids"
-    kind: Literal["chain", "segment", "snowflake", "sharded", "published"] = "chain"
+    kind: Literal["chain", "segment", "strict", "snowflake", "sharded", "published"] = "chain"
     batch: int = 200
     singles: int = 200
     pause: float = 0.001
     tasks: int = 1
     step: int = 1000
+    endurance: float = 0.0
     ids: int = 0
     cancel: float = 0.0
     fork_every: float = 0.0
@@ -156,16 +158,20 @@ class Job:
             async with aiocosid.connect(
                 store, namespace=self.namespace, instrument=instrument
             ) as provider:
-                options: CounterOptions = {
-                    "step": self.step,
-                    "offset": self.offset,
-                    "wait_timeout": self.wait_timeout,
-                    "give_back": self.give_back,
-                }
-                if self.kind == "chain":
-                    yield await provider.segment_chain(self.name, **options), None
-                else:
-                    yield await provider.segment(self.name, **options), None
+                yield await self._counted(provider), None
+
+    async def _counted(self, provider: aiocosid.IdProvider) -> IdGenerator:
+        if self.kind == "strict":
+            return await provider.segment(self.name, strict=True, wait_timeout=self.wait_timeout)
+        options: CounterOptions = {
+            "step": self.step,
+            "offset": self.offset,
+            "wait_timeout": self.wait_timeout,
+            "give_back": self.give_back,
+        }
+        if self.kind == "segment":
+            return await provider.segment(self.name, **options)
+        return await provider.segment_chain(self.name, endurance=self.endurance, **options)
 
     @asynccontextmanager
     async def _sharded(self, instrument: Instrument) -> AsyncGenerator[IdGenerator]:
@@ -206,7 +212,7 @@ class Job:
                 "counter": self.counter,
                 "generator": generator,
                 "process": os.getpid(),
-                "strict": self.kind == "segment" and self.step == 1,
+                "strict": self.kind == "strict",
                 "leased": leased,
                 "layout": [*shifts, layout.epoch_ms] if self.kind == "snowflake" else None,
             }

@@ -16,8 +16,7 @@ from tests.servers import EtcdEnsemble, ValkeyServer
 TAIL = 1 << 16  # bytes of a history, more than its last line has
 # Cancelled now and then: ids that were fetched for one who has left must not go to a later one.
 STRICT: dict[str, Any] = {
-    "kind": "segment",
-    "step": 1,
+    "kind": "strict",
     "batch": 0,
     "singles": 20,
     "tasks": 4,

@@ -358,7 +358,7 @@ class TestFailures:
         """Through failures of every kind; its ids rise."""
         async with (
             counter_at(proxy.url, step=10) as counter,
-            SegmentChainId(counter, wait_timeout=20) as order,
+            SegmentChainId(counter, endurance=0, wait_timeout=20) as order,
         ):
             ids = await order.next_ids(25)
             for status in (500, 502, 429):

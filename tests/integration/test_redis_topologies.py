@@ -300,7 +300,7 @@ class TestSentinel:
         group = await asyncio.to_thread(sentinel_factory)
         async with sentinel_store(group, kind) as store:
             counter = store.segment_distributor(namespace=namespace, name="n", step=10)
-            async with SegmentChainId(counter, wait_timeout=FAILOVER) as chain:
+            async with SegmentChainId(counter, endurance=0, wait_timeout=FAILOVER) as chain:
                 ids = await chain.next_ids(500)
                 old = group.master
                 assert old.call("WAIT", 1, 5000) == 1
@@ -343,7 +343,7 @@ class TestLostWrites:
         group = await asyncio.to_thread(sentinel_factory)
         async with sentinel_store(group, "url") as store:
             counter = store.segment_distributor(namespace=namespace, name="n", step=10)
-            async with SegmentChainId(counter, wait_timeout=FAILOVER) as chain:
+            async with SegmentChainId(counter, endurance=0, wait_timeout=FAILOVER) as chain:
                 ids = await chain.next_ids(10)
                 assert group.master.call("WAIT", 1, 5000) == 1
                 await lose_writes(group.master, group.replica, counter)

@@ -120,7 +120,7 @@ async def test_one_is_killed_every_2_s_in_turn(valkey_factory: Callable[..., Val
         stores = [RedisStore.from_url(f"{server.url}?durability=ignore") for server in servers]
         async with (
             StripedStore(stores, owns_stores=True) as store,
-            SegmentChainId(store.segment_distributor(name="order", step=10)) as order,
+            SegmentChainId(store.segment_distributor(name="order", step=10), endurance=0) as order,
         ):
             taken.append(mine := [])
             while time.monotonic() < end:

@@ -57,7 +57,11 @@ async def under_load(ensemble: ZookeeperEnsemble, *, kills: int, every: float) -
         await store.mark_machines()
         counter = store.segment_distributor(name="one by one", step=1)
         chains = [
-            SegmentChainId(store.segment_distributor(name="chain", step=100), wait_timeout=PATIENCE)
+            SegmentChainId(
+                store.segment_distributor(name="chain", step=100),
+                endurance=0,
+                wait_timeout=PATIENCE,
+            )
             for _ in range(GENERATORS)
         ]
         snowflakes = [

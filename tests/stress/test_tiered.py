@@ -66,7 +66,7 @@ async def take_ids(store: Store, name: str, folder: Path, until: Path) -> None:
     """The same through a chain, which fetches ahead."""
     distributor = store.segment_distributor(namespace="chain", name="n", step=STEP)
     with (folder / "chain" / name).open("ab", buffering=0) as record:
-        async with SegmentChainId(distributor) as chain:
+        async with SegmentChainId(distributor, endurance=0) as chain:
             while not until.exists():  # noqa: ASYNC240
                 ids = await chain.next_ids(STEP)
                 record.write("".join(f"{new_id} {new_id}\n" for new_id in ids).encode())
